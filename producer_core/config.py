@@ -1,0 +1,261 @@
+"""Settings: Kafka's names in, librdkafka's out; a contradiction is an error that says the fix."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from producer_core.errors import ConfigError
+from producer_core.librdkafka import knows_property, property_names
+
+DEFAULT_RETRIABLE = (
+    "KafkaTimeoutError",
+    "NotLeaderForPartitionError",
+    "RequestTimedOutError",
+    "BrokerNotAvailableError",
+)
+
+DEFAULTS: Mapping[str, Any] = MappingProxyType(
+    {
+        "enable.idempotence": True,
+        "acks": "all",
+        "max.in.flight.requests.per.connection": 5,
+        "compression.type": "lz4",
+        "linger.ms": 5,
+        "message.timeout.ms": 120_000,
+        "request.timeout.ms": 30_000,
+        "socket.timeout.ms": 30_000,
+        "partitioner": "murmur2_random",  # keys land where Java's and kafka-python's clients put them
+        "statistics.interval.ms": 1_000,
+        "topic.metadata.propagation.max.ms": 5_000,  # a missing topic is a quick answer
+    }
+)
+"""What we set unless the user did."""
+
+NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "delivery_timeout_ms": "message.timeout.ms",
+        "delivery.timeout.ms": "message.timeout.ms",
+        "max.in.flight": "max.in.flight.requests.per.connection",
+        "request.required.acks": "acks",
+        "compression.codec": "compression.type",
+        "queue.buffering.max.ms": "linger.ms",
+        "message.send.max.retries": "retries",
+        "metadata.broker.list": "bootstrap.servers",
+        "max_request_size": "message.max.bytes",
+        "sasl_plain_username": "sasl.username",
+        "sasl_plain_password": "sasl.password",
+        "sasl.mechanisms": "sasl.mechanism",
+        "ssl_cafile": "ssl.ca.location",
+        "ssl_certfile": "ssl.certificate.location",
+        "ssl_keyfile": "ssl.key.location",
+        "ssl_password": "ssl.key.password",
+        "ssl_crlfile": "ssl.crl.location",
+        "metadata_max_age_ms": "topic.metadata.refresh.interval.ms",
+        "send_buffer_bytes": "socket.send.buffer.bytes",
+        "receive_buffer_bytes": "socket.receive.buffer.bytes",
+    }
+)
+"""Names whose librdkafka spelling is not just dots for underscores; Kafka's, kafka-python's, and aliases."""
+
+_OURS = ("max_block_ms", "value_serializer", "key_serializer")
+_SECRET = re.compile(r"password|secret|\.pem$|token|jaas|oauthbearer\.config|private", re.I)
+_ADDRESS = re.compile(r"^(?:[A-Z_]+://)?(?:\[[0-9a-fA-F:.%\w]+\]|[^\s:/,]+)(?::\d{1,5})?$")
+
+
+@dataclass(frozen=True)
+class RetryConfig:
+    """When we send a message again after librdkafka gave it up.
+
+    `max_retries` counts our resends, each with the whole delivery timeout; so a message is dead at the
+    latest after (max_retries + 1) x delivery timeout + the delays. `retriable_errors` takes kafka-python's
+    class names, Kafka's protocol names or librdkafka's; an unknown name is a ConfigError.
+    """
+
+    max_retries: int = 3
+    initial_delay_ms: int = 100
+    max_delay_ms: int = 30_000
+    backoff_multiplier: float = 2.0
+    jitter: bool = True
+    retriable_errors: list[str] = field(default_factory=lambda: list(DEFAULT_RETRIABLE))
+
+    def __post_init__(self) -> None:
+        if self.max_retries < 0 or self.initial_delay_ms < 0 or self.max_delay_ms < 0:
+            raise ConfigError("RetryConfig takes no negative numbers.", fix="max_retries=0 switches retries off.")
+        if self.backoff_multiplier < 1:
+            raise ConfigError("backoff_multiplier below 1 would retry faster each time.", fix="Use 1.0 or more.")
+
+
+@dataclass(frozen=True, repr=False)
+class ClientConfig:
+    """What one librdkafka client is made with; its repr hides secrets.
+
+    `max_block` is how long `send_message` waits for room, in seconds.
+    """
+
+    settings: Mapping[str, Any]
+    max_block: float = 60.0
+    value_serializer: Callable[[Any], bytes] | None = None
+    key_serializer: Callable[[Any], bytes] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return str(self.settings["bootstrap.servers"])
+
+    @property
+    def client_id(self) -> str:
+        return str(self.settings["client.id"])
+
+    @property
+    def delivery_timeout(self) -> float:
+        """Seconds until librdkafka gives a message up."""
+        return float(self.settings["message.timeout.ms"]) / 1000
+
+    @property
+    def retry_backoff(self) -> float:
+        """Seconds librdkafka waits at least, less 20 % of jitter, before it transmits a message again."""
+        first = float(self.settings.get("retry.backoff.ms", 100))
+        return min(first, float(self.settings.get("retry.backoff.max.ms", 1000))) / 1000
+
+    @property
+    def max_message_bytes(self) -> int:
+        return int(self.settings.get("message.max.bytes", 1_000_000))
+
+    @property
+    def idempotent(self) -> bool:
+        return _true(self.settings.get("enable.idempotence", False))
+
+    def masked(self) -> dict[str, Any]:
+        """The settings as they may be shown: secrets replaced, callables left out."""
+        return masked(self.settings)
+
+    def __repr__(self) -> str:
+        return f"ClientConfig({self.masked()})"
+
+
+def client_config(
+    bootstrap_servers: str | Sequence[str], overrides: Mapping[str, Any] | None = None, *, prefix: str = "reliable-producer"
+) -> ClientConfig:
+    """The settings of a producing client: the user's, then DEFAULTS where absent, checked against each other.
+
+    Names may be Kafka's (`linger.ms`), kafka-python's (`linger_ms`) or librdkafka's.
+    """
+    given = dict(overrides or {})
+    ours = {name: given.pop(name) for name in _OURS if name in given}
+    chosen = _translate(given)
+    chosen.setdefault("bootstrap.servers", addresses(bootstrap_servers))
+    chosen.setdefault("client.id", f"{prefix}-{uuid.uuid4().hex[:8]}")
+    asked = dict(chosen)
+    for name, value in DEFAULTS.items():
+        chosen.setdefault(name, value)
+    _relax(chosen, asked)
+    _check(chosen)
+    return ClientConfig(
+        MappingProxyType(chosen),
+        max_block=_seconds(ours.get("max_block_ms", 60_000)),
+        value_serializer=ours.get("value_serializer"),
+        key_serializer=ours.get("key_serializer"),
+    )
+
+
+def addresses(servers: str | Sequence[str]) -> str:
+    """`host:port` addresses, given as a list or a comma string, in librdkafka's form."""
+    parts = [part.strip() for part in (servers.split(",") if isinstance(servers, str) else servers)]
+    parts = [part for part in parts if part]
+    if not parts:
+        raise ConfigError("No bootstrap server was given.", fix="For example bootstrap_servers=['localhost:9092'].")
+    for part in parts:
+        if not _ADDRESS.match(part):
+            raise ConfigError(f"{part!r} is not an address.", fix="Write host:port, for example broker1:9092.")
+    return ",".join(parts)
+
+
+def masked(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as they may be shown."""
+    return {name: "***" if _SECRET.search(name) else value for name, value in settings.items() if not callable(value)}
+
+
+def _translate(given: Mapping[str, Any]) -> dict[str, Any]:
+    chosen: dict[str, Any] = {}
+    origin: dict[str, str] = {}
+    for name, value in given.items():
+        for target, converted in _targets(name, value):
+            if target in chosen and chosen[target] != converted and "timeout" not in origin[target] + name:
+                raise ConfigError(f"{origin[target]!r} and {name!r} both set {target}, to different values.", fix="Keep one.")
+            if target not in chosen or name == target:
+                chosen[target], origin[target] = converted, name
+    return chosen
+
+
+def _targets(name: str, value: Any) -> list[tuple[str, Any]]:
+    if name in ("request_timeout_ms", "request.timeout.ms"):
+        return [("request.timeout.ms", value), ("socket.timeout.ms", value)]
+    if name in ("buffer_memory", "buffer.memory"):
+        return [("queue.buffering.max.kbytes", max(1, int(value) // 1024))]
+    if name in ("bootstrap_servers", "bootstrap.servers"):
+        return [("bootstrap.servers", addresses(value))]
+    target = NAMES.get(name) or NAMES.get(name.replace("_", ".")) or name.replace("_", ".")
+    if not name.endswith("_cb") and not knows_property(target):
+        raise ConfigError(f"Unknown setting {name!r}.", fix=_nearest(name))
+    if target == "acks" and str(value) == "-1":
+        value = "all"
+    return [(name if name.endswith("_cb") else target, value)]
+
+
+def _nearest(name: str) -> str:
+    known = [*property_names(), *NAMES, *_OURS]
+    close = difflib.get_close_matches(name.replace("_", "."), known, n=1) or difflib.get_close_matches(name, known, n=1)
+    return f"Did you mean {close[0]!r}?" if close else "See librdkafka's CONFIGURATION.md for the names."
+
+
+def _relax(chosen: dict[str, Any], asked: Mapping[str, Any]) -> None:
+    """Idempotence switched off by the user: take back the defaults that only served it."""
+    if not _true(chosen["enable.idempotence"]) and "acks" in asked and str(asked["acks"]) == "0":
+        chosen.pop("request.timeout.ms", None)
+
+
+def _check(chosen: Mapping[str, Any]) -> None:
+    acks, idempotent = str(chosen["acks"]), _true(chosen["enable.idempotence"])
+    if idempotent and acks != "all":
+        raise ConfigError(
+            f"acks={acks} contradicts idempotence: without all replicas a message can be lost after its acknowledgement.",
+            fix="Use acks='all', or set enable_idempotence=False and accept loss.",
+        )
+    if idempotent and int(chosen.get("retries", 1)) == 0:
+        raise ConfigError(
+            "retries=0 contradicts idempotence, which needs librdkafka's own retries to keep order.",
+            fix="Leave retries out; ordering='strict' keeps order without them in flight.",
+        )
+    if idempotent and int(chosen["max.in.flight.requests.per.connection"]) > 5:
+        raise ConfigError(
+            "More than 5 requests in flight contradict idempotence: the broker remembers 5 batches.",
+            fix="Use max_in_flight_requests_per_connection=5 or less.",
+        )
+    if _true(chosen.get("enable.gapless.guarantee", False)):
+        raise ConfigError(
+            "enable.gapless.guarantee turns one refused message into a fatal error of the whole client.",
+            fix="Use ordering='strict' instead.",
+        )
+    timeout, linger = float(chosen["message.timeout.ms"]), float(chosen["linger.ms"])
+    if timeout and linger >= timeout:
+        raise ConfigError(
+            f"linger_ms={linger:.0f} is not below delivery_timeout_ms={timeout:.0f}: messages would expire while they wait.",
+            fix="Lower linger_ms, or raise delivery_timeout_ms.",
+        )
+    if "transactional.id" in chosen:
+        raise ConfigError("transactional.id is ours to choose.", fix="Use delivery='exactly_once'.")
+
+
+def _seconds(milliseconds: Any) -> float:
+    if float(milliseconds) < 0:
+        raise ConfigError("max_block_ms cannot be negative.", fix="0 means: raise at once when the queue is full.")
+    return float(milliseconds) / 1000
+
+
+def _true(value: Any) -> bool:
+    return str(value).lower() in ("true", "1", "yes", "t")

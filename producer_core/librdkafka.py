@@ -1,0 +1,54 @@
+"""The C library inside confluent_kafka, for the few things its Python face does not offer."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+
+import confluent_kafka
+
+
+_UNKNOWN = -2  # RD_KAFKA_CONF_UNKNOWN
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """The very instance that confluent_kafka uses (same file, so the loader returns the same one)."""
+    package = Path(confluent_kafka.__file__).parent
+    bundled = sorted(package.parent.glob("confluent_kafka.libs/librdkafka*")) + sorted(package.glob(".dylibs/librdkafka*"))
+    lib = ctypes.CDLL(str(bundled[0]) if bundled else "librdkafka.so.1")
+    for name in ("rd_kafka_conf_new", "rd_kafka_topic_conf_new", "rd_kafka_new"):
+        getattr(lib, name).restype = ctypes.c_void_p
+    for name in ("rd_kafka_conf_dump", "rd_kafka_topic_conf_dump"):
+        getattr(lib, name).restype = ctypes.POINTER(ctypes.c_char_p)
+        getattr(lib, name).argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)]
+    lib.rd_kafka_conf_destroy.argtypes = lib.rd_kafka_topic_conf_destroy.argtypes = [ctypes.c_void_p]
+    lib.rd_kafka_conf_set.argtypes = [ctypes.c_void_p, *[ctypes.c_char_p] * 3, ctypes.c_size_t]
+    lib.rd_kafka_conf_dump_free.argtypes = [ctypes.POINTER(ctypes.c_char_p), ctypes.c_size_t]
+    return lib
+
+
+@cache
+def property_names() -> frozenset[str]:
+    """The library's configuration properties that have a default, global and per topic: for suggestions."""
+    lib = library()
+    found: set[str] = set()
+    for kind in ("conf", "topic_conf"):
+        conf, count = getattr(lib, f"rd_kafka_{kind}_new")(), ctypes.c_size_t()
+        pairs = getattr(lib, f"rd_kafka_{kind}_dump")(conf, ctypes.byref(count))
+        found.update(pairs[i].decode() for i in range(0, count.value, 2))
+        lib.rd_kafka_conf_dump_free(pairs, count.value)
+        getattr(lib, f"rd_kafka_{kind}_destroy")(conf)
+    return frozenset(found)
+
+
+@cache
+def knows_property(name: str) -> bool:
+    """Whether the installed library has this configuration property, under this name or as an alias."""
+    lib = library()
+    conf = lib.rd_kafka_conf_new()
+    try:
+        return bool(lib.rd_kafka_conf_set(conf, name.encode(), b"", ctypes.create_string_buffer(512), 512) != _UNKNOWN)
+    finally:
+        lib.rd_kafka_conf_destroy(conf)

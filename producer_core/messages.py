@@ -1,0 +1,220 @@
+"""A message on its way to Kafka, and the words for where it stands."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+import orjson
+
+from producer_core.errors import InvalidMessage
+
+ID_HEADER = "pc-id"
+"""Header of each record: 16 bytes of the session, then the sequence as 8 bytes big-endian."""
+
+TIME_FIELDS = ("timestamp", "message_id", "processing_time")
+"""Top-level fields that content de-duplication ignores, as the public contract says."""
+
+_SEQ = struct.Struct(">Q")
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class MessageStatus(Enum):
+    """Where a message stands, as its owner sees it."""
+
+    PENDING = "pending"
+    SENT = "sent"
+    FAILED = "failed"
+    RETRYING = "retrying"
+    DLQ = "dlq"
+    DUPLICATE = "duplicate"
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message as callbacks, hooks and listings see it; a new state is a new value."""
+
+    id: str
+    topic: str
+    key: str | None
+    value: Any
+    timestamp: datetime
+    status: MessageStatus = MessageStatus.PENDING
+    retry_count: int = 0
+    last_error: str | None = None
+    checksum: str | None = None
+
+
+def new_session() -> uuid.UUID:
+    """A UUID version 7 (RFC 9562): milliseconds since 1970, then random bits, so that ids sort by time."""
+    raw = bytearray(int(time.time() * 1000).to_bytes(6, "big") + os.urandom(10))
+    raw[6] = 0x70 | raw[6] & 0x0F
+    raw[8] = 0x80 | raw[8] & 0x3F
+    return uuid.UUID(bytes=bytes(raw))
+
+
+def id_bytes(session: uuid.UUID, seq: int) -> bytes:
+    """The id as the record's header carries it: 24 bytes."""
+    return session.bytes + _SEQ.pack(seq)
+
+
+def id_text(raw: bytes) -> str:
+    """The id as people read it: `uuid-seq`."""
+    return f"{uuid.UUID(bytes=raw[:16])}-{_SEQ.unpack(raw[16:])[0]}"
+
+
+def parse_id(text: str) -> bytes:
+    """The 24 bytes of an id written as `uuid-seq`; ValueError when it is not one."""
+    session, _, seq = text.rpartition("-")
+    return id_bytes(uuid.UUID(session), int(seq))
+
+
+def record_id(headers: Headers | None) -> bytes | None:
+    """The 24 bytes of our id among a record's headers, or None for somebody else's record."""
+    for name, value in headers or ():
+        if name == ID_HEADER and value is not None and len(value) == 24:
+            return value
+    return None
+
+
+def encode_value(value: Any, serializer: Callable[[Any], bytes] | None = None) -> bytes | None:
+    """The bytes of a value: bytes pass through, None is a tombstone, everything else is compact JSON.
+
+    Numpy numbers stay numbers, datetimes become ISO 8601, UUID, Decimal and others their text.
+    NaN and the infinities have no JSON and raise InvalidMessage, as does what cannot be encoded.
+    """
+    if value is None or isinstance(value, bytes):
+        return value
+    if serializer is not None:
+        return _checked(serializer, value)
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    try:
+        data = orjson.dumps(value, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+    except (TypeError, ValueError) as error:
+        raise InvalidMessage(f"The value cannot be written as JSON: {error}.") from error
+    if b"null" in data:  # orjson writes NaN as null: look only where one may hide
+        _refuse_nan(value)
+    return data
+
+
+def encode_key(key: Any) -> bytes | None:
+    """The bytes of a key: str as UTF-8, bytes as they are, int as its decimal text."""
+    if key is None or isinstance(key, bytes):
+        return key
+    if isinstance(key, str):
+        try:
+            return key.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidMessage(f"The key is not valid text: {error}.") from error
+    if isinstance(key, int) and not isinstance(key, bool):
+        return str(key).encode()
+    if isinstance(key, uuid.UUID):
+        return str(key).encode()
+    if hasattr(key, "item") and isinstance(item := key.item(), int | str | bytes):
+        return encode_key(item)
+    raise InvalidMessage(
+        f"A key must be str, bytes or int, not {type(key).__name__}.", fix="Convert it, or pass key=str(key)."
+    )
+
+
+def encode_headers(headers: Mapping[str, Any] | Headers | None) -> list[tuple[str, bytes | None]]:
+    """User headers as Kafka wants them: order and duplicates kept, text as UTF-8, None stays null."""
+    if not headers:
+        return []
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    encoded: list[tuple[str, bytes | None]] = []
+    for pair in pairs:
+        try:
+            name, value = pair
+        except (TypeError, ValueError) as error:
+            raise InvalidMessage("Headers are pairs of a name and a value, or a dict.") from error
+        if name == ID_HEADER:
+            raise InvalidMessage(f"The header {ID_HEADER!r} carries the message id; choose another name.")
+        if isinstance(value, str):
+            value = value.encode()
+        if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
+            raise InvalidMessage(f"Header {name!r} must have a text name and a str, bytes or None value.")
+        encoded.append((name, value))
+    return encoded
+
+
+def checksum(topic: str, key: bytes | None, value: Any, *, ignored: Sequence[str] = TIME_FIELDS) -> str:
+    """SHA-256 over topic, key and content, without the ignored top-level fields; key order does not matter."""
+    if isinstance(value, Mapping):
+        value = {name: item for name, item in value.items() if name not in ignored}
+    if value is None or isinstance(value, bytes):
+        body = b"n" if value is None else b"b" + value
+    else:
+        body = b"j" + orjson.dumps(
+            value,
+            default=_plain,
+            option=orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS,
+        )
+    parts = (topic.encode(), b"" if key is None else b"k" + key, body)
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()
+
+
+def _checked(serializer: Callable[[Any], bytes], value: Any) -> bytes | None:
+    try:
+        data = serializer(value)
+    except Exception as error:
+        raise InvalidMessage(f"The value serializer failed: {error}.") from error
+    if not (data is None or isinstance(data, bytes)):
+        raise InvalidMessage(f"The value serializer must return bytes, not {type(data).__name__}.")
+    return data
+
+
+def _plain(value: Any) -> Any:
+    """What orjson does not know: Decimal and everything else as text, sets as lists, bytes refused."""
+    if isinstance(value, Decimal):
+        return _finite(value)
+    if isinstance(value, set | frozenset):
+        return list(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise InvalidMessage("Bytes inside a value have no JSON form.", fix="Encode them as text (base64) first.")
+    if hasattr(value, "item") and not isinstance(item := value.item(), type(value)):
+        return item
+    return str(value)
+
+
+def _finite(value: Decimal) -> str:
+    if not value.is_finite():
+        raise InvalidMessage(f"{value} has no JSON form.", fix="Use None, or leave the field out.")
+    return str(value)
+
+
+def _refuse_nan(value: Any) -> None:
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, Mapping):
+            waiting.extend(item.values())
+        elif isinstance(item, list | tuple | set | frozenset):
+            waiting.extend(item)
+        elif (isinstance(item, float) or type(item).__module__ == "numpy") and _has_nan(item):
+            raise InvalidMessage("NaN and infinity have no JSON form.", fix="Use None, or leave the field out.")
+
+
+def _has_nan(item: Any) -> bool:
+    if type(item).__module__ == "numpy" and getattr(item, "ndim", 0):
+        return any(map(_has_nan, item.tolist()))
+    if isinstance(item, list):
+        return any(map(_has_nan, item))
+    try:
+        return item - item != 0  # true for NaN and the infinities, false for every finite number
+    except TypeError:
+        return False

@@ -1,0 +1,19 @@
+"""What many tests need: waiting for a condition, with a deadline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def eventually(check: Callable[[], T], timeout: float = 10.0, every: float = 0.02) -> T:
+    """The first true answer of `check`; fails with the last answer when none came in time."""
+    deadline = time.monotonic() + timeout
+    while not (answer := check()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout} s; last answer: {answer!r}")
+        time.sleep(every)
+    return answer
