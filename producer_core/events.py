@@ -38,7 +38,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class AttemptFailed:
-    """A delivery report with an error. `retry_in` is seconds until we send again, None when we do not."""
+    """A delivery report with an error. `retry_in` is seconds until we send again, None when we do not.
+
+    `ambiguous`: the broker may have the message all the same, so sending again may write it twice.
+    """
 
     message_id: str
     topic: str
@@ -47,6 +50,7 @@ class AttemptFailed:
     text: str
     attempt: int
     retry_in: float | None
+    ambiguous: bool
     at: float
 
 

@@ -1,0 +1,117 @@
+"""The metrics: what happened so far, counted by topic, with one snapshot for everybody who asks."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from producer_core.events import Acknowledged, AttemptFailed, DeadLetter, Hook
+from producer_core.histogram import Histogram, bucket_of
+
+_HISTORY = 1000
+"""Latencies kept one by one, for the contract's `latency_history`."""
+
+
+@dataclass(slots=True)
+class TopicCounters:
+    """Counts of one topic since the producer started; bytes are of acknowledged values, latency in seconds."""
+
+    acknowledged: int = 0
+    dead: int = 0
+    failed_attempts: int = 0
+    retried: int = 0
+    retry_successes: int = 0
+    duplicates: int = 0
+    possible_duplicates: int = 0
+    bytes: int = 0
+    latency_sum: float = 0.0
+    histogram: Histogram = field(default_factory=Histogram)
+
+    def copy(self) -> TopicCounters:
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return TopicCounters(**{**values, "histogram": self.histogram.copy()})
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All counters at one moment. `errors` counts failed attempts by (topic, code, kind)."""
+
+    topics: Mapping[str, TopicCounters]
+    errors: Mapping[tuple[str, str, str], int]
+    recent_latencies: tuple[float, ...]
+
+    def total(self, name: str) -> Any:
+        return sum(getattr(counters, name) for counters in self.topics.values())
+
+    @property
+    def acknowledged(self) -> int:
+        return int(self.total("acknowledged"))
+
+    @property
+    def dead(self) -> int:
+        return int(self.total("dead"))
+
+    @property
+    def histogram(self) -> Histogram:
+        merged = Histogram()
+        for counters in self.topics.values():
+            merged.merge(counters.histogram)
+        return merged
+
+
+class Metrics(Hook):
+    """Counts what the hooks hear. Batches come from the poll thread, single events from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards the three fields below
+        self._topics: dict[str, TopicCounters] = {}
+        self._errors: Counter[tuple[str, str, str]] = Counter()
+        self._latencies: deque[float] = deque(maxlen=_HISTORY)
+
+    def acknowledged(self, batch: Sequence[Acknowledged]) -> None:
+        by_topic: dict[str, list[Acknowledged]] = {}
+        for item in batch:
+            by_topic.setdefault(item.topic, []).append(item)
+        with self._lock:
+            for topic, items in by_topic.items():
+                self._count(self._of(topic), items)
+            self._latencies.extend(item.latency for item in batch[-_HISTORY:])
+
+    def attempt_failed(self, event: AttemptFailed) -> None:
+        with self._lock:
+            counters = self._of(event.topic)
+            counters.failed_attempts += 1
+            self._errors[event.topic, event.code, event.kind] += 1
+            if event.retry_in is not None:
+                counters.retried += 1
+                counters.possible_duplicates += event.ambiguous
+
+    def died(self, letter: DeadLetter) -> None:
+        with self._lock:
+            self._of(letter.topic).dead += 1
+
+    def duplicate(self, topic: str) -> None:
+        with self._lock:
+            self._of(topic).duplicates += 1
+
+    def snapshot(self) -> Snapshot:
+        with self._lock:
+            return Snapshot(
+                {topic: counters.copy() for topic, counters in self._topics.items()},
+                dict(self._errors),
+                tuple(self._latencies),
+            )
+
+    def _of(self, topic: str) -> TopicCounters:
+        return self._topics.get(topic) or self._topics.setdefault(topic, TopicCounters())
+
+    @staticmethod
+    def _count(counters: TopicCounters, items: list[Acknowledged]) -> None:
+        counters.acknowledged += len(items)
+        counters.bytes += sum(item.size for item in items)
+        counters.latency_sum += sum(item.latency for item in items)
+        counters.retry_successes += sum(item.attempts > 1 for item in items)
+        counters.histogram.counts.update([bucket_of(item.latency) for item in items])

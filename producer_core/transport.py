@@ -1,0 +1,216 @@
+"""The transport: the only module that produces with confluent_kafka.
+
+One thread polls. Each delivery report lands in a list (the append is the callback's whole work), and after
+each poll the list is handed to the listener in one call, so that a message costs no lock and no hand-over.
+`flush()` of the client is never called: it can lose a report when the client turns fatal (kafka-notes, 0.3).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from producer_core.config import ClientConfig
+from producer_core.errors import ForkedProducer
+
+logger = logging.getLogger(__name__)
+
+_POLL = 0.1
+"""Seconds a poll waits for something to report; it returns as soon as there is."""
+
+
+class Delivery:
+    """One message on its way: the record to produce, the pending entry, and the delivery callback in one object."""
+
+    __slots__ = (
+        "accepted_at", "attempts", "callback", "checksum", "dedup_topic", "headers", "id", "key", "on_delivery",
+        "partition", "record_id", "report", "replay", "seq", "status", "timestamp_ms", "topic", "value",
+    )  # fmt: skip
+
+    id: bytes
+    seq: int
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    partition: int
+    timestamp_ms: int
+    report: Callable[[Report], None]
+
+    def __call__(self, error: KafkaError | None, message: Any) -> None:
+        self.report((self, error, message))
+
+
+Report = tuple[Delivery, KafkaError | None, Any]
+"""A delivery report: the delivery, its error or None, and confluent_kafka's Message."""
+
+
+class Refused(Exception):
+    """The client refused a message on the spot; nothing was sent."""
+
+    def __init__(self, error: KafkaError) -> None:
+        super().__init__(error.str())
+        self.error = error
+
+
+class Full(Exception):
+    """The client's queue has no room."""
+
+
+class Listener(Protocol):
+    """Who hears of the transport; every call comes from its poll thread."""
+
+    def reports(self, batch: Sequence[Report]) -> None: ...
+    def statistics(self, statistics: Mapping[str, Any]) -> None: ...
+    def connection_error(self, error: KafkaError) -> None: ...
+    def fatal(self, error: KafkaError) -> None: ...
+
+
+class Transport(Protocol):
+    """What the producer needs of a client; the real one and `producer_core.testing`'s pass the same tests."""
+
+    def start(self) -> None:
+        """Start polling."""
+
+    def produce(self, delivery: Delivery) -> None:
+        """Take the message, or raise Full or Refused; its report comes later, exactly once."""
+
+    def outstanding(self) -> int:
+        """Messages taken whose reports have not come."""
+
+    def cluster_id(self, topic: str, timeout: float) -> str | None:
+        """The cluster's id, asked with one known topic; None when nobody answers in time."""
+
+    def purge(self) -> None:
+        """Give up everything outstanding; each still gets its report."""
+
+    def stop(self) -> None:
+        """Stop polling and drop the client, without waiting for what is outstanding."""
+
+
+TransportFactory = Callable[[ClientConfig, Listener], Transport]
+
+
+class KafkaTransport:
+    """confluent_kafka's Producer, polled by one thread and re-created when it turns fatal."""
+
+    def __init__(self, config: ClientConfig, listener: Listener) -> None:
+        self._config = config
+        self._listener = listener
+        self._reports: list[Report] = []
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="producer-core-poll", daemon=True)
+        self._pid = os.getpid()
+        self._client = self._connect()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def produce(self, delivery: Delivery) -> None:
+        if os.getpid() != self._pid:
+            raise ForkedProducer
+        delivery.report = self._reports.append
+        try:
+            # Positional: keywords cost 0.1 µs each. The fifth is `callback`, the sixth its alias on_delivery.
+            self._client.produce(
+                delivery.topic, delivery.value, delivery.key, delivery.partition, None, delivery,
+                delivery.timestamp_ms, delivery.headers,
+            )  # fmt: skip
+        except BufferError as error:
+            raise Full from error
+        except KafkaException as error:
+            raise Refused(error.args[0]) from error
+
+    def outstanding(self) -> int:
+        return len(self._client) + len(self._reports)
+
+    def cluster_id(self, topic: str, timeout: float) -> str | None:
+        try:
+            found: str | None = self._client.list_topics(topic, timeout=timeout).cluster_id
+        except KafkaException:
+            return None
+        return found
+
+    def purge(self) -> None:
+        self._client.purge()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(5)
+        self._discard(self._client)
+
+    def _connect(self) -> Producer:
+        return Producer(self._settings())
+
+    def _settings(self) -> dict[str, Any]:
+        settings = dict(self._config.settings)
+        settings["stats_cb"] = self._statistics
+        settings["error_cb"] = self._listener.connection_error
+        settings.setdefault("logger", _library_logger())
+        return settings
+
+    def _statistics(self, text: str) -> None:
+        self._listener.statistics(json.loads(text))
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._poll(_POLL)
+            self._hand_over()
+        self._poll(0)
+        self._hand_over()
+
+    def _poll(self, timeout: float) -> None:
+        try:
+            self._client.poll(timeout)
+        except KafkaException as error:
+            self._failed(error.args[0])
+        except BaseException:  # noqa: BLE001 - a fatal error inside poll may surface as SystemError (kafka-notes 0.3)
+            logger.exception("poll failed")
+
+    def _hand_over(self) -> None:
+        count = len(self._reports)
+        if count:
+            batch = self._reports[:count]
+            del self._reports[:count]  # appends only happen inside poll, on this thread
+            self._listener.reports(batch)
+
+    def _failed(self, error: KafkaError) -> None:
+        if not error.fatal():
+            logger.warning("poll reported an error", extra={"code": error.name(), "error": error.str()})
+            return
+        self._drain(5.0)
+        dead, self._client = self._client, self._connect()
+        self._discard(dead)
+        self._listener.fatal(error)
+
+    def _drain(self, bound: float) -> None:
+        """Collect what a broken client still reports: in-flight requests finish with their own result."""
+        deadline = time.monotonic() + bound
+        while len(self._client) and time.monotonic() < deadline:
+            with contextlib.suppress(KafkaException):
+                self._client.poll(_POLL)
+        self._hand_over()
+
+    @staticmethod
+    def _discard(client: Producer) -> None:
+        """Purge and drop: closing a client that cannot reach its broker would block (kafka-notes 1.3)."""
+        with contextlib.suppress(KafkaException):
+            client.purge()
+            client.poll(0)
+
+
+def _library_logger() -> logging.Logger:
+    """librdkafka's own log; quiet unless its level is set, because connection trouble repeats every second there."""
+    library = logging.getLogger("producer_core.librdkafka")
+    if library.level == logging.NOTSET:
+        library.setLevel(logging.CRITICAL)
+    return library
