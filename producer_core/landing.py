@@ -1,0 +1,331 @@
+"""A look at the end of a topic: did these records land?
+
+The reader is `read_committed`, so what an aborted transaction wrote does not count; how far it must read is
+told by a `read_uncommitted` handle, because the other one's watermark stops at an open transaction. Each look
+makes a new consumer and assigns at once: a kept one first waits out the fetch it already has running.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from producer_core.messages import id_text, record_id
+
+Outcome = Literal["found", "absent", "inconclusive"]
+
+SKEW = 300.0
+"""Seconds by which a broker's clock may be behind ours before a record hides from the time index."""
+
+_TAIL = 50_000  # records read to check a broker that says «nothing since then»
+_PASSED_ON = (
+    "bootstrap.servers",
+    "security.",
+    "sasl.",
+    "ssl.",
+    "enable.ssl",
+    "socket.",
+    "broker.address.",
+    "client.dns",
+    "reconnect.",
+    "https.",
+    "oauth_cb",
+)
+_READER: Mapping[str, Any] = {
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "earliest",  # retention may take the start away while we look
+    "allow.auto.create.topics": False,
+    "fetch.wait.max.ms": 20,
+    "queued.max.messages.kbytes": 16_384,
+}
+_QUIET = logging.getLogger("producer_core.landing.client")
+_QUIET.addHandler(logging.NullHandler())
+_QUIET.propagate = False
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """What a look found: `absent` only when every record that could be it was read.
+
+    `looked_at` is how many records were read; `text` says it in a sentence.
+    """
+
+    outcome: Outcome
+    partition: int | None
+    offset: int | None
+    looked_at: int
+    text: str
+
+
+def probe(
+    config: Mapping[str, Any],
+    topic: str,
+    partition: int | None,
+    message_id: str,
+    *,
+    since_ms: int | None = None,
+    timeout: float = 10.0,
+    max_records: int = 200_000,
+) -> Landing:
+    """Looks for one record; `partition` None looks in all of them."""
+    found = look(
+        config,
+        topic,
+        [message_id],
+        partition=partition,
+        since_ms=since_ms,
+        timeout=timeout,
+        max_records=max_records,
+    )
+    return found[message_id]
+
+
+def look(
+    config: Mapping[str, Any],
+    topic: str,
+    message_ids: Iterable[str],
+    *,
+    partition: int | None = None,
+    since_ms: int | None = None,
+    timeout: float = 10.0,
+    max_records: int = 200_000,
+) -> dict[str, Landing]:
+    """Looks for many records of one topic in one pass.
+
+    `config` is a client's settings in librdkafka's names; only connection and security are used. `since_ms`
+    is the oldest timestamp the records can carry; None reads from the first record. Never raises for what a
+    broker answers: a missing permission, an open transaction or a time-out makes the answer `inconclusive`.
+    """
+    wanted = set(message_ids)
+    search = _Search(wanted, deadline=time.monotonic() + timeout, max_records=max_records)
+    if wanted:
+        try:
+            _search(search, config, topic, partition, since_ms)
+        except KafkaException as error:
+            search.trouble = search.trouble or _words(error.args[0], topic)
+    return {message_id: search.answer(message_id, topic) for message_id in wanted}
+
+
+@dataclass
+class _Range:
+    """The part of a partition that must be read: from `start` up to, not including, `end`."""
+
+    start: int
+    end: int
+    low: int
+    newest_since: bool = (
+        False  # the broker says that nothing is as young as asked; checked by reading the tail
+    )
+
+    @property
+    def size(self) -> int:
+        return max(0, self.end - self.start)
+
+
+@dataclass
+class _Search:
+    """One look in progress."""
+
+    wanted: set[str]
+    deadline: float
+    max_records: int
+    found: dict[str, tuple[int, int]] = field(default_factory=dict)
+    looked_at: int = 0
+    complete: bool = False
+    trouble: str = ""
+    connection: str = ""
+
+    def left(self) -> float:
+        return max(0.0, self.deadline - time.monotonic())
+
+    def settled(self) -> bool:
+        return len(self.found) == len(self.wanted)
+
+    def answer(self, message_id: str, topic: str) -> Landing:
+        if message_id in self.found:
+            partition, offset = self.found[message_id]
+            text = f"It is on {topic}, partition {partition}, at offset {offset}."
+            return Landing("found", partition, offset, self.looked_at, text)
+        if self.complete:
+            text = f"It is not on {topic}: {self.looked_at:,} records were read to the end."
+            return Landing("absent", None, None, self.looked_at, text)
+        reason = self.trouble or self.connection or f"the end of {topic} was not reached in time"
+        text = f"Nobody can say yet: {reason} ({self.looked_at:,} records were read)."
+        return Landing("inconclusive", None, None, self.looked_at, text)
+
+
+def _search(
+    search: _Search, config: Mapping[str, Any], topic: str, partition: int | None, since_ms: int | None
+) -> None:
+    ranges = _ranges(search, config, topic, partition, since_ms)
+    if ranges is None:
+        return
+    waiting = {number: span for number, span in ranges.items() if span.size}
+    if waiting:
+        with _consumer(search, config, {}) as reader:
+            reader.assign([TopicPartition(topic, number, span.start) for number, span in waiting.items()])
+            _read(search, reader, topic, waiting, since_ms)
+    search.complete = not waiting and not search.trouble
+
+
+def _ranges(
+    search: _Search, config: Mapping[str, Any], topic: str, partition: int | None, since_ms: int | None
+) -> dict[int, _Range] | None:
+    """What to read in each partition, bounded by the true high watermark; None when it cannot be known."""
+    with _consumer(search, config, {"isolation.level": "read_uncommitted"}) as handle:
+        numbers = _partitions(search, handle, topic, partition)
+        if numbers is None:
+            return None
+        ranges = {}
+        for number in numbers:
+            where = TopicPartition(topic, number)
+            low, high = handle.get_watermark_offsets(where, timeout=_bound(search), cached=False)
+            ranges[number] = _Range(low, high, low)
+        if since_ms is not None:
+            _skip_older(search, handle, topic, ranges, since_ms)
+        return ranges
+
+
+def _partitions(search: _Search, handle: Consumer, topic: str, partition: int | None) -> list[int] | None:
+    described = handle.list_topics(topic, timeout=_bound(search)).topics[topic]
+    if described.error is not None:
+        search.trouble = _words(described.error, topic)
+        return None
+    if partition is None:
+        return sorted(described.partitions)
+    if partition not in described.partitions:
+        search.trouble = f"{topic} has no partition {partition}"
+        return None
+    return [partition]
+
+
+def _skip_older(
+    search: _Search, handle: Consumer, topic: str, ranges: Mapping[int, _Range], since_ms: int
+) -> None:
+    """Moves each start to the first record as young as `since_ms`, less the clocks' skew."""
+    moment = max(0, since_ms - int(SKEW * 1000))
+    asked = [TopicPartition(topic, number, moment) for number, span in ranges.items() if span.size]
+    if not asked:
+        return
+    for answer in handle.offsets_for_times(asked, timeout=_bound(search)):
+        if answer.error is not None:
+            raise KafkaException(answer.error)
+        span = ranges[answer.partition]
+        if answer.offset >= 0:
+            span.start = max(span.low, answer.offset)
+        else:
+            span.start, span.newest_since = max(span.low, span.end - _TAIL), True
+
+
+def _read(
+    search: _Search, reader: Consumer, topic: str, waiting: dict[int, _Range], since_ms: int | None
+) -> None:
+    """Reads until every range is done, everything is found, or the bounds are met; done ranges leave `waiting`."""
+    moment = None if since_ms is None else since_ms - int(SKEW * 1000)
+    while waiting and not search.settled() and search.left() > 0:
+        for message in reader.consume(500, timeout=min(0.2, search.left())):
+            number = message.partition()
+            span = waiting.get(number)
+            if (error := message.error()) is not None and error.code() != KafkaError._PARTITION_EOF:
+                _refused(search, error, topic)
+            elif span is None:
+                continue
+            elif error is not None:
+                # Only an end at or past the watermark counts: an open transaction makes an earlier one.
+                if message.offset() >= span.end:
+                    del waiting[number]
+            else:
+                _match(search, message, number)
+                _doubt(search, span, message.timestamp()[1], moment)
+                if message.offset() >= span.end - 1:
+                    del waiting[number]
+        if search.looked_at >= search.max_records and waiting:
+            left = sum(span.size for span in waiting.values())
+            search.trouble = (
+                search.trouble or f"only {search.max_records:,} records are read, and {left:,} could be it"
+            )
+        if search.trouble:
+            return
+
+
+def _match(search: _Search, message: Any, partition: int) -> None:
+    search.looked_at += 1
+    raw = record_id(message.headers())
+    if raw is not None and (text := id_text(raw)) in search.wanted:
+        search.found.setdefault(text, (partition, message.offset()))
+
+
+def _doubt(search: _Search, span: _Range, timestamp: int, moment: int | None) -> None:
+    """A broker that keeps no time index says «nothing since» although there is; then only a whole read counts."""
+    if span.newest_since and span.start > span.low and moment is not None and timestamp >= moment:
+        search.trouble = (
+            "the broker does not find records by their time, and there are too many to read them all"
+        )
+
+
+def _refused(search: _Search, error: KafkaError, topic: str) -> None:
+    """An error while reading: a refusal ends the look, a broker that went away may come back in time."""
+    if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        search.trouble = _words(error, topic)
+    else:
+        search.connection = _words(error, topic)
+
+
+def _words(error: KafkaError, topic: str) -> str:
+    match error.code():
+        case KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return f"no permission to read {topic} (grant READ and DESCRIBE on the topic)"
+        case KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return "no permission to read with this group (grant READ on the group «producer-core-landing*»)"
+        case KafkaError.UNKNOWN_TOPIC_OR_PART | KafkaError._UNKNOWN_TOPIC:
+            return f"the topic {topic} does not exist"
+    return f"{error.name()}: {error.str()}"
+
+
+def _bound(search: _Search) -> float:
+    """Seconds for one question to the broker; never 0, which librdkafka takes for «as long as it lasts»."""
+    return max(0.05, search.left())
+
+
+_numbers = itertools.count(1)
+
+
+@contextmanager
+def _consumer(search: _Search, config: Mapping[str, Any], changes: Mapping[str, Any]) -> Iterator[Consumer]:
+    def heard(error: KafkaError) -> None:
+        search.connection = f"{error.name()}: {error.str()}"
+
+    settings: dict[str, Any] = {name: value for name, value in config.items() if name.startswith(_PASSED_ON)}
+    settings |= {**_READER, **changes}
+    settings["group.id"] = f"producer-core-landing-{uuid.uuid4().hex[:8]}"  # required, never joined
+    settings["client.id"] = f"landing-{next(_numbers)}"
+    settings["error_cb"] = heard
+    consumer = Consumer(settings, logger=_QUIET)
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+Prober = Callable[[str, Iterable[str], int | None], dict[str, Landing]]
+"""Looks for records of one topic: (topic, message ids, oldest timestamp in ms) to what was found."""
+
+
+def prober(config: Mapping[str, Any], *, timeout: float = 10.0, max_records: int = 200_000) -> Prober:
+    """`look` for one client's settings, as a replay needs it."""
+
+    def ask(topic: str, message_ids: Iterable[str], since_ms: int | None) -> dict[str, Landing]:
+        return look(config, topic, message_ids, since_ms=since_ms, timeout=timeout, max_records=max_records)
+
+    return ask
