@@ -201,3 +201,10 @@ CREATE VIEW message_statistics AS
     SELECT to_timestamp(window_start) AS window_start, resolution AS window_seconds, cluster_id, producer_id, topic,
            accepted, acknowledged, dead, failed_attempts, retried, duplicates, possible_duplicates, bytes
     FROM statistics;
+
+-- What was set for this store, by name; a missing row means the default.
+CREATE TABLE settings (
+    name           VARCHAR PRIMARY KEY,  -- keep_seconds, keep_minutes, ...
+    value          VARCHAR NOT NULL,     -- JSON
+    changed_at     DOUBLE  NOT NULL
+);

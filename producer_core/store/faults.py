@@ -1,0 +1,105 @@
+"""A fault of the store's file: what DuckDB or the system said, as a typed error with its fix."""
+
+from __future__ import annotations
+
+import errno
+import re
+from pathlib import Path
+
+import duckdb
+
+from producer_core.errors import StoreCorrupt, StoreError, StoreLocked, StoreTooNew, StoreUnavailable
+
+_HOLDER = re.compile(r"\(PID (\d+)\)")
+
+
+def from_duckdb(error: duckdb.Error, path: Path) -> StoreError:
+    """The store's error for what DuckDB raised; a plain StoreError for a mistake in a query."""
+    text = str(error)
+    if "Could not set lock" in text:
+        holder = _HOLDER.search(text)
+        by = f"process {holder[1]}" if holder else "another program"
+        return StoreLocked(
+            f"The store {path} is open in {by}.", fix="Close it there (a DuckDB shell holds the file)."
+        )
+    if isinstance(error, duckdb.InterruptException):
+        return StoreError(
+            "The query took longer than its limit and was cancelled.", fix="Ask for a shorter range."
+        )
+    return (
+        _from_text(text, path)
+        or _from_damage(text, path)
+        or StoreError(f"The store {path} said: {_first(text)}")
+    )
+
+
+def from_system(error: OSError, path: Path) -> StoreUnavailable:
+    """The store's error for what the operating system refused."""
+    if error.errno == errno.ENOSPC:
+        return disk_full(path)
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return read_only(path)
+    return StoreUnavailable(f"The store {path} cannot be used: {error.strerror or error}.")
+
+
+def directory(path: Path) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"The store path {path} is a directory.", fix=f"Name a file, for example {path / 'store.duckdb'}."
+    )
+
+
+def missing(path: Path) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"There is no store at {path}.",
+        fix="Start a producer that writes there, or name its file with --store or PRODUCER_CORE_STORE.",
+    )
+
+
+def disk_full(path: Path) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"The disk of the store {path} is full; what was committed before is safe.",
+        fix="Free some space, or choose another path with --store.",
+    )
+
+
+def read_only(path: Path) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"The store {path} cannot be opened with the permissions of this user.",
+        fix="Give this user read and write permission on the file and its folder, or choose another path with --store.",
+    )
+
+
+def damaged(path: Path, text: str) -> StoreCorrupt:
+    return StoreCorrupt(
+        f"The store {path} is damaged ({_first(text)}).",
+        fix="Move it aside, or restore a snapshot; a new one is made at the next start.",
+    )
+
+
+def _from_text(text: str, path: Path) -> StoreError | None:
+    if "No space left on device" in text or "Disk quota exceeded" in text:
+        return disk_full(path)
+    if "Is a directory" in text:
+        return directory(path)
+    if "Permission denied" in text or "Read-only file system" in text:
+        return read_only(path)
+    if "database does not exist" in text or "No such file or directory" in text:
+        return missing(path)
+    if "version number" in text and ("newer version" in text or "can only read" in text):
+        return StoreTooNew(f"The store {path} was written by a newer DuckDB.", fix="Upgrade producer-core.")
+    return None
+
+
+def _from_damage(text: str, path: Path) -> StoreCorrupt | None:
+    if "not a valid DuckDB database" in text:
+        return StoreCorrupt(
+            f"The file {path} is not a DuckDB file; it was left as it is.",
+            fix="Choose another path with --store.",
+        )
+    if any(word in text for word in ("orrupt", "checksum", "Failure while replaying WAL", "deserializ")):
+        return damaged(path, text)
+    return None
+
+
+def _first(text: str) -> str:
+    return text.strip().splitlines()[0][:300] if text.strip() else "no reason given"

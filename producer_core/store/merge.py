@@ -1,0 +1,80 @@
+"""The merge of a batch into the store's tables, once and only once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import duckdb
+import orjson
+import pyarrow
+
+from producer_core.store.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
+
+_HAS = "SELECT 1 FROM merged_batches WHERE producer_id = ? AND ? BETWEEN first_batch AND last_batch LIMIT 1"
+_EXTEND = "UPDATE merged_batches SET last_batch = ? WHERE producer_id = ? AND last_batch = ?"
+_BEGIN = "INSERT INTO merged_batches (producer_id, first_batch, last_batch) VALUES (?, ?, ?)"
+_NOTICE = ("noticed_at", "cluster_id", "producer_id", "kind", "severity", "text", "details")
+
+_HEARTBEAT = (
+    f"INSERT INTO producers ({', '.join(ProducerRow._fields)}) "
+    f"VALUES ({', '.join('?' for _ in ProducerRow._fields)}) ON CONFLICT (producer_id) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in ProducerRow._fields[1:])
+    + " WHERE excluded.seen_at >= producers.seen_at"
+)
+"""A batch that comes late never turns a producer's clock back."""
+
+
+def merge(connection: duckdb.DuckDBPyConnection, batch: Batch) -> bool:
+    """Add the batch within the caller's transaction; False when it is there already."""
+    if not _mark(connection, batch.producer_id, batch.sequence):
+        return False
+    for table, columns, rows in (
+        ("statistics", StatisticsRow._fields, batch.statistics),
+        ("latencies", LatencyRow._fields, batch.latencies),
+        ("errors", ErrorRow._fields, batch.errors),
+    ):
+        resolved = [(*row, batch.resolution) for row in rows]
+        insert(connection, table, (*columns, "resolution"), resolved)
+    insert(connection, "notices", _NOTICE, _notices(batch))
+    if batch.producer is not None:
+        connection.execute(_HEARTBEAT, list(batch.producer))
+    return True
+
+
+def insert(
+    connection: duckdb.DuckDBPyConnection, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+) -> None:
+    """Insert rows through Arrow: for a hundred of them 3 ms, where `executemany` takes 70."""
+    if not rows:
+        return
+    data = pyarrow.table(dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)))
+    connection.register("arriving", data)
+    try:
+        connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM arriving")
+    finally:
+        connection.unregister("arriving")
+
+
+def _mark(connection: duckdb.DuckDBPyConnection, producer: str, sequence: int) -> bool:
+    if connection.execute(_HAS, [producer, sequence]).fetchone():
+        return False
+    changed = connection.execute(_EXTEND, [sequence, producer, sequence - 1]).fetchone()
+    if not changed or not changed[0]:
+        connection.execute(_BEGIN, [producer, sequence, sequence])
+    return True
+
+
+def _notices(batch: Batch) -> list[tuple[object, ...]]:
+    return [
+        (
+            notice.at,
+            batch.cluster_id,
+            batch.producer_id,
+            notice.kind,
+            notice.severity,
+            notice.text,
+            orjson.dumps(dict(notice.details), default=str).decode(),
+        )
+        for notice in batch.notices
+    ]

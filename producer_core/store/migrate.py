@@ -1,0 +1,87 @@
+"""A migration: a numbered SQL file, applied together with its record."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+import duckdb
+
+from producer_core.errors import StoreTooNew, StoreUnavailable
+
+_FILE = re.compile(r"^(\d{4})_(\w+)\.sql$")
+
+_RECORDS = """
+CREATE TABLE IF NOT EXISTS schema_migrations (
+    version INTEGER PRIMARY KEY, name VARCHAR NOT NULL, applied_at DOUBLE NOT NULL
+)"""
+
+
+@dataclass(frozen=True)
+class Migration:
+    version: int
+    name: str
+    sql: str
+
+
+@cache
+def migrations() -> tuple[Migration, ...]:
+    """What this version knows, in order."""
+    found = [
+        Migration(int(match[1]), match[2], file.read_text())
+        for file in files("producer_core.store").joinpath("sql").iterdir()
+        if (match := _FILE.match(file.name))
+    ]
+    return tuple(sorted(found, key=lambda migration: migration.version))
+
+
+def newest() -> int:
+    """The schema version of a store that is up to date."""
+    return migrations()[-1].version
+
+
+def version_of(connection: duckdb.DuckDBPyConnection) -> int:
+    """The schema version of the borrowed store; 0 when it is empty."""
+    if "schema_migrations" not in _tables(connection):
+        return 0
+    row = connection.execute("SELECT coalesce(max(version), 0) FROM schema_migrations").fetchone()
+    return int(row[0]) if row else 0
+
+
+def check(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
+    """The schema version; StoreTooNew for a newer one, StoreUnavailable for a file that is not ours."""
+    version = version_of(connection)
+    if version > newest():
+        raise StoreTooNew(
+            f"The store {path} has schema version {version}, and this producer_core knows up to {newest()}; "
+            "nothing was changed.",
+            fix="Upgrade producer-core, or name another store with --store.",
+        )
+    if version == 0 and (others := _tables(connection)):
+        raise StoreUnavailable(
+            f"The DuckDB file {path} holds something else ({', '.join(sorted(others)[:3])}); nothing was changed.",
+            fix="Choose another path with --store.",
+        )
+    return version
+
+
+def migrate(connection: duckdb.DuckDBPyConnection, *, now: float) -> list[int]:
+    """Apply what is missing, within the caller's transaction; the versions applied."""
+    connection.execute(_RECORDS)
+    waiting = [migration for migration in migrations() if migration.version > version_of(connection)]
+    for migration in waiting:
+        connection.execute(migration.sql)
+        connection.execute(
+            "INSERT INTO schema_migrations VALUES (?, ?, ?)", [migration.version, migration.name, now]
+        )
+    return [migration.version for migration in waiting]
+
+
+def _tables(connection: duckdb.DuckDBPyConnection) -> set[str]:
+    found = connection.execute(
+        "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
+    )
+    return {name for (name,) in found.fetchall()}

@@ -1,0 +1,182 @@
+-- Questions that the dashboard, the shell and the recorder ask. Ranges are [since, until) in seconds since 1970
+-- and count by the start of a window; a parameter that is left out, or NULL, does not restrict.
+
+-- name: totals
+-- Sums over a range: accepted, acknowledged, dead, failed_attempts, ..., bytes, latency_sum; always one row.
+SELECT coalesce(sum(accepted), 0)::BIGINT AS accepted, coalesce(sum(acknowledged), 0)::BIGINT AS acknowledged,
+       coalesce(sum(dead), 0)::BIGINT AS dead, coalesce(sum(failed_attempts), 0)::BIGINT AS failed_attempts,
+       coalesce(sum(retried), 0)::BIGINT AS retried, coalesce(sum(retry_successes), 0)::BIGINT AS retry_successes,
+       coalesce(sum(duplicates), 0)::BIGINT AS duplicates,
+       coalesce(sum(possible_duplicates), 0)::BIGINT AS possible_duplicates,
+       coalesce(sum(bytes), 0)::BIGINT AS bytes, coalesce(sum(latency_sum), 0)::DOUBLE AS latency_sum
+FROM statistics
+WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
+  AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+  AND ($cluster IS NULL OR cluster_id = $cluster);
+
+-- name: totals_by_topic
+-- The sums of `totals`, one row a topic.
+SELECT topic, sum(accepted)::BIGINT AS accepted, sum(acknowledged)::BIGINT AS acknowledged,
+       sum(dead)::BIGINT AS dead, sum(failed_attempts)::BIGINT AS failed_attempts, sum(retried)::BIGINT AS retried,
+       sum(retry_successes)::BIGINT AS retry_successes, sum(duplicates)::BIGINT AS duplicates,
+       sum(possible_duplicates)::BIGINT AS possible_duplicates, sum(bytes)::BIGINT AS bytes,
+       sum(latency_sum)::DOUBLE AS latency_sum
+FROM statistics
+WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
+  AND ($producer IS NULL OR producer_id = $producer) AND ($cluster IS NULL OR cluster_id = $cluster)
+GROUP BY topic ORDER BY topic;
+
+-- name: series
+-- By window of `bucket` seconds and topic: the sums, and `seconds`, the time a row covers (for rates).
+SELECT (window_start // $bucket * $bucket)::BIGINT AS window_start,
+       greatest($bucket, max(resolution))::BIGINT AS seconds, topic,
+       sum(accepted)::BIGINT AS accepted, sum(acknowledged)::BIGINT AS acknowledged, sum(dead)::BIGINT AS dead,
+       sum(failed_attempts)::BIGINT AS failed_attempts, sum(retried)::BIGINT AS retried,
+       sum(duplicates)::BIGINT AS duplicates, sum(bytes)::BIGINT AS bytes, sum(latency_sum)::DOUBLE AS latency_sum
+FROM statistics
+WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
+  AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+  AND ($cluster IS NULL OR cluster_id = $cluster)
+GROUP BY 1, topic ORDER BY 1, topic;
+
+-- name: latency_buckets
+-- One histogram of acknowledgement latencies over a range: bucket and count (producer_core.histogram).
+SELECT bucket, sum(count)::BIGINT AS count
+FROM latencies
+WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
+  AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+  AND ($cluster IS NULL OR cluster_id = $cluster)
+GROUP BY bucket ORDER BY bucket;
+
+-- name: latency_buckets_by_topic
+-- The histogram of `latency_buckets`, one a topic.
+SELECT topic, bucket, sum(count)::BIGINT AS count
+FROM latencies
+WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
+  AND ($producer IS NULL OR producer_id = $producer) AND ($cluster IS NULL OR cluster_id = $cluster)
+GROUP BY topic, bucket ORDER BY topic, bucket;
+
+-- name: latency_buckets_by_window
+-- The histogram of `latency_buckets`, one a window of `bucket_seconds` seconds.
+SELECT (window_start // $bucket_seconds * $bucket_seconds)::BIGINT AS window_start, bucket,
+       sum(count)::BIGINT AS count
+FROM latencies
+WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
+  AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+  AND ($cluster IS NULL OR cluster_id = $cluster)
+GROUP BY 1, bucket ORDER BY 1, bucket;
+
+-- name: errors_by_code
+-- Failed attempts over a range by topic and error code, most frequent first.
+SELECT topic, code, kind, sum(count)::BIGINT AS count, max(window_start)::BIGINT AS last_seen
+FROM errors
+WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
+  AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+  AND ($cluster IS NULL OR cluster_id = $cluster)
+GROUP BY topic, code, kind ORDER BY count DESC, topic, code;
+
+-- name: errors_series
+-- Failed attempts by window of `bucket` seconds and error code.
+SELECT (window_start // $bucket * $bucket)::BIGINT AS window_start, code, sum(count)::BIGINT AS count
+FROM errors
+WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
+  AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+  AND ($cluster IS NULL OR cluster_id = $cluster)
+GROUP BY 1, code ORDER BY 1, code;
+
+-- name: topics
+-- Every topic the store knows, with when it was last written to.
+SELECT topic, max(window_start)::BIGINT AS last_seen FROM statistics
+WHERE ($cluster IS NULL OR cluster_id = $cluster)
+GROUP BY topic ORDER BY topic;
+
+-- name: clusters
+-- Every cluster that a producer of this store wrote to, the latest first.
+SELECT cluster_id, count(*) AS producers, max(seen_at) AS seen_at FROM producers
+GROUP BY cluster_id ORDER BY seen_at DESC;
+
+-- name: dead_letters_by_topic
+-- How many dead letters wait (state `dead`, or the state given), by topic, most first.
+SELECT topic, count(*) AS count, min(failed_at) AS oldest, max(failed_at) AS newest
+FROM dead_letters
+WHERE state = coalesce($state, 'dead') AND ($cluster IS NULL OR cluster_id = $cluster)
+GROUP BY topic ORDER BY count DESC, topic;
+
+-- name: dead_letters_by_code
+-- How many dead letters wait, by error code, most first.
+SELECT code, kind, count(*) AS count, min(failed_at) AS oldest, max(failed_at) AS newest
+FROM dead_letters
+WHERE state = coalesce($state, 'dead') AND ($topic IS NULL OR topic = $topic)
+  AND ($cluster IS NULL OR cluster_id = $cluster)
+GROUP BY code, kind ORDER BY count DESC, code;
+
+-- name: dead_letters_by_verdict
+-- How many dead letters wait, by verdict, most first.
+SELECT verdict, count(*) AS count
+FROM dead_letters
+WHERE state = coalesce($state, 'dead') AND ($topic IS NULL OR topic = $topic)
+  AND ($cluster IS NULL OR cluster_id = $cluster)
+GROUP BY verdict ORDER BY count DESC, verdict;
+
+-- name: dead_letters_by_state
+-- How many dead letters there are in each state.
+SELECT state, count(*) AS count FROM dead_letters
+WHERE ($topic IS NULL OR topic = $topic) AND ($cluster IS NULL OR cluster_id = $cluster)
+GROUP BY state ORDER BY state;
+
+-- name: producers
+-- Every producer, the last heard of first; `since` leaves out those not seen since then.
+SELECT * FROM producers
+WHERE ($since IS NULL OR seen_at >= $since) AND ($cluster IS NULL OR cluster_id = $cluster)
+ORDER BY seen_at DESC, producer_id;
+
+-- name: alerts_firing
+-- Alerts that fire now, the most severe first, each with whether a silence covers it at `now`.
+SELECT alerts.*, EXISTS (
+           SELECT 1 FROM silences
+           WHERE silences.rule = alerts.rule AND silences.subject IN ('', alerts.subject)
+             AND silences.until > $now) AS silenced
+FROM alerts WHERE state = 'firing'
+ORDER BY CASE severity WHEN 'critical' THEN 0 WHEN 'warning' THEN 1 ELSE 2 END, started_at DESC;
+
+-- name: alerts_history
+-- Alerts that changed in a range, the latest first.
+SELECT * FROM alerts
+WHERE ($since IS NULL OR changed_at >= $since) AND ($until IS NULL OR changed_at < $until)
+ORDER BY changed_at DESC LIMIT coalesce($limit, 100);
+
+-- name: data_age
+-- When the store last heard something: seen_at of the latest heartbeat, window_start of the latest row; NULL when never.
+SELECT (SELECT max(seen_at) FROM producers) AS seen_at,
+       (SELECT max(window_start) FROM statistics) AS window_start;
+
+-- name: notices_latest
+-- What producers noticed, the latest first.
+SELECT * FROM notices
+WHERE ($since IS NULL OR noticed_at >= $since) AND ($producer IS NULL OR producer_id = $producer)
+ORDER BY noticed_at DESC LIMIT coalesce($limit, 50);
+
+-- name: operations
+-- Replays, the latest first; `state` restricts to one.
+SELECT * FROM operations
+WHERE ($state IS NULL OR state = $state) AND ($operation IS NULL OR operation_id = $operation)
+ORDER BY created_at DESC LIMIT coalesce($limit, 50);
+
+-- name: operation_records
+-- The records of one replay and what became of each, in their order.
+SELECT * FROM operation_records WHERE operation_id = $operation AND ($state IS NULL OR state = $state)
+ORDER BY ord LIMIT coalesce($limit, 1000) OFFSET coalesce($offset, 0);
+
+-- name: audit_latest
+-- What operators did, the latest first.
+SELECT * FROM audit
+WHERE ($since IS NULL OR acted_at >= $since) AND ($action IS NULL OR action = $action)
+ORDER BY acted_at DESC LIMIT coalesce($limit, 100);
+
+-- name: silences
+-- Silences that still hold at `now`.
+SELECT * FROM silences WHERE until > $now ORDER BY until;
+
+-- name: settings
+-- What was set for this store, by name.
+SELECT name, value FROM settings ORDER BY name;

@@ -1,0 +1,25 @@
+-- Changes that are one statement each.
+
+-- name: take_lease
+-- Take or renew a lease for `owner` until `until`; changes a row only when it is free, expired at `now`, or his.
+INSERT INTO leases (name, owner, lease_until) VALUES ($name, $owner, $until)
+ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, lease_until = excluded.lease_until
+WHERE leases.owner = excluded.owner OR leases.lease_until <= $now;
+
+-- name: drop_lease
+-- Give a lease back, if it is still the owner's.
+DELETE FROM leases WHERE name = $name AND owner = $owner;
+
+-- name: add_audit
+-- Write down what somebody did.
+INSERT INTO audit (acted_at, who, origin, action, selection, count, outcome)
+VALUES ($acted_at, $who, $origin, $action, $selection, $count, $outcome);
+
+-- name: set_setting
+-- Set one setting of this store; its value is JSON.
+INSERT INTO settings (name, value, changed_at) VALUES ($name, $value, $now)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value, changed_at = excluded.changed_at;
+
+-- name: close_producer
+-- Mark a producer as closed on purpose.
+UPDATE producers SET closed_at = $now WHERE producer_id = $producer;

@@ -1,0 +1,207 @@
+"""The store: one DuckDB file that producers write and everyone else reads, each borrowing it for a moment."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import orjson
+
+from producer_core.errors import StoreUnavailable
+from producer_core.store import faults, inspect, merge, place, retention
+from producer_core.store.batch import Batch
+from producer_core.store.borrow import Lender
+from producer_core.store.inspect import StoreInfo
+from producer_core.store.migrate import check, migrate, newest
+from producer_core.store.queries import query
+
+if TYPE_CHECKING:
+    import pyarrow
+
+logger = logging.getLogger(__name__)
+
+
+class Store:
+    """Statistics, dead letters, replays and alerts in one file, shared by processes without a server.
+
+    Safe in threads and after a fork. Every method borrows the file for a moment and lets go; whatever
+    goes wrong is a StoreError that says what to do.
+    """
+
+    def __init__(self, path: Path, *, create: bool, clock: Callable[[], float]) -> None:
+        self.path = path
+        self._create = create
+        self._clock = clock
+        self._lender = Lender(path)
+
+    @classmethod
+    def open(
+        cls, path: Path | str | None = None, *, create: bool = True, clock: Callable[[], float] = time.time
+    ) -> Store:
+        """The store at `path` (default: `default_path()`), made and brought up to date where necessary.
+
+        With `create=False` a missing file is StoreUnavailable.
+        """
+        store = cls(place.resolve(path), create=create, clock=clock)
+        store._prepare()
+        if network := place.network_file_system(store.path):
+            logger.warning("store on a network file system", extra={"path": str(store.path), "type": network})
+        return store
+
+    def borrow(
+        self, *, write: bool = False, timeout: float = 10.0, limit: float | None = None
+    ) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        """A connection for a block, in which the tables have their plain names.
+
+        With `write=True` the block is one transaction: committed at its end, rolled back by an exception;
+        do not begin or commit inside. Without, a query is cancelled after `limit` seconds (default 2).
+        Fetch results inside the block, and never wait for anything else there: others are waiting.
+        Within its own block a thread may call the store's other methods; they use the same connection.
+        """
+        if not self.path.exists():
+            self._prepare()
+        return self._lender.borrow(write=write, timeout=timeout, limit=limit)
+
+    def rows(self, name: str, /, **params: Any) -> list[dict[str, Any]]:
+        """The rows of a named query (`sql/queries.sql`); parameters left out are NULL."""
+        asked = query(name)
+        with self.borrow() as connection:
+            found = connection.execute(asked.sql, asked.bind(params))
+            names = [column[0] for column in found.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+    def table(self, name: str, /, **params: Any) -> pyarrow.Table:
+        """The rows of a named query as an Arrow table."""
+        asked = query(name)
+        with self.borrow() as connection:
+            return connection.sql(asked.sql, params=asked.bind(params)).to_arrow_table()
+
+    def execute(self, name: str, /, **params: Any) -> int:
+        """Run a named statement (`sql/statements.sql`) in a transaction of its own; the rows it changed."""
+        asked = query(name)
+        with self.borrow(write=True) as connection:
+            changed = connection.execute(asked.sql, asked.bind(params)).fetchone()
+            return int(changed[0]) if changed else 0
+
+    def append(self, batch: Batch) -> bool:
+        """Merge a recorder's batch in one transaction; False when the store has it already."""
+        with self.borrow(write=True) as connection:
+            return merge.merge(connection, batch)
+
+    def take_lease(self, name: str, owner: str, seconds: float, now: float) -> bool:
+        """Take or renew a lease; False while somebody else holds it."""
+        return self.execute("take_lease", name=name, owner=owner, until=now + seconds, now=now) > 0
+
+    def drop_lease(self, name: str, owner: str) -> bool:
+        """Give a lease back; False when it was not the owner's any more."""
+        return self.execute("drop_lease", name=name, owner=owner) > 0
+
+    def audit(
+        self, *, who: str, origin: str, action: str, selection: Mapping[str, Any], count: int, outcome: str
+    ) -> None:
+        """Write down what an operator did. Inside a write block it is part of that transaction."""
+        self.execute(
+            "add_audit",
+            acted_at=self._clock(),
+            who=who,
+            origin=origin,
+            action=action,
+            selection=orjson.dumps(selection, default=str).decode(),
+            count=count,
+            outcome=outcome,
+        )
+
+    def get_setting(self, name: str, default: Any = None) -> Any:
+        """A setting of this store, or the default where it was never set."""
+        return self.settings().get(name, default)
+
+    def set_setting(self, name: str, value: Any) -> None:
+        """Set it for everyone who uses this store. The value must have a JSON form."""
+        self.execute("set_setting", name=name, value=orjson.dumps(value).decode(), now=self._clock())
+
+    def settings(self) -> dict[str, Any]:
+        """Everything that was set for this store."""
+        return {row["name"]: orjson.loads(row["value"]) for row in self.rows("settings")}
+
+    def retention(self) -> retention.Retention:
+        """How long this store keeps what; its settings `keep_seconds`, `keep_minutes`, … say so."""
+        return retention.Retention.from_settings(self.settings())
+
+    def rollup(self, now: float) -> int:
+        """Make old seconds minutes and old minutes hours; the fine rows replaced. Quick when none is due."""
+        keep = self.retention()
+        with self.borrow() as connection:
+            if not retention.rollup_due(connection, keep, now):
+                return 0
+        with self.borrow(write=True) as connection:
+            return retention.rollup(connection, keep, now)
+
+    def prune(self, now: float) -> int:
+        """Delete what is older than the store keeps it; the rows deleted. Dead letters that wait are kept."""
+        keep = self.retention()
+        with self.borrow() as connection:
+            if not retention.prune_due(connection, keep, now):
+                return 0
+        with self.borrow(write=True) as connection:
+            return retention.prune(connection, keep, now)
+
+    def info(self) -> StoreInfo:
+        """What the store holds, for people."""
+        keep = self.retention()
+        with self.borrow() as connection:
+            return inspect.describe(connection, self.path, keep)
+
+    def snapshot(self, target: Path | str) -> Path:
+        """A consistent copy at `target`, which must not exist, while everyone else goes on."""
+        with contextlib.suppress(StoreUnavailable), self.borrow(write=True):
+            pass  # an exclusive visit leaves no write-ahead log behind
+        with self.borrow(limit=600):
+            return place.copy(self.path, place.resolve(target))
+
+    def close(self) -> None:
+        """Free the memory this object holds. It can be used again."""
+        self._lender.close()
+
+    def __repr__(self) -> str:
+        return f"Store({str(self.path)!r})"
+
+    def _prepare(self) -> None:
+        try:
+            self._make_ready()
+        except OSError as error:
+            raise faults.from_system(error, self.path) from error
+
+    def _make_ready(self) -> None:
+        place.check_file(self.path)
+        if not place.has_content(self.path):
+            if not self._create:
+                raise faults.missing(self.path)
+            self._make()
+        with self._lender.borrow() as connection:
+            version = check(connection, self.path)
+        if version < newest():
+            with self._lender.borrow(write=True) as connection:
+                check(connection, self.path)
+                migrate(connection, now=self._clock())
+
+    def _make(self) -> None:
+        """Made complete beside its place, then moved there: nobody ever sees half a store."""
+        place.make_folder(self.path.parent)
+        with self._lender.alone():
+            if place.has_content(self.path):
+                return  # somebody else was quicker
+            draft = place.clean_draft(self.path)
+            try:
+                with self._lender.attached(draft, write=True) as connection:
+                    connection.begin()
+                    migrate(connection, now=self._clock())
+                    connection.commit()
+            except duckdb.Error as error:
+                raise faults.from_duckdb(error, self.path) from error
+            place.publish(draft, self.path)
