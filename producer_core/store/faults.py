@@ -8,7 +8,7 @@ from pathlib import Path
 
 import duckdb
 
-from producer_core.errors import StoreCorrupt, StoreError, StoreLocked, StoreTooNew, StoreUnavailable
+from producer_core.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreTooNew, StoreUnavailable
 
 _HOLDER = re.compile(r"\(PID (\d+)\)")
 
@@ -55,8 +55,8 @@ def missing(path: Path) -> StoreUnavailable:
     )
 
 
-def disk_full(path: Path) -> StoreUnavailable:
-    return StoreUnavailable(
+def disk_full(path: Path) -> StoreFull:
+    return StoreFull(
         f"The disk of the store {path} is full; what was committed before is safe.",
         fix="Free some space, or choose another path with --store.",
     )
