@@ -20,6 +20,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from producer_core.config import ClientConfig
 from producer_core.errors import ForkedProducer
+from producer_core.events import Attempt, Verdict
+from producer_core.messages import MessageStatus
 
 logger = logging.getLogger(__name__)
 
@@ -31,22 +33,47 @@ class Delivery:
     """One message on its way: the record to produce, the pending entry, and the delivery callback in one object."""
 
     __slots__ = (
-        "accepted_at", "attempts", "callback", "checksum", "dedup_topic", "headers", "id", "key", "on_delivery",
-        "partition", "record_id", "report", "replay", "seq", "status", "timestamp_ms", "topic", "value",
+        "accepted_at", "attempts", "callback", "checksum", "dedup_topic", "generation", "headers", "id", "key",
+        "on_delivery", "partition", "record_id", "replay", "report", "seq", "status", "timestamp_ms", "topic", "value",
     )  # fmt: skip
 
-    id: bytes
-    seq: int
-    topic: str
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, bytes | None]]
-    partition: int
-    timestamp_ms: int
-    report: Callable[[Report], None]
+    def __init__(
+        self,
+        id: bytes,
+        seq: int,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[tuple[str, bytes | None]],
+        partition: int = -1,
+        timestamp_ms: int = 0,
+    ) -> None:
+        self.id = id
+        self.seq = seq
+        self.topic = topic
+        self.key = key
+        self.value = value
+        self.headers = headers  # the id first, then the user's
+        self.partition = partition  # -1: the partitioner chooses
+        self.timestamp_ms = timestamp_ms  # 0: now
+        self.attempts: tuple[tuple[Attempt, Verdict], ...] = ()
+        self.status = MessageStatus.PENDING
+        self.accepted_at = 0.0
+        self.checksum: str | None = None
+        self.dedup_topic = topic
+        self.record_id: Any = None
+        self.callback: Callable[[bool, Any, Any], None] | None = None
+        self.on_delivery: Callable[[Any], None] | None = None
+        self.replay: Callable[[Any], None] | None = None
+        self.generation = 0  # of the client that took it
+        self.report: Callable[[Report], None] = _nobody
 
     def __call__(self, error: KafkaError | None, message: Any) -> None:
         self.report((self, error, message))
+
+
+def _nobody(report: Report) -> None:
+    raise AssertionError("a delivery reported before a transport took it")
 
 
 Report = tuple[Delivery, KafkaError | None, Any]
@@ -71,7 +98,7 @@ class Listener(Protocol):
     def reports(self, batch: Sequence[Report]) -> None: ...
     def statistics(self, statistics: Mapping[str, Any]) -> None: ...
     def connection_error(self, error: KafkaError) -> None: ...
-    def fatal(self, error: KafkaError) -> None: ...
+    def fatal(self, error: KafkaError, generation: int) -> None: ...
 
 
 class Transport(Protocol):
@@ -109,7 +136,7 @@ class KafkaTransport:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="producer-core-poll", daemon=True)
         self._pid = os.getpid()
-        self._client = self._connect()
+        self._live = (self._connect(), 0)  # the client and its generation, replaced together
 
     def start(self) -> None:
         self._thread.start()
@@ -117,36 +144,39 @@ class KafkaTransport:
     def produce(self, delivery: Delivery) -> None:
         if os.getpid() != self._pid:
             raise ForkedProducer
+        client, delivery.generation = self._live
         delivery.report = self._reports.append
         try:
             # Positional: keywords cost 0.1 µs each. The fifth is `callback`, the sixth its alias on_delivery.
-            self._client.produce(
+            client.produce(
                 delivery.topic, delivery.value, delivery.key, delivery.partition, None, delivery,
                 delivery.timestamp_ms, delivery.headers,
             )  # fmt: skip
         except BufferError as error:
             raise Full from error
         except KafkaException as error:
+            if error.args[0].code() == KafkaError._FATAL:  # until the poll thread has re-created the client
+                raise Full from error
             raise Refused(error.args[0]) from error
 
     def outstanding(self) -> int:
-        return len(self._client) + len(self._reports)
+        return len(self._live[0]) + len(self._reports)
 
     def cluster_id(self, topic: str, timeout: float) -> str | None:
         try:
-            found: str | None = self._client.list_topics(topic, timeout=timeout).cluster_id
+            found: str | None = self._live[0].list_topics(topic, timeout=timeout).cluster_id
         except KafkaException:
             return None
         return found
 
     def purge(self) -> None:
-        self._client.purge()
+        self._live[0].purge()
 
     def stop(self) -> None:
         self._stopping.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(5)
-        self._discard(self._client)
+        self._discard(self._live[0])
 
     def _connect(self) -> Producer:
         return Producer(self._settings())
@@ -170,7 +200,7 @@ class KafkaTransport:
 
     def _poll(self, timeout: float) -> None:
         try:
-            self._client.poll(timeout)
+            self._live[0].poll(timeout)
         except KafkaException as error:
             self._failed(error.args[0])
         except BaseException:  # noqa: BLE001 - a fatal error inside poll may surface as SystemError (kafka-notes 0.3)
@@ -188,16 +218,19 @@ class KafkaTransport:
             logger.warning("poll reported an error", extra={"code": error.name(), "error": error.str()})
             return
         self._drain(5.0)
-        dead, self._client = self._client, self._connect()
+        dead, generation = self._live
+        self._live = (self._connect(), generation + 1)
         self._discard(dead)
-        self._listener.fatal(error)
+        self._hand_over()
+        self._listener.fatal(error, generation)
 
     def _drain(self, bound: float) -> None:
         """Collect what a broken client still reports: in-flight requests finish with their own result."""
         deadline = time.monotonic() + bound
-        while len(self._client) and time.monotonic() < deadline:
+        client = self._live[0]
+        while len(client) and time.monotonic() < deadline:
             with contextlib.suppress(KafkaException):
-                self._client.poll(_POLL)
+                client.poll(_POLL)
         self._hand_over()
 
     @staticmethod

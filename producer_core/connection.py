@@ -1,0 +1,72 @@
+"""The connection: what librdkafka's statistics and errors say of our link to the brokers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError
+
+from producer_core.events import Notice
+
+
+class Connection:
+    """Written on the poll thread only; read from anywhere."""
+
+    def __init__(self, tell: Callable[[Notice], None], *, clock: Callable[[], float] = time.time) -> None:
+        self._tell = tell
+        self._clock = clock
+        self._produced = False
+        self._recreated = False
+        self._epoch: int | None = None
+        self.connected = False
+        self.error: str | None = None
+        self.queue_messages = 0
+        self.queue_limit = 0
+
+    @property
+    def may_have_produced(self) -> bool:
+        """Whether a produce request may have left for a broker, as far as the last statistics say."""
+        return self._produced or self._recreated
+
+    def statistics(self, statistics: Mapping[str, Any]) -> None:
+        brokers = [broker for broker in statistics.get("brokers", {}).values() if broker.get("source") != "logical"]
+        self.queue_messages = int(statistics.get("msg_cnt", 0))
+        self.queue_limit = int(statistics.get("msg_max", 0))
+        self._produced = self._produced or any(broker.get("req", {}).get("Produce", 0) for broker in brokers)
+        self._epoch_is(statistics.get("eos", {}).get("producer_epoch"))
+        self._now(any(broker.get("state") == "UP" for broker in brokers))
+
+    def failed(self, error: KafkaError) -> None:
+        """From error_cb: the only place where wrong credentials or a wrong address show before the time-out."""
+        text = error.str()
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) and text != self.error:
+            self._tell(Notice("connection_refused", "critical", text, self._clock(), {"code": error.name()}))
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or self.error is None:
+            self.error = text
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._now(False)
+
+    def recreated(self) -> None:
+        """The client was re-created: its counters start again, so nothing proves that nothing was sent."""
+        self._recreated = True
+
+    def _now(self, connected: bool) -> None:
+        if connected == self.connected:
+            return
+        self.connected = connected
+        if connected:
+            self.error = None
+            self._tell(Notice("connected", "info", "Connected to the brokers.", self._clock()))
+        else:
+            text = f"No broker is connected: {self.error or 'all connections are down'}"
+            self._tell(Notice("connection_lost", "critical", text, self._clock()))
+
+    def _epoch_is(self, epoch: int | None) -> None:
+        if epoch is None or epoch < 0:
+            return
+        if self._epoch is not None and epoch > self._epoch:
+            text = "The idempotent producer's epoch rose: librdkafka met an error it resolved by itself."
+            self._tell(Notice("epoch_rise", "info", text, self._clock(), {"from": self._epoch, "to": epoch}))
+        self._epoch = epoch

@@ -1,0 +1,88 @@
+"""The statistics dictionaries that users know, made in one place from a snapshot."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from producer_core.histogram import quantiles
+from producer_core.metrics import Snapshot, TopicCounters
+
+if TYPE_CHECKING:
+    from producer_core.producer import ReliableKafkaProducer
+
+ProducerStats = dict[str, Any]
+
+
+class BasicStats(TypedDict):
+    """The smallest set of numbers; messages a second are since the start."""
+
+    messages_sent: int
+    messages_failed: int
+    bytes_sent: int
+    messages_per_second: float
+
+
+def basic_stats(producer: ReliableKafkaProducer) -> BasicStats:
+    snapshot = producer.metrics.snapshot()
+    return {
+        "messages_sent": snapshot.acknowledged,
+        "messages_failed": snapshot.total("failed_attempts"),
+        "bytes_sent": snapshot.total("bytes"),
+        "messages_per_second": snapshot.acknowledged / max(producer.elapsed, 1e-9),
+    }
+
+
+def producer_stats(producer: ReliableKafkaProducer) -> ProducerStats:
+    """`get_stats()`: sent means acknowledged, failed counts attempts, latencies are in milliseconds."""
+    snapshot, elapsed = producer.metrics.snapshot(), producer.elapsed
+    sent, failed, dead = snapshot.acknowledged, snapshot.total("failed_attempts"), snapshot.dead
+    stats: ProducerStats = {
+        "messages_sent": sent,
+        "messages_failed": failed,
+        "messages_duplicate": snapshot.total("duplicates"),
+        "messages_retried": snapshot.total("retried"),
+        "messages_dlq": dead,
+        "possible_duplicates": snapshot.total("possible_duplicates"),
+        "total_bytes_sent": snapshot.total("bytes"),
+        "start_time": datetime.fromtimestamp(producer.started_at),
+        "elapsed_seconds": elapsed,
+        "topic_stats": {topic: _of_topic(counters) for topic, counters in snapshot.topics.items()},
+        "latency_history": [1000 * latency for latency in snapshot.recent_latencies],
+        "dlq_stats": producer.dlq.get_stats(),
+        "retry_stats": producer.retry_manager.get_stats(),
+        "pending_messages": producer.pending_count,
+        "error_rate": failed / (sent + failed) if sent + failed else 0.0,
+        "message_error_rate": dead / (sent + dead) if sent + dead else 0.0,
+    }
+    if elapsed > 0:
+        stats["messages_per_second"] = sent / elapsed
+        stats["bytes_per_second"] = snapshot.total("bytes") / elapsed
+    if sent:
+        stats["latency_stats"] = _latency_stats(snapshot)
+    if producer.deduplicator is not None:
+        stats["deduplication_stats"] = producer.deduplicator.get_stats()
+    return stats
+
+
+def _of_topic(counters: TopicCounters) -> dict[str, int]:
+    return {
+        "sent": counters.acknowledged,
+        "failed": counters.failed_attempts,
+        "duplicate": counters.duplicates,
+        "retried": counters.retried,
+        "dlq": counters.dead,
+    }
+
+
+def _latency_stats(snapshot: Snapshot) -> dict[str, float]:
+    """From the merged histogram, each within its stated error; the average is exact."""
+    low, median, p95, p99, high = quantiles(snapshot.histogram.counts, (0.0, 0.5, 0.95, 0.99, 1.0))
+    return {
+        "avg_ms": 1000 * snapshot.total("latency_sum") / snapshot.acknowledged,
+        "median_ms": 1000 * (median or 0.0),
+        "p95_ms": 1000 * (p95 or 0.0),
+        "p99_ms": 1000 * (p99 or 0.0),
+        "min_ms": 1000 * (low or 0.0),
+        "max_ms": 1000 * (high or 0.0),
+    }

@@ -1,0 +1,110 @@
+"""The keeping: where a producer's dead letters stay, in memory or in a store, behind one interface."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from producer_core.dlq import DeadLetterQueue
+from producer_core.errors import NotAccepted
+from producer_core.events import DeadLetter, Hook
+from producer_core.messages import Message
+from producer_core.reports import Resent, letter_message
+
+if TYPE_CHECKING:
+    from producer_core.producer import ReliableKafkaProducer
+    from producer_core.store import Store
+
+
+class Keeping(Protocol):
+    """What the producer needs of the place that keeps what it cannot deliver."""
+
+    hook: Hook
+    letterbox: Any
+    """The contract's DeadLetterQueue face, as `producer.dlq`."""
+
+    @property
+    def store(self) -> Store | None: ...
+    def start(self, producer: ReliableKafkaProducer, *, run_replays: bool) -> None: ...
+    def stop_replays(self) -> None: ...
+    def stop(self) -> None: ...
+    def full(self) -> bool:
+        """No place is left for another dead letter."""
+
+    def lost(self) -> int:
+        """Dead letters that could be kept nowhere when the producer stopped."""
+
+    def size(self) -> int:
+        """Dead letters that wait for somebody."""
+
+    def is_dead(self, message_id: str) -> bool: ...
+    def messages(self, topic: str | None) -> list[Message]: ...
+    def clear(self, topic: str | None) -> int: ...
+    def replay(self, producer: ReliableKafkaProducer, topic: str, limit: int | None, timeout: float) -> int: ...
+
+
+class InMemory(Hook):
+    """Dead letters in a bounded queue, whose overflow goes to a file in the state folder."""
+
+    store = None
+
+    def __init__(self, letterbox: DeadLetterQueue) -> None:
+        self.letterbox = letterbox
+        self.hook = self
+
+    def died(self, letter: DeadLetter) -> None:
+        self.letterbox.add(letter)
+
+    def start(self, producer: ReliableKafkaProducer, *, run_replays: bool) -> None:
+        pass
+
+    def stop_replays(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def full(self) -> bool:
+        return False
+
+    def lost(self) -> int:
+        return 0
+
+    def size(self) -> int:
+        return len(self.letterbox.letters())
+
+    def is_dead(self, message_id: str) -> bool:
+        return self.letterbox.get(message_id) is not None
+
+    def messages(self, topic: str | None) -> list[Message]:
+        return [letter_message(letter) for letter in self.letterbox.letters(topic)]
+
+    def clear(self, topic: str | None) -> int:
+        topics = list(self.letterbox.topic_stats) if topic is None else [topic]
+        return sum(self.letterbox.clear_topic(name) for name in topics)
+
+    def replay(self, producer: ReliableKafkaProducer, topic: str, limit: int | None, timeout: float) -> int:
+        """One after the other; a letter leaves the queue when its own report says acknowledged."""
+        letters = [letter for letter in self.letterbox.letters(topic) if letter.replayable][:limit]
+        ended = threading.Semaphore(0)
+        outcomes: list[Resent] = []
+
+        def settled(outcome: Resent) -> None:
+            outcomes.append(outcome)
+            if outcome.letter is None:
+                self.letterbox.remove(outcome.message_id)
+            else:
+                self.letterbox.replace(outcome.letter)
+            ended.release()
+
+        deadline = time.monotonic() + timeout
+        for letter in letters:
+            try:
+                producer.resend(letter, settled)
+            except NotAccepted:
+                break
+        for _ in letters:
+            if not ended.acquire(timeout=max(0.0, deadline - time.monotonic())):
+                break
+        return sum(outcome.outcome == "acknowledged" for outcome in outcomes)

@@ -1,0 +1,413 @@
+"""The producer: accepts messages, delivers them, and answers for each until it is settled."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import itertools
+import logging
+import os
+import re
+import socket
+import threading
+import time
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from producer_core import __version__
+from producer_core.batches import Gathering
+from producer_core.config import RetryConfig, client_config
+from producer_core.connection import Connection
+from producer_core.contract import BasicStats, ProducerStats, basic_stats, producer_stats
+from producer_core.dedup import MessageDeduplicator
+from producer_core.dlq import DeadLetterQueue
+from producer_core.errors import ConfigError, InvalidMessage, NotAccepted, ProducerClosed
+from producer_core.events import Attempt, DeadLetter, Hook
+from producer_core.failures import failure_of, fingerprint
+from producer_core.health import HealthMonitor
+from producer_core.keeping import InMemory, Keeping
+from producer_core.lifecycle import Lifecycle, Origin
+from producer_core.messages import (
+    ID_HEADER, Message, MessageStatus, checksum, encode_headers, encode_key, encode_value, id_bytes, id_text,
+    new_session, parse_id,
+)  # fmt: skip
+from producer_core.metrics import Metrics
+from producer_core.reports import CloseReport, DeliveryReport, Resent, as_message
+from producer_core.sampler import Sampler
+from producer_core.transport import Delivery, KafkaTransport, TransportFactory
+
+if TYPE_CHECKING:
+    from producer_core.store import Store
+
+logger = logging.getLogger(__name__)
+
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_open: weakref.WeakSet[ReliableKafkaProducer] = weakref.WeakSet()
+
+
+class ReliableKafkaProducer:
+    """A Kafka producer that knows what became of every message.
+
+    Delivered means acknowledged by the broker. A message that cannot be delivered becomes a dead letter with
+    a verdict that says whether a resend is safe. `store` is a path, a Store, None for none, or "auto" for the
+    default path. All methods may be called from any thread; after a fork make a new producer in the child.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str] = ("localhost:9092",),
+        config: Mapping[str, Any] | None = None,
+        retry_config: RetryConfig | None = None,
+        redis_client: Any = None,
+        dlq_max_size: int = 10_000,
+        enable_deduplication: bool = False,
+        health_check_interval: float = 30,
+        *,
+        store: Store | Path | str | None = "auto",
+        hooks: Sequence[Hook] = (),
+        dedup_ttl: int = 3600,
+        thresholds: Mapping[str, float] | None = None,
+        telemetry_topic: str | None = None,
+        cluster_id: str | None = None,
+        run_replays: bool = True,
+        transport: TransportFactory = KafkaTransport,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.config = client_config(bootstrap_servers, config)
+        self.retry_config = retry_config or RetryConfig()
+        self.bootstrap_servers = self.config.bootstrap_servers.split(",")
+        self.enable_deduplication = enable_deduplication
+        self._clock = clock
+        self._session = new_session()
+        self._sequence = itertools.count()
+        self._cluster_id = cluster_id
+        self._closed: CloseReport | None = None
+        self._closing = threading.Lock()  # makes close() happen once
+        self._topics: set[str] = set()  # names that passed the check
+        self.started_at = clock()
+        self.metrics = Metrics()
+        self.deduplicator = self._deduplicator(redis_client, dedup_ttl)
+        self.health_monitor = HealthMonitor(health_check_interval)
+        self.health_monitor.thresholds.update(_known(thresholds or {}, self.health_monitor.thresholds))
+        self._keeping = self._keep(store, dlq_max_size, telemetry_topic)
+        self._lifecycle = Lifecycle(
+            self.config,
+            self.retry_config,
+            origin=Origin(str(self._session), socket.gethostname(), __version__, lambda: self._cluster_id or ""),
+            transport=transport,
+            hooks=(self.metrics, self._keeping.hook, *hooks),
+            dedup=self.deduplicator,
+            saturated=self._keeping.full,
+            clock=clock,
+        )
+        self.retry_manager = self._lifecycle.retry_manager
+        self._sampler = Sampler(self.metrics, self._lifecycle, self._keeping.size, clock=clock)
+        self._lifecycle.start()
+        self._keeping.start(self, run_replays=run_replays)
+        self.health_monitor.start(self._sampler.sample)
+        _open.add(self)
+
+    def _deduplicator(self, redis_client: Any, ttl: int) -> MessageDeduplicator | None:
+        if not self.enable_deduplication:
+            if redis_client is not None:
+                raise ConfigError("redis_client is only used for de-duplication.", fix="Set enable_deduplication=True.")
+            return None
+        return MessageDeduplicator(redis_client, ttl_seconds=ttl)
+
+    def _keep(self, store: Store | Path | str | None, limit: int, telemetry_topic: str | None) -> Keeping:
+        if store is None:
+            if telemetry_topic is not None:
+                raise ConfigError("telemetry_topic needs the recorder.", fix="Give a store, or leave telemetry_topic out.")
+            return InMemory(DeadLetterQueue(limit))
+        from producer_core.store_keeping import InStore  # loads DuckDB
+
+        return InStore(
+            store, limit, metrics=self.metrics, telemetry_topic=telemetry_topic, client=self.config, clock=self._clock
+        )
+
+    # sending
+
+    def send_message(
+        self,
+        topic: str,
+        value: Any,
+        key: Any = None,
+        callback: Callable[[bool, Message, Any], None] | None = None,
+        *,
+        headers: Mapping[str, Any] | Sequence[tuple[str, Any]] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        record_id: Any = None,
+        dedup_key: str | None = None,
+        on_delivery: Callable[[DeliveryReport], None] | None = None,
+        value_serializer: Callable[[Any], bytes] | None = None,
+    ) -> str | None:
+        """Accept a message and return its id, or None for a confirmed duplicate.
+
+        Bytes pass through, None is a tombstone, everything else is written as JSON. `callback(ok, message,
+        report_or_error)` and `on_delivery(report)` are called once, at the end, on a thread of ours.
+        Raises InvalidMessage for what can never be sent, QueueFull when there is no room within
+        `max_block_ms`, ProducerClosed after close(). What the broker refuses becomes a dead letter instead.
+        """
+        delivery = self._delivery(topic, value, key, headers, partition, timestamp_ms, value_serializer)
+        delivery.callback = callback
+        delivery.on_delivery = on_delivery
+        delivery.record_id = record_id
+        if self.deduplicator is not None:
+            delivery.checksum = self._checksum(topic, delivery.key, value, dedup_key)
+        elif dedup_key is not None:
+            raise InvalidMessage("dedup_key is given, but de-duplication is off.", fix="Set enable_deduplication=True.")
+        return id_text(delivery.id) if self._lifecycle.accept(delivery) else None
+
+    async def send_async(self, topic: str, value: Any, key: Any = None, **options: Any) -> DeliveryReport:
+        """Send and wait for the end without blocking the event loop; the report says acknowledged or dead."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[DeliveryReport] = loop.create_future()
+
+        def tell(report: DeliveryReport) -> None:
+            loop.call_soon_threadsafe(lambda: done.done() or done.set_result(report))
+
+        message_id = await asyncio.to_thread(self.send_message, topic, value, key, on_delivery=tell, **options)
+        if message_id is None:
+            return DeliveryReport("", options.get("record_id"), topic, None, None, None, 0, None, duplicate=True)
+        return await done
+
+    def send_batch(
+        self, topic: str, messages: Iterable[Any], key_extractor: Callable[[Any], Any] | None = None
+    ) -> dict[str, Any]:
+        """Send each and wait until all are settled. `sent` were acknowledged, `failed` are dead or were refused."""
+        gathering = Gathering()
+        for value in messages:
+            try:
+                key = None if key_extractor is None else key_extractor(value)
+                gathering.accepted(self.send_message(topic, value, key, on_delivery=gathering.settled))
+            except NotAccepted as error:
+                gathering.refused(error)
+        return gathering.result()
+
+    def dead_letter(self, topic: str, raw: bytes | None, *, code: str = "malformed", text: str, source: str | None = None, key: Any = None) -> str:
+        """Keep an input that cannot become a message: verdict `not_sent`, not replayable until edited."""
+        self._check_open()
+        failure, now, number = failure_of(code), self._clock(), next(self._sequence)
+        letter = DeadLetter(
+            id_text(id_bytes(self._session, number)), self._cluster_id or "", str(self._session), topic,
+            encode_key(key), raw, (), None, None, "not_sent", "It never became a message.", failure.kind,
+            failure.code, text, fingerprint(failure.code, text), (Attempt(now, failure.code, text),), now, now,
+            replayable=False, source=source, host=socket.gethostname(), version=__version__,
+        )  # fmt: skip
+        for hook in (self.metrics, self._keeping.hook):
+            hook.died(letter)
+        return letter.message_id
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until everything accepted is settled, or for `timeout` seconds; what is left is logged."""
+        if not self._lifecycle.wait_idle(timeout):
+            logger.warning("flush timed out", extra={"pending": len(self._lifecycle.pending)})
+
+    # looking
+
+    @property
+    def dlq(self) -> Any:
+        """The dead letters: over the store, or in memory without one."""
+        return self._keeping.letterbox
+
+    @property
+    def store(self) -> Store | None:
+        return self._keeping.store
+
+    @property
+    def stats(self) -> ProducerStats:
+        return self.get_stats()
+
+    @property
+    def pending_messages(self) -> dict[str, Message]:
+        return {message.id: message for message in self.get_pending_messages()}
+
+    @property
+    def connection(self) -> Connection:
+        return self._lifecycle.connection
+
+    def pending_by_topic(self) -> Counter[str]:
+        return self._lifecycle.pending_by_topic()
+
+    @property
+    def pending_count(self) -> int:
+        """Messages accepted and not settled."""
+        return len(self._lifecycle.pending)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the producer was made."""
+        return self._clock() - self.started_at
+
+    def get_pending_messages(self) -> list[Message]:
+        return [as_message(delivery) for delivery in list(self._lifecycle.pending.values())]
+
+    def get_message_status(self, message_id: str) -> MessageStatus | None:
+        """Where a message of this producer stands; None for an id that is not ours."""
+        try:
+            raw = parse_id(message_id)
+        except ValueError:
+            return None
+        pending = self._lifecycle.pending.get(raw)
+        if pending is not None:
+            return pending.status
+        if self._keeping.is_dead(message_id):
+            return MessageStatus.DLQ
+        return MessageStatus.SENT if raw[:16] == self._session.bytes else None
+
+    def get_stats(self) -> ProducerStats:
+        return producer_stats(self)
+
+    def get_basic_stats(self) -> BasicStats:
+        return basic_stats(self)
+
+    def get_health_status(self) -> dict[str, Any]:
+        return self.health_monitor.get_health_summary()
+
+    def add_health_alert_callback(self, callback: Callable[[dict[str, Any]], None]) -> None:
+        self.health_monitor.add_alert_callback(callback)
+
+    def monitor(self) -> Any:
+        """The live monitor for notebooks and terminals."""
+        from producer_core.monitor import Monitor
+
+        return Monitor(self)
+
+    # dead letters
+
+    def get_dlq_messages(self, topic: str | None = None) -> list[Message]:
+        return self._keeping.messages(topic)
+
+    def clear_dlq(self, topic: str | None = None) -> int:
+        """Archive the dead letters; with a store this can be undone (`producer-core dlq restore`)."""
+        return self._keeping.clear(topic)
+
+    def replay_dlq_messages(self, topic: str, max_messages: int | None = None, *, timeout: float = 60.0) -> int:
+        """Send dead letters again, oldest first, and return how many the broker acknowledged.
+
+        Each leaves the DLQ only when its own delivery report came; one that fails again stays, once.
+        """
+        self._check_open()
+        return self._keeping.replay(self, topic, max_messages, timeout)
+
+    def resend(self, letter: DeadLetter, settled: Callable[[Resent], None]) -> None:
+        """Send one dead letter again under its own id; `settled` hears how it ended. Used by replays."""
+        self._check_open()
+        original = str(letter.timestamp_ms or int(letter.accepted_at * 1000)).encode()
+        raw = parse_id(letter.message_id)
+        headers = [(ID_HEADER, raw), *letter.headers]
+        if all(name != "pc-original-timestamp" for name, _ in letter.headers):
+            headers.append(("pc-original-timestamp", original))
+        partition = -1 if letter.partition is None else letter.partition
+        delivery = Delivery(raw, -1, letter.topic, letter.key, letter.value, headers, partition)
+        delivery.accepted_at = letter.accepted_at
+        delivery.replay = settled
+        self._lifecycle.resend(delivery)
+
+    @property
+    def identity(self) -> str:
+        return str(self._session)
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id; asked from the brokers once something was sent, empty until then."""
+        if self._cluster_id is None and self._lifecycle.connection.connected:
+            topic = next(iter(self._topics), None)
+            if topic is not None:
+                self._cluster_id = self._lifecycle.transport.cluster_id(topic, 2.0)
+        return self._cluster_id or ""
+
+    # compatibility
+
+    def start_streaming(self, topics: Any = None, duration_hours: float | None = None, rate_multiplier: float = 1.0) -> None:
+        """For callers of the old generator's face: sends nothing. Use DataGenerationOrchestrator."""
+        logger.info("start_streaming does nothing here; use DataGenerationOrchestrator.run_scenario")
+
+    def stop_streaming(self) -> None:
+        logger.info("stop_streaming does nothing here")
+
+    # closing
+
+    def close(self, timeout: float = 30.0) -> CloseReport:
+        """Stop accepting, let what is pending finish for `timeout` seconds, keep the rest as dead letters.
+
+        May be called again: it returns the same report.
+        """
+        with self._closing:
+            if self._closed is None:
+                self._closed = CloseReport(0, 0)  # from here on send_message raises
+                self.health_monitor.stop()
+                self._keeping.stop_replays()
+                self._lifecycle.close(timeout)
+                self._keeping.stop()
+                snapshot = self.metrics.snapshot()
+                self._closed = CloseReport(snapshot.acknowledged, snapshot.dead, lost=self._keeping.lost())
+                _open.discard(self)
+            return self._closed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    # accepting
+
+    def _delivery(self, topic: str, value: Any, key: Any, headers: Any, partition: int | None, timestamp_ms: int | None, serializer: Callable[[Any], bytes] | None) -> Delivery:
+        if self._closed is not None:
+            raise ProducerClosed
+        if topic not in self._topics:
+            self._check_topic(topic)
+        data = encode_value(value, serializer or self.config.value_serializer)
+        key_data = encode_key(key) if self.config.key_serializer is None or key is None else self.config.key_serializer(key)
+        raw = id_bytes(self._session, number := next(self._sequence))
+        all_headers = [(ID_HEADER, raw), *encode_headers(headers)] if headers else [(ID_HEADER, raw)]
+        return Delivery(
+            raw, number, topic, key_data, data, all_headers,
+            -1 if partition is None else _whole(partition, "partition"),
+            0 if timestamp_ms is None else _whole(timestamp_ms, "timestamp_ms"),
+        )  # fmt: skip
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise ProducerClosed
+
+    def _check_topic(self, topic: str) -> None:
+        if not isinstance(topic, str) or not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+            raise InvalidMessage(
+                f"{topic!r:.80} is not a topic name.",
+                fix="Kafka takes 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'.",
+            )
+        self._topics.add(topic)
+
+    @staticmethod
+    def _checksum(topic: str, key: bytes | None, value: Any, dedup_key: str | None) -> str:
+        return checksum(topic, key, value) if dedup_key is None else checksum(topic, None, {"dedup_key": dedup_key})
+
+
+def _whole(number: Any, name: str) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        raise InvalidMessage(f"{name} must be a whole number of at least 0, not {number!r}.")
+    return number
+
+
+def _known(given: Mapping[str, float], known: Mapping[str, float]) -> Mapping[str, float]:
+    for name in given:
+        if name not in known:
+            raise ConfigError(f"Unknown threshold {name!r}.", fix=f"Use one of {', '.join(sorted(known))}.")
+    return given
+
+
+@atexit.register
+def _close_forgotten() -> None:
+    """Producers left open at the interpreter's end: settle what can be settled, within a short bound."""
+    for producer in list(_open):
+        producer.close(timeout=5.0)
+
+
+os.register_at_fork(after_in_child=_open.clear)

@@ -1,0 +1,319 @@
+"""The recorder: a hook that writes statistics, dead letters and alerts to the store, off the poll thread.
+
+Statistics go out once a second as the difference of two snapshots, so nothing is counted twice and nothing is
+lost when a flush fails: batches wait, and when too many wait the oldest two are added up. Dead letters go out
+within 100 ms; when the store cannot be had they are spilled to a file beside it, which the next flush takes in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from producer_core.errors import StoreError
+from producer_core.events import DeadLetter, Hook, Notice
+from producer_core.metrics import Metrics, Snapshot, TopicCounters
+from producer_core.store.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
+
+logger = logging.getLogger(__name__)
+
+_TICK = 1.0
+_GATHER = 0.05
+"""Seconds a dead letter waits for company before it is written."""
+_WAITING_BATCHES = 300
+_MAINTENANCE = 60.0
+
+
+class Letters(Protocol):
+    """Where dead letters are kept for good."""
+
+    def add(self, letters: Sequence[DeadLetter]) -> None: ...
+
+
+class SpillFile(Protocol):
+    """Where dead letters wait while the store cannot be had."""
+
+    def append(self, letters: Sequence[DeadLetter]) -> None: ...
+    def take(self) -> Sequence[DeadLetter]: ...
+
+
+class Ledger(Protocol):
+    """Where batches go: the store."""
+
+    def append(self, batch: Batch) -> bool: ...
+    def maintain(self, now: float) -> None: ...
+
+
+class Publisher(Protocol):
+    """Where batches also go: a telemetry topic."""
+
+    def publish(self, batch: Batch) -> None: ...
+    def close(self) -> None: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Destination:
+    """An opened store, as the recorder needs it."""
+
+    ledger: Ledger
+    letters: Letters
+
+
+class Recorder(Hook):
+    """Owns one thread. `died` and `notice` may be called from any thread and never block."""
+
+    def __init__(
+        self,
+        open_store: Callable[[], Destination],
+        spill: SpillFile,
+        *,
+        metrics: Metrics,
+        describe: Callable[[], ProducerRow],
+        pending: Callable[[], Counter[str]],
+        each_second: Sequence[Callable[[Destination], None]] = (),
+        telemetry: Publisher | None = None,
+        buffer_limit: int = 10_000,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._open = open_store
+        self._spill = spill
+        self._metrics = metrics
+        self._describe = describe
+        self._pending = pending
+        self._each_second = tuple(each_second)
+        self._telemetry = telemetry
+        self._limit = buffer_limit
+        self._clock = clock
+        self._lock = threading.Lock()  # guards the three fields below
+        self._letters: list[DeadLetter] = []
+        self._notices: list[Notice] = []
+        self._writing = 0
+        self._written = threading.Event()
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._destination: Destination | None = None
+        self._spilled = True  # what an earlier process left is taken in as well
+        self._batches: deque[Batch] = deque()
+        self._sequence = 0
+        self._last = Snapshot({}, {}, ())
+        self._last_pending: Counter[str] = Counter()
+        self._maintained = 0.0
+        self.trouble: str | None = None
+        self._thread = threading.Thread(target=self._run, name="producer-core-recorder", daemon=True)
+
+    # the hook
+
+    def died(self, letter: DeadLetter) -> None:
+        with self._lock:
+            self._letters.append(letter)
+        self._wake.set()
+
+    def notice(self, notice: Notice) -> None:
+        with self._lock:
+            self._notices.append(notice)
+
+    @property
+    def full(self) -> bool:
+        """No place is left for another dead letter: neither store nor spill takes them, and the buffer is full."""
+        return self.trouble is not None and len(self._letters) >= self._limit
+
+    @property
+    def waiting(self) -> int:
+        """Dead letters that are in memory only."""
+        return len(self._letters) + self._writing
+
+    unwritten = waiting
+
+    def wait_written(self, timeout: float) -> bool:
+        """Until what died so far is in the store or the spill file; False when the timeout ran out."""
+        deadline = time.monotonic() + timeout
+        while self.waiting and self.trouble is None and time.monotonic() < deadline:
+            self._written.clear()
+            if self.waiting:
+                self._written.wait(0.05)
+        return not self.waiting
+
+    # the thread
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout: float = 10.0) -> None:
+        """Write what is there and end; what cannot be written is spilled, what cannot be spilled is logged."""
+        self._stopping.set()
+        self._wake.set()
+        self._thread.join(timeout)
+        if self._letters:
+            logger.critical("dead letters could not be kept anywhere", extra={"count": len(self._letters)})
+        if self._telemetry is not None:
+            self._telemetry.close()
+
+    def _run(self) -> None:
+        next_tick = time.monotonic() + _TICK
+        while not self._stopping.is_set():
+            self._wake.wait(max(0.0, next_tick - time.monotonic()))
+            if self._wake.is_set() and not self._stopping.wait(_GATHER):
+                self._wake.clear()
+            if self._letters:
+                self._flush_letters()
+            if time.monotonic() >= next_tick:
+                next_tick = max(next_tick + _TICK, time.monotonic())
+                self._tick()
+        self._flush_letters()
+        self._tick()
+
+    def _tick(self) -> None:
+        self._batches.append(self._batch())
+        self._shorten()
+        if self._telemetry is not None:
+            self._telemetry.publish(self._batches[-1])
+        if self._spilled:
+            self._flush_letters()
+        self._with_store(self._flush_batches)
+        for step in self._each_second:
+            self._with_store(step)
+
+    # letters
+
+    def _flush_letters(self) -> None:
+        with self._lock:
+            letters, self._letters = self._letters, []
+            self._writing = len(letters)
+        if not self._with_store(lambda destination: self._write(destination, letters)):
+            self._put_aside(letters)
+        self._writing = 0
+        self._written.set()
+
+    def _write(self, destination: Destination, letters: list[DeadLetter]) -> None:
+        if letters:
+            destination.letters.add(letters)
+            letters.clear()
+        if self._spilled:
+            while earlier := self._spill.take():
+                destination.letters.add(earlier)
+            self._spilled = False
+
+    def _put_aside(self, letters: list[DeadLetter]) -> None:
+        if not letters:
+            return
+        try:
+            self._spill.append(letters)
+            self._spilled = True
+        except (OSError, StoreError) as error:
+            logger.error("dead letters cannot be spilled", extra={"count": len(letters), "error": str(error)})
+            with self._lock:
+                self._letters[:0] = letters
+
+    # statistics
+
+    def _batch(self) -> Batch:
+        now, snapshot, pending, row = int(self._clock()), self._metrics.snapshot(), self._pending(), self._describe()
+        with self._lock:
+            notices, self._notices = tuple(self._notices), []
+        where = (now, row.cluster_id, row.producer_id)
+        batch = Batch(
+            row.producer_id,
+            self._sequence,
+            statistics=tuple(_statistics(where, self._last, snapshot, self._last_pending, pending)),
+            latencies=tuple(_latencies(where, self._last, snapshot)),
+            errors=tuple(_errors(where, self._last, snapshot)),
+            producer=row,
+            notices=notices,
+        )
+        self._sequence += 1
+        self._last, self._last_pending = snapshot, pending
+        return batch
+
+    def _flush_batches(self, destination: Destination) -> None:
+        while self._batches:
+            destination.ledger.append(self._batches[0])
+            self._batches.popleft()
+        if time.monotonic() - self._maintained > _MAINTENANCE:
+            self._maintained = time.monotonic()
+            destination.ledger.maintain(self._clock())
+
+    def _shorten(self) -> None:
+        """Beyond the bound the two oldest batches become one: their windows are kept, only memory is saved."""
+        if len(self._batches) > _WAITING_BATCHES:
+            first, second = self._batches.popleft(), self._batches.popleft()
+            self._batches.appendleft(added_up(first, second))
+
+    # the store
+
+    def _with_store(self, work: Callable[[Destination], None]) -> bool:
+        try:
+            self._destination = self._destination or self._open()
+            work(self._destination)
+        except StoreError as error:
+            self._troubled(error)
+            return False
+        self._recovered()
+        return True
+
+    def _troubled(self, error: StoreError) -> None:
+        if self.trouble is None:
+            logger.warning("store unavailable", extra={"error": str(error)})
+            self.notice(Notice("store_unavailable", "critical", str(error), self._clock()))
+        self.trouble = str(error)
+
+    def _recovered(self) -> None:
+        if self.trouble is not None:
+            self.trouble = None
+            logger.warning("store available again")
+            self.notice(Notice("store_available", "info", "The store can be written again.", self._clock()))
+
+
+def added_up(first: Batch, second: Batch) -> Batch:
+    """Two batches as one, under the second's sequence: rows of one window and topic are summed."""
+    return dataclasses.replace(
+        second,
+        statistics=_sum_rows(first.statistics + second.statistics, 4, StatisticsRow),
+        latencies=_sum_rows(first.latencies + second.latencies, 5, LatencyRow),
+        errors=_sum_rows(first.errors + second.errors, 6, ErrorRow),
+        notices=(first.notices + second.notices)[-100:],
+    )
+
+
+def _sum_rows(rows, width, kind):  # type: ignore[no-untyped-def]  # one body for three row types
+    minutes: dict[tuple[object, ...], list[float]] = {}
+    for row in rows:
+        key = (row[0] // 60 * 60, *row[1:width])
+        sums = minutes.setdefault(key, [0] * (len(row) - width))
+        sums[:] = [a + b for a, b in zip(sums, row[width:], strict=True)]
+    return tuple(kind(*key, *sums) for key, sums in minutes.items())
+
+
+def _statistics(
+    where: tuple[int, str, str], before: Snapshot, after: Snapshot, had: Counter[str], have: Counter[str]
+) -> list[StatisticsRow]:
+    rows = []
+    for topic in sorted({*after.topics, *have, *had}):
+        old, new = before.topics.get(topic) or TopicCounters(), after.topics.get(topic) or TopicCounters()
+        counts = [getattr(new, name) - getattr(old, name) for name in StatisticsRow._fields[5:]]
+        accepted = counts[0] + counts[1] + have[topic] - had[topic]
+        if accepted or any(counts):
+            rows.append(StatisticsRow(*where, topic, accepted, *counts))
+    return rows
+
+
+def _latencies(where: tuple[int, str, str], before: Snapshot, after: Snapshot) -> list[LatencyRow]:
+    rows = []
+    for topic, counters in after.topics.items():
+        old = before.topics[topic].histogram.counts if topic in before.topics else Counter()
+        for bucket, count in counters.histogram.counts.items():
+            if count > old[bucket]:
+                rows.append(LatencyRow(*where, topic, bucket, count - old[bucket]))
+    return rows
+
+
+def _errors(where: tuple[int, str, str], before: Snapshot, after: Snapshot) -> list[ErrorRow]:
+    return [
+        ErrorRow(*where, topic, code, kind, count - before.errors.get((topic, code, kind), 0))
+        for (topic, code, kind), count in after.errors.items()
+        if count > before.errors.get((topic, code, kind), 0)
+    ]

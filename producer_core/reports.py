@@ -1,0 +1,110 @@
+"""What the owner of a message is told of it: a report, the message itself, or how its replay ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+import orjson
+
+from producer_core.events import DeadLetter, Verdict
+from producer_core.messages import Message, MessageStatus, id_text
+from producer_core.transport import Delivery
+
+
+@dataclass(frozen=True)
+class Resent:
+    """How the replay of one dead letter ended. `letter` is its new death when it failed again."""
+
+    message_id: str
+    outcome: Literal["acknowledged", "failed"]
+    partition: int | None = None
+    offset: int | None = None
+    letter: DeadLetter | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class DeliveryReport:
+    """What became of a message; `error` is None when the broker acknowledged it. Latency in seconds."""
+
+    message_id: str
+    record_id: Any
+    topic: str
+    partition: int | None
+    offset: int | None
+    timestamp_ms: int | None
+    attempts: int
+    latency: float | None
+    error: str | None = None
+    verdict: Verdict | None = None
+    duplicate: bool = False
+
+
+@dataclass(frozen=True)
+class CloseReport:
+    """Where everything that this producer accepted is after close()."""
+
+    acknowledged: int
+    dead: int
+    journaled: int = 0
+    lost: int = 0
+
+
+def delivery_report(delivery: Delivery, message: Any, letter: DeadLetter | None) -> DeliveryReport:
+    """How it ended: dead with a letter, acknowledged with a broker's message, else a copy of one that was."""
+    partition = offset = timestamp = latency = None
+    if message is not None:
+        partition, offset, latency = message.partition(), message.offset(), message.latency()
+        timestamp = message.timestamp()[1]
+    return DeliveryReport(
+        message_id=id_text(delivery.id),
+        record_id=delivery.record_id,
+        topic=delivery.topic,
+        partition=partition,
+        offset=offset,
+        timestamp_ms=timestamp,
+        attempts=len(delivery.attempts) + (letter is None),
+        latency=latency,
+        error=letter.error_text if letter else None,
+        verdict=letter.verdict if letter else None,
+        duplicate=letter is None and message is None,
+    )
+
+
+def as_message(delivery: Delivery, error: str | None = None) -> Message:
+    """The message as its owner sees it; JSON values are decoded, other bytes stay bytes."""
+    return Message(
+        id=id_text(delivery.id),
+        topic=delivery.topic,
+        key=None if delivery.key is None else delivery.key.decode(errors="replace"),
+        value=decoded(delivery.value),
+        timestamp=datetime.fromtimestamp(delivery.accepted_at),
+        status=delivery.status,
+        retry_count=len(delivery.attempts),
+        last_error=error or (delivery.attempts[-1][0].text if delivery.attempts else None),
+        checksum=delivery.checksum,
+    )
+
+
+def decoded(value: bytes | None) -> Any:
+    """JSON bytes as what they say, other bytes as they are."""
+    try:
+        return None if value is None else orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return value
+
+
+def letter_message(letter: DeadLetter) -> Message:
+    """A dead letter as the contract's Message."""
+    return Message(
+        id=letter.message_id,
+        topic=letter.topic,
+        key=None if letter.key is None else letter.key.decode(errors="replace"),
+        value=decoded(letter.value),
+        timestamp=datetime.fromtimestamp(letter.accepted_at),
+        status=MessageStatus.DLQ,
+        retry_count=max(0, len(letter.attempts) - 1),
+        last_error=letter.error_text,
+    )

@@ -1,0 +1,261 @@
+"""The keeping over a store: its recorder writes, its runner replays, its watch tells the store of alerts."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import os
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from producer_core import __version__
+from producer_core.alerts import Alert, AlertLog, Key, after, alert, evaluate_store, follow
+from producer_core.config import ClientConfig
+from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill
+from producer_core.errors import ReplayError, StoreError, StoreFull, StoreLocked
+from producer_core.events import DeadLetter
+from producer_core.health import memory_usage
+from producer_core.messages import Message
+from producer_core.metrics import Metrics
+from producer_core.recorder import Destination, Publisher, Recorder
+from producer_core.replay import ReplayRunner, plan
+from producer_core.reports import letter_message
+from producer_core.store import ProducerRow, Store, default_path
+
+if TYPE_CHECKING:
+    from producer_core.producer import ReliableKafkaProducer
+
+logger = logging.getLogger(__name__)
+
+_LISTED = 10_000
+"""Dead letters that a listing in memory returns at most."""
+
+
+class InStore:
+    """Implements `keeping.Keeping`; owns the recorder's and the runner's threads."""
+
+    def __init__(
+        self,
+        store: Store | Path | str,
+        limit: int,
+        *,
+        metrics: Metrics,
+        client: ClientConfig,
+        telemetry_topic: str | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._where = store
+        self._clock = clock
+        self._client = client
+        self._limit = limit
+        self._producer: ReliableKafkaProducer | None = None
+        self._runner: ReplayRunner | None = None
+        self._firing: dict[Key, Alert] = {}
+        self._closed_at: float | None = None
+        self.store: Store | None = _open_or_wait(store, clock)
+        path = store.path if isinstance(store, Store) else default_path() if store == "auto" else Path(store)
+        self.recorder = Recorder(
+            self._destination,
+            Spill(path),
+            metrics=metrics,
+            describe=self._describe,
+            pending=lambda: Counter() if self._producer is None else self._producer.pending_by_topic(),
+            each_second=(self._watch,),
+            telemetry=_publisher(client, telemetry_topic),
+            buffer_limit=limit,
+            clock=clock,
+        )
+        self.hook = self.recorder
+        self.letterbox = Letterbox(self)
+
+    # a life
+
+    def start(self, producer: ReliableKafkaProducer, *, run_replays: bool) -> None:
+        self._producer = producer
+        self._run_replays = run_replays
+        self.recorder.start()
+
+    def stop_replays(self) -> None:
+        if self._runner is not None:
+            self._runner.stop()
+
+    def stop(self) -> None:
+        self._closed_at = self._clock()
+        self.recorder.stop()
+        if self.store is not None and not isinstance(self._where, Store):
+            self.store.close()
+
+    def full(self) -> bool:
+        return self.recorder.full
+
+    def lost(self) -> int:
+        return self.recorder.unwritten
+
+    # dead letters
+
+    def letters(self) -> DeadLetters:
+        """The store's dead letters, what was just buried included; StoreError when the store cannot be had."""
+        self.recorder.wait_written(2.0)
+        return self._destination().letters  # type: ignore[return-value]  # Destination names the role only
+
+    def size(self) -> int:
+        try:
+            return self.letters().count(DeadLetterFilter())
+        except StoreError:
+            return self.recorder.waiting
+
+    def is_dead(self, message_id: str) -> bool:
+        return self.letters().count(DeadLetterFilter(ids=(message_id,))) > 0
+
+    def messages(self, topic: str | None) -> list[Message]:
+        found = self.letters().find(DeadLetterFilter(topic=topic), limit=_LISTED)
+        bodies = self.letters().bodies([letter.message_id for letter in found])
+        return sorted(map(letter_message, bodies), key=lambda message: message.id)
+
+    def clear(self, topic: str | None) -> int:
+        return self.letters().archive(DeadLetterFilter(topic=topic), who=_user(), origin="python").count
+
+    def replay(self, producer: ReliableKafkaProducer, topic: str, limit: int | None, timeout: float) -> int:
+        """A durable operation, run here and now; it goes on in the store if the time runs out."""
+        self.letters()
+        if self.store is None:
+            raise ReplayError("The store cannot be had, so nothing can be replayed now.")
+        operation = plan(
+            self.store, DeadLetterFilter(topic=topic), who=_user(), origin="python", limit=limit,
+            clock=self._clock, can_run=True,
+        )  # fmt: skip
+        runner = self._runner or ReplayRunner(self.store, producer, clock=self._clock)
+        done = runner.run_one(operation.operation_id, timeout)
+        return done.acknowledged + done.landed
+
+    # what the recorder asks
+
+    def _destination(self) -> Destination:
+        if self.store is None:
+            self.store = _open(self._where, self._clock)
+        if self._runner is None and self._producer is not None and self._run_replays:
+            self._runner = ReplayRunner(self.store, self._producer, clock=self._clock)
+            self._runner.start()
+        return Destination(self.store, DeadLetters(self.store, clock=self._clock))
+
+    def _describe(self) -> ProducerRow:
+        producer = self._producer
+        assert producer is not None, "the recorder starts after the producer"
+        connection, (used, limit) = producer.connection, memory_usage()
+        return ProducerRow(
+            producer_id=producer.identity,
+            cluster_id=producer.cluster_id,
+            client_id=self._client.client_id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=__version__,
+            started_at=producer.started_at,
+            seen_at=self._clock(),
+            closed_at=self._closed_at,
+            connected=connection.connected,
+            connection_error=connection.error,
+            pending=producer.pending_count,
+            waiting_retry=producer.retry_manager.get_stats()["pending_retries"],
+            queue_messages=connection.queue_messages,
+            queue_limit=connection.queue_limit,
+            memory_bytes=used,
+            memory_limit=limit,
+            runs_replays=self._run_replays,
+            delivery="at_least_once",
+            settings=orjson.dumps(self._client.masked(), default=str).decode(),
+        )
+
+    def _watch(self, destination: Destination) -> None:
+        """Alerts into the store: each fires once and resolves once; also those of producers that died."""
+        assert self._producer is not None and self.store is not None
+        now = self._clock()
+        changes = follow(self._firing, self._found(self._producer, now), now)
+        if changes:
+            AlertLog(self.store, clock=self._clock).record(changes)
+            self._firing = after(self._firing, changes)
+        evaluate_store(self.store, now, owner=self._producer.identity)
+
+    def _found(self, producer: ReliableKafkaProducer, now: float) -> list[Alert]:
+        if self._closed_at is not None:
+            return []
+        reason = producer.connection.error or "all connections are down"
+        return [
+            alert(
+                item["type"], producer.identity, now, value=item["value"], threshold=item["threshold"], reason=reason
+            )
+            for item in producer.health_monitor.firing()
+        ]
+
+
+class Letterbox:
+    """`producer.dlq` over a store: the contract's names, and what a person asks of one letter."""
+
+    def __init__(self, keeping: InStore) -> None:
+        self._keeping = keeping
+        self.max_size = keeping._limit
+
+    def get(self, message_id: str) -> DeadLetter | None:
+        """One dead letter with all its bytes."""
+        return self._keeping.letters().get(message_id)
+
+    def get_messages_by_topic(self, topic: str) -> list[Message]:
+        return self._keeping.messages(topic)
+
+    def clear_topic(self, topic: str) -> int:
+        return self._keeping.clear(topic)
+
+    @property
+    def messages(self) -> list[Message]:
+        return self._keeping.messages(None)
+
+    @property
+    def topic_stats(self) -> dict[str, int]:
+        return self._keeping.letters().count_by(DeadLetterFilter(), "topic")
+
+    def get_stats(self) -> dict[str, Any]:
+        """How many are held, by topic, with the oldest and the newest; zeros while the store cannot be had."""
+        try:
+            return self._keeping.letters().stats()
+        except StoreError:
+            waiting = self._keeping.recorder.waiting
+            return {"total_messages": waiting, "topic_breakdown": {}, "oldest_message": None, "newest_message": None}
+
+
+def _open_or_wait(store: Store | Path | str, clock: Callable[[], float]) -> Store | None:
+    """The store, or None when it may come later. A mistake in a path that was given is raised at once."""
+    try:
+        return _open(store, clock)
+    except (StoreLocked, StoreFull) as error:
+        logger.warning("store not available yet", extra={"error": str(error)})
+    except StoreError as error:
+        if store != "auto":
+            raise
+        logger.warning("default store not available", extra={"error": str(error)})
+    return None
+
+
+def _open(store: Store | Path | str, clock: Callable[[], float]) -> Store:
+    if isinstance(store, Store):
+        return store
+    return Store.open(None if store == "auto" else store, clock=clock)
+
+
+def _publisher(client: ClientConfig, topic: str | None) -> Publisher | None:
+    if topic is None:
+        return None
+    from producer_core.telemetry import TelemetryPublisher
+
+    return TelemetryPublisher(client.bootstrap_servers, topic, dict(client.settings))
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

@@ -1,0 +1,166 @@
+"""For your tests and ours: a transport in memory with scripted outcomes, and a clock that you move."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError
+
+from producer_core.config import ClientConfig
+from producer_core.transport import Delivery, Full, Listener, Refused
+
+Script = Callable[[Delivery], "int | str | None"]
+"""What becomes of a message: None acknowledges it, a code fails it, "hold" keeps it in flight."""
+
+
+class FakeClock:
+    """A clock that stands still until it is moved; call it for the time in seconds."""
+
+    def __init__(self, now: float = 1_700_000_000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@dataclass(frozen=True, slots=True)
+class FakeMessage:
+    """What a delivery report says of a message, with the methods of confluent_kafka's Message."""
+
+    delivery: Delivery
+    at_partition: int
+    at_offset: int | None
+    seconds: float | None
+
+    def topic(self) -> str:
+        return self.delivery.topic
+
+    def partition(self) -> int:
+        return self.at_partition
+
+    def offset(self) -> int | None:
+        return self.at_offset
+
+    def latency(self) -> float | None:
+        return self.seconds
+
+    def timestamp(self) -> tuple[int, int]:
+        return (1, self.delivery.timestamp_ms)
+
+
+class InMemoryTransport:
+    """A cluster in memory: one partition a topic, outcomes by script, reports on a thread of its own.
+
+    Pass `transport=InMemoryTransport.factory(...)` to ReliableKafkaProducer. `log` holds what was appended.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        listener: Listener,
+        *,
+        script: Script | None = None,
+        capacity: int = 100_000,
+        latency: float = 0.002,
+        refuse: Callable[[Delivery], int | None] | None = None,
+    ) -> None:
+        self.log: dict[str, list[Delivery]] = defaultdict(list)
+        self._listener = listener
+        self._script = script or (lambda delivery: None)
+        self._capacity = capacity
+        self._latency = latency
+        self._refuse = refuse or (lambda delivery: None)
+        self._changed = threading.Condition()  # guards the three fields below
+        self._queue: deque[Delivery] = deque()
+        self._held: list[Delivery] = []
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="producer-core-memory", daemon=True)
+
+    @classmethod
+    def factory(cls, made: list[InMemoryTransport] | None = None, **options: object) -> Callable[..., InMemoryTransport]:
+        """A transport factory; what it makes is appended to `made`, so that a test can look inside."""
+
+        def make(config: ClientConfig, listener: Listener) -> InMemoryTransport:
+            transport = cls(config, listener, **options)  # type: ignore[arg-type]  # options are the constructor's
+            if made is not None:
+                made.append(transport)
+            return transport
+
+        return make
+
+    def start(self) -> None:
+        self._thread.start()
+        self._listener.statistics({"brokers": {"memory": {"state": "UP", "req": {"Produce": 1}}}})
+
+    def produce(self, delivery: Delivery) -> None:
+        code = self._refuse(delivery)
+        if code is not None:
+            raise Refused(KafkaError(code))
+        with self._changed:
+            if len(self._queue) + len(self._held) >= self._capacity:
+                raise Full
+            self._queue.append(delivery)
+            self._changed.notify()
+
+    def outstanding(self) -> int:
+        return len(self._queue) + len(self._held)
+
+    def cluster_id(self, topic: str, timeout: float) -> str | None:
+        return "in-memory"
+
+    def release(self, code: int | None = None) -> None:
+        """Report everything that the script holds back: acknowledged, or failed with the code."""
+        with self._changed:
+            held, self._held = self._held, []
+        self._report((delivery, code) for delivery in held)
+
+    def purge(self) -> None:
+        with self._changed:
+            queued, self._queue = list(self._queue), deque()
+        self._report((delivery, KafkaError._PURGE_QUEUE) for delivery in queued)
+        self.release(KafkaError._PURGE_INFLIGHT)
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        if self._thread.is_alive():
+            self._thread.join(5)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._queue or self._stopping)
+                if not self._queue:
+                    return
+                batch, self._queue = list(self._queue), deque()
+            self._report(self._outcomes(batch))
+
+    def _outcomes(self, batch: list[Delivery]) -> Iterable[tuple[Delivery, int | None]]:
+        for delivery in batch:
+            outcome = self._script(delivery)
+            if outcome == "hold":
+                with self._changed:
+                    self._held.append(delivery)
+            elif isinstance(outcome, int) or outcome is None:
+                yield delivery, outcome
+            else:
+                yield delivery, int(getattr(KafkaError, outcome))
+
+    def _report(self, outcomes: Iterable[tuple[Delivery, int | None]]) -> None:
+        reports = [self._settled(delivery, code) for delivery, code in outcomes]
+        if reports:
+            self._listener.reports(reports)
+
+    def _settled(self, delivery: Delivery, code: int | None) -> tuple[Delivery, KafkaError | None, FakeMessage]:
+        if code is not None:
+            return delivery, KafkaError(code), FakeMessage(delivery, max(delivery.partition, 0), None, self._latency)
+        self.log[delivery.topic].append(delivery)
+        offset = len(self.log[delivery.topic]) - 1
+        return delivery, None, FakeMessage(delivery, max(delivery.partition, 0), offset, self._latency)

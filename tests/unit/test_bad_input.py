@@ -1,0 +1,119 @@
+"""What raises at the call, and what becomes a dead letter: one table, shown in the README and run here."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import uuid
+
+import numpy
+import pytest
+
+from producer_core import ReliableKafkaProducer
+from producer_core.brokers import embedded
+from producer_core.errors import ConfigError, InvalidMessage, ProducerClosed
+from tests.support import eventually
+
+SENT = [
+    ("None is a tombstone", dict(value=None)),
+    ("bytes pass through", dict(value=b"\x00\xff not UTF-8")),
+    ("an empty value", dict(value=b"")),
+    ("a bare number", dict(value=7)),
+    ("a list", dict(value=[1, "two", None])),
+    ("numpy numbers", dict(value={"n": numpy.int64(3), "x": numpy.float32(0.5), "a": numpy.array([1, 2])})),
+    ("a Decimal, as its text", dict(value={"price": decimal.Decimal("1.10")})),
+    ("dates and UUIDs, as their text", dict(value={"at": datetime.datetime(2026, 1, 1), "id": uuid.UUID(int=1)})),
+    ("a str key", dict(value={}, key="k")),
+    ("a bytes key", dict(value={}, key=b"\xff")),
+    ("an int key", dict(value={}, key=7)),
+    ("a numpy key", dict(value={}, key=numpy.int64(7))),
+    ("headers with null, empty and duplicates", dict(value={}, headers=[("a", None), ("a", b""), ("a", "x")])),
+]
+
+RAISES = [
+    ("NaN", dict(value={"x": float("nan")}), InvalidMessage, "NaN"),
+    ("infinity inside a list", dict(value=[[float("inf")]]), InvalidMessage, "NaN"),
+    ("a numpy NaN", dict(value={"x": numpy.float64("nan")}), InvalidMessage, "NaN"),
+    ("a Decimal NaN", dict(value={"x": decimal.Decimal("NaN")}), InvalidMessage, "NaN"),
+    ("bytes inside a value", dict(value={"x": b"raw"}), InvalidMessage, "base64"),
+    ("an int beyond 64 bits", dict(value={"x": 2**70}), InvalidMessage, "64"),
+    ("a dict key", dict(value={}, key={"a": 1}), InvalidMessage, "str, bytes or int"),
+    ("a float key", dict(value={}, key=1.5), InvalidMessage, "str, bytes or int"),
+    ("a bool key", dict(value={}, key=True), InvalidMessage, "str, bytes or int"),
+    ("text that is not UTF-8", dict(value={"x": "\ud800"}), InvalidMessage, "UTF-8"),
+    ("a key that is not UTF-8", dict(value={}, key="\ud800"), InvalidMessage, "text"),
+    ("a header that is a number", dict(value={}, headers={"a": 1}), InvalidMessage, "Header"),
+    ("our own header", dict(value={}, headers={"pc-id": b"x"}), InvalidMessage, "pc-id"),
+    ("a negative partition", dict(value={}, partition=-1), InvalidMessage, "partition"),
+    ("a timestamp that is a float", dict(value={}, timestamp_ms=1.5), InvalidMessage, "timestamp_ms"),
+    ("a dedup_key without de-duplication", dict(value={}, dedup_key="x"), InvalidMessage, "enable_deduplication"),
+    ("an empty topic", dict(topic="", value={}), InvalidMessage, "topic name"),
+    ("a topic with a space", dict(topic="a b", value={}), InvalidMessage, "topic name"),
+    ("a topic of 250 characters", dict(topic="x" * 250, value={}), InvalidMessage, "topic name"),
+    ("a topic that is not text", dict(topic=None, value={}), InvalidMessage, "topic name"),
+]
+
+DIES = [
+    ("10 MB, above message.max.bytes", dict(value=b"x" * 10_000_000), "MSG_SIZE_TOO_LARGE"),
+    ("a partition the topic does not have", dict(value={}, partition=99), "_UNKNOWN_PARTITION"),
+]
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with embedded.start(brokers=1, topics={"orders": 2}) as running:
+        yield running
+
+
+@pytest.fixture
+def producer(broker, tmp_path):
+    with ReliableKafkaProducer(broker.bootstrap_servers, store=tmp_path / "s.duckdb", cluster_id="c") as made:
+        made.send_message("orders", {"warm": 1})
+        made.flush(10)
+        yield made
+
+
+@pytest.mark.parametrize(("case", "arguments"), SENT, ids=[row[0] for row in SENT])
+def test_is_sent(producer, case, arguments):
+    reports = []
+    producer.send_message(**{"topic": "orders", **arguments}, on_delivery=reports.append)
+    producer.flush(10)
+    assert [report.error for report in reports] == [None]
+
+
+@pytest.mark.parametrize(("case", "arguments", "kind", "says"), RAISES, ids=[row[0] for row in RAISES])
+def test_raises_at_the_call_and_disturbs_nothing(producer, case, arguments, kind, says):
+    with pytest.raises(kind, match=says):
+        producer.send_message(**{"topic": "orders", **arguments})
+    assert producer.pending_count == 0
+    assert producer.send_message("orders", {"next": 1}) is not None
+
+
+@pytest.mark.parametrize(("case", "arguments", "code"), DIES, ids=[row[0] for row in DIES])
+def test_becomes_a_dead_letter_with_a_safe_verdict(producer, case, arguments, code):
+    message_id = producer.send_message(**{"topic": "orders", **arguments})
+    producer.flush(10)
+    letter = eventually(lambda: producer.dlq.get(message_id))
+    assert (letter.code, letter.verdict) == (code, "not_sent")
+    assert letter.value == arguments["value"] or letter.value == b"{}"
+
+
+def test_a_closed_producer_raises(broker, tmp_path):
+    producer = ReliableKafkaProducer(broker.bootstrap_servers, store=tmp_path / "s.duckdb")
+    producer.close()
+    with pytest.raises(ProducerClosed, match="closed"):
+        producer.send_message("orders", {})
+
+
+def test_a_wrong_address_becomes_dead_letters_that_were_never_sent(tmp_path):
+    settings = {"delivery_timeout_ms": 1500, "linger_ms": 0}
+    with ReliableKafkaProducer("127.0.0.1:1", settings, store=tmp_path / "s.duckdb") as producer:
+        message_id = producer.send_message("orders", {"a": 1})
+        letter = eventually(lambda: producer.dlq.get(message_id), timeout=30)
+    assert (letter.verdict, letter.code) == ("not_sent", "_MSG_TIMED_OUT")
+
+
+@pytest.mark.parametrize("servers", ["", [], "host:port", "a b:9092", "host:99999x"])
+def test_an_address_that_is_none_raises_at_once(servers):
+    with pytest.raises(ConfigError):
+        ReliableKafkaProducer(servers, store=None)

@@ -1,0 +1,287 @@
+"""A message's life over the in-memory transport: each accepted message ends in exactly one place."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from confluent_kafka import KafkaError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from producer_core import MessageStatus, ReliableKafkaProducer, RetryConfig
+from producer_core.errors import ProducerClosed, QueueFull
+from producer_core.events import Hook
+from producer_core.testing import InMemoryTransport
+from tests.support import eventually
+
+QUICK = RetryConfig(max_retries=2, initial_delay_ms=1, max_delay_ms=2, jitter=False)
+
+
+def make(script=None, *, retry=QUICK, config=None, **options):
+    made = []
+    transport = InMemoryTransport.factory(made, script=script, **options.pop("memory", {}))
+    producer = ReliableKafkaProducer(
+        "memory:1", config, retry, store=None, transport=transport, health_check_interval=3600, **options
+    )
+    return producer, made[0]
+
+
+def test_sent_means_acknowledged():
+    producer, transport = make(lambda delivery: "hold")
+
+    message_id = producer.send_message("orders", {"a": 1})
+    eventually(lambda: transport.outstanding() == 1)
+    before = producer.get_stats()["messages_sent"], producer.get_message_status(message_id)
+    transport.release()
+    producer.flush(5)
+
+    assert before == (0, MessageStatus.PENDING)
+    assert producer.get_stats()["messages_sent"] == 1
+    assert producer.get_message_status(message_id) is MessageStatus.SENT
+    producer.close()
+
+
+def test_a_failed_send_is_counted_and_dead():
+    producer, _ = make(lambda delivery: KafkaError.POLICY_VIOLATION)
+
+    message_id = producer.send_message("orders", {"a": 1}, key="k")
+    producer.flush(5)
+
+    stats = producer.get_stats()
+    assert (stats["messages_failed"], stats["messages_dlq"], stats["pending_messages"]) == (1, 1, 0)
+    assert producer.get_message_status(message_id) is MessageStatus.DLQ
+    (message,) = producer.get_dlq_messages("orders")
+    assert (message.id, message.key, message.value, message.status) == (message_id, "k", {"a": 1}, MessageStatus.DLQ)
+    producer.close()
+
+
+def test_a_retry_really_resends_and_counts_as_successful():
+    tries = []
+    producer, transport = make(lambda delivery: tries.append(1) or (KafkaError.REQUEST_TIMED_OUT if len(tries) < 3 else None))
+
+    producer.send_message("orders", {"a": 1})
+    producer.flush(5)
+
+    assert len(transport.log["orders"]) == 1
+    stats = producer.get_stats()
+    assert (stats["messages_sent"], stats["messages_retried"], stats["messages_dlq"]) == (1, 2, 0)
+    assert stats["retry_stats"]["successful_retries"] == 1
+    producer.close()
+
+
+def test_the_id_stays_through_retries():
+    seen = []
+    producer, transport = make(lambda delivery: seen.append(delivery.headers[0]) or (None if len(seen) > 1 else KafkaError.REQUEST_TIMED_OUT))
+
+    producer.send_message("orders", {})
+    producer.flush(5)
+
+    assert seen[0] == seen[1] == transport.log["orders"][0].headers[0]
+    producer.close()
+
+
+def test_the_callback_is_called_once_at_the_end():
+    calls = []
+    producer, _ = make(lambda delivery: KafkaError.REQUEST_TIMED_OUT)
+
+    producer.send_message("orders", {}, callback=lambda *seen: calls.append(seen))
+    producer.flush(5)
+
+    ((ok, message, error),) = calls
+    assert (ok, message.status, message.retry_count) == (False, MessageStatus.DLQ, 3)
+    assert "imed out" in error
+    producer.close()
+
+
+def test_a_callback_that_fails_does_not_stop_the_thread(caplog):
+    producer, _ = make()
+
+    producer.send_message("orders", {}, callback=lambda *seen: 1 / 0)
+    producer.flush(5)
+    producer.send_message("orders", {})
+    producer.flush(5)
+
+    assert producer.get_stats()["messages_sent"] == 2
+    assert "delivery callback failed" in caplog.text
+    producer.close()
+
+
+def test_a_later_refusal_does_not_undo_an_earlier_doubt():
+    codes = iter([KafkaError.REQUEST_TIMED_OUT, KafkaError.POLICY_VIOLATION])
+    producer, _ = make(lambda delivery: next(codes))
+
+    message_id = producer.send_message("orders", {})
+    producer.flush(5)
+
+    assert producer.dlq.get(message_id).verdict == "possibly_persisted"
+    producer.close()
+
+
+def test_a_slow_refusal_is_not_called_rejected():
+    producer, _ = make(lambda delivery: KafkaError.POLICY_VIOLATION, memory={"latency": 0.09})
+
+    message_id = producer.send_message("orders", {})
+    producer.flush(5)
+
+    assert producer.dlq.get(message_id).verdict == "possibly_persisted"
+    producer.close()
+
+
+def test_a_full_queue_waits_its_bound_and_raises_and_nothing_is_dropped():
+    producer, transport = make(lambda delivery: "hold", config={"max_block_ms": 50}, memory={"capacity": 2})
+
+    producer.send_message("orders", {})
+    producer.send_message("orders", {})
+    with pytest.raises(QueueFull, match="No room"):
+        producer.send_message("orders", {})
+    assert producer.pending_count == 2
+    eventually(lambda: len(transport._held) == 2)
+    transport.release()
+    producer.flush(5)
+    assert producer.get_stats()["messages_sent"] == 2
+    producer.close()
+
+
+def test_a_full_queue_lets_the_sender_go_on_when_there_is_room():
+    producer, transport = make(lambda delivery: "hold", memory={"capacity": 1})
+    producer.send_message("orders", {"n": 1})
+    eventually(lambda: len(transport._held) == 1)
+
+    waiting = threading.Thread(target=producer.send_message, args=("orders", {"n": 2}))
+    waiting.start()
+    transport.release()
+    waiting.join(5)
+
+    assert not waiting.is_alive()
+    eventually(lambda: len(transport._held) == 1)
+    transport.release()
+    producer.close()
+
+
+def test_close_turns_what_is_left_into_dead_letters():
+    producer, _ = make(lambda delivery: "hold")
+
+    ids = [producer.send_message("orders", {"n": n}) for n in range(3)]
+    report = producer.close(timeout=0.1)
+
+    assert (report.acknowledged, report.dead, report.lost) == (0, 3, 0)
+    assert {producer.dlq.get(message_id).verdict for message_id in ids} == {"possibly_persisted"}
+    with pytest.raises(ProducerClosed):
+        producer.send_message("orders", {})
+
+
+def test_close_does_not_forget_a_message_that_waits_for_its_retry():
+    slow = RetryConfig(max_retries=5, initial_delay_ms=60_000, max_delay_ms=60_000)
+    producer, _ = make(lambda delivery: KafkaError.REQUEST_TIMED_OUT, retry=slow)
+
+    message_id = producer.send_message("orders", {})
+    eventually(lambda: producer.get_message_status(message_id) is MessageStatus.RETRYING)
+    report = producer.close(timeout=0.1)
+
+    assert report.dead == 1
+    assert producer.dlq.get(message_id).code == "REQUEST_TIMED_OUT"
+
+
+def test_replaying_two_of_five_keeps_the_other_three():
+    down = threading.Event()
+    down.set()
+    producer, _ = make(lambda delivery: KafkaError.POLICY_VIOLATION if down.is_set() else None)
+    ids = [producer.send_message("orders", {"n": n}) for n in range(5)]
+    producer.flush(5)
+
+    down.clear()
+    replayed = producer.replay_dlq_messages("orders", max_messages=2)
+
+    assert replayed == 2
+    assert [message.id for message in producer.get_dlq_messages("orders")] == ids[2:]
+    assert producer.get_message_status(ids[0]) is MessageStatus.SENT
+    producer.close()
+
+
+def test_a_replayed_message_that_fails_again_stays_once():
+    producer, _ = make(lambda delivery: KafkaError.POLICY_VIOLATION)
+    message_id = producer.send_message("orders", {"n": 1})
+    producer.flush(5)
+
+    assert producer.replay_dlq_messages("orders") == 0
+    (message,) = producer.get_dlq_messages("orders")
+    assert message.id == message_id
+    producer.close()
+
+
+def test_a_confirmed_duplicate_returns_none_and_a_failed_message_does_not_block_its_own_resend():
+    fail = [True]
+    producer, _ = make(lambda delivery: KafkaError.POLICY_VIOLATION if fail[0] else None, enable_deduplication=True)
+
+    producer.send_message("orders", {"n": 1})
+    producer.flush(5)
+    fail[0] = False
+    again = producer.send_message("orders", {"n": 1})
+    producer.flush(5)
+    third = producer.send_message("orders", {"n": 1})
+
+    assert again is not None
+    assert third is None
+    assert producer.get_stats()["messages_duplicate"] == 1
+    producer.close()
+
+
+def test_a_copy_of_a_pending_message_is_held_until_its_twin_is_settled():
+    producer, transport = make(lambda delivery: "hold", enable_deduplication=True)
+    reports = []
+
+    producer.send_message("orders", {"n": 1})
+    producer.send_message("orders", {"n": 1}, on_delivery=reports.append)
+    eventually(lambda: len(transport._held) == 1)
+    transport.release()
+    producer.flush(5)
+
+    assert len(transport.log["orders"]) == 1
+    assert reports[0].duplicate
+    producer.close()
+
+
+def test_send_batch_counts_what_was_acknowledged():
+    producer, _ = make(lambda delivery: KafkaError.POLICY_VIOLATION if b"bad" in delivery.value else None)
+
+    result = producer.send_batch("orders", [{"n": 1}, {"n": "bad"}, {"n": float("nan")}], key_extractor=lambda row: str(row["n"]))
+
+    assert {name: result[name] for name in ("total", "sent", "failed", "duplicate")} == {"total": 3, "sent": 1, "failed": 2, "duplicate": 0}
+    assert len(result["message_ids"]) == 2
+    producer.close()
+
+
+class Ends(Hook):
+    """Counts the ends that hooks hear."""
+
+    def __init__(self):
+        self.acked, self.dead = [], []
+
+    def acknowledged(self, batch):
+        self.acked.extend(item.seq for item in batch)
+
+    def died(self, letter):
+        self.dead.append(int(letter.message_id.rpartition("-")[2]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    outcomes=st.lists(
+        st.sampled_from([None, "hold", KafkaError.REQUEST_TIMED_OUT, KafkaError.POLICY_VIOLATION, KafkaError._MSG_TIMED_OUT]),
+        min_size=1, max_size=25,
+    ),
+    drain=st.booleans(),
+)
+def test_every_accepted_message_ends_in_exactly_one_place(outcomes, drain):
+    ends, script = Ends(), iter(outcomes)
+    producer, transport = make(lambda delivery: next(script, None), hooks=(ends,))
+
+    sent = [producer.send_message("orders", {"n": n}) for n in range(len(outcomes))]
+    if drain:
+        transport.release()
+    report = producer.close(timeout=0.2 if "hold" in outcomes else 5)
+
+    assert sorted(ends.acked + ends.dead) == list(range(len(sent)))
+    assert (report.acknowledged, report.dead, report.lost) == (len(ends.acked), len(ends.dead), 0)
+    assert producer.pending_count == 0
