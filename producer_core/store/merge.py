@@ -7,7 +7,6 @@ from typing import Any
 
 import duckdb
 import orjson
-import pyarrow
 
 from producer_core.store.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
 
@@ -45,15 +44,14 @@ def merge(connection: duckdb.DuckDBPyConnection, batch: Batch) -> bool:
 def insert(
     connection: duckdb.DuckDBPyConnection, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
 ) -> None:
-    """Insert rows through Arrow: for a hundred of them 3 ms, where `executemany` takes 70."""
-    if not rows:
-        return
-    data = pyarrow.table(dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)))
-    connection.register("arriving", data)
-    try:
-        connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM arriving")
-    finally:
-        connection.unregister("arriving")
+    """Insert rows as one list a column: a hundred take 2 ms, where `executemany` takes 70.
+
+    Arrow is quicker from a thousand rows on, but its first use imports pandas: a second and a half.
+    """
+    if rows:
+        lists = [list(column) for column in zip(*rows, strict=True)]
+        values = ", ".join("unnest(?)" for _ in columns)
+        connection.execute(f"INSERT INTO {table} ({', '.join(columns)}) SELECT {values}", lists)
 
 
 def _mark(connection: duckdb.DuckDBPyConnection, producer: str, sequence: int) -> bool:
@@ -73,7 +71,7 @@ def _notices(batch: Batch) -> list[tuple[object, ...]]:
             batch.producer_id,
             notice.kind,
             notice.severity,
-            notice.text,
+            notice.text.encode("utf-8", "replace").decode(),
             orjson.dumps(dict(notice.details), default=str).decode(),
         )
         for notice in batch.notices

@@ -151,6 +151,11 @@ class Store:
         with self.borrow(write=True) as connection:
             return retention.prune(connection, keep, now)
 
+    def maintain(self, now: float) -> None:
+        """Roll up and prune: what the recorder calls every minute."""
+        self.rollup(now)
+        self.prune(now)
+
     def info(self) -> StoreInfo:
         """What the store holds, for people."""
         keep = self.retention()

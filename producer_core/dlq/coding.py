@@ -1,0 +1,119 @@
+"""A dead letter's written form: the rows of the store, and a line of the spill file."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import orjson
+
+from producer_core.events import Attempt, DeadLetter
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+LETTER_COLUMNS = (
+    *("message_id", "cluster_id", "producer_id", "topic", "partition", "key", "value_size", "state"),
+    *("quarantined", "replayable", "verdict", "verdict_reason", "kind", "code", "error_text", "fingerprint"),
+    *("attempts", "accepted_at", "failed_at", "source", "host", "version", "replay_count", "operation_id"),
+    *("state_at", "landed_partition", "landed_offset"),
+)
+BODY_COLUMNS = ("message_id", "value", "headers", "timestamp_ms", "attempts")
+_SAME = {field.name for field in fields(DeadLetter)} & {*LETTER_COLUMNS} - {"attempts"}
+_BYTES = ("key", "value")
+
+
+def letter_row(letter: DeadLetter, *, now: float, operation_id: str | None = None) -> tuple[Any, ...]:
+    """The listing row of a letter that dies now; the columns of `dead_letters`, in order."""
+    known = {
+        **{name: getattr(letter, name) for name in _SAME},
+        "value_size": None if letter.value is None else len(letter.value),
+        "attempts": len(letter.attempts),
+        "operation_id": operation_id,
+        "state_at": now,
+    }
+    return tuple(known.get(column) for column in LETTER_COLUMNS)
+
+
+def body_row(letter: DeadLetter) -> tuple[Any, ...]:
+    """What a listing does not need: the columns of `dead_letter_bodies`, in order."""
+    return (
+        letter.message_id,
+        letter.value,
+        write_headers(letter.headers),
+        letter.timestamp_ms,
+        write_attempts(letter.attempts),
+    )
+
+
+def read_letter(row: Mapping[str, Any]) -> DeadLetter:
+    """A letter from its listing row, and from its body's columns where the row has them."""
+    return DeadLetter(
+        **{name: row[name] for name in _SAME},
+        value=row.get("value"),
+        headers=read_headers(row.get("headers") or "[]"),
+        timestamp_ms=row.get("timestamp_ms"),
+        attempts=read_attempts(row.get("all_attempts") or "[]"),
+    )
+
+
+def write_headers(headers: Headers) -> str:
+    return orjson.dumps([[name, _text(value)] for name, value in headers]).decode()
+
+
+def read_headers(text: str) -> Headers:
+    return tuple((name, _bytes(value)) for name, value in orjson.loads(text))
+
+
+def write_attempts(attempts: Sequence[Attempt]) -> str:
+    return orjson.dumps([[one.failed_at, one.code, one.text] for one in attempts]).decode()
+
+
+def read_attempts(text: str) -> tuple[Attempt, ...]:
+    return tuple(Attempt(*one) for one in orjson.loads(text))
+
+
+def write_line(letter: DeadLetter) -> bytes:
+    """One line of JSON with every field; bytes as base64."""
+    letter = writable(letter)
+    record = {field.name: getattr(letter, field.name) for field in fields(letter)}
+    record |= {name: _text(record[name]) for name in _BYTES}
+    record["headers"] = [[name, _text(value)] for name, value in letter.headers]
+    record["attempts"] = [[one.failed_at, one.code, one.text] for one in letter.attempts]
+    return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def read_line(line: bytes) -> DeadLetter:
+    """The letter that `write_line` wrote; ValueError for anything else, a torn line for example."""
+    try:
+        record = orjson.loads(line)
+        record |= {name: _bytes(record[name]) for name in _BYTES}
+        record["headers"] = tuple((name, _bytes(value)) for name, value in record["headers"])
+        record["attempts"] = tuple(Attempt(*one) for one in record["attempts"])
+        return DeadLetter(**record)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"not a dead letter: {error}") from error
+
+
+def writable(letter: DeadLetter) -> DeadLetter:
+    """The letter with texts that UTF-8 can write: an odd error text must not keep a message from being kept."""
+    texts: dict[str, Any] = {
+        name: _utf8(value)
+        for name in ("topic", "error_text", "verdict_reason", "source", "host", "code")
+        if (value := getattr(letter, name)) is not None
+    }
+    attempts = tuple(replace(one, text=_utf8(one.text)) for one in letter.attempts)
+    return replace(letter, **texts, attempts=attempts)
+
+
+def _utf8(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else b64encode(value).decode()
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else b64decode(text, validate=True)

@@ -1,0 +1,84 @@
+"""The state of a dead letter: which change is allowed, and the one statement that makes it.
+
+dead ⇄ archived → purged
+dead → replaying → replayed | landed | dead
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from producer_core.dlq.filter import DeadLetterFilter
+from producer_core.events import State
+
+if TYPE_CHECKING:
+    import duckdb
+
+Condition = tuple[str, Sequence[Any]]
+
+ALLOWED: frozenset[tuple[State, State]] = frozenset(
+    {
+        ("dead", "archived"),
+        ("archived", "dead"),
+        ("archived", "purged"),
+        ("dead", "replaying"),
+        ("replaying", "replayed"),
+        ("replaying", "landed"),
+        ("replaying", "dead"),
+    }
+)
+
+
+def move(
+    connection: duckdb.DuckDBPyConnection,
+    where: Condition,
+    before: State,
+    after: State,
+    *,
+    now: float,
+    **columns: Any,
+) -> int:
+    """Move what `where` matches and is in state `before`; how many. First come, first served.
+
+    `columns` are set as well. Runs within the caller's write transaction.
+    """
+    sql, parameters = _update(where, before, after, now=now, columns=columns)
+    row = connection.execute(sql, parameters).fetchone()
+    return int(row[0]) if row else 0
+
+
+def take(
+    connection: duckdb.DuckDBPyConnection,
+    where: Condition,
+    before: State,
+    after: State,
+    *,
+    now: float,
+    **columns: Any,
+) -> list[str]:
+    """Move as `move` does; the ids that were moved."""
+    sql, parameters = _update(where, before, after, now=now, columns=columns)
+    return [
+        message_id
+        for (message_id,) in connection.execute(f"{sql} RETURNING message_id", parameters).fetchall()
+    ]
+
+
+def _update(
+    where: Condition, before: State, after: State, *, now: float, columns: Mapping[str, Any]
+) -> tuple[str, list[Any]]:
+    if (before, after) not in ALLOWED:
+        raise ValueError(f"a dead letter cannot go from {before} to {after}")
+    condition, parameters = where
+    sets = {"state": after, "state_at": now, **columns}
+    sql = (
+        f"UPDATE dead_letters SET {', '.join(f'{name} = ?' for name in sets)} "
+        f"WHERE state = ? AND ({condition})"
+    )
+    return sql, [*sets.values(), before, *parameters]
+
+
+def of_ids(ids: Sequence[str]) -> Condition:
+    """The condition for exactly these letters, whatever their state."""
+    return DeadLetterFilter(state=None, ids=tuple(ids)).where() if ids else ("false", [])
