@@ -43,7 +43,7 @@ _HOME = {
     "default_alert_handler": "health",
 }
 
-__all__ = sorted(_HOME)  # noqa: PLE0605
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:

@@ -86,9 +86,13 @@ class RetryConfig:
 
     def __post_init__(self) -> None:
         if self.max_retries < 0 or self.initial_delay_ms < 0 or self.max_delay_ms < 0:
-            raise ConfigError("RetryConfig takes no negative numbers.", fix="max_retries=0 switches retries off.")
+            raise ConfigError(
+                "RetryConfig takes no negative numbers.", fix="max_retries=0 switches retries off."
+            )
         if self.backoff_multiplier < 1:
-            raise ConfigError("backoff_multiplier below 1 would retry faster each time.", fix="Use 1.0 or more.")
+            raise ConfigError(
+                "backoff_multiplier below 1 would retry faster each time.", fix="Use 1.0 or more."
+            )
 
 
 @dataclass(frozen=True, repr=False)
@@ -139,7 +143,10 @@ class ClientConfig:
 
 
 def client_config(
-    bootstrap_servers: str | Sequence[str], overrides: Mapping[str, Any] | None = None, *, prefix: str = "reliable-producer"
+    bootstrap_servers: str | Sequence[str],
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    prefix: str = "reliable-producer",
 ) -> ClientConfig:
     """The settings of a producing client: the user's, then DEFAULTS where absent, checked against each other.
 
@@ -168,16 +175,24 @@ def addresses(servers: str | Sequence[str]) -> str:
     parts = [part.strip() for part in (servers.split(",") if isinstance(servers, str) else servers)]
     parts = [part for part in parts if part]
     if not parts:
-        raise ConfigError("No bootstrap server was given.", fix="For example bootstrap_servers=['localhost:9092'].")
+        raise ConfigError(
+            "No bootstrap server was given.", fix="For example bootstrap_servers=['localhost:9092']."
+        )
     for part in parts:
         if not _ADDRESS.match(part):
-            raise ConfigError(f"{part!r} is not an address.", fix="Write host:port, for example broker1:9092.")
+            raise ConfigError(
+                f"{part!r} is not an address.", fix="Write host:port, for example broker1:9092."
+            )
     return ",".join(parts)
 
 
 def masked(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings as they may be shown."""
-    return {name: "***" if _SECRET.search(name) else value for name, value in settings.items() if not callable(value)}
+    return {
+        name: "***" if _SECRET.search(name) else value
+        for name, value in settings.items()
+        if not callable(value)
+    }
 
 
 def _translate(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,7 +201,10 @@ def _translate(given: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in given.items():
         for target, converted in _targets(name, value):
             if target in chosen and chosen[target] != converted and "timeout" not in origin[target] + name:
-                raise ConfigError(f"{origin[target]!r} and {name!r} both set {target}, to different values.", fix="Keep one.")
+                raise ConfigError(
+                    f"{origin[target]!r} and {name!r} both set {target}, to different values.",
+                    fix="Keep one.",
+                )
             if target not in chosen or name == target:
                 chosen[target], origin[target] = converted, name
     return chosen
@@ -209,7 +227,9 @@ def _targets(name: str, value: Any) -> list[tuple[str, Any]]:
 
 def _nearest(name: str) -> str:
     known = [*property_names(), *NAMES, *_OURS]
-    close = difflib.get_close_matches(name.replace("_", "."), known, n=1) or difflib.get_close_matches(name, known, n=1)
+    close = difflib.get_close_matches(name.replace("_", "."), known, n=1) or difflib.get_close_matches(
+        name, known, n=1
+    )
     return f"Did you mean {close[0]!r}?" if close else "See librdkafka's CONFIGURATION.md for the names."
 
 
@@ -253,7 +273,9 @@ def _check(chosen: Mapping[str, Any]) -> None:
 
 def _seconds(milliseconds: Any) -> float:
     if float(milliseconds) < 0:
-        raise ConfigError("max_block_ms cannot be negative.", fix="0 means: raise at once when the queue is full.")
+        raise ConfigError(
+            "max_block_ms cannot be negative.", fix="0 means: raise at once when the queue is full."
+        )
     return float(milliseconds) / 1000
 
 

@@ -31,7 +31,9 @@ class Connection:
         return self._produced or self._recreated
 
     def statistics(self, statistics: Mapping[str, Any]) -> None:
-        brokers = [broker for broker in statistics.get("brokers", {}).values() if broker.get("source") != "logical"]
+        brokers = [
+            broker for broker in statistics.get("brokers", {}).values() if broker.get("source") != "logical"
+        ]
         self.queue_messages = int(statistics.get("msg_cnt", 0))
         self.queue_limit = int(statistics.get("msg_max", 0))
         self._produced = self._produced or any(broker.get("req", {}).get("Produce", 0) for broker in brokers)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from producer_core.dlq import DeadLetterQueue
+from producer_core.dlq import DeadLetterQueue, Spill, message_of
 from producer_core.errors import NotAccepted
 from producer_core.events import DeadLetter, Hook
 from producer_core.messages import Message
-from producer_core.reports import Resent, letter_message
+from producer_core.reports import Resent
+from producer_core.store.place import default_path
 
 if TYPE_CHECKING:
     from producer_core.producer import ReliableKafkaProducer
@@ -41,7 +44,9 @@ class Keeping(Protocol):
     def is_dead(self, message_id: str) -> bool: ...
     def messages(self, topic: str | None) -> list[Message]: ...
     def clear(self, topic: str | None) -> int: ...
-    def replay(self, producer: ReliableKafkaProducer, topic: str, limit: int | None, timeout: float) -> int: ...
+    def replay(
+        self, producer: ReliableKafkaProducer, topic: str, limit: int | None, timeout: float
+    ) -> int: ...
 
 
 class InMemory(Hook):
@@ -49,12 +54,16 @@ class InMemory(Hook):
 
     store = None
 
-    def __init__(self, letterbox: DeadLetterQueue) -> None:
-        self.letterbox = letterbox
+    def __init__(self, limit: int) -> None:
+        self._spill = Spill(spill_path(default_path()))
+        self.letterbox = DeadLetterQueue(limit, overflow=self._overflow)
         self.hook = self
 
     def died(self, letter: DeadLetter) -> None:
         self.letterbox.add(letter)
+
+    def _overflow(self, letters: Sequence[DeadLetter]) -> None:
+        self._spill.append(letters)
 
     def start(self, producer: ReliableKafkaProducer, *, run_replays: bool) -> None:
         pass
@@ -66,19 +75,19 @@ class InMemory(Hook):
         pass
 
     def full(self) -> bool:
-        return False
+        return len(self.letterbox) > self.letterbox.max_size
 
     def lost(self) -> int:
         return 0
 
     def size(self) -> int:
-        return len(self.letterbox.letters())
+        return len(self.letterbox)
 
     def is_dead(self, message_id: str) -> bool:
         return self.letterbox.get(message_id) is not None
 
     def messages(self, topic: str | None) -> list[Message]:
-        return [letter_message(letter) for letter in self.letterbox.letters(topic)]
+        return [message_of(letter) for letter in self.letterbox.letters(topic)]
 
     def clear(self, topic: str | None) -> int:
         topics = list(self.letterbox.topic_stats) if topic is None else [topic]
@@ -93,9 +102,9 @@ class InMemory(Hook):
         def settled(outcome: Resent) -> None:
             outcomes.append(outcome)
             if outcome.letter is None:
-                self.letterbox.remove(outcome.message_id)
+                self.letterbox.remove([outcome.message_id])
             else:
-                self.letterbox.replace(outcome.letter)
+                self.letterbox.add(outcome.letter)
             ended.release()
 
         deadline = time.monotonic() + timeout
@@ -108,3 +117,8 @@ class InMemory(Hook):
             if not ended.acquire(timeout=max(0.0, deadline - time.monotonic())):
                 break
         return sum(outcome.outcome == "acknowledged" for outcome in outcomes)
+
+
+def spill_path(store: Path) -> Path:
+    """Where dead letters wait beside a store that cannot be had; its next recorder takes them in."""
+    return store.with_name(store.name + ".spill")

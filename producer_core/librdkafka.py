@@ -8,7 +8,6 @@ from pathlib import Path
 
 import confluent_kafka
 
-
 _UNKNOWN = -2  # RD_KAFKA_CONF_UNKNOWN
 
 
@@ -16,7 +15,9 @@ _UNKNOWN = -2  # RD_KAFKA_CONF_UNKNOWN
 def library() -> ctypes.CDLL:
     """The very instance that confluent_kafka uses (same file, so the loader returns the same one)."""
     package = Path(confluent_kafka.__file__).parent
-    bundled = sorted(package.parent.glob("confluent_kafka.libs/librdkafka*")) + sorted(package.glob(".dylibs/librdkafka*"))
+    bundled = sorted(package.parent.glob("confluent_kafka.libs/librdkafka*")) + sorted(
+        package.glob(".dylibs/librdkafka*")
+    )
     lib = ctypes.CDLL(str(bundled[0]) if bundled else "librdkafka.so.1")
     for name in ("rd_kafka_conf_new", "rd_kafka_topic_conf_new", "rd_kafka_new"):
         getattr(lib, name).restype = ctypes.c_void_p
@@ -49,6 +50,8 @@ def knows_property(name: str) -> bool:
     lib = library()
     conf = lib.rd_kafka_conf_new()
     try:
-        return bool(lib.rd_kafka_conf_set(conf, name.encode(), b"", ctypes.create_string_buffer(512), 512) != _UNKNOWN)
+        return bool(
+            lib.rd_kafka_conf_set(conf, name.encode(), b"", ctypes.create_string_buffer(512), 512) != _UNKNOWN
+        )
     finally:
         lib.rd_kafka_conf_destroy(conf)

@@ -67,7 +67,9 @@ class Lifecycle:
         self._clock = clock
         self._settled = threading.Event()  # set after each batch of reports: room in the queue, or idle
         self._closing = False
-        self._unjudged: list[tuple[Delivery, Failure]] = []  # touched on the poll thread, and by close() after it
+        self._unjudged: list[
+            tuple[Delivery, Failure]
+        ] = []  # touched on the poll thread, and by close() after it
         self.pending: dict[bytes, Delivery] = {}
         self.retry_manager = RetryManager(retry_config, send=self._due)
         self.connection = Connection(self.notice, clock=clock)
@@ -233,7 +235,10 @@ class Lifecycle:
         if "possibly_persisted" in verdicts:
             doubtful = verdicts.index("possibly_persisted")
             attempt = delivery.attempts[doubtful][0]
-            return "possibly_persisted", f"Attempt {doubtful + 1} ended in {attempt.code}: the broker may have the message."
+            return (
+                "possibly_persisted",
+                f"Attempt {doubtful + 1} ended in {attempt.code}: the broker may have the message.",
+            )
         return verdicts[-1], {
             "not_sent": "The client refused it before anything was sent.",
             "rejected": f"The broker refused it ({failure.code}) within its first transmission.",
@@ -256,7 +261,7 @@ class Lifecycle:
     def _due(self, delivery: Delivery) -> None:
         """A waiting message's time has come, on the retry thread."""
         if delivery.id not in self.pending:
-            return
+            return None
         if delivery.status is MessageStatus.DUPLICATE:  # held: a copy of a pending claim
             claim = self._claim(delivery)
             if claim is Claim.PENDING:
@@ -365,7 +370,11 @@ class Lifecycle:
         if delivery.status is MessageStatus.RETRYING and delivery.attempts:
             failure = failure_of(delivery.attempts[-1][0].code)
         else:
-            text = "closed while a copy of it was still undecided" if never_sent else "closed before its report came"
+            text = (
+                "closed while a copy of it was still undecided"
+                if never_sent
+                else "closed before its report came"
+            )
             verdict: Verdict = "not_sent" if never_sent else "possibly_persisted"
             delivery.attempts = (*delivery.attempts, (Attempt(self._clock(), failure.code, text), verdict))
         self._bury(delivery, failure)

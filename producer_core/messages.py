@@ -100,7 +100,9 @@ def encode_value(value: Any, serializer: Callable[[Any], bytes] | None = None) -
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
     try:
-        data = orjson.dumps(value, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+        data = orjson.dumps(
+            value, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
+        )
     except (TypeError, ValueError) as error:
         raise InvalidMessage(f"The value cannot be written as JSON: {error}.") from error
     if b"null" in data:  # orjson writes NaN as null: look only where one may hide
@@ -185,7 +187,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return list(value)
     if isinstance(value, bytes | bytearray | memoryview):
-        raise InvalidMessage("Bytes inside a value have no JSON form.", fix="Encode them as text (base64) first.")
+        raise InvalidMessage(
+            "Bytes inside a value have no JSON form.", fix="Encode them as text (base64) first."
+        )
     if hasattr(value, "item") and not isinstance(item := value.item(), type(value)):
         return item
     return str(value)
@@ -206,7 +210,9 @@ def _refuse_nan(value: Any) -> None:
         elif isinstance(item, list | tuple | set | frozenset):
             waiting.extend(item)
         elif (isinstance(item, float) or type(item).__module__ == "numpy") and _has_nan(item):
-            raise InvalidMessage("NaN and infinity have no JSON form.", fix="Use None, or leave the field out.")
+            raise InvalidMessage(
+                "NaN and infinity have no JSON form.", fix="Use None, or leave the field out."
+            )
 
 
 def _has_nan(item: Any) -> bool:

@@ -24,16 +24,23 @@ from producer_core.config import RetryConfig, client_config
 from producer_core.connection import Connection
 from producer_core.contract import BasicStats, ProducerStats, basic_stats, producer_stats
 from producer_core.dedup import MessageDeduplicator
-from producer_core.dlq import DeadLetterQueue
 from producer_core.errors import ConfigError, InvalidMessage, NotAccepted, ProducerClosed
 from producer_core.events import Attempt, DeadLetter, Hook
 from producer_core.failures import failure_of, fingerprint
 from producer_core.health import HealthMonitor
-from producer_core.keeping import InMemory, Keeping
 from producer_core.lifecycle import Lifecycle, Origin
 from producer_core.messages import (
-    ID_HEADER, Message, MessageStatus, checksum, encode_headers, encode_key, encode_value, id_bytes, id_text,
-    new_session, parse_id,
+    ID_HEADER,
+    Message,
+    MessageStatus,
+    checksum,
+    encode_headers,
+    encode_key,
+    encode_value,
+    id_bytes,
+    id_text,
+    new_session,
+    parse_id,
 )  # fmt: skip
 from producer_core.metrics import Metrics
 from producer_core.reports import CloseReport, DeliveryReport, Resent, as_message
@@ -41,6 +48,7 @@ from producer_core.sampler import Sampler
 from producer_core.transport import Delivery, KafkaTransport, TransportFactory
 
 if TYPE_CHECKING:
+    from producer_core.keeping import Keeping
     from producer_core.store import Store
 
 logger = logging.getLogger(__name__)
@@ -97,7 +105,9 @@ class ReliableKafkaProducer:
         self._lifecycle = Lifecycle(
             self.config,
             self.retry_config,
-            origin=Origin(str(self._session), socket.gethostname(), __version__, lambda: self._cluster_id or ""),
+            origin=Origin(
+                str(self._session), socket.gethostname(), __version__, lambda: self._cluster_id or ""
+            ),
             transport=transport,
             hooks=(self.metrics, self._keeping.hook, *hooks),
             dedup=self.deduplicator,
@@ -114,19 +124,30 @@ class ReliableKafkaProducer:
     def _deduplicator(self, redis_client: Any, ttl: int) -> MessageDeduplicator | None:
         if not self.enable_deduplication:
             if redis_client is not None:
-                raise ConfigError("redis_client is only used for de-duplication.", fix="Set enable_deduplication=True.")
+                raise ConfigError(
+                    "redis_client is only used for de-duplication.", fix="Set enable_deduplication=True."
+                )
             return None
         return MessageDeduplicator(redis_client, ttl_seconds=ttl)
 
     def _keep(self, store: Store | Path | str | None, limit: int, telemetry_topic: str | None) -> Keeping:
         if store is None:
             if telemetry_topic is not None:
-                raise ConfigError("telemetry_topic needs the recorder.", fix="Give a store, or leave telemetry_topic out.")
-            return InMemory(DeadLetterQueue(limit))
+                raise ConfigError(
+                    "telemetry_topic needs the recorder.", fix="Give a store, or leave telemetry_topic out."
+                )
+            from producer_core.keeping import InMemory
+
+            return InMemory(limit)
         from producer_core.store_keeping import InStore  # loads DuckDB
 
         return InStore(
-            store, limit, metrics=self.metrics, telemetry_topic=telemetry_topic, client=self.config, clock=self._clock
+            store,
+            limit,
+            metrics=self.metrics,
+            telemetry_topic=telemetry_topic,
+            client=self.config,
+            clock=self._clock,
         )
 
     # sending
@@ -160,7 +181,9 @@ class ReliableKafkaProducer:
         if self.deduplicator is not None:
             delivery.checksum = self._checksum(topic, delivery.key, value, dedup_key)
         elif dedup_key is not None:
-            raise InvalidMessage("dedup_key is given, but de-duplication is off.", fix="Set enable_deduplication=True.")
+            raise InvalidMessage(
+                "dedup_key is given, but de-duplication is off.", fix="Set enable_deduplication=True."
+            )
         return id_text(delivery.id) if self._lifecycle.accept(delivery) else None
 
     async def send_async(self, topic: str, value: Any, key: Any = None, **options: Any) -> DeliveryReport:
@@ -171,9 +194,13 @@ class ReliableKafkaProducer:
         def tell(report: DeliveryReport) -> None:
             loop.call_soon_threadsafe(lambda: done.done() or done.set_result(report))
 
-        message_id = await asyncio.to_thread(self.send_message, topic, value, key, on_delivery=tell, **options)
+        message_id = await asyncio.to_thread(
+            self.send_message, topic, value, key, on_delivery=tell, **options
+        )
         if message_id is None:
-            return DeliveryReport("", options.get("record_id"), topic, None, None, None, 0, None, duplicate=True)
+            return DeliveryReport(
+                "", options.get("record_id"), topic, None, None, None, 0, None, duplicate=True
+            )
         return await done
 
     def send_batch(
@@ -189,7 +216,16 @@ class ReliableKafkaProducer:
                 gathering.refused(error)
         return gathering.result()
 
-    def dead_letter(self, topic: str, raw: bytes | None, *, code: str = "malformed", text: str, source: str | None = None, key: Any = None) -> str:
+    def dead_letter(
+        self,
+        topic: str,
+        raw: bytes | None,
+        *,
+        code: str = "malformed",
+        text: str,
+        source: str | None = None,
+        key: Any = None,
+    ) -> str:
         """Keep an input that cannot become a message: verdict `not_sent`, not replayable until edited."""
         self._check_open()
         failure, now, number = failure_of(code), self._clock(), next(self._sequence)
@@ -287,7 +323,9 @@ class ReliableKafkaProducer:
         """Archive the dead letters; with a store this can be undone (`producer-core dlq restore`)."""
         return self._keeping.clear(topic)
 
-    def replay_dlq_messages(self, topic: str, max_messages: int | None = None, *, timeout: float = 60.0) -> int:
+    def replay_dlq_messages(
+        self, topic: str, max_messages: int | None = None, *, timeout: float = 60.0
+    ) -> int:
         """Send dead letters again, oldest first, and return how many the broker acknowledged.
 
         Each leaves the DLQ only when its own delivery report came; one that fails again stays, once.
@@ -324,7 +362,9 @@ class ReliableKafkaProducer:
 
     # compatibility
 
-    def start_streaming(self, topics: Any = None, duration_hours: float | None = None, rate_multiplier: float = 1.0) -> None:
+    def start_streaming(
+        self, topics: Any = None, duration_hours: float | None = None, rate_multiplier: float = 1.0
+    ) -> None:
         """For callers of the old generator's face: sends nothing. Use DataGenerationOrchestrator."""
         logger.info("start_streaming does nothing here; use DataGenerationOrchestrator.run_scenario")
 
@@ -353,18 +393,33 @@ class ReliableKafkaProducer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     # accepting
 
-    def _delivery(self, topic: str, value: Any, key: Any, headers: Any, partition: int | None, timestamp_ms: int | None, serializer: Callable[[Any], bytes] | None) -> Delivery:
+    def _delivery(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        serializer: Callable[[Any], bytes] | None,
+    ) -> Delivery:
         if self._closed is not None:
             raise ProducerClosed
         if topic not in self._topics:
             self._check_topic(topic)
         data = encode_value(value, serializer or self.config.value_serializer)
-        key_data = encode_key(key) if self.config.key_serializer is None or key is None else self.config.key_serializer(key)
+        key_data = (
+            encode_key(key)
+            if self.config.key_serializer is None or key is None
+            else self.config.key_serializer(key)
+        )
         raw = id_bytes(self._session, number := next(self._sequence))
         all_headers = [(ID_HEADER, raw), *encode_headers(headers)] if headers else [(ID_HEADER, raw)]
         return Delivery(
@@ -387,7 +442,11 @@ class ReliableKafkaProducer:
 
     @staticmethod
     def _checksum(topic: str, key: bytes | None, value: Any, dedup_key: str | None) -> str:
-        return checksum(topic, key, value) if dedup_key is None else checksum(topic, None, {"dedup_key": dedup_key})
+        return (
+            checksum(topic, key, value)
+            if dedup_key is None
+            else checksum(topic, None, {"dedup_key": dedup_key})
+        )
 
 
 def _whole(number: Any, name: str) -> int:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from producer_core.errors import StoreError
@@ -39,14 +40,15 @@ class SpillFile(Protocol):
     """Where dead letters wait while the store cannot be had."""
 
     def append(self, letters: Sequence[DeadLetter]) -> None: ...
-    def take(self) -> Sequence[DeadLetter]: ...
+    def taking(self) -> AbstractContextManager[Sequence[DeadLetter]]: ...
 
 
 class Ledger(Protocol):
     """Where batches go: the store."""
 
     def append(self, batch: Batch) -> bool: ...
-    def maintain(self, now: float) -> None: ...
+    def rollup(self, now: float) -> int: ...
+    def prune(self, now: float) -> int: ...
 
 
 class Publisher(Protocol):
@@ -194,7 +196,7 @@ class Recorder(Hook):
             destination.letters.add(letters)
             letters.clear()
         if self._spilled:
-            while earlier := self._spill.take():
+            with self._spill.taking() as earlier:
                 destination.letters.add(earlier)
             self._spilled = False
 
@@ -204,7 +206,7 @@ class Recorder(Hook):
         try:
             self._spill.append(letters)
             self._spilled = True
-        except (OSError, StoreError) as error:
+        except StoreError as error:
             logger.error("dead letters cannot be spilled", extra={"count": len(letters), "error": str(error)})
             with self._lock:
                 self._letters[:0] = letters
@@ -212,7 +214,12 @@ class Recorder(Hook):
     # statistics
 
     def _batch(self) -> Batch:
-        now, snapshot, pending, row = int(self._clock()), self._metrics.snapshot(), self._pending(), self._describe()
+        now, snapshot, pending, row = (
+            int(self._clock()),
+            self._metrics.snapshot(),
+            self._pending(),
+            self._describe(),
+        )
         with self._lock:
             notices, self._notices = tuple(self._notices), []
         where = (now, row.cluster_id, row.producer_id)
@@ -235,7 +242,8 @@ class Recorder(Hook):
             self._batches.popleft()
         if time.monotonic() - self._maintained > _MAINTENANCE:
             self._maintained = time.monotonic()
-            destination.ledger.maintain(self._clock())
+            destination.ledger.rollup(self._clock())
+            destination.ledger.prune(self._clock())
 
     def _shorten(self) -> None:
         """Beyond the bound the two oldest batches become one: their windows are kept, only memory is saved."""

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import orjson
 
 from producer_core.events import DeadLetter, Verdict
-from producer_core.messages import Message, MessageStatus, id_text
+from producer_core.messages import Message, id_text
 from producer_core.transport import Delivery
 
 
@@ -94,17 +94,3 @@ def decoded(value: bytes | None) -> Any:
         return None if value is None else orjson.loads(value)
     except orjson.JSONDecodeError:
         return value
-
-
-def letter_message(letter: DeadLetter) -> Message:
-    """A dead letter as the contract's Message."""
-    return Message(
-        id=letter.message_id,
-        topic=letter.topic,
-        key=None if letter.key is None else letter.key.decode(errors="replace"),
-        value=decoded(letter.value),
-        timestamp=datetime.fromtimestamp(letter.accepted_at),
-        status=MessageStatus.DLQ,
-        retry_count=max(0, len(letter.attempts) - 1),
-        last_error=letter.error_text,
-    )

@@ -16,7 +16,12 @@ class Sampler:
     """Rates are of the time since the last sample, so that an alert speaks of now and not of last week."""
 
     def __init__(
-        self, metrics: Metrics, lifecycle: Lifecycle, dlq_size: Callable[[], int], *, clock: Callable[[], float] = time.time
+        self,
+        metrics: Metrics,
+        lifecycle: Lifecycle,
+        dlq_size: Callable[[], int],
+        *,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._metrics = metrics
         self._lifecycle = lifecycle

@@ -6,9 +6,9 @@ import getpass
 import logging
 import os
 import socket
-import time
 from collections import Counter
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +17,15 @@ import orjson
 from producer_core import __version__
 from producer_core.alerts import Alert, AlertLog, Key, after, alert, evaluate_store, follow
 from producer_core.config import ClientConfig
-from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill
+from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill, message_of
 from producer_core.errors import ReplayError, StoreError, StoreFull, StoreLocked
 from producer_core.events import DeadLetter
 from producer_core.health import memory_usage
+from producer_core.keeping import spill_path
 from producer_core.messages import Message
 from producer_core.metrics import Metrics
 from producer_core.recorder import Destination, Publisher, Recorder
 from producer_core.replay import ReplayRunner, plan
-from producer_core.reports import letter_message
 from producer_core.store import ProducerRow, Store, default_path
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class InStore:
         path = store.path if isinstance(store, Store) else default_path() if store == "auto" else Path(store)
         self.recorder = Recorder(
             self._destination,
-            Spill(path),
+            Spill(spill_path(path)),
             metrics=metrics,
             describe=self._describe,
             pending=lambda: Counter() if self._producer is None else self._producer.pending_by_topic(),
@@ -116,7 +116,7 @@ class InStore:
     def messages(self, topic: str | None) -> list[Message]:
         found = self.letters().find(DeadLetterFilter(topic=topic), limit=_LISTED)
         bodies = self.letters().bodies([letter.message_id for letter in found])
-        return sorted(map(letter_message, bodies), key=lambda message: message.id)
+        return sorted(map(message_of, bodies), key=lambda message: message.id)
 
     def clear(self, topic: str | None) -> int:
         return self.letters().archive(DeadLetterFilter(topic=topic), who=_user(), origin="python").count
@@ -128,7 +128,7 @@ class InStore:
             raise ReplayError("The store cannot be had, so nothing can be replayed now.")
         operation = plan(
             self.store, DeadLetterFilter(topic=topic), who=_user(), origin="python", limit=limit,
-            clock=self._clock, can_run=True,
+            clock=self._clock, can_run=producer.cluster_id or True,
         )  # fmt: skip
         runner = self._runner or ReplayRunner(self.store, producer, clock=self._clock)
         done = runner.run_one(operation.operation_id, timeout)
@@ -187,7 +187,12 @@ class InStore:
         reason = producer.connection.error or "all connections are down"
         return [
             alert(
-                item["type"], producer.identity, now, value=item["value"], threshold=item["threshold"], reason=reason
+                item["type"],
+                producer.identity,
+                now,
+                value=item["value"],
+                threshold=item["threshold"],
+                reason=reason,
             )
             for item in producer.health_monitor.firing()
         ]
@@ -221,10 +226,22 @@ class Letterbox:
     def get_stats(self) -> dict[str, Any]:
         """How many are held, by topic, with the oldest and the newest; zeros while the store cannot be had."""
         try:
-            return self._keeping.letters().stats()
+            letters = self._keeping.letters()
+            by_topic = letters.count_by(DeadLetterFilter(), "topic")
+            oldest = letters.bodies(letters.ids(DeadLetterFilter(), limit=1))
+            newest = letters.find(DeadLetterFilter(), limit=1)
         except StoreError:
-            waiting = self._keeping.recorder.waiting
-            return {"total_messages": waiting, "topic_breakdown": {}, "oldest_message": None, "newest_message": None}
+            by_topic, oldest, newest = {"": self._keeping.recorder.waiting}, [], []
+        return {
+            "total_messages": sum(by_topic.values()),
+            "topic_breakdown": {topic: count for topic, count in by_topic.items() if topic},
+            "oldest_message": _iso(oldest),
+            "newest_message": _iso(newest),
+        }
+
+
+def _iso(letters: list[DeadLetter]) -> str | None:
+    return datetime.fromtimestamp(letters[0].accepted_at).isoformat() if letters else None
 
 
 def _open_or_wait(store: Store | Path | str, clock: Callable[[], float]) -> Store | None:

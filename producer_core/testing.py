@@ -83,7 +83,9 @@ class InMemoryTransport:
         self._thread = threading.Thread(target=self._run, name="producer-core-memory", daemon=True)
 
     @classmethod
-    def factory(cls, made: list[InMemoryTransport] | None = None, **options: object) -> Callable[..., InMemoryTransport]:
+    def factory(
+        cls, made: list[InMemoryTransport] | None = None, **options: object
+    ) -> Callable[..., InMemoryTransport]:
         """A transport factory; what it makes is appended to `made`, so that a test can look inside."""
 
         def make(config: ClientConfig, listener: Listener) -> InMemoryTransport:
@@ -158,9 +160,15 @@ class InMemoryTransport:
         if reports:
             self._listener.reports(reports)
 
-    def _settled(self, delivery: Delivery, code: int | None) -> tuple[Delivery, KafkaError | None, FakeMessage]:
+    def _settled(
+        self, delivery: Delivery, code: int | None
+    ) -> tuple[Delivery, KafkaError | None, FakeMessage]:
         if code is not None:
-            return delivery, KafkaError(code), FakeMessage(delivery, max(delivery.partition, 0), None, self._latency)
+            return (
+                delivery,
+                KafkaError(code),
+                FakeMessage(delivery, max(delivery.partition, 0), None, self._latency),
+            )
         self.log[delivery.topic].append(delivery)
         offset = len(self.log[delivery.topic]) - 1
         return delivery, None, FakeMessage(delivery, max(delivery.partition, 0), offset, self._latency)

@@ -203,7 +203,7 @@ class KafkaTransport:
             self._live[0].poll(timeout)
         except KafkaException as error:
             self._failed(error.args[0])
-        except BaseException:  # noqa: BLE001 - a fatal error inside poll may surface as SystemError (kafka-notes 0.3)
+        except BaseException:
             logger.exception("poll failed")
 
     def _hand_over(self) -> None:

@@ -52,13 +52,20 @@ def test_a_failed_send_is_counted_and_dead():
     assert (stats["messages_failed"], stats["messages_dlq"], stats["pending_messages"]) == (1, 1, 0)
     assert producer.get_message_status(message_id) is MessageStatus.DLQ
     (message,) = producer.get_dlq_messages("orders")
-    assert (message.id, message.key, message.value, message.status) == (message_id, "k", {"a": 1}, MessageStatus.DLQ)
+    assert (message.id, message.key, message.value, message.status) == (
+        message_id,
+        "k",
+        {"a": 1},
+        MessageStatus.DLQ,
+    )
     producer.close()
 
 
 def test_a_retry_really_resends_and_counts_as_successful():
     tries = []
-    producer, transport = make(lambda delivery: tries.append(1) or (KafkaError.REQUEST_TIMED_OUT if len(tries) < 3 else None))
+    producer, transport = make(
+        lambda delivery: tries.append(1) or (KafkaError.REQUEST_TIMED_OUT if len(tries) < 3 else None)
+    )
 
     producer.send_message("orders", {"a": 1})
     producer.flush(5)
@@ -72,7 +79,11 @@ def test_a_retry_really_resends_and_counts_as_successful():
 
 def test_the_id_stays_through_retries():
     seen = []
-    producer, transport = make(lambda delivery: seen.append(delivery.headers[0]) or (None if len(seen) > 1 else KafkaError.REQUEST_TIMED_OUT))
+    producer, transport = make(
+        lambda delivery: (
+            seen.append(delivery.headers[0]) or (None if len(seen) > 1 else KafkaError.REQUEST_TIMED_OUT)
+        )
+    )
 
     producer.send_message("orders", {})
     producer.flush(5)
@@ -212,7 +223,9 @@ def test_a_replayed_message_that_fails_again_stays_once():
 
 def test_a_confirmed_duplicate_returns_none_and_a_failed_message_does_not_block_its_own_resend():
     fail = [True]
-    producer, _ = make(lambda delivery: KafkaError.POLICY_VIOLATION if fail[0] else None, enable_deduplication=True)
+    producer, _ = make(
+        lambda delivery: KafkaError.POLICY_VIOLATION if fail[0] else None, enable_deduplication=True
+    )
 
     producer.send_message("orders", {"n": 1})
     producer.flush(5)
@@ -245,9 +258,16 @@ def test_a_copy_of_a_pending_message_is_held_until_its_twin_is_settled():
 def test_send_batch_counts_what_was_acknowledged():
     producer, _ = make(lambda delivery: KafkaError.POLICY_VIOLATION if b"bad" in delivery.value else None)
 
-    result = producer.send_batch("orders", [{"n": 1}, {"n": "bad"}, {"n": float("nan")}], key_extractor=lambda row: str(row["n"]))
+    result = producer.send_batch(
+        "orders", [{"n": 1}, {"n": "bad"}, {"n": float("nan")}], key_extractor=lambda row: str(row["n"])
+    )
 
-    assert {name: result[name] for name in ("total", "sent", "failed", "duplicate")} == {"total": 3, "sent": 1, "failed": 2, "duplicate": 0}
+    assert {name: result[name] for name in ("total", "sent", "failed", "duplicate")} == {
+        "total": 3,
+        "sent": 1,
+        "failed": 2,
+        "duplicate": 0,
+    }
     assert len(result["message_ids"]) == 2
     producer.close()
 
@@ -268,8 +288,17 @@ class Ends(Hook):
 @settings(max_examples=60, deadline=None)
 @given(
     outcomes=st.lists(
-        st.sampled_from([None, "hold", KafkaError.REQUEST_TIMED_OUT, KafkaError.POLICY_VIOLATION, KafkaError._MSG_TIMED_OUT]),
-        min_size=1, max_size=25,
+        st.sampled_from(
+            [
+                None,
+                "hold",
+                KafkaError.REQUEST_TIMED_OUT,
+                KafkaError.POLICY_VIOLATION,
+                KafkaError._MSG_TIMED_OUT,
+            ]
+        ),
+        min_size=1,
+        max_size=25,
     ),
     drain=st.booleans(),
 )
