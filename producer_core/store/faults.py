@@ -8,7 +8,14 @@ from pathlib import Path
 
 import duckdb
 
-from producer_core.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreTooNew, StoreUnavailable
+from producer_core.errors import (
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreLocked,
+    StoreTooNew,
+    StoreUnavailable,
+)
 
 _HOLDER = re.compile(r"\(PID (\d+)\)")
 
