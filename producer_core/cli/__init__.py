@@ -1,0 +1,47 @@
+"""The `producer-core` command."""
+
+from __future__ import annotations
+
+import click
+
+from producer_core import __version__
+from producer_core.cli.lazy import Command, LazyGroup
+
+COMMANDS = (
+    Command("send", "Send a file's rows, or standard input, to a topic."),
+    Command("demo", "See what the producer does: retries, dead letters, health."),
+    Command("simulate", "Send made-up shop traffic, in one of several scenarios."),
+    Command("stats", "What was sent, retried and lost, by topic."),
+    Command("health", "Whether producers and alerts are in order; exit code 0 or 1."),
+    Command("explain", "What an error code means and what to do about it."),
+    Command("dlq", "Dead letters: look, replay, archive, restore, purge."),
+    Command("replay", "Replays under way: progress, pause, resume, cancel."),
+    Command("alerts", "Alerts: list, acknowledge, silence."),
+    Command("audit", "Who did what to dead letters and alerts, and when."),
+    Command("store", "The store's file: inventory, copy, clean-up."),
+    Command("doctor", "Check brokers, topic, store, Redis and Java; each finding with its fix."),
+    Command("broker", "Start, stop and ask about a Kafka of your own."),
+    Command("pipeline", "Spark jobs: telemetry of a fleet into a store."),
+    Command("dashboard", "Open the live dashboard in a browser."),
+)
+
+
+@click.group(
+    cls=LazyGroup,
+    commands_elsewhere=COMMANDS,
+    package=__name__,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, "--version", prog_name="producer-core")
+def main() -> None:
+    """A Kafka producer that tells its owner what happened to every message.
+
+    \b
+    Try it without a broker:    producer-core demo
+    Send a file:                producer-core send orders orders.jsonl --key customer
+    Look at what died:          producer-core dlq groups
+    Find out what is wrong:     producer-core doctor
+
+    Exit codes: 0 all is well, 1 something is not (dead letters, a bad finding), 2 it could not be done,
+    130 interrupted.
+    """

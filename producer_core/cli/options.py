@@ -1,0 +1,151 @@
+"""Options that several commands share, and the values they make."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import socket
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import orjson
+
+from producer_core.errors import ConfigError
+from producer_core.inputs.files import readable
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+
+
+class Duration(click.ParamType[float]):
+    """`15m`, `2h`, `1d12h`: seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        text = str(value).strip()
+        parts = _DURATION.findall(text)
+        if not parts or _DURATION.sub("", text).strip():
+            self.fail(f"{value!r} is not a duration; write for example 30s, 15m, 2h or 7d.", param, ctx)
+        return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+class Moment(click.ParamType[float]):
+    """A moment as ISO 8601, or so long ago as a duration says: seconds since 1970."""
+
+    name = "moment"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        try:
+            moment = datetime.fromisoformat(str(value))
+        except ValueError:
+            return time.time() - Duration().convert(value, param, ctx)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+class Setting(click.ParamType[tuple[str, str]]):
+    """`name=value`, as a pair."""
+
+    name = "name=value"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        name, equals, text = str(value).partition("=")
+        if not equals or not name.strip():
+            self.fail(f"{value!r} is not name=value.", param, ctx)
+        return name.strip(), text
+
+
+as_json = click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of a table.")
+yes = click.option("--yes", "-y", is_flag=True, help="Do it without asking.")
+
+
+def store_option(command: F) -> F:
+    """`--store PATH` as `store_path`."""
+    return click.option(
+        "--store",
+        "store_path",
+        type=click.Path(path_type=Path),
+        metavar="PATH",
+        help="The store's file; default $PRODUCER_CORE_STORE, else in the state folder.",
+    )(command)
+
+
+def client_options(command: F) -> F:
+    """`--bootstrap-servers`, `--config` and `--config-file`, for `client_settings`."""
+    for option in (
+        click.option(
+            "--config-file", type=click.Path(path_type=Path), help="Client settings: Java properties or JSON."
+        ),
+        click.option(
+            "--config",
+            "-X",
+            "settings",
+            type=Setting(),
+            multiple=True,
+            help="One client setting; repeatable.",
+        ),
+        click.option(
+            "--bootstrap-servers",
+            "-b",
+            "servers",
+            envvar="PRODUCER_CORE_BOOTSTRAP_SERVERS",
+            metavar="HOST:PORT,...",
+            help="The brokers; default localhost:9092.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def client_settings(
+    servers: str | None, settings: tuple[tuple[str, str], ...], config_file: Path | None
+) -> tuple[str, dict[str, Any]]:
+    """Addresses and settings; an option beats the file."""
+    chosen = {**(read_settings(config_file) if config_file else {}), **dict(settings)}
+    inside = chosen.pop("bootstrap.servers", None) or chosen.pop("bootstrap_servers", None)
+    return servers or inside or "localhost:9092", chosen
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Client settings of a file: one JSON object, or `name=value` lines with # comments."""
+    with readable(str(path)):
+        text = path.read_bytes().decode(errors="replace")
+    if text.lstrip().startswith("{"):
+        try:
+            found = orjson.loads(text)
+        except orjson.JSONDecodeError as error:
+            raise ConfigError(f"{path} is not JSON: {error}.") from error
+        return dict(found)
+    pairs: dict[str, Any] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip() or line.strip()[0] in "#!":
+            continue
+        name, equals, value = line.partition("=")
+        if not equals:
+            raise ConfigError(f"Line {number} of {path} is not name=value.", fix="For example acks=all.")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def me() -> str:
+    """Who acts, for the audit: user@host."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()}"

@@ -1,0 +1,160 @@
+"""The `send` command: the rows of a file, or of standard input, to a topic."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from producer_core.cli import options, show
+from producer_core.inputs import FORMATS, TYPES, Format, Rows, Types, open_rows
+
+_HELP = """Send the rows of FILE to TOPIC; - or no FILE reads standard input.
+
+\b
+  producer-core send orders orders.jsonl --key customer
+  producer-core send flights flights.csv.gz --bootstrap-servers broker1:9092
+  zcat events.gz | producer-core send events - --header source=backfill
+
+JSON LINES: any JSON value a line (null too: it is the value null, not a tombstone), sent as the very bytes of the
+line. CSV: a header line, then one JSON object a record. Parquet: one JSON object a row; moments become ISO 8601,
+decimals text, binary base64. Files may be gzipped, or a zip of one file.
+
+TYPES OF CSV: the whole input is read once before, and a column is a number only if every value in it is one whose
+text can be made from the number again: 007, 1e5 and 12345678901234567890123 stay text, so do versions (1.9, 1.10);
+prices (12.50, 3.00) are numbers. Empty is null; so is NA, NaN or null in a column of numbers, booleans or moments.
+true and false are booleans, 2013-01-01 05:00:00 gets ISO 8601's T. --types value judges each field by itself, which
+lets standard input flow; --types text changes nothing.
+
+A MALFORMED LINE (no JSON, NaN, a wrong number of fields, not UTF-8, no such key) becomes a dead letter with its line
+number and raw bytes: verdict not_sent. --strict stops at the first one instead.
+
+CTRL-C stops reading, waits for what was sent, and says how to go on; a second one gives up what is on its way.
+
+\b
+Exit codes: 0 every row acknowledged (or suppressed by --dedup), 1 dead letters or stopped by --strict,
+2 it could not run, 130 interrupted by Ctrl-C or SIGTERM.
+"""
+
+
+@click.command(help=_HELP, short_help="Send a file's rows, or standard input, to a topic.")
+@click.argument("topic")
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True), default="-")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    help="The format where the name does not tell; for - jsonl.",
+)
+@click.option("--key", metavar="COLUMN", help="The column or field whose value is the message's key.")
+@options.client_options
+@options.store_option
+@click.option(
+    "--no-store", is_flag=True, help="Keep no statistics; dead letters only in a file in the state folder."
+)
+@click.option("--dedup", is_flag=True, help="Send identical rows (same topic, key and bytes) once.")
+@click.option(
+    "--strict", is_flag=True, help="Stop at the first malformed line; what was read before is delivered."
+)
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Send at most N rows.")
+@click.option(
+    "--skip",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Leave out the first N lines (Parquet: rows).",
+)
+@click.option(
+    "--partition", type=click.IntRange(min=0), metavar="P", help="Send to this partition; default by the key."
+)
+@click.option(
+    "--header",
+    "headers",
+    type=options.Setting(),
+    multiple=True,
+    help="A header for every message; repeatable.",
+)
+@click.option(
+    "--types", type=click.Choice(TYPES), default="column", show_default=True, help="How CSV fields are typed."
+)
+@click.option(
+    "--null", "nulls", multiple=True, metavar="TEXT", help="A CSV text that means null, anywhere; repeatable."
+)
+@click.option("--delimiter", metavar="CHARACTER", help="Between CSV fields; default comma, for .tsv tab.")
+@click.option("--cluster-id", help="Refuse to send to any other cluster than this one.")
+@options.as_json
+@click.pass_context
+def send(
+    ctx: click.Context,
+    topic: str,
+    file: Path,
+    form: str | None,
+    key: str | None,
+    servers: str | None,
+    settings: tuple[tuple[str, str], ...],
+    config_file: Path | None,
+    store_path: Path | None,
+    no_store: bool,
+    dedup: bool,
+    strict: bool,
+    limit: int | None,
+    skip: int,
+    partition: int | None,
+    headers: tuple[tuple[str, str], ...],
+    types: str,
+    nulls: tuple[str, ...],
+    delimiter: str | None,
+    cluster_id: str | None,
+    as_json: bool,
+) -> None:
+    from producer_core.cli import progress, sending
+
+    if no_store and store_path:
+        raise click.UsageError("--store and --no-store contradict each other.")
+    path = None if str(file) == "-" else file
+    if path is None and sys.stdin.isatty():
+        click.echo("Reading standard input; end it with Ctrl-D.", err=True)
+    rows = open_rows(
+        path,
+        format=cast("Format | None", form),
+        skip=skip,
+        types=cast("Types", types),
+        nulls=nulls,
+        delimiter=delimiter,
+    )
+    with contextlib.closing(rows):
+        addresses, config = options.client_settings(servers, settings, config_file)
+        found = sending.check_cluster(addresses, config, topic, cluster_id)
+        producer = sending.open_producer(
+            addresses,
+            config,
+            store=None if no_store else (store_path or "auto"),
+            cluster_id=found,
+            dedup=dedup,
+        )
+        job = sending.Sending(
+            producer,
+            rows,
+            topic,
+            key=key,
+            headers=headers,
+            partition=partition,
+            limit=limit,
+            strict=strict,
+            dedup=dedup,
+        )
+        with sending.interruptible(job), progress.shown(job):
+            job.run()
+    summary = job.summary()
+    show.emit(summary.to_json()) if as_json else _say(summary, rows)
+    ctx.exit(summary.exit_code)
+
+
+def _say(summary: Any, rows: Rows) -> None:
+    for note in rows.notes:
+        click.echo(f"Note: {note}", err=True)
+    for line in summary.lines():
+        click.echo(line)

@@ -1,0 +1,137 @@
+"""The summary of a `send`: what became of the rows, in words and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from producer_core.cli import show
+from producer_core.cli.lazy import INTERRUPTED
+from producer_core.errors import ProducerError
+from producer_core.histogram import quantiles
+from producer_core.metrics import Snapshot
+
+if TYPE_CHECKING:
+    from producer_core.cli.sending import Sending
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Counts of rows; latencies in seconds. `dead` are messages, `malformed` lines that never became one."""
+
+    topic: str
+    source: str
+    unit: str
+    rows: int
+    accepted: int
+    acknowledged: int
+    retried: int
+    dead: int
+    malformed: int
+    duplicates: int
+    blank: int
+    p50: float | None
+    p95: float | None
+    p99: float | None
+    elapsed: float
+    last_position: int
+    interrupted: bool
+    stopped: str
+    error: str
+    reasons: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def of(cls, job: Sending, snapshot: Snapshot, elapsed: float, problem: ProducerError | None) -> Summary:
+        p50, p95, p99 = quantiles(snapshot.histogram.counts, (0.5, 0.95, 0.99))
+        return cls(
+            topic=job.topic,
+            source=job.rows.name,
+            unit=job.rows.unit,
+            rows=job.read,
+            accepted=job.accepted - (duplicates := int(snapshot.total("duplicates"))),
+            acknowledged=snapshot.acknowledged,
+            retried=int(snapshot.total("retried")),
+            dead=snapshot.dead - job.malformed,
+            malformed=job.malformed,
+            duplicates=duplicates,
+            blank=job.rows.blank,
+            p50=p50,
+            p95=p95,
+            p99=p99,
+            elapsed=elapsed,
+            last_position=job.position,
+            interrupted=job.interrupted,
+            stopped=job.stopped,
+            error="" if problem is None else str(problem),
+            reasons=tuple(_reasons(snapshot)),
+        )
+
+    @property
+    def rate(self) -> float:
+        return self.acknowledged / max(self.elapsed, 1e-9)
+
+    @property
+    def exit_code(self) -> int:
+        if self.interrupted:
+            return INTERRUPTED
+        if self.error:
+            return 2
+        return 1 if self.dead or self.malformed or self.stopped else 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Latencies in milliseconds, as the contract's statistics have them."""
+        return {
+            "topic": self.topic,
+            "source": self.source,
+            "rows": self.rows,
+            "accepted": self.accepted,
+            "acknowledged": self.acknowledged,
+            "retried": self.retried,
+            "dead": self.dead,
+            "malformed": self.malformed,
+            "duplicates": self.duplicates,
+            "blank": self.blank,
+            "p50_ms": _ms(self.p50),
+            "p95_ms": _ms(self.p95),
+            "p99_ms": _ms(self.p99),
+            "messages_per_second": round(self.rate, 1),
+            "elapsed_seconds": round(self.elapsed, 3),
+            "last_position": self.last_position,
+            "interrupted": self.interrupted,
+            "stopped": self.stopped or None,
+            "error": self.error or None,
+            "exit_code": self.exit_code,
+        }
+
+    def lines(self) -> Iterator[str]:
+        """The summary in words."""
+        yield f"{show.count(self.rows, 'row')} of {self.source} read, {self.accepted:,} accepted for {self.topic}."
+        yield f"  acknowledged {self.acknowledged:,}   retried {self.retried:,}   dead {self.dead:,}   malformed {self.malformed:,}   duplicates {self.duplicates:,}"
+        if self.acknowledged:
+            p50, p95, p99 = map(show.milliseconds, (self.p50, self.p95, self.p99))
+            yield f"  latency p50 {p50}, p95 {p95}, p99 {p99}   {self.rate:,.0f} messages/s over {self.elapsed:.1f} s"
+        if self.blank:
+            yield f"  {show.count(self.blank, 'blank line')} left out."
+        yield from self._troubles()
+
+    def _troubles(self) -> Iterator[str]:
+        for reason, number in self.reasons:
+            yield f"  {number:,} x {reason}"
+        if self.dead or self.malformed:
+            yield "The dead letters are kept: producer-core dlq groups. Why: producer-core explain CODE."
+        if self.error:
+            yield f"The input broke off after {self.unit} {self.last_position:,}: {self.error}"
+        if self.stopped:
+            yield f"Stopped after {self.unit} {self.last_position:,} ({self.stopped})."
+            yield f"Go on with the same command and --skip {self.last_position}."
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 3)
+
+
+def _reasons(snapshot: Snapshot) -> Iterator[tuple[str, int]]:
+    """What failed attempts said, most frequent first."""
+    ordered = sorted(snapshot.errors.items(), key=lambda item: -item[1])
+    yield from ((code, number) for (_, code, _), number in ordered[:5])

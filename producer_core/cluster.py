@@ -1,0 +1,176 @@
+"""A Kafka cluster as it answers questions: its brokers, a topic's replicas, what we may do there."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from producer_core.config import ClientConfig
+from producer_core.errors import BrokerError, BrokerUnreachable
+
+_quiet = logging.getLogger("producer_core.librdkafka")
+_quiet.addHandler(logging.NullHandler())
+_quiet.propagate = False
+
+_NOT_FOR_ASKING = (
+    "statistics.interval.ms",
+    "transactional.id",
+    "error_cb",
+    "stats_cb",
+    "throttle_cb",
+    "logger",
+)
+_HOPELESS = (KafkaError._AUTHENTICATION, KafkaError._SSL)
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """What the first answer says: the cluster's id and its brokers by id, as `host:port`."""
+
+    cluster_id: str
+    brokers: Mapping[int, str]
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True)
+class TopicView:
+    """A topic's partitions and the number of its replicas; None where the cluster does not tell."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    in_sync: int
+    leaderless: int
+    operations: frozenset[str] | None
+    min_insync_replicas: int | None
+    max_message_bytes: int | None
+
+
+class Cluster:
+    """Asks within a bound of seconds. `last_error` is what the connection complained of last."""
+
+    def __init__(self, config: ClientConfig, *, clock: Callable[[], float] = time.monotonic) -> None:
+        settings = {name: value for name, value in config.settings.items() if name not in _NOT_FOR_ASKING}
+        self._address = config.bootstrap_servers
+        self._clock = clock
+        self._errors: list[KafkaError] = []
+        self._admin = AdminClient({**settings, "error_cb": self._errors.append}, logger=_quiet)
+
+    @property
+    def last_error(self) -> str:
+        """The most telling complaint: credentials before refused connections before «all brokers are down»."""
+        for wanted in (_HOPELESS, None):
+            for error in reversed(self._errors):
+                if (wanted and error.code() in wanted) or (
+                    not wanted and error.code() != KafkaError._ALL_BROKERS_DOWN
+                ):
+                    return _without_prefix(error.str())
+        return "no connection"
+
+    def view(self, *, timeout: float = 10.0) -> ClusterView:
+        """The cluster's first answer; BrokerUnreachable with the last connection error when none came."""
+        metadata = self._metadata(timeout)
+        brokers = {broker.id: f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()}
+        return ClusterView(metadata.cluster_id or "", brokers, frozenset(metadata.topics))
+
+    def require_topic(self, topic: str, *, timeout: float = 5.0) -> None:
+        """BrokerError when the topic is not there and does not come by being asked for, or may not be seen."""
+        deadline = self._clock() + timeout
+        while True:
+            error = self._metadata(timeout, topic).topics[topic].error
+            if error is None or error.code() == KafkaError.LEADER_NOT_AVAILABLE:
+                return
+            if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise BrokerError(
+                    f"Topic {topic!r} may not be used with these credentials.", fix="Grant WRITE on it."
+                )
+            if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART or self._clock() > deadline:
+                raise BrokerError(
+                    f"Topic {topic!r} cannot be used: {_without_prefix(error.str())}.",
+                    fix="Create it first; this cluster does not create topics by itself.",
+                )
+            self._admin.poll(0.2)
+
+    def topic(self, name: str, *, timeout: float = 10.0) -> TopicView:
+        """A topic's replicas, limits and our permissions; BrokerError when it cannot be described."""
+        asked = self._admin.describe_topics(
+            TopicCollection([name]), include_authorized_operations=True, request_timeout=timeout
+        )[name]
+        try:
+            found = asked.result(timeout + 1)
+        except (KafkaException, FutureTimeout) as error:
+            raise BrokerError(f"Topic {name!r} cannot be described: {_text(error)}.") from error
+        replicas = [len(partition.replicas) for partition in found.partitions]
+        settings = self._settings(ResourceType.TOPIC, name, timeout)
+        operations = found.authorized_operations
+        return TopicView(
+            name=name,
+            partitions=len(found.partitions),
+            replication_factor=min(replicas, default=0),
+            in_sync=min((len(partition.isr) for partition in found.partitions), default=0),
+            leaderless=sum(partition.leader is None for partition in found.partitions),
+            operations=None if operations is None else frozenset(item.name for item in operations),
+            min_insync_replicas=_number(settings.get("min.insync.replicas")),
+            max_message_bytes=_number(settings.get("max.message.bytes")),
+        )
+
+    def _settings(self, kind: Any, name: str, timeout: float) -> Mapping[str, str]:
+        """A resource's settings; empty where we may not read them."""
+        asked = self._admin.describe_configs([ConfigResource(kind, name)], request_timeout=timeout)
+        try:
+            (answer,) = [future.result(timeout + 1) for future in asked.values()]
+        except (KafkaException, FutureTimeout):
+            return {}
+        return {entry.name: entry.value for entry in answer.values()}
+
+    def _metadata(self, timeout: float, topic: str | None = None) -> Any:
+        deadline = self._clock() + timeout
+        while True:
+            self._admin.poll(0)
+            left = deadline - self._clock()
+            hopeless = any(error.code() in _HOPELESS for error in self._errors) and left < timeout - 1
+            if left <= 0 or hopeless:
+                raise self._unreachable(timeout, hopeless=hopeless)
+            try:
+                return self._admin.list_topics(topic, timeout=min(0.5, left))
+            except KafkaException as error:
+                if error.args[0].code() not in (
+                    KafkaError._TRANSPORT,
+                    KafkaError._TIMED_OUT,
+                    KafkaError._ALL_BROKERS_DOWN,
+                ):
+                    raise BrokerError(f"{self._address} answered with an error: {_text(error)}.") from error
+                self._admin.poll(min(0.2, max(left, 0)))
+
+    def _unreachable(self, timeout: float, *, hopeless: bool) -> BrokerUnreachable:
+        if hopeless:
+            return BrokerUnreachable(
+                f"The brokers at {self._address} refuse the connection: {self.last_error}.",
+                fix="Check the credentials and certificates (--config, --config-file).",
+            )
+        return BrokerUnreachable(
+            f"No broker answers at {self._address} within {timeout:g} s: {self.last_error}.",
+            fix="Check the address and that the broker runs; producer-core doctor looks closer.",
+        )
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.lstrip("-").isdigit() else None
+
+
+def _text(error: Exception) -> str:
+    if isinstance(error, KafkaException):
+        return _without_prefix(error.args[0].str())
+    return "no answer in time"
+
+
+def _without_prefix(text: str) -> str:
+    """librdkafka begins with the broker's address as it names it; the sentence has it already."""
+    return text.split("]: ", 1)[-1].rstrip(". ")

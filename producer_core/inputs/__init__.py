@@ -1,0 +1,86 @@
+"""Rows of a file or of standard input, one at a time: JSON lines, CSV and Parquet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, get_args
+
+from producer_core.errors import ConfigError, ProducerError
+from producer_core.inputs.delimited import CsvRows
+from producer_core.inputs.files import InputError, Source, open_source
+from producer_core.inputs.json_lines import JsonRows
+from producer_core.inputs.parquet import ParquetRows
+from producer_core.inputs.rows import Malformed, Row, Rows
+
+Format = Literal["jsonl", "csv", "parquet"]
+Types = Literal["column", "value", "text"]
+FORMATS: tuple[str, ...] = get_args(Format)
+TYPES: tuple[str, ...] = get_args(Types)
+
+__all__ = ["FORMATS", "TYPES", "Format", "InputError", "Malformed", "Row", "Rows", "Types", "open_rows"]
+
+_EXTENSIONS: dict[str, Format] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+
+
+def open_rows(
+    path: Path | str | None,
+    *,
+    format: Format | None = None,
+    skip: int = 0,
+    types: Types = "column",
+    nulls: tuple[str, ...] = (),
+    delimiter: str | None = None,
+) -> Rows:
+    """The rows of `path`, None for standard input; gzip and a zip of one file are unpacked as they are read.
+
+    The format is `format`, else the extension's (of the file inside, for .gz and .zip), else what the first
+    bytes say; standard input is JSON lines unless told. `skip` leaves out what ends at or before that line
+    (Parquet: row). `types`, `nulls` and `delimiter` are for CSV, see `column_types`.
+    """
+    source = open_source(path)
+    try:
+        return _rows(source, format, skip, types, nulls, delimiter)
+    except ProducerError:
+        source.close()
+        raise
+
+
+def _rows(
+    source: Source,
+    format: Format | None,
+    skip: int,
+    types: Types,
+    nulls: tuple[str, ...],
+    delimiter: str | None,
+) -> Rows:
+    chosen = format or _format_of(source)
+    if chosen == "parquet":
+        return ParquetRows(source, skip=skip)
+    if chosen == "csv":
+        separator = delimiter or ("\t" if _extension(source.inner_name) == ".tsv" else ",")
+        return CsvRows(source, skip=skip, types=types, nulls=nulls, delimiter=separator)
+    return JsonRows(source, skip=skip, sure=format is not None)
+
+
+def _format_of(source: Source) -> Format:
+    if source.peek(4) == b"PAR1":
+        return "parquet"
+    found = _EXTENSIONS.get(_extension(source.inner_name))
+    if found is None and source.path is not None and source.path.is_file():
+        raise ConfigError(
+            f"The format of {source.name} cannot be told from its name.",
+            fix=f"Say --format {'|'.join(FORMATS)}.",
+        )
+    return found or "jsonl"
+
+
+def _extension(name: str) -> str:
+    return Path(name).suffix.lower()

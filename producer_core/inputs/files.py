@@ -1,0 +1,153 @@
+"""An input file as a stream of bytes, unpacked while it is read."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import sys
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, cast
+
+from producer_core.errors import ProducerError
+
+LONGEST_LINE = 64 << 20
+"""A longer line is not a row: it is kept malformed, with its first mebibyte."""
+KEPT_OF_A_LONG_LINE = 1 << 20
+
+
+class InputError(ProducerError):
+    """The input cannot be read."""
+
+
+class Source:
+    """Bytes of an input. `raw` is the file as it lies there, `stream` what is in it."""
+
+    def __init__(self, path: Path | None, raw: IO[bytes], name: str) -> None:
+        self.path = path
+        self.name = name
+        self.inner_name = name
+        self.raw = raw
+        self.size: int | None = path.stat().st_size if path is not None and path.is_file() else None
+        self.stream: IO[bytes] = raw
+        try:
+            self._unpack()
+        except ProducerError:
+            raw.close()
+            raise
+
+    def peek(self, count: int) -> bytes:
+        """The first bytes, still to be read."""
+        with readable(self.name):
+            return cast(io.BufferedReader, self.stream).peek(count)[:count]
+
+    def position(self) -> int:
+        """How far the file was read, as it lies there; 0 where that cannot be said (a pipe)."""
+        if self.raw.closed:
+            return self.size or 0
+        try:
+            return self.raw.tell()
+        except OSError:
+            return 0
+
+    def reopen(self) -> Source:
+        """The same bytes from the start again; what comes from a pipe was kept in a temporary file."""
+        if self.path is not None and self.path.is_file():
+            self.close()
+            return open_source(self.path)
+        self.stream.seek(0)
+        return self
+
+    def keep(self) -> None:
+        """Make a pipe readable twice: copy it to a temporary file, which vanishes with the process."""
+        if self.size is not None:
+            return
+        kept = tempfile.TemporaryFile()  # noqa: SIM115 it lives as long as this source
+        with readable(self.name):
+            while block := self.stream.read(1 << 20):
+                kept.write(block)
+        self.size = kept.tell()
+        kept.seek(0)
+        self.raw = self.stream = kept
+
+    def close(self) -> None:
+        if self.raw is not sys.stdin.buffer:
+            self.stream.close()
+            self.raw.close()
+
+    def _unpack(self) -> None:
+        start = self.peek(4)
+        if start[:2] == b"\x1f\x8b":
+            # no buffer around it: one would lose what a torn file still holds
+            self.stream = cast(IO[bytes], gzip.GzipFile(fileobj=self.raw))
+            self.inner_name = self.name.removesuffix(".gz")
+        elif start == b"PK\x03\x04" and self.size is not None:
+            self._unzip()
+
+    def _unzip(self) -> None:
+        with readable(self.name):
+            archive = zipfile.ZipFile(self.raw)
+        members = [member for member in archive.infolist() if not member.is_dir()]
+        if len(members) != 1:
+            raise InputError(
+                f"{self.name} holds {len(members)} files.", fix="Unpack it and send them one by one."
+            )
+        self.inner_name = members[0].filename
+        member = cast(io.RawIOBase, archive.open(members[0]))
+        self.stream = io.BufferedReader(member, 1 << 18)
+
+
+def open_source(path: Path | str | None) -> Source:
+    """The bytes of a file; None is standard input. InputError when it cannot be opened."""
+    if path is None:
+        return Source(None, sys.stdin.buffer, "standard input")
+    path = Path(path)
+    with readable(str(path)):
+        return Source(path, path.open("rb", buffering=1 << 18), path.name)
+
+
+@contextlib.contextmanager
+def readable(name: str) -> Iterator[None]:
+    """What the operating system or an unpacker says, as one InputError."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise InputError(
+            f"There is no file {name}.", fix="Check the path; - reads standard input."
+        ) from error
+    except IsADirectoryError as error:
+        raise InputError(f"{name} is a folder.", fix="Name one file.") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+        raise InputError(
+            f"{name} is packed, and the packing is damaged: {error}.", fix="Fetch it again."
+        ) from error
+    except OSError as error:
+        raise InputError(f"{name} cannot be read: {error.strerror or error}.") from error
+
+
+def lines(source: Source) -> Iterator[bytes]:
+    """The lines with their ends, the byte order mark of UTF-8 removed; see LONGEST_LINE for the bound."""
+    with readable(source.name):
+        first = source.stream.readline(LONGEST_LINE)
+        if first[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            raise InputError(
+                f"{source.name} is UTF-16 text.", fix=f"Convert it: iconv -f UTF-16 -t UTF-8 {source.name}."
+            )
+        yield first.removeprefix(b"\xef\xbb\xbf")
+        while line := source.stream.readline(LONGEST_LINE):
+            yield line
+
+
+def is_too_long(line: bytes) -> bool:
+    return len(line) >= LONGEST_LINE and not line.endswith(b"\n")
+
+
+def rest_of_line(source: Source) -> None:
+    """Read on to the end of a line that was too long to keep."""
+    with readable(source.name):
+        while (piece := source.stream.readline(LONGEST_LINE)) and not piece.endswith(b"\n"):
+            pass
