@@ -1,0 +1,135 @@
+"""What the replay tests share: letters, a scripted sender, and a store with dead letters in it."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from producer_core.dlq import DeadLetters
+from producer_core.events import Attempt, DeadLetter
+from producer_core.landing import Landing
+from producer_core.messages import id_bytes, id_text
+from producer_core.replay import Resent
+from producer_core.store import Batch, ProducerRow, Store
+
+SESSION = uuid.UUID("01930000-0000-7000-8000-000000000001")
+CLUSTER = "cluster-1"
+
+
+def message_id(number: int) -> str:
+    return id_text(id_bytes(SESSION, number))
+
+
+def letter(number: int, **changes: object) -> DeadLetter:
+    known = DeadLetter(
+        message_id=message_id(number),
+        cluster_id=CLUSTER,
+        producer_id=str(SESSION),
+        topic="orders",
+        key=b"k",
+        value=b"v%d" % number,
+        headers=(("trace", b"\x00\x01"), ("trace", None)),
+        partition=None,
+        timestamp_ms=None,
+        verdict="rejected",
+        verdict_reason="The broker refused it.",
+        kind="permanent",
+        code="POLICY_VIOLATION",
+        error_text="Broker: Policy violation",
+        fingerprint="abc",
+        attempts=(Attempt(1000.0, "POLICY_VIOLATION", "Broker: Policy violation"),),
+        accepted_at=999.0 + number,
+        failed_at=1000.0 + number,
+    )
+    return replace(known, **changes)  # type: ignore[arg-type]
+
+
+def buried(store: Store, count: int, **changes: object) -> list[str]:
+    letters = [letter(number, **changes) for number in range(count)]
+    DeadLetters(store).add(letters)
+    return [one.message_id for one in letters]
+
+
+def alive(store: Store, now: float, *, producer_id: str = "p-1", cluster: str = CLUSTER) -> None:
+    """A heartbeat of a producer that runs replays."""
+    row = ProducerRow(
+        producer_id, cluster, "client", "host", 1, "0", now, now, None, True, None, 0, 0, 0, 0, 0, None, True,
+        "at_least_once", "{}",
+    )  # fmt: skip
+    store.append(Batch(producer_id, time.monotonic_ns(), producer=row))
+
+
+class FakeClock:
+    def __init__(self, now: float = 5000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+    def forward(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class ScriptedSender:
+    """Acknowledges what `refuse` does not name; `hold` keeps the reports back until `release`."""
+
+    cluster_id = CLUSTER
+
+    def __init__(self, identity: str = "sender-1", *, refuse: Iterable[str] = (), hold: bool = False) -> None:
+        self.identity = identity
+        self.refuse = set(refuse)
+        self.hold = hold
+        self.sent: list[DeadLetter] = []
+        self._held: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+
+    @property
+    def sent_ids(self) -> list[str]:
+        return [one.message_id for one in self.sent]
+
+    def resend(self, one: DeadLetter, settled: Callable[[Resent], None]) -> None:
+        with self._lock:
+            self.sent.append(one)
+            report = lambda: settled(self.outcome(one))  # noqa: E731
+            if self.hold:
+                self._held.append(report)
+                return
+        report()
+
+    def outcome(self, one: DeadLetter) -> Resent:
+        if one.message_id not in self.refuse:
+            return Resent(one.message_id, "acknowledged", 0, len(self.sent))
+        text = "Broker: Policy violation"
+        death = replace(
+            one,
+            failed_at=6000.0,
+            error_text=text,
+            attempts=(Attempt(6000.0, "POLICY_VIOLATION", text),),
+        )
+        return Resent(one.message_id, "failed", letter=death, text=text)
+
+    def release(self) -> None:
+        with self._lock:
+            self.hold, held, self._held = False, self._held, []
+        for report in held:
+            report()
+
+
+def answering(outcomes: dict[str, str], asked: list[str] | None = None):
+    """A probe that says what a test wants; a record it does not name is absent."""
+
+    def probe(topic: str, ids: Iterable[str], since_ms: int | None) -> dict[str, Landing]:
+        ids = list(ids)
+        if asked is not None:
+            asked.extend(ids)
+        return {
+            one: Landing(outcomes.get(one, "absent"), 3, 42, 7, f"said {outcomes.get(one, 'absent')}")  # type: ignore[arg-type]
+            if outcomes.get(one) == "found"
+            else Landing(outcomes.get(one, "absent"), None, None, 7, f"said {outcomes.get(one, 'absent')}")  # type: ignore[arg-type]
+            for one in ids
+        }
+
+    return probe

@@ -1,0 +1,662 @@
+"""Replays against a real store, with a sender whose outcomes are written in the test."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from producer_core import replay
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.errors import InvalidMessage, NobodyReplays, OtherCluster, QueueFull, ReplayError
+from producer_core.events import Attempt
+from producer_core.replay.claims import Claims, Outcome
+from producer_core.replay.work import Pace
+from producer_core.store import Store
+from tests.support import eventually
+from tests.unit.replaying import (
+    CLUSTER,
+    FakeClock,
+    ScriptedSender,
+    alive,
+    answering,
+    buried,
+    letter,
+    message_id,
+)
+
+ALL = DeadLetterFilter()
+BY = {"who": "ann", "origin": "python"}
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+def store(tmp_path, clock):
+    with_store = Store.open(tmp_path / "store.duckdb", clock=clock)
+    yield with_store
+    with_store.close()
+
+
+def planned(store, clock, selection=ALL, **choices):
+    return replay.plan(store, selection, **BY, can_run=CLUSTER, clock=clock, **choices)
+
+
+def runner(store, sender, clock, **choices):
+    return replay.ReplayRunner(
+        store, sender, clock=clock, **{"interval": 0.01, "look_every": 0.01, **choices}
+    )
+
+
+def counts(operation):
+    return operation.acknowledged, operation.landed, operation.failed_again, operation.skipped
+
+
+def records(store, operation):
+    return {
+        row["message_id"]: (row["state"], row["text"])
+        for row in store.rows("operation_records", operation=operation.operation_id)
+    }
+
+
+def states(store):
+    with store.borrow() as connection:
+        return dict(connection.execute("SELECT message_id, state FROM dead_letters").fetchall())
+
+
+# planning
+
+
+def test_a_second_click_with_the_same_selection_is_the_same_operation(store, clock):
+    buried(store, 3)
+
+    first = planned(store, clock)
+    second = planned(store, clock)
+
+    assert second == first
+    assert len(replay.list(store)) == 1
+
+
+def test_a_click_after_the_end_is_a_new_operation(store, clock):
+    buried(store, 1)
+    first = planned(store, clock)
+    runner(store, ScriptedSender(), clock).run_one(first.operation_id, 5)
+
+    buried(store, 2)
+
+    assert planned(store, clock).operation_id != first.operation_id
+
+
+def test_ids_are_frozen_at_the_plan(store, clock):
+    old = buried(store, 2)
+    operation = planned(store, clock)
+
+    DeadLetters(store).add([letter(7)])
+    sender = ScriptedSender()
+    done = runner(store, sender, clock).run_one(operation.operation_id, 5)
+
+    assert sorted(sender.sent_ids) == sorted(old)
+    assert done.total == 2
+    assert states(store)[message_id(7)] == "dead"
+
+
+def test_the_oldest_are_sent_first_and_the_sequence_counts_as_a_number(store, clock):
+    DeadLetters(store).add([letter(number, accepted_at=1.0) for number in (10, 9, 100, 1)])
+    sender = ScriptedSender()
+
+    runner(store, sender, clock).run_one(planned(store, clock).operation_id, 5)
+
+    assert sender.sent_ids == [message_id(number) for number in (1, 9, 10, 100)]
+
+
+def test_a_limit_leaves_the_rest(store, clock):
+    buried(store, 5)
+
+    done = runner(store, ScriptedSender(), clock).run_one(planned(store, clock, limit=2).operation_id, 5)
+
+    assert done.message == "Replayed 2 of 2"
+    assert DeadLetters(store).count(ALL) == 3
+
+
+def test_nothing_to_replay_is_an_answer_and_not_an_error(store, clock):
+    operation = planned(store, clock)
+
+    assert (operation.state, operation.message) == ("done", "Nothing to replay")
+
+
+def test_without_a_live_process_a_replay_is_refused_and_says_what_to_do(store, clock):
+    buried(store, 1)
+
+    with pytest.raises(NobodyReplays, match="Start a producer"):
+        replay.plan(store, ALL, **BY, clock=clock)
+
+    alive(store, clock() - 16)
+    assert replay.runners(store, clock()) == []
+    alive(store, clock() - 1)
+    assert replay.runners(store, clock()) == ["p-1"]
+    assert replay.plan(store, ALL, **BY, clock=clock).state == "planned"
+
+
+def test_a_malformed_and_a_quarantined_letter_are_skipped_with_the_reason(store, clock):
+    buried(store, 1)
+    DeadLetters(store).add([letter(1, replayable=False), letter(2, quarantined=True, replay_count=4)])
+    sender = ScriptedSender()
+
+    done = runner(store, sender, clock).run_one(planned(store, clock).operation_id, 5)
+
+    assert counts(done) == (1, 0, 0, 2)
+    assert sender.sent_ids == [message_id(0)]
+    assert "never became a message" in records(store, done)[message_id(1)][1]
+    assert "4 replays" in records(store, done)[message_id(2)][1]
+
+
+def test_a_quarantined_letter_is_sent_when_that_was_asked(store, clock):
+    DeadLetters(store).add([letter(2, quarantined=True)])
+
+    done = runner(store, ScriptedSender(), clock).run_one(
+        planned(store, clock, allow_quarantined=True).operation_id, 5
+    )
+
+    assert done.acknowledged == 1
+
+
+def test_letters_of_another_cluster_are_refused_unless_told(store, clock):
+    buried(store, 2, cluster_id="elsewhere")
+
+    with pytest.raises(OtherCluster, match="elsewhere"):
+        planned(store, clock)
+    told = planned(store, clock, to_cluster=CLUSTER)
+
+    assert runner(store, ScriptedSender(), clock).run_one(told.operation_id, 5).acknowledged == 2
+
+
+def test_among_letters_of_two_clusters_only_ours_are_sent(store, clock):
+    buried(store, 1)
+    DeadLetters(store).add([letter(1, cluster_id="elsewhere"), letter(2, cluster_id="elsewhere")])
+
+    done = runner(store, ScriptedSender(), clock).run_one(planned(store, clock).operation_id, 5)
+
+    assert counts(done) == (1, 0, 0, 2)
+    assert "another cluster (elsewhere)" in done.message
+
+
+def test_a_runner_of_another_cluster_does_not_touch_the_operation(store, clock):
+    buried(store, 1)
+    operation = planned(store, clock)
+    stranger = ScriptedSender()
+    stranger.cluster_id = "elsewhere"
+
+    assert not runner(store, stranger, clock).look()
+    with pytest.raises(OtherCluster):
+        runner(store, stranger, clock).run_one(operation.operation_id, 1)
+    assert stranger.sent == []
+
+
+# running
+
+
+def test_a_letter_leaves_only_with_its_own_delivery_report(store, clock):
+    ids = buried(store, 3)
+    sender = ScriptedSender(hold=True)
+    operation = planned(store, clock)
+    running = runner(store, sender, clock)
+    running.start()
+
+    eventually(lambda: len(sender.sent) == 3)
+    assert set(states(store).values()) == {"replaying"}
+
+    sender.release()
+    eventually(lambda: replay.get(store, operation.operation_id).ended)
+    running.stop()
+    assert states(store) == dict.fromkeys(ids, "replayed")
+
+
+def test_every_byte_and_header_reaches_the_sender(store, clock):
+    buried(store, 1)
+    sender = ScriptedSender()
+
+    runner(store, sender, clock).run_one(planned(store, clock).operation_id, 5)
+
+    sent = replace(sender.sent[0], state="dead")
+    assert sent == letter(0)
+
+
+def test_one_that_fails_again_is_dead_again_and_never_a_success(store, clock):
+    ids = buried(store, 3)
+    sender = ScriptedSender(refuse=[ids[1]])
+
+    done = runner(store, sender, clock).run_one(planned(store, clock).operation_id, 5)
+
+    again = DeadLetters(store).get(ids[1])
+    assert (again.state, again.replay_count) == ("dead", 1)
+    assert [attempt.failed_at for attempt in again.attempts] == [1000.0, 6000.0]
+    assert counts(done) == (2, 0, 1, 0)
+    assert done.message == "Replayed 2 of 3; 1 failed again: Broker: Policy violation"
+
+
+def test_one_that_can_never_be_sent_failed_again_with_the_reason(store, clock):
+    buried(store, 1)
+
+    class Refusing(ScriptedSender):
+        def resend(self, one, settled):
+            raise InvalidMessage("It is larger than the client may send.")
+
+    done = runner(store, Refusing(), clock).run_one(planned(store, clock).operation_id, 5)
+
+    assert done.message == "Replayed 0 of 1; 1 failed again: It is larger than the client may send."
+    assert DeadLetters(store).count(ALL) == 1
+
+
+def test_a_full_queue_only_makes_it_wait(store, clock):
+    buried(store, 2)
+
+    class FullOnce(ScriptedSender):
+        full = True
+
+        def resend(self, one, settled):
+            if self.full:
+                self.full = False
+                raise QueueFull
+            super().resend(one, settled)
+
+    done = runner(store, FullOnce(), clock).run_one(planned(store, clock).operation_id, 10)
+
+    assert counts(done) == (2, 0, 0, 0)
+
+
+def test_archived_meanwhile_wins_and_the_replay_says_so(store, clock):
+    ids = buried(store, 3)
+    operation = planned(store, clock)
+
+    DeadLetters(store).archive(DeadLetterFilter(ids=(ids[0],)), **BY)
+    done = runner(store, ScriptedSender(), clock).run_one(operation.operation_id, 5)
+
+    assert done.message == "Replayed 2 of 3; 1 skipped: archived meanwhile"
+    assert states(store)[ids[0]] == "archived"
+
+
+def test_what_is_being_replayed_cannot_be_archived(store, clock):
+    buried(store, 2)
+    sender = ScriptedSender(hold=True)
+    planned(store, clock)
+    running = runner(store, sender, clock)
+    running.start()
+    eventually(lambda: len(sender.sent) == 2)
+
+    assert DeadLetters(store).archive(ALL, **BY).count == 0
+
+    sender.release()
+    running.stop()
+    assert set(states(store).values()) == {"replayed"}
+
+
+def test_two_selections_that_overlap_send_each_record_once(store, clock):
+    ids = buried(store, 4)
+    one = planned(store, clock)
+    two = planned(store, clock, DeadLetterFilter(topic="orders"))
+    sender = ScriptedSender()
+    running = runner(store, sender, clock)
+
+    running.run_one(one.operation_id, 5)
+    second = running.run_one(two.operation_id, 5)
+
+    assert sorted(sender.sent_ids) == sorted(ids)
+    assert second.message == "Replayed 0 of 4; 4 skipped: another replay delivered it"
+
+
+def test_no_more_than_the_bound_are_in_flight(store, clock):
+    buried(store, 12)
+    sender = ScriptedSender(hold=True)
+    operation = planned(store, clock)
+    running = runner(store, sender, clock, in_flight=5)
+    running.start()
+
+    eventually(lambda: len(sender.sent) == 5)
+    assert list(states(store).values()).count("replaying") == 5
+
+    sender.release()
+    eventually(lambda: replay.get(store, operation.operation_id).acknowledged == 12)
+    running.stop()
+
+
+def test_a_rate_lets_no_more_go_than_it_says():
+    pace = Pace(10.0, now=0.0)
+
+    first = pace.room(0.0, 500)
+    pace.spend(first)
+    soon = pace.room(0.25, 500)
+    pace.spend(soon)
+
+    assert (first, soon) == (1, 2)
+    assert pace.room(100.0, 500) == 10
+    assert Pace(None, 0.0).room(0.0, 500) == 500
+
+
+# pause, resume, cancel
+
+
+def test_pause_finishes_what_is_in_flight_and_resume_goes_on(store, clock):
+    ids = buried(store, 10)
+    sender = ScriptedSender(hold=True)
+    operation = planned(store, clock)
+    running = runner(store, sender, clock, in_flight=4)
+    running.start()
+    eventually(lambda: len(sender.sent) == 4)
+
+    replay.pause(store, operation.operation_id, **BY)
+    sender.release()
+    eventually(lambda: replay.get(store, operation.operation_id).owner is None)
+    paused = replay.get(store, operation.operation_id)
+    assert (paused.state, paused.acknowledged, len(sender.sent)) == ("paused", 4, 4)
+    assert list(states(store).values()).count("dead") == 6
+
+    replay.resume(store, operation.operation_id, **BY)
+    eventually(lambda: replay.get(store, operation.operation_id).state == "done")
+    running.stop()
+    assert sorted(sender.sent_ids) == sorted(ids)
+
+
+def test_cancel_leaves_the_rest_dead_and_settles_what_is_in_flight(store, clock):
+    buried(store, 10)
+    sender = ScriptedSender(hold=True)
+    operation = planned(store, clock)
+    running = runner(store, sender, clock, in_flight=4)
+    running.start()
+    eventually(lambda: len(sender.sent) == 4)
+
+    replay.cancel(store, operation.operation_id, **BY, clock=clock)
+    sender.release()
+    eventually(lambda: replay.get(store, operation.operation_id).ended)
+    running.stop()
+
+    done = replay.get(store, operation.operation_id)
+    assert done.message == "Cancelled: replayed 4 of 10; 6 skipped: cancelled before it was sent"
+    assert sorted(states(store).values()) == ["dead"] * 6 + ["replayed"] * 4
+
+
+def test_cancel_before_anybody_ran_it_ends_it_at_once(store, clock):
+    buried(store, 3)
+    operation = planned(store, clock)
+
+    done = replay.cancel(store, operation.operation_id, **BY, clock=clock)
+
+    assert done.ended
+    assert done.skipped == 3
+    assert DeadLetters(store).count(ALL) == 3
+
+
+def test_what_cannot_be_done_is_said(store, clock):
+    buried(store, 1)
+    operation = planned(store, clock)
+    replay.cancel(store, operation.operation_id, **BY, clock=clock)
+
+    with pytest.raises(ReplayError, match="is cancelled"):
+        replay.pause(store, operation.operation_id, **BY)
+    with pytest.raises(ReplayError, match="no replay nonsense"):
+        replay.get(store, "nonsense")
+
+
+def test_stop_gives_the_operation_back_at_once(store, clock):
+    buried(store, 4)
+    sender = ScriptedSender(hold=True)
+    operation = planned(store, clock)
+    running = runner(store, sender, clock, in_flight=2)
+    running.start()
+    eventually(lambda: len(sender.sent) == 2)
+
+    stopping = threading.Thread(target=running.stop)
+    stopping.start()
+    sender.release()
+    stopping.join()
+
+    left = replay.get(store, operation.operation_id)
+    assert (left.state, left.owner, left.acknowledged) == ("running", None, 2)
+    next_one = ScriptedSender("sender-2")
+    assert runner(store, next_one, clock).run_one(operation.operation_id, 5).message == "Replayed 4 of 4"
+    assert len(next_one.sent) == 2
+
+
+def test_every_act_is_audited(store, clock):
+    buried(store, 2)
+    operation = planned(store, clock)
+    replay.pause(store, operation.operation_id, **BY)
+    replay.resume(store, operation.operation_id, **BY)
+    runner(store, ScriptedSender(), clock).run_one(operation.operation_id, 5)
+
+    actions = [(row["action"], row["who"]) for row in store.rows("audit_latest")]
+
+    assert sorted(actions) == [
+        ("replay", "ann"),
+        ("replay_end", "ann"),
+        ("replay_pause", "ann"),
+        ("replay_resume", "ann"),
+    ]
+
+
+# doubt
+
+
+def test_possibly_persisted_ones_are_looked_for_first(store, clock):
+    ids = buried(store, 3, verdict="possibly_persisted")
+    sender, asked = ScriptedSender(), []
+    probe = answering({ids[0]: "found", ids[1]: "absent", ids[2]: "inconclusive"}, asked)
+
+    done = runner(store, sender, clock, probe=probe).run_one(planned(store, clock).operation_id, 5)
+
+    assert sorted(asked) == sorted(ids)
+    assert sender.sent_ids == [ids[1]]
+    assert counts(done) == (1, 1, 0, 1)
+    assert states(store) == {ids[0]: "landed", ids[1]: "replayed", ids[2]: "dead"}
+    assert DeadLetters(store).get(ids[2]).verdict == "inconclusive"
+    assert "replay it again to resend" in done.message
+
+
+def test_safe_ones_are_not_looked_for(store, clock):
+    buried(store, 2)
+    asked = []
+
+    runner(store, ScriptedSender(), clock, probe=answering({}, asked)).run_one(
+        planned(store, clock).operation_id, 5
+    )
+
+    assert asked == []
+
+
+def test_an_inconclusive_one_is_sent_when_it_is_replayed_again(store, clock):
+    ids = buried(store, 1, verdict="possibly_persisted")
+    sender = ScriptedSender()
+    running = runner(store, sender, clock, probe=answering({ids[0]: "inconclusive"}))
+
+    first = running.run_one(planned(store, clock).operation_id, 5)
+    assert (first.skipped, sender.sent) == (1, [])
+    second = running.run_one(planned(store, clock).operation_id, 5)
+
+    assert second.acknowledged == 1
+
+
+def test_without_permission_to_read_nothing_is_sent_twice_silently(store, clock):
+    buried(store, 1, verdict="possibly_persisted")
+    sender = ScriptedSender()
+
+    done = runner(store, sender, clock).run_one(planned(store, clock).operation_id, 5)
+
+    assert sender.sent == []
+    assert "cannot read the topic" in done.message
+
+
+def test_doubt_stays_when_the_resend_fails_in_a_safe_way(store, clock):
+    ids = buried(store, 1, verdict="inconclusive", verdict_reason="Nobody could look.")
+    sender = ScriptedSender(refuse=ids)
+    sender_outcome = sender.outcome
+    sender.outcome = lambda one: replace(
+        sender_outcome(one),
+        letter=replace(sender_outcome(one).letter, verdict="not_sent", verdict_reason="Local."),
+    )
+
+    runner(store, sender, clock, probe=answering({ids[0]: "inconclusive"})).run_one(
+        planned(store, clock).operation_id, 5
+    )
+
+    again = DeadLetters(store).get(ids[0])
+    assert again.verdict == "inconclusive"
+    assert "Local." in again.verdict_reason
+
+
+# takeover
+
+
+def claimed_by_a_dead_runner(store, clock, **choices):
+    """An operation whose owner claimed two of its records and died."""
+    operation = planned(store, clock)
+    dead = Claims(store, operation.operation_id, "dead", lease=15, clock=clock)
+    assert dead.take()
+    turn = dead.turn([], want=2, busy=False)
+    return operation, dead, [one.message_id for one in turn.letters]
+
+
+def test_nobody_takes_an_operation_before_its_lease_has_run_out(store, clock):
+    buried(store, 3)
+    operation, _, _ = claimed_by_a_dead_runner(store, clock)
+    sender = ScriptedSender()
+    running = runner(store, sender, clock, probe=answering({}))
+
+    clock.forward(14)
+    assert not running.look()
+    assert sender.sent == []
+    clock.forward(2)
+    assert running.look()
+    assert replay.get(store, operation.operation_id).message == "Replayed 3 of 3"
+
+
+def test_what_a_dead_runner_left_claimed_is_looked_for_before_it_is_sent(store, clock):
+    buried(store, 4)
+    operation, _, (landed, absent) = claimed_by_a_dead_runner(store, clock)
+    clock.forward(16)
+    sender, asked = ScriptedSender(), []
+
+    running = runner(store, sender, clock, probe=answering({landed: "found"}, asked))
+    done = running.run_one(operation.operation_id, 5)
+
+    assert sorted(asked) == sorted([landed, absent])
+    assert landed not in sender.sent_ids
+    assert sender.sent_ids.count(absent) == 1
+    assert counts(done) == (3, 1, 0, 0)
+    assert states(store)[landed] == "landed"
+
+
+def test_an_orphan_nobody_can_look_for_is_never_sent_again_silently(store, clock):
+    buried(store, 3)
+    operation, _, orphans = claimed_by_a_dead_runner(store, clock)
+    clock.forward(16)
+    sender = ScriptedSender()
+
+    done = runner(store, sender, clock).run_one(operation.operation_id, 5)
+
+    assert counts(done) == (1, 0, 0, 2)
+    assert not {*orphans} & {*sender.sent_ids}
+    assert [DeadLetters(store).get(one).verdict for one in orphans] == ["inconclusive"] * 2
+
+
+def test_a_runner_that_lost_its_lease_settles_nothing(store, clock):
+    buried(store, 3)
+    operation, dead, (first, second) = claimed_by_a_dead_runner(store, clock)
+    clock.forward(16)
+    heir = Claims(store, operation.operation_id, "heir", lease=15, clock=clock)
+    assert heir.take()
+
+    turn = dead.turn([Outcome(first, "acknowledged"), Outcome(second, "pending")], want=5, busy=False)
+
+    assert turn.over
+    assert turn.letters == ()
+    assert {records(store, operation)[one][0] for one in (first, second)} == {"claimed"}
+    assert counts(replay.get(store, operation.operation_id)) == (0, 0, 0, 0)
+
+
+def test_a_cancelled_operation_of_a_dead_runner_is_cleared_up_without_sending(store, clock):
+    buried(store, 4)
+    operation, _, (landed, absent) = claimed_by_a_dead_runner(store, clock)
+    replay.cancel(store, operation.operation_id, **BY, clock=clock)
+    assert not replay.get(store, operation.operation_id).ended
+    clock.forward(16)
+    sender = ScriptedSender()
+
+    assert runner(store, sender, clock, probe=answering({landed: "found"})).look()
+
+    done = replay.get(store, operation.operation_id)
+    assert sender.sent == []
+    assert counts(done) == (0, 1, 0, 3)
+    assert states(store)[absent] == "dead"
+
+
+def test_two_runners_at_once_share_nothing(store, clock):
+    ids = buried(store, 40)
+    operation = planned(store, clock)
+    senders = [ScriptedSender(f"s{number}") for number in range(3)]
+    threads = [
+        threading.Thread(
+            target=runner(store, sender, clock, in_flight=5).run_one, args=(operation.operation_id, 20)
+        )
+        for sender in senders
+    ]
+
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    sent = [one for sender in senders for one in sender.sent_ids]
+    assert sorted(sent) == sorted(ids)
+    assert replay.get(store, operation.operation_id).message == "Replayed 40 of 40"
+
+
+# bad days
+
+
+def test_outcomes_wait_in_memory_while_the_store_is_locked(store, clock, tmp_path, monkeypatch):
+    from producer_core.errors import StoreLocked
+
+    buried(store, 6)
+    sender = ScriptedSender(hold=True)
+    operation = planned(store, clock)
+    running = runner(store, sender, clock, in_flight=3)
+    running.start()
+    eventually(lambda: len(sender.sent) == 3)
+
+    away, borrow, refused = threading.Event(), store.borrow, threading.Event()
+
+    def refusing(**choices):
+        if away.is_set():
+            refused.set()
+            raise StoreLocked
+        return borrow(**choices)
+
+    monkeypatch.setattr(store, "borrow", refusing)
+    away.set()
+    sender.release()
+    assert refused.wait(5)
+    away.clear()
+
+    eventually(lambda: replay.get(store, operation.operation_id).ended)
+    running.stop()
+    assert replay.get(store, operation.operation_id).message == "Replayed 6 of 6"
+    assert len(sender.sent) == 6
+
+
+def test_an_attempt_that_is_told_twice_is_counted_once(store, clock):
+    ids = buried(store, 1)
+    operation = planned(store, clock)
+    claims = Claims(store, operation.operation_id, "me", lease=15, clock=clock)
+    claims.take()
+    claims.turn([], want=1, busy=False)
+    death = letter(0, failed_at=6000.0, attempts=(Attempt(6000.0, "X", "x"),))
+    outcome = Outcome(ids[0], "failed", "x", letter=death)
+
+    claims.turn([outcome], want=0, busy=True)
+    claims.turn([outcome], want=0, busy=True)
+
+    assert replay.get(store, operation.operation_id).failed_again == 1
+    assert DeadLetters(store).get(ids[0]).replay_count == 1
