@@ -9,6 +9,7 @@ from pathlib import Path
 from producer_core.errors import StoreUnavailable
 from producer_core.store import faults
 
+MOUNTS = Path("/proc/mounts")
 _NETWORK = frozenset(
     [
         "nfs",
@@ -107,7 +108,7 @@ def copy(path: Path, target: Path) -> Path:
 def network_file_system(path: Path) -> str | None:
     """The type of the network file system below, as far as the system tells; locks are unsafe there."""
     try:
-        lines = Path("/proc/mounts").read_text(errors="replace").splitlines()
+        lines = MOUNTS.read_text(errors="replace").splitlines()
     except OSError:
         return None
     mounts = [(fields[1], fields[2]) for line in lines if len(fields := line.split()) > 2]

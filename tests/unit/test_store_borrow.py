@@ -1,0 +1,268 @@
+"""Borrowing the file: by threads, by several stores, by forked children, for a bounded time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import duckdb
+import pytest
+
+from producer_core.errors import StoreError, StoreLocked
+from producer_core.store import Batch, StatisticsRow, Store
+from tests.support import eventually
+
+SLOW = "SELECT count(*) FROM range(1000000) a, range(1000000) b"
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store.open(tmp_path / "store.duckdb")
+
+
+def batch(producer, number):
+    return Batch(
+        producer, number, (StatisticsRow(number, "c", producer, "t", 1, 1, 0, 0, 0, 0, 0, 0, 1, 0.1),)
+    )
+
+
+def test_a_reader_cannot_change_anything(store):
+    with pytest.raises(StoreError, match="read-only"):
+        with store.borrow() as connection:
+            connection.execute("DELETE FROM statistics")
+
+
+def test_a_write_block_that_fails_leaves_nothing(store):
+    with pytest.raises(ZeroDivisionError):
+        with store.borrow(write=True) as connection:
+            connection.execute("INSERT INTO settings VALUES ('x', '1', 0)")
+            raise ZeroDivisionError
+
+    assert store.settings() == {}
+
+
+def test_no_log_is_left_for_readers_to_replay(store):
+    store.append(batch("p", 0))
+
+    assert not store.path.with_name("store.duckdb.wal").exists()
+
+
+def test_a_slow_reader_is_cancelled_and_told_so(store, monkeypatch):
+    monkeypatch.setattr("producer_core.store.borrow.READ_LIMIT", 0.1)
+
+    with pytest.raises(StoreError, match="longer than its limit and was cancelled"):
+        with store.borrow() as connection:
+            connection.execute(SLOW)
+
+    assert store.rows("totals")  # the next one is not disturbed
+
+
+def test_a_reader_that_needs_longer_may_say_so(store, monkeypatch):
+    monkeypatch.setattr("producer_core.store.borrow.READ_LIMIT", 0.001)
+
+    with store.borrow(limit=30) as connection:
+        assert connection.execute("SELECT count(*) FROM range(3000000)").fetchone() == (3000000,)
+
+
+def test_a_thread_may_borrow_again_inside_its_own_block(store):
+    with store.borrow(write=True) as connection:
+        connection.execute("INSERT INTO settings VALUES ('x', '1', 0)")
+        assert store.settings() == {"x": 1}
+        assert store.take_lease("a", "me", 1, 0)
+
+    with store.borrow():
+        assert store.settings() == {"x": 1}
+        with pytest.raises(StoreError, match="cannot begin to write"):
+            store.set_setting("x", 2)
+
+
+def test_threads_and_stores_mixed_over_one_file_lose_nothing(tmp_path):
+    path = tmp_path / "store.duckdb"
+    shared, failures = Store.open(path), []
+
+    def write(name, store):
+        for number in range(15):
+            store.append(batch(name, number))
+
+    def read(store):
+        for _ in range(15):
+            assert store.rows("totals")[0]["accepted"] >= 0
+
+    def guarded(work, *args):
+        try:
+            work(*args)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [
+        threading.Thread(target=guarded, args=args)
+        for args in (
+            (write, "a", shared),
+            (write, "b", shared),
+            (write, "c", Store.open(path)),
+            (read, shared),
+            (read, Store.open(path)),
+            (read, Store.open(path)),
+        )
+    ]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+
+    assert failures == []
+    assert shared.rows("totals")[0]["accepted"] == 45
+
+
+def test_who_waits_too_long_is_told_which_process_holds_the_store(store):
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from producer_core.store import Store\n"
+            "with Store.open(sys.argv[1]).borrow(write=True): print('held', flush=True); sys.stdin.read()",
+            str(store.path),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(StoreLocked, match=f"in use by process {holder.pid}; it was not released"):
+            with store.borrow(timeout=0.2):
+                pass
+
+        holder.kill()
+        assert store.rows("totals")  # the kernel let go of what the killed one held
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+def test_a_duckdb_shell_on_the_file_is_named_and_waited_for(store):
+    shell = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()",
+            str(store.path),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert shell.stdout.readline() == b"held\n"
+        with pytest.raises(StoreLocked, match=f"open in process {shell.pid}.*Close it there"):
+            with store.borrow(timeout=0.2):
+                pass
+
+        threading.Timer(0.2, shell.stdin.close).start()
+        assert store.rows("totals")
+    finally:
+        shell.kill()
+        shell.wait()
+        shell.stdout.close()
+
+
+def test_a_writer_is_not_starved_by_readers_that_come_and_come(store):
+    stop = threading.Event()
+
+    def read():
+        reader = Store.open(store.path)
+        while not stop.is_set():
+            with reader.borrow():
+                time.sleep(0.005)
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    [reader.start() for reader in readers]
+    try:
+        for number in range(10):
+            store.append(batch("p", number))
+    finally:
+        stop.set()
+        [reader.join() for reader in readers]
+    assert store.rows("totals")[0]["accepted"] == 10
+
+
+def test_a_forked_child_uses_the_store_of_its_parent(store):
+    store.append(batch("p", 0))
+
+    child = os.fork()
+    if child == 0:
+        fine = store.append(batch("p", 1)) and store.rows("totals")[0]["accepted"] == 2
+        os._exit(0 if fine else 1)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert store.rows("totals")[0]["accepted"] == 2
+
+
+def test_a_child_forked_inside_a_block_does_not_keep_the_lock(store):
+    ready, done = os.pipe()
+    with store.borrow(write=True):
+        child = os.fork()
+        if child == 0:
+            os.close(done)
+            os.read(ready, 1)  # lives on while the parent goes its way
+            os._exit(0)
+
+    os.close(ready)
+    try:
+        assert Store.open(store.path).append(batch("p", 0))
+    finally:
+        os.close(done)
+        os.waitpid(child, 0)
+
+
+def test_a_reader_finds_what_a_killed_writer_committed(store):
+    code = (
+        "import os, signal, sys; from producer_core.store import Store\n"
+        "s = Store.open(sys.argv[1]); lender = s._lender\n"
+        "lender._let_go = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "s.set_setting('x', 1)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(store.path)], check=False)
+    assert store.path.with_name("store.duckdb.wal").exists()
+
+    assert store.settings() == {"x": 1}
+    store.set_setting("y", 2)
+    assert store.settings() == {"x": 1, "y": 2}
+    assert not store.path.with_name("store.duckdb.wal").exists()
+
+
+def test_a_store_that_was_closed_can_be_used_again(store):
+    store.append(batch("p", 0))
+    store.close()
+    store.close()
+
+    assert store.rows("totals")[0]["accepted"] == 1
+
+
+def test_an_interrupted_block_leaves_the_store_usable(store):
+    with pytest.raises(KeyboardInterrupt):
+        with store.borrow(write=True) as connection:
+            connection.execute("INSERT INTO settings VALUES ('x', '1', 0)")
+            raise KeyboardInterrupt
+
+    assert store.settings() == {}
+
+
+def test_the_limit_leaves_no_thread_behind(store):
+    before = threading.active_count()
+    store.rows("totals")
+
+    eventually(lambda: threading.active_count() <= before)
+
+
+def test_nobody_else_is_let_in_while_a_writer_works(store):
+    with store.borrow(write=True):
+        with open(store.path.with_name("store.duckdb.lock")) as lock, pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def test_a_mistake_in_a_query_is_a_store_error_with_its_cause(store):
+    with pytest.raises(StoreError, match="nowhere") as caught:
+        with store.borrow() as connection:
+            connection.execute("SELECT * FROM nowhere")
+    assert isinstance(caught.value.__cause__, duckdb.Error)

@@ -1,0 +1,200 @@
+"""What can be wrong with the file, each a typed error that says what to do."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from producer_core.errors import StoreCorrupt, StoreError, StoreUnavailable
+from producer_core.store import Store, locks, place
+
+ORDINARY = 65534
+CHILD = """
+import os, sys
+from producer_core.errors import StoreError
+from producer_core.store import Store
+from producer_core.store.migrate import migrations
+from producer_core.store.queries import queries
+migrations(), queries()
+if os.getuid() == 0:  # after the imports: this user may not read the interpreter's own files
+    os.setgroups([]); os.setgid({uid}); os.setuid({uid})
+try:
+    {body}
+except StoreError as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.fixture
+def as_ordinary_user(tmp_path_factory):
+    """Run a line as a user whom modes bind; root would not notice them."""
+    for folder in tmp_path_factory.getbasetemp().parents:
+        if (
+            folder.stat().st_uid == os.getuid()
+            and folder != folder.parent
+            and not folder.stat().st_mode & 0o001
+        ):
+            folder.chmod(folder.stat().st_mode | 0o011)
+    tmp_path_factory.getbasetemp().chmod(0o711)
+
+    def run(body: str) -> str:
+        code = CHILD.format(uid=ORDINARY, body=body)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.stderr == ""
+        return done.stdout.strip()
+
+    return run
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder that belongs to the ordinary user."""
+    for one in (tmp_path, place_for := tmp_path / "state"):
+        one.mkdir(exist_ok=True)
+        one.chmod(0o755)
+    if os.getuid() == 0:
+        os.chown(place_for, ORDINARY, ORDINARY)
+    return place_for
+
+
+def own(folder):
+    if os.getuid() == 0:
+        for file in folder.iterdir():
+            os.chown(file, ORDINARY, ORDINARY)
+
+
+def test_a_directory_is_not_a_store(tmp_path):
+    with pytest.raises(StoreUnavailable, match="is a directory.*Name a file, for example .*store.duckdb"):
+        Store.open(tmp_path)
+
+
+def test_a_missing_store_is_said_to_be_missing_when_it_must_not_be_made(tmp_path):
+    with pytest.raises(StoreUnavailable, match="There is no store at .*none.duckdb.*--store"):
+        Store.open(tmp_path / "none.duckdb", create=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_parent_that_is_a_file_cannot_be_a_folder(tmp_path):
+    (tmp_path / "file").write_text("x")
+
+    with pytest.raises(StoreUnavailable, match="cannot be made|cannot be used"):
+        Store.open(tmp_path / "file" / "store.duckdb")
+
+
+@pytest.mark.parametrize("content", [b"hello", b"hello world\n" * 1000])
+def test_a_file_that_is_no_database_is_left_as_it_was(tmp_path, content):
+    path = tmp_path / "notes.txt"
+    path.write_bytes(content)
+
+    with pytest.raises(StoreCorrupt, match="not a DuckDB file; it was left as it is"):
+        Store.open(path)
+    assert path.read_bytes() == content
+
+
+def test_an_sqlite_file_is_no_store(tmp_path):
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE a (b)")
+    connection.close()
+
+    with pytest.raises(StoreCorrupt):
+        Store.open(path)
+
+
+def test_a_damaged_head_is_said_to_be_damaged(tmp_path):
+    path = tmp_path / "store.duckdb"
+    Store.open(path).set_setting("x", 1)
+    raw = bytearray(path.read_bytes())
+    raw[100:200] = b"\xee" * 100
+    path.write_bytes(raw)
+
+    with pytest.raises(StoreCorrupt, match="damaged.*Move it aside, or restore a snapshot"):
+        Store.open(path)
+
+
+def test_any_damage_is_a_store_error_or_harmless(tmp_path):
+    path = tmp_path / "store.duckdb"
+    Store.open(path).set_setting("x", 1)
+    whole = path.read_bytes()
+
+    for start in range(0, len(whole), len(whole) // 24):
+        raw = bytearray(whole)
+        raw[start : start + 700] = b"\xff" * len(raw[start : start + 700])
+        path.write_bytes(raw)
+        try:
+            Store.open(path).settings()
+        except StoreError as error:
+            assert error.fix or str(error)
+
+
+def test_a_truncated_file_is_a_store_error(tmp_path):
+    path = tmp_path / "store.duckdb"
+    Store.open(path).set_setting("x", 1)
+    path.write_bytes(path.read_bytes()[:9000])
+
+    with pytest.raises(StoreError):
+        Store.open(path).settings()
+
+
+def test_a_read_only_file_can_be_read_and_not_written(folder, as_ordinary_user):
+    path = folder / "store.duckdb"
+    Store.open(path).set_setting("x", 1)
+    own(folder)
+    path.chmod(0o444)
+
+    assert as_ordinary_user(f"print(Store.open({str(path)!r}).settings())") == "{'x': 1}"
+    said = as_ordinary_user(f"Store.open({str(path)!r}).set_setting('x', 2)")
+    assert said.startswith("StoreUnavailable") and "Give this user read and write permission" in said
+
+
+def test_a_read_only_folder_can_be_read_and_not_written(folder, as_ordinary_user):
+    path = folder / "store.duckdb"
+    Store.open(path).set_setting("x", 1)
+    for side in (".lock", ".gate"):
+        path.with_name(path.name + side).unlink()
+    own(folder)
+    folder.chmod(0o555)
+
+    assert as_ordinary_user(f"print(Store.open({str(path)!r}).settings())") == "{'x': 1}"
+    said = as_ordinary_user(f"Store.open({str(path)!r}).set_setting('x', 2)")
+    assert said.startswith("StoreUnavailable") and "write permission" in said
+
+
+def test_a_store_cannot_be_made_in_a_read_only_folder(folder, as_ordinary_user):
+    folder.chmod(0o555)
+
+    for path in (folder / "store.duckdb", folder / "deeper" / "store.duckdb"):
+        said = as_ordinary_user(f"Store.open({str(path)!r})")
+        assert said.startswith("StoreUnavailable") and "--store" in said
+
+
+def test_somebody_elses_store_is_refused_with_what_to_do(folder, as_ordinary_user):
+    path = folder / "store.duckdb"
+    Store.open(path)
+    if os.getuid() != 0:
+        path.chmod(0o000)
+
+    said = as_ordinary_user(f"Store.open({str(path)!r})")
+    assert said.startswith("StoreUnavailable") and "permission" in said
+
+
+def test_on_windows_the_store_says_what_it_needs(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks.sys, "platform", "win32")
+
+    with pytest.raises(StoreUnavailable, match="Windows.*WSL"):
+        Store.open(tmp_path / "store.duckdb")
+
+
+def test_a_network_file_system_is_named(tmp_path, monkeypatch, caplog):
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"disk / ext4 rw 0 0\nserver:/home {tmp_path} nfs4 rw 0 0\n")
+    monkeypatch.setattr(place, "MOUNTS", mounts)
+
+    store = Store.open(tmp_path / "store.duckdb")
+
+    assert store.info().network_file_system == "nfs4"
+    assert "store on a network file system" in caplog.messages

@@ -1,0 +1,106 @@
+"""Migrations: applied once, together with their record, and never backwards."""
+
+from __future__ import annotations
+
+import threading
+
+import duckdb
+import pytest
+
+from producer_core.errors import StoreTooNew, StoreUnavailable
+from producer_core.store import Store, migrate
+from producer_core.store.migrate import Migration, migrations
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "store.duckdb"
+
+
+def versions(path):
+    with Store.open(path).borrow() as connection:
+        return connection.execute("SELECT version, name FROM schema_migrations ORDER BY version").fetchall()
+
+
+def test_a_new_store_has_every_migration_and_its_record(path):
+    Store.open(path)
+
+    assert versions(path) == [(one.version, one.name) for one in migrations()]
+
+
+def test_migrations_are_numbered_without_a_gap():
+    assert [one.version for one in migrations()] == list(range(1, len(migrations()) + 1))
+
+
+def test_an_older_store_is_brought_up_to_date_when_it_is_opened(path, monkeypatch):
+    Store.open(path)
+    newer = (*migrations(), Migration(99, "colours", "CREATE TABLE colours (name VARCHAR)"))
+    monkeypatch.setattr(migrate, "migrations", lambda: newer)
+
+    store = Store.open(path)
+
+    assert store.info().schema_version == 99
+    assert store.info().rows["colours"] == 0
+
+
+def test_a_migration_that_fails_leaves_the_store_as_it_was(path, monkeypatch):
+    Store.open(path)
+    broken = Migration(99, "broken", "CREATE TABLE colours (name VARCHAR); SELECT * FROM nowhere")
+    monkeypatch.setattr(migrate, "migrations", lambda: (*migrations(), broken))
+
+    with pytest.raises(Exception, match="nowhere"):
+        Store.open(path)
+
+    monkeypatch.undo()
+    assert "colours" not in Store.open(path).info().rows
+
+
+def test_a_store_of_a_newer_version_is_refused_and_unchanged(path):
+    store = Store.open(path)
+    with store.borrow(write=True) as connection:
+        connection.execute("INSERT INTO schema_migrations VALUES (99, 'future', 0)")
+    before = path.read_bytes()
+
+    with pytest.raises(StoreTooNew, match="schema version 99.*Upgrade"):
+        Store.open(path)
+    assert path.read_bytes() == before
+
+
+def test_a_duckdb_file_of_somebody_else_is_refused_and_unchanged(path):
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE holidays (day DATE)")
+    before = path.read_bytes()
+
+    with pytest.raises(StoreUnavailable, match="holds something else \\(holidays\\)"):
+        Store.open(path)
+    assert path.read_bytes() == before
+
+
+def test_an_empty_file_becomes_a_store(path):
+    path.touch()
+
+    assert Store.open(path).rows("totals")[0]["accepted"] == 0
+
+
+def test_what_a_killed_creation_left_is_in_nobodys_way(path):
+    path.with_name("store.duckdb.new").write_bytes(b"half")
+    path.with_name("store.duckdb.new.wal").write_bytes(b"half")
+    path.with_name("store.duckdb.wal").write_bytes(b"of a store that was deleted")
+
+    store = Store.open(path)
+
+    assert store.rows("totals")[0]["accepted"] == 0
+    assert path.with_name("store.duckdb.wal.orphan").exists()
+
+
+def test_many_threads_that_open_a_new_store_at_once_all_succeed(path):
+    opened, start = [], threading.Barrier(6)
+
+    def work():
+        start.wait()
+        opened.append(Store.open(path).info().schema_version)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert opened == [migrations()[-1].version] * 6
