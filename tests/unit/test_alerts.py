@@ -75,7 +75,7 @@ def test_the_next_episode_has_its_own_id():
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_has_words_and_advice(rule):
     names = {name for _, name, _, _ in string.Formatter().parse(RULES[rule].text) if name}
-    details = {name: "x" for name in names - {"value", "threshold"}}
+    details = dict.fromkeys(names - {"value", "threshold"}, "x")
 
     written = alert(rule, "s", 1.0, value=0.5, threshold=0.1, **details)
 
