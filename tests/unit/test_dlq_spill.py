@@ -122,5 +122,5 @@ def test_letters_written_while_others_take_are_not_lost(spill):
 def test_a_spill_that_cannot_be_written_is_a_typed_error(tmp_path):
     (tmp_path / "file").write_text("x")
 
-    with pytest.raises(StoreUnavailable, match="cannot be written.*wait in memory"):
+    with pytest.raises(StoreUnavailable, match=r"cannot be written.*wait in memory"):
         Spill(tmp_path / "file" / "spill.jsonl").append([letter(1)])

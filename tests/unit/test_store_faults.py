@@ -68,12 +68,12 @@ def own(folder):
 
 
 def test_a_directory_is_not_a_store(tmp_path):
-    with pytest.raises(StoreUnavailable, match="is a directory.*Name a file, for example .*store.duckdb"):
+    with pytest.raises(StoreUnavailable, match=r"is a directory.*Name a file, for example .*store.duckdb"):
         Store.open(tmp_path)
 
 
 def test_a_missing_store_is_said_to_be_missing_when_it_must_not_be_made(tmp_path):
-    with pytest.raises(StoreUnavailable, match="There is no store at .*none.duckdb.*--store"):
+    with pytest.raises(StoreUnavailable, match=r"There is no store at .*none.duckdb.*--store"):
         Store.open(tmp_path / "none.duckdb", create=False)
     assert list(tmp_path.iterdir()) == []
 
@@ -81,7 +81,7 @@ def test_a_missing_store_is_said_to_be_missing_when_it_must_not_be_made(tmp_path
 def test_a_parent_that_is_a_file_cannot_be_a_folder(tmp_path):
     (tmp_path / "file").write_text("x")
 
-    with pytest.raises(StoreUnavailable, match="cannot be made|cannot be used"):
+    with pytest.raises(StoreUnavailable, match=r"cannot be made|cannot be used"):
         Store.open(tmp_path / "file" / "store.duckdb")
 
 
@@ -112,7 +112,7 @@ def test_a_damaged_head_is_said_to_be_damaged(tmp_path):
     raw[100:200] = b"\xee" * 100
     path.write_bytes(raw)
 
-    with pytest.raises(StoreCorrupt, match="damaged.*Move it aside, or restore a snapshot"):
+    with pytest.raises(StoreCorrupt, match=r"damaged.*Move it aside, or restore a snapshot"):
         Store.open(path)
 
 
@@ -185,7 +185,7 @@ def test_somebody_elses_store_is_refused_with_what_to_do(folder, as_ordinary_use
 def test_on_windows_the_store_says_what_it_needs(tmp_path, monkeypatch):
     monkeypatch.setattr(locks.sys, "platform", "win32")
 
-    with pytest.raises(StoreUnavailable, match="Windows.*WSL"):
+    with pytest.raises(StoreUnavailable, match=r"Windows.*WSL"):
         Store.open(tmp_path / "store.duckdb")
 
 

@@ -61,7 +61,7 @@ def test_a_store_of_a_newer_version_is_refused_and_unchanged(path):
         connection.execute("INSERT INTO schema_migrations VALUES (99, 'future', 0)")
     before = path.read_bytes()
 
-    with pytest.raises(StoreTooNew, match="schema version 99.*Upgrade"):
+    with pytest.raises(StoreTooNew, match=r"schema version 99.*Upgrade"):
         Store.open(path)
     assert path.read_bytes() == before
 
@@ -71,7 +71,7 @@ def test_a_duckdb_file_of_somebody_else_is_refused_and_unchanged(path):
         connection.execute("CREATE TABLE holidays (day DATE)")
     before = path.read_bytes()
 
-    with pytest.raises(StoreUnavailable, match="holds something else \\(holidays\\)"):
+    with pytest.raises(StoreUnavailable, match=r"holds something else \(holidays\)"):
         Store.open(path)
     assert path.read_bytes() == before
 

@@ -65,12 +65,12 @@ def test_latencies_are_added_up_by_bucket(store):
 
 
 def test_an_unknown_parameter_is_a_mistake_of_the_caller(store):
-    with pytest.raises(TypeError, match="no parameter \\['tpic'\\]; it has .*'topic'"):
+    with pytest.raises(TypeError, match=r"no parameter \['tpic'\]; it has .*'topic'"):
         store.rows("totals", tpic="orders")
 
 
 def test_an_unknown_query_names_those_there_are(store):
-    with pytest.raises(KeyError, match="no query 'total'.*totals"):
+    with pytest.raises(KeyError, match=r"no query 'total'.*totals"):
         store.rows("total")
 
 
