@@ -1,0 +1,62 @@
+"""The guard of a cluster: a small process that ends the brokers when ours dies, however it dies.
+
+It reads lines `+PID STARTED` and `-PID STARTED`. When the pipe closes, which the kernel does also after a
+SIGKILL, it kills what is still listed and deletes the folder it was told.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from producer_core.brokers.processes import Process
+
+_ROOT = Path(__file__).parents[2]  # where producer_core is imported from
+
+
+class Guard:
+    def __init__(self, folder: Path | None = None) -> None:
+        """`folder` is deleted at the end, when given."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__, *([str(folder)] if folder else [])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(_ROOT), *sys.path])},
+            start_new_session=True,
+        )
+
+    def watch(self, process: Process) -> None:
+        self._say(f"+{process.pid} {process.started}\n")
+
+    def forget(self, process: Process) -> None:
+        self._say(f"-{process.pid} {process.started}\n")
+
+    def close(self) -> None:
+        """Ends what is still watched, and returns when that is done."""
+        if self._process.stdin and not self._process.stdin.closed:
+            self._process.stdin.close()
+        self._process.wait()
+
+    def _say(self, line: str) -> None:
+        if self._process.stdin and not self._process.stdin.closed:
+            self._process.stdin.write(line.encode())
+            self._process.stdin.flush()
+
+
+def main() -> None:
+    watched: set[Process] = set()
+    for line in sys.stdin:
+        pid, _, started = line[1:].strip().partition(" ")
+        change = watched.add if line[0] == "+" else watched.discard
+        change(Process(int(pid), started))
+    for process in watched:
+        process.kill()
+    for folder in sys.argv[1:]:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
