@@ -6,6 +6,7 @@ import getpass
 import os
 import re
 import socket
+import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 import click
 import orjson
 
+from producer_core.cli.lazy import Failed
 from producer_core.errors import ConfigError
 from producer_core.inputs.files import readable
 
@@ -149,3 +151,15 @@ def me() -> str:
     except (KeyError, OSError):
         user = f"uid {os.getuid()}"
     return f"{user}@{socket.gethostname()}"
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Go on only when a person or `--yes` said so."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Failed(
+            question, "Nobody is there to ask; say --yes if that is what you want. Nothing was changed."
+        )
+    if not click.confirm(question):
+        raise Failed("Nothing was changed.")

@@ -1,0 +1,109 @@
+"""The commands that put dead letters aside, bring them back, or delete them for good."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from producer_core.cli import options, selection, show
+from producer_core.cli.lazy import Failed
+
+if TYPE_CHECKING:
+    from producer_core.dlq import DeadLetters, Result
+
+
+@click.command(short_help="Put dead letters aside; restore brings them back.")
+@selection.filter_options
+@options.yes
+@options.store_option
+@options.as_json
+def archive(store_path: Path | None, yes: bool, as_json: bool, **given: Any) -> None:
+    """Archive the dead letters that the selection matches: nothing is deleted. `dlq clear` is the same.
+
+    \b
+      producer-core dlq archive --topic orders --until 7d
+    """
+    dead, where = _dead(store_path), selection.chosen(given)
+    number = dead.count(where)
+    if number:
+        options.confirm(f"Archive {selection.what(dead, where, number)}?", yes)
+    result = dead.archive(where, who=options.me(), origin="cli")
+    _say(result, as_json)
+    if result.count and not as_json:
+        click.echo(f"Undo: producer-core dlq restore --moment {result.moment!r}")
+
+
+@click.command(short_help="Bring archived dead letters back.")
+@selection.filter_options
+@click.option("--moment", type=float, help="Exactly what one archive put aside, by the number it printed.")
+@options.yes
+@options.store_option
+@options.as_json
+def restore(store_path: Path | None, moment: float | None, yes: bool, as_json: bool, **given: Any) -> None:
+    """Bring back archived dead letters that the selection matches; they are dead letters again."""
+    dead, where = _dead(store_path), selection.chosen(given, state="archived")
+    number = dead.count(where)
+    if number and moment is None:
+        options.confirm(f"Restore {selection.what(dead, where, number)}?", yes)
+    _say(dead.restore(where, who=options.me(), origin="cli", moment=moment), as_json)
+
+
+@click.command(short_help="Delete archived dead letters for good.")
+@selection.filter_options
+@click.option(
+    "--min-age",
+    type=options.Duration(),
+    default="1d",
+    show_default=True,
+    help="Archived at least so long ago.",
+)
+@click.option("--confirmation", help="What would be typed, for scripts: the words «purge» and the number.")
+@options.store_option
+@options.as_json
+def purge(
+    store_path: Path | None, min_age: float, confirmation: str | None, as_json: bool, **given: Any
+) -> None:
+    """Delete keys, values and attempts of archived dead letters for good. This cannot be undone.
+
+    Only what was archived at least --min-age ago. You type «purge» and the number to confirm.
+    """
+    dead, where = _dead(store_path), selection.chosen(given, state="archived")
+    phrase = dead.purge_phrase(where, min_age=min_age)
+    if phrase == "purge 0":
+        _nothing(as_json, f"No archived dead letter is older than {show.duration(min_age)}.")
+        return
+    typed = confirmation or _typed(phrase)
+    _say(dead.purge(where, who=options.me(), origin="cli", confirmation=typed, min_age=min_age), as_json)
+
+
+COMMANDS = (archive, restore, purge)
+
+
+def _dead(store_path: Path | None) -> DeadLetters:
+    from producer_core.dlq import DeadLetters
+    from producer_core.store import Store
+
+    return DeadLetters(Store.open(store_path, create=False))
+
+
+def _typed(phrase: str) -> str:
+    if not sys.stdin.isatty():
+        raise Failed(
+            "Purging deletes for good, and nobody is there to confirm it.", f"--confirmation {phrase!r}"
+        )
+    answer: str = click.prompt(
+        f"This deletes for good. Type {phrase!r} to go on", default="", show_default=False
+    )
+    return answer
+
+
+def _say(result: Result, as_json: bool) -> None:
+    show.emit(dataclasses.asdict(result)) if as_json else click.echo(result.text)
+
+
+def _nothing(as_json: bool, text: str) -> None:
+    show.emit({"count": 0, "text": text, "moment": None}) if as_json else click.echo(text)

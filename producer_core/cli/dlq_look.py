@@ -1,0 +1,234 @@
+"""The commands that look at dead letters: list, show, groups. Values are masked unless revealed."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from producer_core.cli import options, selection, show
+from producer_core.cli.lazy import Failed
+from producer_core.masking import mask_headers, mask_text, shown
+
+if TYPE_CHECKING:
+    from producer_core.dlq import DeadLetters
+    from producer_core.events import DeadLetter
+    from producer_core.store import Store
+
+_reveal = click.option(
+    "--reveal", is_flag=True, help="Show secrets, cards and addresses too; this is written to the audit."
+)
+
+
+@click.command(name="list", short_help="The dead letters that a selection matches.")
+@selection.filter_and_state_options
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=50, show_default=True, help="At most so many, the latest."
+)
+@click.option("--offset", type=click.IntRange(min=0), default=0, help="Leave out the first so many.")
+@_reveal
+@options.store_option
+@options.as_json
+def list_(
+    store_path: Path | None, limit: int, offset: int, reveal: bool, as_json: bool, **given: Any
+) -> None:
+    """The dead letters, the latest first; without their values.
+
+    \b
+      producer-core dlq list --topic orders --since 1h
+      producer-core dlq list --json --limit 10 | jq .total
+
+    The JSON is {"total": how many match, "records": [...]}; times are seconds since 1970.
+    """
+    store, dead, where = _opened(store_path, given)
+    total = dead.count(where)
+    rows = dead.table(where, limit=limit, offset=offset).to_pylist()
+    records = [_record(row, reveal=reveal) for row in rows]
+    if reveal and rows:
+        _audit_reveal(store, where.to_query(), len(rows))
+    if as_json:
+        show.emit({"total": total, "records": records})
+    elif not total:
+        click.echo("No dead letter matches.")
+    else:
+        _list(records, total)
+
+
+@click.command(short_help="One dead letter with its whole story.")
+@click.argument("message_id")
+@_reveal
+@options.store_option
+@options.as_json
+def show_(message_id: str, store_path: Path | None, reveal: bool, as_json: bool) -> None:
+    """One dead letter: its value, headers, verdict and every attempt. Masked unless --reveal.
+
+    \b
+      producer-core dlq show 019a2b3c-...-17
+      producer-core dlq show 019a2b3c-...-17 --reveal --json | jq -r .value_base64 | base64 -d
+    """
+    store, dead, _ = _opened(store_path, {})
+    letter = dead.get(message_id)
+    if letter is None:
+        raise Failed(f"There is no dead letter {message_id}.", "See producer-core dlq list --state any.")
+    if reveal:
+        _audit_reveal(store, {"message_id": message_id}, 1)
+    show.emit(_whole(letter, reveal=reveal)) if as_json else _say(letter, reveal=reveal)
+
+
+@click.command(short_help="Dead letters by cause, each with what to do.")
+@selection.filter_and_state_options
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="At most so many groups."
+)
+@options.store_option
+@options.as_json
+def groups(store_path: Path | None, limit: int, as_json: bool, **given: Any) -> None:
+    """Dead letters with one cause as one group, the largest first.
+
+    The JSON is {"total": dead letters that match, "groups": [...]}.
+    """
+    _, dead, where = _opened(store_path, given)
+    found = dead.groups(where, limit=limit)
+    total = dead.count(where)
+    if as_json:
+        show.emit(
+            {"total": total, "groups": [_masked_group(group) for group in map(dataclasses.asdict, found)]}
+        )
+        return
+    if not found:
+        click.echo("No dead letter matches.")
+        return
+    click.echo(f"{show.count(total, 'dead letter')} with {show.count(len(found), 'cause')}:")
+    for group in found:
+        click.echo(
+            f"\n{group.count:,} x {group.code}  in {', '.join(group.topics)}  (group {group.fingerprint})"
+        )
+        click.echo(f"  {show.shorten(mask_text(group.sample_text), 110)}")
+        verdicts = ", ".join(f"{number:,} {verdict}" for verdict, number in group.verdicts.items())
+        click.echo(f"  {verdicts}; first {show.ago(group.first_seen)}, last {show.ago(group.last_seen)}")
+        if group.advice:
+            click.echo(f"  {group.advice}")
+
+
+show_.name = "show"
+COMMANDS = (list_, show_, groups)
+
+
+def _opened(store_path: Path | None, given: dict[str, Any]) -> tuple[Store, DeadLetters, Any]:
+    from producer_core.dlq import DeadLetters
+    from producer_core.store import Store
+
+    store = Store.open(store_path, create=False)
+    return store, DeadLetters(store), selection.chosen(given)
+
+
+def _audit_reveal(store: Store, which: dict[str, str], count: int) -> None:
+    store.audit(
+        who=options.me(),
+        origin="cli",
+        action="reveal",
+        selection=which,
+        count=count,
+        outcome="shown unmasked",
+    )
+
+
+def _record(row: dict[str, Any], *, reveal: bool) -> dict[str, Any]:
+    """A listing row for programs; the key as text, in base64 where it is none."""
+    text = _same if reveal else mask_text
+    record = {name: value for name, value in row.items() if name != "key"}
+    record["key"] = _key(row["key"], reveal=reveal)
+    record["error_text"] = text(row["error_text"])
+    record["group"] = row["fingerprint"]
+    return record
+
+
+def _key(key: bytes | None, *, reveal: bool) -> str | None:
+    if key is None:
+        return None
+    try:
+        return key.decode() if reveal else mask_text(key.decode())
+    except UnicodeDecodeError:
+        return f"base64:{base64.b64encode(key).decode()}"
+
+
+def _same(text: str) -> str:
+    return text
+
+
+def _masked_group(group: dict[str, Any]) -> dict[str, Any]:
+    return {**group, "sample_text": mask_text(group["sample_text"])}
+
+
+def _list(records: list[dict[str, Any]], total: int) -> None:
+    columns = ("message", "topic", "key", "died", "verdict", "code", "error", "replays")
+    show.table(
+        columns,
+        [
+            (row["message_id"], row["topic"], show.shorten(row["key"] or "-", 24), show.ago(row["failed_at"]),
+             row["verdict"], row["code"], show.shorten(row["source"] or row["error_text"], 48), row["replay_count"])
+            for row in records
+        ],
+        right=("replays",),
+    )  # fmt: skip
+    if total > len(records):
+        click.echo(f"{len(records):,} of {total:,}; --limit and --offset show more.")
+
+
+def _whole(letter: DeadLetter, *, reveal: bool) -> dict[str, Any]:
+    text = _same if reveal else mask_text
+    body = {
+        name: value for name, value in dataclasses.asdict(letter).items() if name not in ("value", "headers")
+    }
+    body["key"] = _key(letter.key, reveal=reveal)
+    body["error_text"] = text(letter.error_text)
+    body["attempts"] = [{**attempt, "text": text(attempt["text"])} for attempt in body["attempts"]]
+    body["headers"] = mask_headers(letter.headers, reveal=reveal)
+    body["value"] = shown(letter.value, reveal=reveal)
+    body["value_size"] = None if letter.value is None else len(letter.value)
+    if reveal:
+        body["value_base64"] = None if letter.value is None else base64.b64encode(letter.value).decode()
+    return {**body, "masked": not reveal}
+
+
+def _say(letter: DeadLetter, *, reveal: bool) -> None:
+    import orjson
+
+    text = _same if reveal else mask_text
+    show.pairs(
+        [
+            ("message", letter.message_id),
+            (
+                "topic",
+                letter.topic if letter.partition is None else f"{letter.topic}, partition {letter.partition}",
+            ),
+            ("key", _key(letter.key, reveal=reveal) or "none"),
+            ("state", letter.state + (", quarantined" if letter.quarantined else "")),
+            ("verdict", f"{letter.verdict}: {letter.verdict_reason}"),
+            ("error", f"{letter.code}: {text(letter.error_text)}"),
+            ("group", letter.fingerprint),
+            ("accepted", f"{show.moment(letter.accepted_at)} by {letter.producer_id} on {letter.host}"),
+            ("died", f"{show.moment(letter.failed_at)} ({show.ago(letter.failed_at)})"),
+            ("replays", f"{letter.replay_count} failed" if letter.replay_count else "none"),
+        ]
+        + ([("source", letter.source)] if letter.source else [])
+        + (
+            []
+            if letter.replayable
+            else [("note", "It never became a message: it cannot be replayed as it is.")]
+        )
+    )
+    for number, attempt in enumerate(letter.attempts, start=1):
+        click.echo(
+            f"attempt {number}  {show.moment(attempt.failed_at)}  {attempt.code}: {text(attempt.text)}"
+        )
+    for name, value in mask_headers(letter.headers, reveal=reveal):
+        click.echo(f"header {name}: {value}")
+    value = shown(letter.value, reveal=reveal)
+    click.echo(f"value ({'a tombstone' if letter.value is None else show.size(len(letter.value))}):")
+    click.echo(value if isinstance(value, str) else orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+    if not reveal:
+        click.echo("Secrets, cards and addresses are masked; --reveal shows them.", err=True)

@@ -1,0 +1,81 @@
+"""The `doctor` command: findings, each with its fix."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from producer_core.cli import options, show
+
+if TYPE_CHECKING:
+    from producer_core.doctor import Finding
+
+_SIGNS = {"ok": "ok      ", "warning": "WARNING ", "problem": "PROBLEM "}
+_COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
+
+
+@click.command(short_help="Check brokers, topic, store, Redis and Java; each finding with its fix.")
+@options.client_options
+@options.store_option
+@click.option(
+    "--topic", "topics", multiple=True, help="Check this topic's replicas and our permissions; repeatable."
+)
+@click.option("--redis-url", help="Check this Redis, for example redis://localhost:6379/0.")
+@click.option(
+    "--timeout", type=options.Duration(), default="10s", show_default=True, help="How long a broker may take."
+)
+@options.as_json
+@click.pass_context
+def doctor(
+    ctx: click.Context,
+    /,
+    servers: str | None,
+    settings: tuple[tuple[str, str], ...],
+    config_file: Path | None,
+    store_path: Path | None,
+    topics: tuple[str, ...],
+    redis_url: str | None,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Check what sending needs, and say what to fix.
+
+    \b
+      producer-core doctor --bootstrap-servers broker1:9092 --topic orders
+      producer-core doctor --json | jq '.findings[] | select(.level != "ok")'
+
+    Exit code 0 without a problem (warnings are none), 1 with one.
+    The JSON is {"status": "ok" | "warning" | "problem", "findings": [{"check", "level", "text", "fix"}]}.
+    """
+    from producer_core.doctor import examine
+
+    addresses, config = options.client_settings(servers, settings, config_file)
+    found: list[Finding] = []
+    for finding in examine(
+        addresses, config, topics=topics, store=store_path, redis_url=redis_url, timeout=timeout
+    ):
+        found.append(finding)
+        if not as_json:
+            _say(finding)
+    levels = [finding.level for finding in found]
+    status = next((level for level in ("problem", "warning") if level in levels), "ok")
+    if as_json:
+        show.emit({"status": status, "findings": [dataclasses.asdict(finding) for finding in found]})
+    else:
+        counts = (
+            show.count(levels.count("problem"), "problem"),
+            show.count(levels.count("warning"), "warning"),
+        )
+        click.echo(f"\n{counts[0]}, {counts[1]}.")
+    ctx.exit(1 if status == "problem" else 0)
+
+
+def _say(finding: Finding) -> None:
+    click.echo(
+        click.style(_SIGNS[finding.level], fg=_COLOURS[finding.level]) + f"{finding.check}: {finding.text}"
+    )
+    if finding.fix and finding.level != "ok":
+        click.echo(f"        {finding.fix}")

@@ -1,0 +1,49 @@
+"""The `explain` command: a row of the failures table."""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+
+import click
+
+from producer_core.cli import options, show
+
+_KINDS = {
+    "local": "local: the client refused it, nothing left this machine",
+    "permanent": "permanent: sending it again unchanged fails again",
+    "temporary": "temporary: sending it again may succeed",
+    "timed_out": "timed out: nobody answered in time",
+    "fatal": "fatal: the client broke and is made anew",
+}
+_VERDICTS = {
+    "not_sent": "not_sent: it never left us, a resend is safe",
+    "rejected": "rejected: the broker refused it, a resend is safe (where the timing proves it)",
+    "possibly_persisted": "possibly_persisted: the broker may have it, a resend may write it twice",
+}
+
+
+@click.command(short_help="What an error code means and what to do about it.")
+@click.argument("code")
+@options.as_json
+def explain(code: str, as_json: bool) -> None:
+    """What CODE means, by librdkafka's, Kafka's or kafka-python's name, or by its number.
+
+    \b
+      producer-core explain MSG_SIZE_TOO_LARGE
+      producer-core explain NotLeaderForPartitionError
+      producer-core explain 19
+    """
+    from producer_core.failures import lookup
+
+    failure = lookup(code)
+    if as_json:
+        show.emit(dataclasses.asdict(failure))
+        return
+    click.echo(f"{failure.code} ({failure.number})")
+    click.echo(textwrap.fill(failure.meaning, 96, initial_indent="  ", subsequent_indent="  "))
+    click.echo(f"  Kind     {_KINDS.get(failure.kind, failure.kind)}")
+    click.echo(f"  Verdict  {_VERDICTS.get(failure.verdict, failure.verdict)}")
+    click.echo(
+        textwrap.fill(failure.advice, 96, initial_indent="  To do    ", subsequent_indent="           ")
+    )

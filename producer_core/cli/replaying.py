@@ -1,0 +1,135 @@
+"""The run of one replay from the command line: by a producer of our own, or by one that is alive."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from producer_core import replay
+from producer_core.cli import options
+from producer_core.config import client_config
+from producer_core.errors import NobodyReplays, OtherCluster, ProducerError
+
+if TYPE_CHECKING:
+    from producer_core.dlq import DeadLetterFilter
+    from producer_core.producer import ReliableKafkaProducer
+    from producer_core.replay import Operation
+    from producer_core.store import Store
+
+_LOOK = 0.3
+_FOREVER = 10.0**9
+_PATIENCE = 30.0
+"""Seconds without a live runner after which watching has no use."""
+
+
+@dataclass
+class Replaying:
+    """A replay of `where`. `client` is addresses and settings to send with, None to let a live producer do it."""
+
+    store: Store
+    where: DeadLetterFilter
+    client: tuple[str, Mapping[str, Any]] | None
+    to_cluster: str | None = None
+    _producer: ReliableKafkaProducer | None = field(default=None, init=False)
+    _runner: replay.ReplayRunner | None = field(default=None, init=False)
+    _operation_id: str = field(default="", init=False)
+
+    def __enter__(self) -> Self:
+        if self.client is not None:
+            self._connect(*self.client)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._producer is not None:
+            self._producer.close()
+
+    def plan(self, *, limit: int | None, rate: float | None, include_quarantined: bool) -> Operation:
+        """The frozen operation; one that is paused goes on."""
+        who: dict[str, Any] = {"who": options.me(), "origin": "cli"}
+        planned = replay.plan(
+            self.store,
+            self.where,
+            limit=limit,
+            rate=rate,
+            allow_quarantined=include_quarantined,
+            to_cluster=self.to_cluster,
+            can_run=self._producer.cluster_id if self._producer else False,
+            **who,
+        )
+        self._operation_id = planned.operation_id
+        return (
+            replay.resume(self.store, planned.operation_id, **who) if planned.state == "paused" else planned
+        )
+
+    def watch(self, operation: Operation) -> Iterator[Operation]:
+        """The operation as it goes on, until it has ended or somebody paused it."""
+        runner = _Runner(self._runner, operation.operation_id) if self._runner else None
+        heard = time.monotonic()
+        while True:
+            operation = replay.get(self.store, operation.operation_id)
+            yield operation
+            if operation.ended or operation.state == "paused":
+                return
+            if runner is not None:
+                runner.wait(_LOOK)
+                continue
+            if replay.runners(self.store, time.time(), cluster_id=operation.cluster_id):
+                heard = time.monotonic()
+            elif time.monotonic() - heard > _PATIENCE:
+                raise NobodyReplays(
+                    f"The process that ran the replay is gone; {operation.left:,} of {operation.total:,} are left.",
+                    fix="They wait in the store: give --bootstrap-servers to send them from here.",
+                )
+            threading.Event().wait(_LOOK)
+
+    def pause(self) -> Operation:
+        """Stop sending; what is on its way is settled, the rest waits."""
+        paused = replay.pause(self.store, self._operation_id, who=options.me(), origin="cli")
+        if self._runner is not None:
+            self._runner.stop()
+            paused = replay.get(self.store, self._operation_id)
+        return paused
+
+    def _connect(self, servers: str, settings: Mapping[str, Any]) -> None:
+        from producer_core.cluster import Cluster
+        from producer_core.landing import prober
+        from producer_core.producer import ReliableKafkaProducer
+
+        config = client_config(servers, settings)
+        found = Cluster(config).view().cluster_id
+        if self.to_cluster and self.to_cluster != found:
+            raise OtherCluster(
+                f"{servers} is cluster {found}, not {self.to_cluster}.", fix="Nothing was sent."
+            )
+        self._producer = ReliableKafkaProducer(
+            servers, settings, store=self.store, cluster_id=found, run_replays=False
+        )
+        self._runner = replay.ReplayRunner(self.store, self._producer, probe=prober(config.settings))
+
+
+class _Runner:
+    """The runner in a thread of its own, so that Ctrl-C is heard; its error is raised where we wait."""
+
+    def __init__(self, runner: replay.ReplayRunner, operation_id: str) -> None:
+        self._error: ProducerError | None = None
+        self._done = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, args=(runner, operation_id), name="replay", daemon=True
+        )
+        self._thread.start()
+
+    def wait(self, seconds: float) -> None:
+        self._done.wait(seconds)
+        if self._error is not None:
+            raise self._error
+
+    def _run(self, runner: replay.ReplayRunner, operation_id: str) -> None:
+        try:
+            runner.run_one(operation_id, _FOREVER)
+        except ProducerError as error:
+            self._error = error
+        finally:
+            self._done.set()

@@ -1,0 +1,79 @@
+"""The options that select dead letters: one for each field of a DeadLetterFilter, by the same names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from producer_core.cli import options, show
+from producer_core.events import SAFE_VERDICTS
+
+if TYPE_CHECKING:
+    from producer_core.dlq import DeadLetterFilter, DeadLetters
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+STATES = ("dead", "replaying", "replayed", "landed", "archived", "purged", "any")
+VERDICTS = ("not_sent", "rejected", "possibly_persisted", "found", "absent", "inconclusive")
+
+_OPTIONS = (
+    click.option("--topic", help="Of this topic."),
+    click.option("--group", help="Of this group (the fingerprint that dlq groups shows)."),
+    click.option("--code", help="With this error code."),
+    click.option("--verdict", type=click.Choice(VERDICTS), help="With this verdict."),
+    click.option("--since", type=options.Moment(), help="Died at or after: 2h (ago), or 2026-01-31T12:00."),
+    click.option("--until", type=options.Moment(), help="Died before."),
+    click.option("--key", help="With this key."),
+    click.option("--message-id", help="This message."),
+    click.option("--ids", help="These messages, separated by commas."),
+    click.option("--text", help="With this in the error text, in capitals or not."),
+    click.option("--cluster-id", help="Of this cluster."),
+    click.option("--producer-id", help="Of this producer."),
+)
+_STATE = click.option(
+    "--state", type=click.Choice(STATES), default="dead", show_default=True, help="In this state."
+)
+
+
+def filter_options(command: F) -> F:
+    """All but the state, which an act knows by itself."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def filter_and_state_options(command: F) -> F:
+    """All of them, for looking."""
+    return filter_options(_STATE(command))
+
+
+def chosen(given: Mapping[str, Any], *, state: str | None = None) -> DeadLetterFilter:
+    """The filter that the options make; `any` state is None."""
+    from producer_core.dlq import DeadLetterFilter
+
+    fields = {name: value for name, value in given.items() if value is not None}
+    if "ids" in fields:
+        fields["ids"] = tuple(filter(None, fields["ids"].split(",")))
+    asked = state or fields.pop("state", "dead")
+    return DeadLetterFilter(**{**fields, "state": None if asked == "any" else asked})
+
+
+def what(dead: DeadLetters, where: DeadLetterFilter, number: int) -> str:
+    """«43 dead letters of orders, payments»: said before an act."""
+    topics = list(dead.count_by(where, "topic"))
+    named = ", ".join(topics[:3]) + (f" and {len(topics) - 3} more topics" if len(topics) > 3 else "")
+    return f"{show.count(number, 'dead letter')} of {named}" if topics else show.count(number, "dead letter")
+
+
+def risks(verdicts: Mapping[str, int]) -> str:
+    """How many are safe to send again, and what happens to the others."""
+    safe = sum(number for verdict, number in verdicts.items() if verdict in SAFE_VERDICTS)
+    doubtful = sum(verdicts.values()) - safe
+    if not doubtful:
+        return "No broker has any of them: nothing can arrive twice."
+    return (
+        f"{safe:,} are on no broker. {doubtful:,} may be on their topic already: each is looked for there first, "
+        "and sent only when it is not found."
+    )

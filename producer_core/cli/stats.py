@@ -1,0 +1,148 @@
+"""The `stats` command: totals of a store, by topic."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from producer_core.cli import options, show
+from producer_core.histogram import quantiles
+
+if TYPE_CHECKING:
+    from producer_core.store import Store
+
+_COUNTERS = {
+    "sent": "acknowledged",
+    "failed": "failed_attempts",
+    "duplicate": "duplicates",
+    "retried": "retried",
+    "dlq": "dead",
+}
+
+
+@click.command(short_help="What was sent, retried and lost, by topic.")
+@options.store_option
+@click.option(
+    "--since",
+    type=options.Moment(),
+    help="Only since then: 15m, 2h, or 2026-01-31T12:00; default everything.",
+)
+@click.option("--topic", help="Only this topic.")
+@options.as_json
+def stats(store_path: Path | None, since: float | None, topic: str | None, as_json: bool) -> None:
+    """Totals of what producers wrote to the store: sent, failed, retried, dead, latencies, rates.
+
+    \b
+      producer-core stats --since 15m
+      producer-core stats --json | jq .messages_sent
+
+    The JSON has the keys of get_stats(): messages_sent (acknowledged), messages_failed (attempts),
+    messages_duplicate, messages_retried, messages_dlq (died), total_bytes_sent, messages_per_second, error_rate,
+    message_error_rate, latency_stats (in ms), topic_stats, pending_messages, dlq_stats (waiting now).
+    """
+    from producer_core.store import Store
+
+    found = collect(Store.open(store_path, create=False), since=since, topic=topic, now=time.time())
+    show.emit(found) if as_json else _say(found)
+
+
+def collect(store: Store, *, since: float | None, topic: str | None, now: float) -> dict[str, Any]:
+    """The contract's statistics from a store's rows."""
+    asked = {"since": None if since is None else int(since), "topic": topic}
+    (totals,) = store.rows("totals", **asked)
+    topics = store.rows("totals_by_topic", since=asked["since"])
+    begin, end = _span(store, asked, now)
+    counts = {row["bucket"]: row["count"] for row in store.rows("latency_buckets", **asked)}
+    sent, dead, failed = totals["acknowledged"], totals["dead"], totals["failed_attempts"]
+    elapsed = max(end - begin, 1.0)
+    waiting = {row["topic"]: row["count"] for row in store.rows("dead_letters_by_topic")}
+    waiting = {name: number for name, number in waiting.items() if topic in (None, name)}
+    stats: dict[str, Any] = {
+        "store": str(store.path),
+        "since": begin or None,
+        "until": end or None,
+        "elapsed_seconds": elapsed,
+        "messages_accepted": totals["accepted"],
+        "messages_sent": sent,
+        "messages_failed": failed,
+        "messages_duplicate": totals["duplicates"],
+        "messages_retried": totals["retried"],
+        "messages_dlq": dead,
+        "possible_duplicates": totals["possible_duplicates"],
+        "total_bytes_sent": totals["bytes"],
+        "messages_per_second": sent / elapsed,
+        "bytes_per_second": totals["bytes"] / elapsed,
+        "error_rate": failed / (sent + failed) if sent + failed else 0.0,
+        "message_error_rate": dead / (sent + dead) if sent + dead else 0.0,
+        "pending_messages": _pending(store, now),
+        "topic_stats": {row["topic"]: _of_topic(row) for row in topics if topic in (None, row["topic"])},
+        "dlq_stats": {"total_messages": sum(waiting.values()), "topic_breakdown": waiting},
+    }
+    if sent and counts:
+        stats["latency_stats"] = _latencies(counts, totals["latency_sum"] / sent)
+    return stats
+
+
+def _span(store: Store, asked: Mapping[str, Any], now: float) -> tuple[float, float]:
+    """From the first second with something in it to the end of the last."""
+    rows = store.rows("series", bucket=1, **asked)
+    if not rows:
+        return (asked["since"] or now), now
+    return float(rows[0]["window_start"]), float(rows[-1]["window_start"] + rows[-1]["seconds"])
+
+
+def _pending(store: Store, now: float) -> int:
+    """Of the producers that live."""
+    return sum(row["pending"] for row in store.rows("producers", since=now - 15) if row["closed_at"] is None)
+
+
+def _of_topic(row: Mapping[str, Any]) -> dict[str, int]:
+    return {name: row[column] for name, column in _COUNTERS.items()}
+
+
+def _latencies(counts: Mapping[int, int], average: float) -> dict[str, float]:
+    low, median, p95, p99, high = quantiles(counts, (0.0, 0.5, 0.95, 0.99, 1.0))
+    found = {"median_ms": median, "p95_ms": p95, "p99_ms": p99, "min_ms": low, "max_ms": high}
+    return {"avg_ms": average * 1000, **{name: (value or 0.0) * 1000 for name, value in found.items()}}
+
+
+def _say(found: Mapping[str, Any]) -> None:
+    if not found["topic_stats"]:
+        click.echo(f"No messages in {found['store']} in that time.")
+        return
+    click.echo(
+        f"{show.moment(found['since'])} to {show.moment(found['until'])} ({show.duration(found['elapsed_seconds'])})"
+    )
+    columns = ("topic", "sent", "failed attempts", "retried", "dead", "duplicates", "dead letters now")
+    waiting = found["dlq_stats"]["topic_breakdown"]
+    show.table(
+        columns,
+        [
+            (
+                name,
+                row["sent"],
+                row["failed"],
+                row["retried"],
+                row["dlq"],
+                row["duplicate"],
+                waiting.get(name, 0),
+            )
+            for name, row in found["topic_stats"].items()
+        ],
+        right=columns[1:],
+    )
+    click.echo(
+        f"{show.count(found['messages_sent'], 'message')} sent, {found['messages_per_second']:,.1f}/s, "
+        f"{show.size(found['total_bytes_sent'])}; {found['message_error_rate']:.2%} of the messages died; "
+        f"{found['pending_messages']:,} on their way now."
+    )
+    if latencies := found.get("latency_stats"):
+        words = ", ".join(f"{name} {latencies[f'{key}_ms']:,.1f} ms" for name, key in _SHOWN)
+        click.echo(f"Latency: {words}.")
+
+
+_SHOWN = (("median", "median"), ("p95", "p95"), ("p99", "p99"), ("average", "avg"))
