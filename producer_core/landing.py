@@ -322,7 +322,7 @@ Prober = Callable[[str, Iterable[str], int | None], dict[str, Landing]]
 """Looks for records of one topic: (topic, message ids, oldest timestamp in ms) to what was found."""
 
 
-def prober(config: Mapping[str, Any], *, timeout: float = 10.0, max_records: int = 200_000) -> Prober:
+def prober(config: Mapping[str, Any], *, timeout: float = 30.0, max_records: int = 2_000_000) -> Prober:
     """`look` for one client's settings, as a replay needs it."""
 
     def ask(topic: str, message_ids: Iterable[str], since_ms: int | None) -> dict[str, Landing]:

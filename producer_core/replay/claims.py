@@ -56,6 +56,15 @@ class Orphan:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """An operation as a runner finds it: whose it is, and until when."""
+
+    operation_id: str
+    owner: str | None
+    lease_until: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """One visit to the store. `over`: ended, paused, or not ours any more; then nothing may be sent."""
 
@@ -76,9 +85,18 @@ class Claims:
         self._clock = clock
         self._dead = DeadLetters(store, clock=clock)
 
-    def take(self) -> bool:
-        """Takes the lease where nobody has it; False when somebody else was first."""
-        return self._change("replay_take", now=self._clock(), lease=self._lease) > 0
+    def take(self, seen: Held | None = None) -> bool:
+        """Takes the lease where nobody has it, or from the dead owner who was `seen` to have it.
+
+        False when somebody else was first, or when that owner renewed his lease meanwhile.
+        """
+        owner, until = (seen.owner, seen.lease_until) if seen else (None, None)
+        return (
+            self._change(
+                "replay_take", now=self._clock(), lease=self._lease, seen_owner=owner, seen_until=until
+            )
+            > 0
+        )
 
     def renew(self) -> bool:
         """False: the operation is another process's now, or has ended."""

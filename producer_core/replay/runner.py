@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from producer_core.errors import OtherCluster, ReplayError, StoreError
 from producer_core.replay import operation as operations
-from producer_core.replay.claims import Claims
+from producer_core.replay.claims import Claims, Held
 from producer_core.replay.operation import Operation
 from producer_core.replay.work import IN_FLIGHT, INTERVAL, Sender, Work
 
@@ -23,6 +23,29 @@ logger = logging.getLogger(__name__)
 
 LEASE = 15.0
 """Seconds an operation stays a dead runner's before another takes it over; renewed every 5."""
+
+
+class Watch:
+    """Tells a dead owner from a living one without trusting the clock alone, which may be set at any time.
+
+    A living owner renews his lease three times in its length. So he is dead when we saw the same lease for
+    its whole length, or for half of it while the clock says that it has run out.
+    """
+
+    def __init__(self, lease: float, monotonic: Callable[[], float]) -> None:
+        self._lease = lease
+        self._monotonic = monotonic
+        self._seen: dict[str, tuple[Held, float]] = {}
+
+    def free(self, held: Held, now: float) -> bool:
+        if held.owner is None or held.lease_until is None:
+            return True
+        before, since = self._seen.get(held.operation_id, (None, 0.0))
+        if before != held:
+            since = self._monotonic()
+            self._seen[held.operation_id] = (held, since)
+        unchanged = self._monotonic() - since
+        return unchanged >= self._lease or (held.lease_until <= now and unchanged >= self._lease / 2)
 
 
 class ReplayRunner:
@@ -43,6 +66,7 @@ class ReplayRunner:
         in_flight: int = IN_FLIGHT,
         interval: float = INTERVAL,
         look_every: float = 1.0,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._sender = sender
@@ -52,6 +76,7 @@ class ReplayRunner:
         self._in_flight = in_flight
         self._interval = interval
         self._look_every = look_every
+        self._watch = Watch(lease, monotonic)
         # Two runners must differ even where their senders' names do not, as process ids in two containers.
         self.owner = f"{sender.identity}/{uuid.uuid4().hex[:6]}"
         self._one = threading.Lock()  # one operation at a time in this process
@@ -72,11 +97,10 @@ class ReplayRunner:
 
     def look(self) -> bool:
         """Runs one operation that nobody holds; False when there is none."""
-        cluster, now = self._sender.cluster_id, self._clock()
+        cluster = self._sender.cluster_id
         if not cluster:
             return False
-        waiting = self._store.rows("replay_candidates", cluster=cluster, now=now)
-        return any(self._run(row["operation_id"], float("inf")) for row in waiting)
+        return any(self._run(held, float("inf")) for held in self._waiting(cluster, None))
 
     def run_one(self, operation_id: str, timeout: float) -> Operation:
         """Carries this operation out, or waits for whoever has it; what it is after at most `timeout`.
@@ -89,7 +113,8 @@ class ReplayRunner:
             self._check(operation)
             if operation.ended or operation.state == "paused" or time.monotonic() >= until:
                 return operation
-            if not self._run(operation_id, until) and self._stopping.wait(self._interval):
+            waiting = self._waiting(operation.cluster_id, operation_id)
+            if not any(self._run(held, until) for held in waiting) and self._stopping.wait(self._interval):
                 return operation
 
     def _loop(self) -> None:
@@ -105,12 +130,19 @@ class ReplayRunner:
             if not ran:
                 self._stopping.wait(self._look_every)
 
-    def _run(self, operation_id: str, until: float) -> bool:
+    def _waiting(self, cluster: str, operation_id: str | None) -> list[Held]:
+        """What this runner may take: what nobody has, and what a dead runner left."""
+        rows = self._store.rows("replay_candidates", cluster=cluster, operation=operation_id)
+        now = self._clock()
+        return [held for row in rows if self._watch.free(held := Held(**row), now)]
+
+    def _run(self, held: Held, until: float) -> bool:
         """False when somebody else has it."""
+        operation_id = held.operation_id
         with self._one:
             started = time.monotonic()
             claims = Claims(self._store, operation_id, self.owner, lease=self._lease, clock=self._clock)
-            if not claims.take():
+            if not claims.take(held):
                 return False
             logger.info("replay begins", extra={"operation": operation_id})
             work = Work(

@@ -11,7 +11,7 @@ from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import InvalidMessage, NobodyReplays, OtherCluster, QueueFull, ReplayError
 from producer_core.events import Attempt
-from producer_core.replay.claims import Claims, Outcome
+from producer_core.replay.claims import Claims, Held, Outcome
 from producer_core.replay.work import Pace
 from producer_core.store import Store
 from tests.support import eventually
@@ -48,7 +48,7 @@ def planned(store, clock, selection=ALL, **choices):
 
 def runner(store, sender, clock, **choices):
     return replay.ReplayRunner(
-        store, sender, clock=clock, **{"interval": 0.01, "look_every": 0.01, **choices}
+        store, sender, clock=clock, **{"interval": 0.01, "look_every": 0.01, "monotonic": clock, **choices}
     )
 
 
@@ -518,13 +518,20 @@ def claimed_by_a_dead_runner(store, clock, **choices):
     return operation, dead, [one.message_id for one in turn.letters]
 
 
+def heir(store, sender, clock, *, after=16, **choices):
+    """A runner that has watched the dead owner's lease for a while."""
+    watching = runner(store, sender, clock, **choices)
+    assert not watching.look()
+    clock.forward(after)
+    return watching
+
+
 def test_nobody_takes_an_operation_before_its_lease_has_run_out(store, clock):
     buried(store, 3)
     operation, _, _ = claimed_by_a_dead_runner(store, clock)
     sender = ScriptedSender()
-    running = runner(store, sender, clock, probe=answering({}))
+    running = heir(store, sender, clock, probe=answering({}), after=14)
 
-    clock.forward(14)
     assert not running.look()
     assert sender.sent == []
     clock.forward(2)
@@ -532,13 +539,37 @@ def test_nobody_takes_an_operation_before_its_lease_has_run_out(store, clock):
     assert replay.get(store, operation.operation_id).message == "Replayed 3 of 3"
 
 
+def test_a_living_owner_keeps_his_operation_when_the_clock_is_set(store, clock):
+    buried(store, 3)
+    operation, owner, _ = claimed_by_a_dead_runner(store, clock)
+    monotonic = FakeClock()
+    watching = runner(store, ScriptedSender(), clock, monotonic=monotonic)
+
+    for step in (3600, -7200, 3600):
+        assert not watching.look()
+        clock.forward(step)
+        assert not watching.look()
+        monotonic.forward(5)
+        assert owner.renew()
+
+    assert not watching.look()
+    assert replay.get(store, operation.operation_id).owner == "dead"
+
+
+def test_a_dead_owner_is_followed_although_the_clock_was_set_back(store, clock):
+    buried(store, 3)
+    claimed_by_a_dead_runner(store, clock)
+    clock.forward(-3600)
+
+    assert heir(store, ScriptedSender(), clock, probe=answering({})).look()
+
+
 def test_what_a_dead_runner_left_claimed_is_looked_for_before_it_is_sent(store, clock):
     buried(store, 4)
     operation, _, (landed, absent) = claimed_by_a_dead_runner(store, clock)
-    clock.forward(16)
     sender, asked = ScriptedSender(), []
 
-    running = runner(store, sender, clock, probe=answering({landed: "found"}, asked))
+    running = heir(store, sender, clock, probe=answering({landed: "found"}, asked))
     done = running.run_one(operation.operation_id, 5)
 
     assert sorted(asked) == sorted([landed, absent])
@@ -551,10 +582,9 @@ def test_what_a_dead_runner_left_claimed_is_looked_for_before_it_is_sent(store, 
 def test_an_orphan_nobody_can_look_for_is_never_sent_again_silently(store, clock):
     buried(store, 3)
     operation, _, orphans = claimed_by_a_dead_runner(store, clock)
-    clock.forward(16)
     sender = ScriptedSender()
 
-    done = runner(store, sender, clock).run_one(operation.operation_id, 5)
+    done = heir(store, sender, clock).run_one(operation.operation_id, 5)
 
     assert counts(done) == (1, 0, 0, 2)
     assert not {*orphans} & {*sender.sent_ids}
@@ -564,9 +594,8 @@ def test_an_orphan_nobody_can_look_for_is_never_sent_again_silently(store, clock
 def test_a_runner_that_lost_its_lease_settles_nothing(store, clock):
     buried(store, 3)
     operation, dead, (first, second) = claimed_by_a_dead_runner(store, clock)
-    clock.forward(16)
-    heir = Claims(store, operation.operation_id, "heir", lease=15, clock=clock)
-    assert heir.take()
+    took = Held(operation.operation_id, "dead", replay.get(store, operation.operation_id).lease_until)
+    assert Claims(store, operation.operation_id, "heir", lease=15, clock=clock).take(took)
 
     turn = dead.turn([Outcome(first, "acknowledged"), Outcome(second, "pending")], want=5, busy=False)
 
@@ -581,10 +610,9 @@ def test_a_cancelled_operation_of_a_dead_runner_is_cleared_up_without_sending(st
     operation, _, (landed, absent) = claimed_by_a_dead_runner(store, clock)
     replay.cancel(store, operation.operation_id, **BY, clock=clock)
     assert not replay.get(store, operation.operation_id).ended
-    clock.forward(16)
     sender = ScriptedSender()
 
-    assert runner(store, sender, clock, probe=answering({landed: "found"})).look()
+    assert heir(store, sender, clock, probe=answering({landed: "found"})).look()
 
     done = replay.get(store, operation.operation_id)
     assert sender.sent == []

@@ -28,21 +28,20 @@ WHERE runs_replays AND closed_at IS NULL AND seen_at > $alive_since
 ORDER BY seen_at DESC;
 
 -- name: replay_candidates
--- Operations of a cluster that nobody holds: planned, orphaned, or paused or cancelled by an owner that died.
-SELECT operation_id FROM operations
-WHERE cluster_id IN ('', $cluster)
-  AND (state IN ('planned', 'running') AND (owner IS NULL OR lease_until <= $now)
-       OR state IN ('paused', 'cancelled') AND owner IS NOT NULL AND lease_until <= $now)
-ORDER BY created_at LIMIT 10;
+-- Operations of a cluster that wait for a runner or had one: planned, running, or paused or cancelled and still held.
+SELECT operation_id, owner, lease_until FROM operations
+WHERE cluster_id IN ('', $cluster) AND ($operation IS NULL OR operation_id = $operation)
+  AND (state IN ('planned', 'running') OR state IN ('paused', 'cancelled') AND owner IS NOT NULL)
+ORDER BY created_at;
 
 -- name: replay_take
--- Takes an operation that nobody holds; no row changed: somebody else was first.
+-- Takes an operation that nobody holds or whose owner died; no row changed: somebody was first, or it lives.
 UPDATE operations
 SET owner = $owner, lease_until = $now + $lease, started_at = coalesce(started_at, $now), message = NULL,
     state = CASE WHEN state = 'planned' THEN 'running' ELSE state END
-WHERE operation_id = $operation
-  AND (state IN ('planned', 'running') AND (owner IS NULL OR lease_until <= $now)
-       OR state IN ('paused', 'cancelled') AND owner IS NOT NULL AND lease_until <= $now);
+WHERE operation_id = $operation AND owner IS NOT DISTINCT FROM $seen_owner
+  AND lease_until IS NOT DISTINCT FROM $seen_until
+  AND (state IN ('planned', 'running') OR state IN ('paused', 'cancelled') AND owner IS NOT NULL);
 
 -- name: replay_renew
 -- Renews the lease; no row changed: it was lost to another process, or the operation has ended.
