@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from producer_core.brokers.ports import free_ports
+from producer_core.errors import BrokerError
 
 PORTS_A_NODE = 3
 JVM = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")  # 170 to 260 MiB, 2.3 s of CPU a start
@@ -93,7 +94,13 @@ def settings(node: Node, nodes: Sequence[Node], *, auto_create: bool) -> dict[st
 
 
 def write(node: Node, properties: Mapping[str, str]) -> None:
-    node.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        node.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise BrokerError(
+            f"The folder {node.folder} for a broker cannot be made ({error.strerror}).",
+            fix="Choose another one.",
+        ) from error
     lines = (f"{name}={_escaped(value)}\n" for name, value in properties.items())
     node.settings_file.write_text("".join(lines), encoding="utf-8")
     node.settings_file.chmod(0o600)  # passwords of test listeners go in here

@@ -1,0 +1,182 @@
+"""The one cluster that `producer-core broker start` leaves running: started here, found again by any process."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from producer_core.brokers import kafka, layout, readiness
+from producer_core.brokers.kafka import Progress
+from producer_core.brokers.layout import Node
+from producer_core.brokers.processes import Process
+from producer_core.errors import BrokerError
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is known of the cluster; `temporary` says that its folder goes when it is stopped."""
+
+    cluster_id: str
+    folder: Path
+    temporary: bool
+    nodes: tuple[Node, ...]
+    processes: tuple[Process, ...]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(node.address for node in self.nodes)
+
+    @property
+    def alive(self) -> tuple[int, ...]:
+        """The numbers of the nodes whose process runs."""
+        pairs = zip(self.nodes, self.processes, strict=True)
+        return tuple(node.number for node, process in pairs if process.alive)
+
+
+def status() -> State | None:
+    """The cluster that was started and not stopped, whether its brokers live or not."""
+    return _read()
+
+
+def start_detached(
+    *,
+    nodes: int = 1,
+    folder: Path | None = None,
+    port: int | None = None,
+    auto_create: bool = True,
+    timeout: float = 90.0,
+    progress: Progress = lambda text: None,
+) -> tuple[State, bool]:
+    """Starts the cluster and returns when it answers; False beside it when it was running already.
+
+    Without `folder` it begins empty, with a new cluster id, and its data go when it is stopped.
+    """
+    with _locked():
+        if (found := _read()) and found.alive:
+            return found, False
+        if found:
+            _forget(found)
+        return _start(nodes, folder, port, auto_create, timeout, progress), True
+
+
+def stop(timeout: float = 15.0) -> State | None:
+    """SIGTERM to every broker, SIGKILL after `timeout`; what was stopped, or None when nothing was there."""
+    with _locked():
+        if found := _read():
+            kafka.end_all(found.processes, timeout)
+            _forget(found)
+        return found
+
+
+def _start(
+    nodes: int, folder: Path | None, port: int | None, auto_create: bool, timeout: float, progress: Progress
+) -> State:
+    installation = kafka.prepare(progress)
+    home = (folder or _place() / "data").absolute()
+    if folder is None:
+        shutil.rmtree(home, ignore_errors=True)  # what a start that was killed left behind
+    kafka.check_folder(home, nodes)
+    planned = layout.plan(nodes, home, port=port)
+    cluster_id = layout.cluster_id_in(home) or layout.new_cluster_id()
+    progress("formatting the storage")
+    kafka.write_and_format(installation, planned, cluster_id, {}, auto_create=auto_create)
+    progress(f"waiting for {nodes} broker{'s' if nodes > 1 else ''}")
+    processes = tuple(kafka.launch(installation, node) for node in planned)
+    state = State(cluster_id, home, folder is None, tuple(planned), processes)
+    _write(state)  # before waiting: were we killed now, `stop` would still find them
+    try:
+        readiness.wait({n.number: n.direct_address for n in planned}, lambda: _check(state), timeout)
+    except BaseException:
+        kafka.end_all(processes, 5)
+        _forget(state)
+        raise
+    return state
+
+
+def _check(state: State) -> None:
+    for node in state.nodes:
+        if node.number not in state.alive:
+            raise kafka.ended(node)
+
+
+def _forget(state: State) -> None:
+    if state.temporary:
+        shutil.rmtree(state.folder, ignore_errors=True)
+    _file().unlink(missing_ok=True)
+
+
+def _place() -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    place = Path(state).expanduser() / "producer-core" / "broker"
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    place.mkdir(mode=0o700, exist_ok=True)
+    return place
+
+
+def _file() -> Path:
+    return _place() / "state.json"
+
+
+@contextmanager
+def _locked() -> Iterator[None]:
+    """One start or stop at a time; a second one waits for the first."""
+    with (_place() / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _write(state: State) -> None:
+    text = json.dumps(
+        {
+            "cluster_id": state.cluster_id,
+            "folder": str(state.folder),
+            "temporary": state.temporary,
+            "nodes": [_node_to_json(node) for node in state.nodes],
+            "processes": [{"pid": process.pid, "started": process.started} for process in state.processes],
+        },
+        indent=2,
+    )
+    draft = _file().with_suffix(".new")
+    draft.touch(mode=0o600)
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(_file())
+
+
+def _read() -> State | None:
+    try:
+        found: dict[str, Any] = json.loads(_file().read_text(encoding="utf-8"))
+        return State(
+            cluster_id=found["cluster_id"],
+            folder=Path(found["folder"]),
+            temporary=found["temporary"],
+            nodes=tuple(_node_from_json(each) for each in found["nodes"]),
+            processes=tuple(Process(each["pid"], each["started"]) for each in found["processes"]),
+        )
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise BrokerError(
+            f"The broker's state file {_file()} is damaged.",
+            fix="End the java processes yourself and delete it.",
+        ) from error
+
+
+def _node_to_json(node: Node) -> dict[str, Any]:
+    return {
+        "number": node.number,
+        "port": node.port,
+        "direct_port": node.direct_port,
+        "controller_port": node.controller_port,
+        "folder": str(node.folder),
+    }
+
+
+def _node_from_json(found: dict[str, Any]) -> Node:
+    return Node(**{**found, "folder": Path(found["folder"])})
