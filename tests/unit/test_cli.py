@@ -1,0 +1,186 @@
+"""The command as a whole: what it costs to ask for help, how it fails, how it shows things."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from producer_core.cli import COMMANDS, main, options, show
+from producer_core.cli.lazy import Failed
+from producer_core.errors import ConfigError
+
+HEAVY = (
+    "pandas",
+    "plotly",
+    "streamlit",
+    "pyspark",
+    "duckdb",
+    "pyarrow",
+    "redis",
+    "confluent_kafka",
+    "rich",
+    "numpy",
+)
+OURS = ("send", "stats", "health", "explain", "dlq", "replay", "alerts", "audit", "store", "doctor")
+
+
+def run(*arguments, **options):
+    return CliRunner().invoke(main, list(map(str, arguments)), **options)
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys\nfrom producer_core.cli import main\n"
+        "try: main(['--help'])\nexcept SystemExit: pass\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "Usage: " in done.stdout
+    assert done.stderr.strip() == "[]"
+
+
+def test_help_lists_every_command_without_importing_one():
+    shown = run("--help").output
+
+    assert all(f"  {command.name} " in shown for command in COMMANDS)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_command_teaches_in_its_help(name):
+    result = run(name, "--help")
+
+    assert result.exit_code == 0
+    assert len(result.output.splitlines()) > 5
+
+
+@pytest.mark.parametrize("name", ["send", "stats", "health", "explain", "audit", "doctor"])
+def test_the_help_of_a_command_shows_an_example(name):
+    assert f"producer-core {name}" in run(name, "--help").output.split("\n", 1)[1]
+
+
+def test_a_mistyped_command_names_the_nearest():
+    result = run("sned")
+
+    assert result.exit_code == 2
+    assert "Did you mean send?" in result.stderr
+
+
+def test_an_error_is_what_and_fix_without_a_traceback(tmp_path):
+    result = run("stats", "--store", tmp_path / "nothing.duckdb")
+
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("Error: ")
+    assert 1 <= len(result.stderr.strip().splitlines()) <= 2
+    assert "Traceback" not in result.stderr
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path):
+    command = f"{sys.executable} -m producer_core.cli --help | head -1; exit ${{PIPESTATUS[1]}}"
+
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+
+
+def test_the_version_is_the_packages():
+    from producer_core import __version__
+
+    assert __version__ in run("--version").output
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30s", 30), ("15m", 900), ("2h", 7200), ("1d12h", 129600), ("1.5h", 5400)]
+)
+def test_a_duration_is_read(text, seconds):
+    assert options.Duration().convert(text, None, None) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "5", "2 parsecs", "m5"])
+def test_what_is_no_duration_is_said(text):
+    with pytest.raises(click.BadParameter, match="not a duration"):
+        options.Duration().convert(text, None, None)
+
+
+def test_a_moment_is_iso_8601_in_utc():
+    assert options.Moment().convert("1970-01-01T00:01:00", None, None) == 60.0
+    assert options.Moment().convert("1970-01-01T01:01:00+01:00", None, None) == 60.0
+
+
+def test_settings_come_from_properties_and_from_json(tmp_path):
+    properties = tmp_path / "client.properties"
+    properties.write_text("# ours\nacks = all\nsasl.jaas.config=a=b\n\n")
+    as_json = tmp_path / "client.json"
+    as_json.write_text('{"acks": "all", "linger.ms": 5}')
+
+    assert options.read_settings(properties) == {"acks": "all", "sasl.jaas.config": "a=b"}
+    assert options.read_settings(as_json) == {"acks": "all", "linger.ms": 5}
+
+
+def test_a_bad_settings_file_says_the_line(tmp_path):
+    path = tmp_path / "client.properties"
+    path.write_text("acks=all\nnonsense\n")
+
+    with pytest.raises(ConfigError, match="Line 2"):
+        options.read_settings(path)
+
+
+def test_an_option_beats_the_settings_file(tmp_path):
+    path = tmp_path / "client.json"
+    path.write_text('{"acks": "1", "bootstrap.servers": "inside:9092"}')
+
+    assert options.client_settings(None, (("acks", "all"),), path) == ("inside:9092", {"acks": "all"})
+    assert options.client_settings("given:9092", (), path)[0] == "given:9092"
+
+
+def test_nobody_there_to_ask_changes_nothing():
+    with pytest.raises(Failed, match="Archive"):
+        options.confirm("Archive 3?", yes=False)
+    options.confirm("Archive 3?", yes=True)
+
+
+def test_a_table_for_a_pipe_is_aligned_plain_text(capsys):
+    show.table(("topic", "dead"), [("orders", 1200), ("p", None)], right=("dead",))
+
+    assert capsys.readouterr().out == "topic    dead\norders  1,200\np           -\n"
+
+
+def test_numbers_and_times_read_well():
+    assert show.count(1, "row") == "1 row"
+    assert show.count(2000, "row") == "2,000 rows"
+    assert show.milliseconds(0.0123) == "12.3 ms"
+    assert show.duration(90) == "90 s"
+    assert show.duration(7200) == "2 h"
+    assert show.size(1536) == "1.5 KiB"
+    assert show.shorten("a\n b" * 10, 5) == "a ba…"
+
+
+@pytest.mark.parametrize("code", ["MSG_SIZE_TOO_LARGE", "NotLeaderForPartitionError", "10"])
+def test_explain_says_what_a_code_means_and_what_to_do(code):
+    result = run("explain", code)
+
+    assert result.exit_code == 0
+    assert "To do" in result.output
+    assert set(json.loads(run("explain", code, "--json").output)) >= {
+        "code",
+        "number",
+        "kind",
+        "verdict",
+        "meaning",
+        "advice",
+    }
+
+
+def test_explain_of_an_unknown_code_names_the_nearest():
+    result = run("explain", "MSG_SIZE_TO_LARGE")
+
+    assert result.exit_code == 2
+    assert "MSG_SIZE_TOO_LARGE" in result.stderr

@@ -1,0 +1,244 @@
+"""The commands over a store: what scripts may rely on, and what a person sees and is asked."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from producer_core.cli import main
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.events import Attempt, DeadLetter
+from producer_core.messages import id_bytes, id_text, new_session
+from producer_core.store import Store
+
+SESSION = new_session()
+
+
+def letter(number, **changes):
+    code = changes.get("code", "POLICY_VIOLATION")
+    values = {
+        "message_id": id_text(id_bytes(SESSION, number)),
+        "cluster_id": "c1",
+        "producer_id": str(SESSION),
+        "topic": "orders",
+        "key": b"k%d" % number,
+        "value": b'{"card": "4111111111111111", "password": "hunter2", "n": %d}' % number,
+        "headers": (("authorization", b"Bearer abcdef"), ("trace", None)),
+        "partition": None,
+        "timestamp_ms": None,
+        "verdict": "rejected",
+        "verdict_reason": "The broker refused it.",
+        "kind": "permanent",
+        "code": code,
+        "error_text": "Broker: Policy violation for ann.lee@example.com",
+        "fingerprint": "aaaabbbbcccc",
+        "attempts": (Attempt(time.time(), code, "Broker: Policy violation"),),
+        "accepted_at": time.time() - 5 + number / 1000,
+        "failed_at": time.time() - 4 + number / 1000,
+        "host": "here",
+        "version": "0.1.0",
+    }
+    return DeadLetter(**{**values, **changes})
+
+
+@pytest.fixture
+def path(tmp_path):
+    store = Store.open(tmp_path / "store.duckdb")
+    DeadLetters(store).add(
+        [
+            letter(1),
+            letter(2),
+            letter(3, topic="payments", verdict="possibly_persisted", fingerprint="ddddeeeeffff"),
+            letter(4, topic="payments", value=b"\xff", replayable=False, source="line 17 of a.csv", key=None),
+        ]
+    )
+    return store.path
+
+
+def run(path, *arguments, **options):
+    return CliRunner().invoke(main, [*map(str, arguments), "--store", str(path)], **options)
+
+
+def as_json(path, *arguments):
+    result = run(path, *arguments, "--json")
+    return json.loads(result.stdout), result
+
+
+def waiting(path):
+    return DeadLetters(Store.open(path)).count(DeadLetterFilter())
+
+
+# looking
+
+
+def test_list_as_json_has_the_total_and_the_records(path):
+    found, result = as_json(path, "dlq", "list", "--limit", 2)
+
+    assert result.exit_code == 0
+    assert found["total"] == 4
+    assert [record["source"] for record in found["records"]] == ["line 17 of a.csv", None]
+    assert {"message_id", "topic", "key", "state", "verdict", "code", "error_text", "group", "failed_at", "attempts",
+            "value_size", "replay_count"} <= found["records"][0].keys()  # fmt: skip
+
+
+def test_every_filter_means_the_same_in_list_and_in_archive(path):
+    for options in (["--topic", "payments"], ["--verdict", "possibly_persisted"], ["--group", "ddddeeeeffff"], ["--key", "k1"], ["--since", "1h"], ["--until", "1h"], ["--text", "POLICY"]):  # fmt: skip
+        total = as_json(path, "dlq", "list", *options)[0]["total"]
+        archived = as_json(path, "dlq", "archive", *options, "--yes")[0]["count"]
+        run(path, "dlq", "restore", "--yes")
+
+        assert archived == total
+
+
+def test_a_person_sees_masked_values_and_a_reveal_is_audited(path):
+    message = letter(1).message_id
+
+    masked = run(path, "dlq", "show", message).output
+    revealed = run(path, "dlq", "show", message, "--reveal").output
+
+    assert "hunter2" not in masked
+    assert "4111111111111111" not in masked
+    assert "abcdef" not in masked
+    assert "ann.lee@" not in masked
+    assert "hunter2" in revealed
+    assert "abcdef" in revealed
+    assert [row["action"] for row in as_json(path, "audit")[0]] == ["reveal"]
+
+
+def test_revealed_json_has_the_very_bytes(path):
+    found, _ = as_json(path, "dlq", "show", letter(4).message_id, "--reveal")
+
+    assert found["value_base64"] == "/w=="
+    assert found["source"] == "line 17 of a.csv"
+
+
+def test_error_texts_in_lists_are_masked(path):
+    assert "ann.lee@" not in run(path, "dlq", "list").output
+    assert "ann.lee@" not in run(path, "dlq", "groups").output
+
+
+def test_an_unknown_message_is_said(path):
+    result = run(path, "dlq", "show", "nobody-1")
+
+    assert result.exit_code == 2
+    assert "no dead letter nobody-1" in result.stderr
+
+
+def test_groups_as_json_count_what_a_cause_did(path):
+    found, _ = as_json(path, "dlq", "groups")
+
+    assert found["total"] == 4
+    assert {group["fingerprint"]: group["count"] for group in found["groups"]} == {
+        "aaaabbbbcccc": 3,
+        "ddddeeeeffff": 1,
+    }
+
+
+# acting
+
+
+def test_archive_asks_first_and_changes_nothing_when_nobody_is_there(path):
+    result = run(path, "dlq", "archive", "--topic", "orders")
+
+    assert result.exit_code == 2
+    assert "Archive 2 dead letters of orders?" in result.stderr
+    assert waiting(path) == 4
+
+
+def test_clear_archives_and_its_undo_restores_exactly_that(path):
+    cleared, _ = as_json(path, "dlq", "clear", "--topic", "orders", "--yes")
+    run(path, "dlq", "archive", "--topic", "payments", "--yes")
+
+    restored, _ = as_json(path, "dlq", "restore", "--moment", repr(cleared["moment"]))
+
+    assert (cleared["count"], restored["count"], waiting(path)) == (2, 2, 2)
+
+
+def test_purge_needs_the_number_typed_and_an_age(path):
+    run(path, "dlq", "archive", "--topic", "orders", "--yes")
+
+    young = run(path, "dlq", "purge")
+    alone = run(path, "dlq", "purge", "--min-age", "0s")
+    wrong = run(path, "dlq", "purge", "--min-age", "0s", "--confirmation", "purge 3")
+    right = run(path, "dlq", "purge", "--min-age", "0s", "--confirmation", "purge 2")
+
+    assert "older than" in young.output
+    assert (alone.exit_code, wrong.exit_code, right.exit_code) == (2, 2, 0)
+    assert "purge 2" in alone.stderr
+    assert "Purged 2 dead letters" in right.output
+
+
+def test_replay_without_anybody_to_send_is_said(path):
+    result = run(path, "dlq", "replay", "--topic", "orders", "--yes")
+
+    assert result.exit_code == 2
+    assert "No process" in result.stderr
+    assert waiting(path) == 4
+
+
+def test_replay_of_nothing_is_done_at_once(path):
+    found, result = as_json(path, "dlq", "replay", "--topic", "nothing", "--yes")
+
+    assert (result.exit_code, found["total"]) == (0, 0)
+
+
+def test_replay_says_what_may_be_there_twice(path):
+    result = run(path, "dlq", "replay", "--topic", "payments", "--message-id", letter(3).message_id)
+
+    assert "1 may be on their topic already" in result.stderr
+
+
+# the store around it
+
+
+def test_acts_are_in_the_audit(path):
+    run(path, "dlq", "archive", "--topic", "orders", "--yes")
+
+    (entry,) = as_json(path, "audit", "--action", "archive")[0]
+
+    assert (entry["origin"], entry["count"], entry["selection"]) == ("cli", 2, {"topic": "orders"})
+    assert "archive" in run(path, "audit").output
+
+
+def test_store_info_says_what_is_there(path):
+    found, _ = as_json(path, "store", "info")
+
+    assert found["rows"]["dead_letters"] == 4
+    assert "dead_letters" in run(path, "store", "info").output
+
+
+def test_a_snapshot_is_a_store(path, tmp_path):
+    assert run(path, "store", "snapshot", tmp_path / "copy.duckdb").exit_code == 0
+
+    assert as_json(tmp_path / "copy.duckdb", "dlq", "list")[0]["total"] == 4
+
+
+def test_prune_keeps_what_waits(path):
+    assert run(path, "store", "prune", "--yes").exit_code == 0
+    assert waiting(path) == 4
+
+
+def test_there_is_no_replay_before_the_first(path):
+    assert "No replay yet" in run(path, "replay", "list").output
+    assert "No replay yet" in run(path, "replay", "status").output
+    assert run(path, "replay", "pause", "nothing").exit_code == 2
+
+
+def test_an_alert_is_listed_acknowledged_and_silenced(path):
+    from producer_core.alerts import AlertLog, alert, follow
+
+    log = AlertLog(Store.open(path))
+    log.record(follow({}, [alert("connection_lost", "p1", time.time(), reason="refused")], time.time()))
+    (fired,) = as_json(path, "alerts", "list")[0]
+
+    acknowledged = run(path, "alerts", "ack", fired["alert_id"])
+    silenced = run(path, "alerts", "silence", "connection_lost", "--for", "1h", "--why", "upgrade")
+
+    assert "No connection to the brokers: refused" in run(path, "alerts", "list").output
+    assert (acknowledged.exit_code, silenced.exit_code) == (0, 0)
+    assert as_json(path, "alerts", "list")[0][0]["silenced"] is True
+    assert run(path, "alerts", "ack", "nothing").exit_code == 2
+    assert run(path, "alerts", "silence", "nothing").exit_code == 2

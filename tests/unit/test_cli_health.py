@@ -1,0 +1,257 @@
+"""`stats` and `health` over a store, and the doctor's judgements."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from producer_core import doctor
+from producer_core.alerts import AlertLog, alert, follow
+from producer_core.cli import main
+from producer_core.cluster import ClusterView, TopicView
+from producer_core.config import client_config
+from producer_core.histogram import bucket_of
+from producer_core.store import Batch, LatencyRow, ProducerRow, StatisticsRow, Store
+
+
+def producer_row(now, **changes):
+    values = {
+        "producer_id": "p1", "cluster_id": "c1", "client_id": "reliable-producer-1", "host": "here", "pid": 7,
+        "version": "0.1.0", "started_at": now - 60, "seen_at": now, "closed_at": None, "connected": True,
+        "connection_error": None, "pending": 5, "waiting_retry": 0, "queue_messages": 0, "queue_limit": 100000,
+        "memory_bytes": 1, "memory_limit": None, "runs_replays": True, "delivery": "at_least_once", "settings": "{}",
+    }  # fmt: skip
+    return ProducerRow(**{**values, **changes})
+
+
+def stored(path, *, now=None, dead=1, **producer):
+    now = now or time.time()
+    second = int(now) - 10
+    statistics = (
+        StatisticsRow(second, "c1", "p1", "orders", 110, 99, dead, 6, 5, 5, 3, 1, 5000, 0.99),
+        StatisticsRow(second + 1, "c1", "p1", "payments", 1, 1, 0, 0, 0, 0, 0, 0, 10, 0.01),
+    )
+    latencies = (LatencyRow(second, "c1", "p1", "orders", bucket_of(0.010), 99),)
+    Store.open(path).append(Batch("p1", 0, statistics, latencies, producer=producer_row(now, **producer)))
+    return path
+
+
+def run(path, *arguments):
+    return CliRunner().invoke(main, [*arguments, "--store", str(path)])
+
+
+def as_json(path, *arguments):
+    return json.loads(run(path, *arguments, "--json").stdout)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "store.duckdb"
+
+
+def test_stats_as_json_have_the_keys_of_get_stats(path):
+    found = as_json(stored(path), "stats")
+
+    assert found["messages_sent"] == 100
+    assert (found["messages_failed"], found["messages_dlq"], found["messages_duplicate"]) == (6, 1, 3)
+    assert found["messages_retried"] == 5
+    assert found["total_bytes_sent"] == 5010
+    assert found["topic_stats"]["orders"] == {"sent": 99, "failed": 6, "duplicate": 3, "retried": 5, "dlq": 1}
+    assert found["pending_messages"] == 5
+    assert found["error_rate"] == pytest.approx(6 / 106)
+    assert found["message_error_rate"] == pytest.approx(1 / 101)
+    assert found["latency_stats"]["median_ms"] == pytest.approx(10, rel=0.03)
+    assert {"messages_per_second", "bytes_per_second", "elapsed_seconds", "dlq_stats"} <= found.keys()
+
+
+def test_stats_since_and_of_a_topic_restrict(path):
+    stored(path)
+
+    assert as_json(path, "stats", "--since", "1s")["messages_sent"] == 0
+    assert as_json(path, "stats", "--topic", "payments")["messages_sent"] == 1
+
+
+def test_stats_for_a_person_name_the_topics_and_the_latency(path):
+    shown = run(stored(path), "stats").output
+
+    assert "orders" in shown
+    assert "p95" in shown
+    assert "100 messages sent" in shown
+
+
+def test_stats_of_an_empty_store_say_so(path):
+    Store.open(path)
+
+    assert "No messages" in run(path, "stats").output
+    assert as_json(path, "stats")["messages_sent"] == 0
+
+
+def test_a_live_connected_producer_is_healthy(path):
+    result = run(stored(path), "health")
+
+    assert result.exit_code == 0
+    assert result.output.startswith("healthy: 1 producer running")
+
+
+@pytest.mark.parametrize(
+    ("producer", "words"),
+    [
+        ({"connected": False, "connection_error": "Connection refused"}, "not connected: Connection refused"),
+        ({"seen_at": time.time() - 100}, "silent since"),
+    ],
+)
+def test_a_producer_in_trouble_is_unhealthy(path, producer, words):
+    stored(path, **producer)
+
+    result = run(path, "health")
+
+    assert result.exit_code == 1
+    assert result.output.startswith("unhealthy")
+    assert words in result.output
+
+
+def test_a_nearly_full_queue_is_degraded(path):
+    assert as_json(stored(path, queue_messages=99_000), "health")["status"] == "degraded"
+
+
+def test_many_deaths_are_unhealthy(path):
+    assert as_json(stored(path, dead=50), "health")["status"] == "unhealthy"
+
+
+def test_a_closed_producer_is_no_trouble(path):
+    stored(path, closed_at=time.time())
+
+    assert run(path, "health").exit_code == 0
+    assert "No producer running" in run(path, "health").output
+
+
+def test_nobody_to_judge_is_unknown_and_no_success(path):
+    Store.open(path)
+
+    result = run(path, "health")
+
+    assert result.exit_code == 1
+    assert result.output.startswith("unknown")
+
+
+def test_a_firing_alert_makes_unhealthy_and_a_silence_does_not_hide_the_rest(path):
+    stored(path)
+    now = time.time()
+    AlertLog(Store.open(path)).record(follow({}, [alert("dedup_degraded", "p1", now, reason="refused")], now))
+
+    found = as_json(path, "health")
+
+    assert found["status"] == "degraded"
+    assert "De-duplication does not answer" in found["issues"][0]
+
+
+# doctor
+
+
+def levels(findings):
+    return {(finding.check.split(" ")[0], finding.level) for finding in findings}
+
+
+def topic(**changes):
+    values = {
+        "name": "orders", "partitions": 4, "replication_factor": 3, "in_sync": 3, "leaderless": 0,
+        "operations": frozenset({"ALL"}), "min_insync_replicas": 2, "max_message_bytes": 1_048_588,
+    }  # fmt: skip
+    return TopicView(**{**values, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "level", "words"),
+    [
+        (
+            {},
+            "ok",
+            "1 broker may fail with writing going on, and an acknowledged message survives the loss of 1 broker",
+        ),
+        (
+            {"replication_factor": 1, "in_sync": 1, "min_insync_replicas": 1},
+            "warning",
+            "acks=all means one disk",
+        ),
+        ({"min_insync_replicas": 3}, "warning", "no broker may fail, or writing stops"),
+        (
+            {"min_insync_replicas": 1},
+            "warning",
+            "2 brokers may fail with writing going on, but an acknowledged message",
+        ),
+        ({"in_sync": 2}, "warning", "2 of 3 replicas in sync"),
+        ({"leaderless": 1}, "problem", "have no leader"),
+        ({"max_message_bytes": 1000}, "warning", "die at the broker"),
+        ({"operations": frozenset({"DESCRIBE"})}, "problem", "WRITE (to send)"),
+        ({"operations": frozenset({"DESCRIBE", "WRITE"})}, "warning", "READ (to look"),
+        ({"operations": None}, "ok", "does not tell our permissions"),
+    ],
+)
+def test_the_doctor_names_what_a_topic_promises(changes, level, words):
+    findings = list(doctor.judge_topic(topic(**changes), largest_message=1_000_000))
+
+    assert any(finding.level == level and words in finding.text for finding in findings)
+    assert all(finding.fix for finding in findings if finding.level != "ok")
+
+
+def test_one_broker_is_named_as_what_it_is():
+    (finding,) = doctor.judge_cluster(ClusterView("c1", {1: "a:9092"}, frozenset()))
+
+    assert finding.level == "warning"
+
+
+def test_settings_that_can_lose_messages_are_warned_of():
+    safe = client_config("a:9092")
+    unsafe = client_config("a:9092", {"acks": "1", "enable_idempotence": False, "partitioner": "random"})
+
+    assert levels(doctor.judge_settings(safe)) == {("settings", "ok"), ("partitioner", "ok")}
+    assert levels(doctor.judge_settings(unsafe)) == {("settings", "warning"), ("partitioner", "warning")}
+
+
+def test_the_clock_the_disk_and_java_are_judged(tmp_path):
+    assert doctor.judge_clock(latest=1000, now=900).level == "warning"
+    assert doctor.judge_clock(latest=900, now=1000).level == "ok"
+    assert doctor.judge_disk(tmp_path, 1 << 20).level == "problem"
+    assert doctor.judge_disk(tmp_path, 1 << 30).level == "warning"
+    assert doctor.judge_disk(tmp_path, 1 << 40).level == "ok"
+    assert [doctor.java(version).level for version in (None, 11, 17)] == ["warning", "warning", "ok"]
+
+
+def test_a_redis_that_refuses_is_a_problem():
+    def refuse():
+        raise ConnectionRefusedError("refused")
+
+    assert doctor.ping(refuse, OSError).level == "problem"
+    assert doctor.ping(lambda: {"redis_version": "7.0"}, OSError).level == "ok"
+
+
+def test_the_doctor_goes_on_where_nobody_listens(path):
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+        result = run(path, "doctor", "--bootstrap-servers", address, "--timeout", "1s", "--json")
+
+    found = {finding["check"]: finding for finding in json.loads(result.stdout)["findings"]}
+    assert result.exit_code == 1
+    assert found[f"broker {address}"]["level"] == "problem"
+    assert "No broker answers" in found["cluster"]["text"]
+    assert found["store"]["level"] == "ok"
+
+
+def test_a_store_that_is_no_store_is_a_problem(path):
+    path.write_text("not a store" * 1000)
+
+    assert ("store", "problem") in levels(doctor.check_store(path, time.time()))
+
+
+def test_a_bad_setting_is_a_finding_and_the_rest_is_still_looked_at(path):
+    result = run(path, "doctor", "--config", "lingr.ms=5")
+
+    assert "PROBLEM settings: Unknown setting" in result.output
+    assert "java" in result.output
+    assert os.linesep + "1 problem" in result.output

@@ -1,0 +1,76 @@
+"""What people look at hides secrets, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from producer_core.masking import is_secret_name, mask, mask_headers, mask_text, shown
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["password", "userPassword", "API_KEY", "api-key", "Authorization", "client.secret", "access_token", "cvv", "cardNumber", "Set-Cookie", "ssn", "session_id", "sasl.jaas.config"],
+)  # fmt: skip
+def test_a_secret_name_is_known_in_any_spelling(name):
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["id", "key", "author", "pinned", "spinning", "card", "passenger", "company", "monkey"]
+)
+def test_an_ordinary_name_is_not_secret(name):
+    assert not is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("card 4111 1111 1111 1111 declined", "card ************1111 declined"),
+        ("378282246310005", "***********0005"),
+        ("mail ann.lee@example.com", "mail a***@example.com"),
+        ("Authorization: Bearer abcdef123456", "Authorization: Bearer ***"),
+        ("password=hunter2 user=ann", "password=*** user=ann"),
+        ('{"api_key": "xyz"}', '{"api_key": ***}'),
+        ("eyJhbGciOi.eyJzdWIi.c2ln", "***"),
+        ("AKIAIOSFODNN7EXAMPLE", "***"),
+    ],
+)
+def test_a_secret_in_a_text_is_masked(text, masked):
+    assert mask_text(text) == masked
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["4111 1111 1111 1112", "1700000000000", "1700000000000000", "order 1234567890123456", "12.50", "a@b", "broker1:9092", "019a2b3c-1111-7222-8333-444455556666-17"],
+)  # fmt: skip
+def test_what_only_looks_like_a_secret_stays(text):
+    assert mask_text(text) == text
+
+
+def test_a_value_keeps_its_shape():
+    value = {"user": "ann", "card": {"number": 4111111111111111, "cvv": 123}, "tags": ["x", None, True, 1.5]}
+
+    assert mask(value) == {
+        "user": "ann",
+        "card": {"number": "************1111", "cvv": "***"},
+        "tags": ["x", None, True, 1.5],
+    }
+
+
+def test_a_secret_field_that_is_null_stays_null():
+    assert mask({"token": None}) == {"token": None}
+
+
+def test_bytes_are_shown_as_what_they_are():
+    assert shown(None) is None
+    assert shown(b'{"password": "x"}') == {"password": "***"}
+    assert shown(b'{"password": "x"}', reveal=True) == {"password": "x"}
+    assert shown(b"plain ann@example.com") == "plain a***@example.com"
+    assert shown(b"\xff\x00") == "2 bytes that are not text"
+    assert shown(b"\xff\x00", reveal=True) == "0xff00"
+
+
+def test_headers_keep_order_duplicates_and_null():
+    headers = [("trace", b"1"), ("authorization", b"Basic abc"), ("trace", None)]
+
+    assert mask_headers(headers) == [["trace", 1], ["authorization", "***"], ["trace", None]]
