@@ -1,0 +1,201 @@
+"""Replays and the landing probe on a real Apache Kafka, counted by kcat."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from producer_core import landing, replay
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.messages import ID_HEADER, parse_id
+from producer_core.store import Store
+from tests.support import eventually
+from tests.unit.replaying import letter, message_id
+
+pytestmark = pytest.mark.kafka
+
+ROOT = Path(__file__).parents[2]
+COUNT = 2_000
+LEASE = 1.5
+
+
+@pytest.fixture
+def topic(kafka):
+    name = f"replay-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(name, partitions=3)
+    return name
+
+
+@pytest.fixture
+def store(tmp_path):
+    opened = Store.open(tmp_path / "store.duckdb")
+    yield opened
+    opened.close()
+
+
+@contextlib.contextmanager
+def runners():
+    """Starts processes that run replays; none is left behind."""
+    started: list[subprocess.Popen] = []
+
+    def start(store, kafka):
+        words = [str(store.path), kafka.bootstrap_servers, kafka.cluster_id, str(LEASE), "0"]
+        command = [sys.executable, "-m", "tests.replay_child", *words]
+        started.append(subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for process in started:
+            process.stdin.close()
+        for process in started:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+            process.kill()
+            process.wait()
+
+
+def values_on(kafka, topic) -> Counter:
+    """How often each value is there for a read_committed reader that is not ours."""
+    read = subprocess.run(
+        ["kcat", "-C", "-q", "-e", "-b", kafka.bootstrap_servers, "-t", topic, "-f", "%s\n", "-o", "beginning",
+         "-X", "isolation.level=read_committed"],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    return Counter(read.stdout.split())
+
+
+def bury(store, kafka, topic, count, **changes):
+    letters = [letter(number, topic=topic, cluster_id=kafka.cluster_id, **changes) for number in range(count)]
+    DeadLetters(store).add(letters)
+    return letters
+
+
+def test_a_replay_killed_again_and_again_leaves_each_record_once(kafka, topic, store):
+    letters = bury(store, kafka, topic, COUNT)
+    operation = replay.plan(
+        store, DeadLetterFilter(topic=topic), who="ann", origin="python", can_run=kafka.cluster_id
+    )
+    chance = random.Random(7)
+
+    with runners() as start:
+        spare = [start(store, kafka), start(store, kafka)]
+        for threshold in sorted(chance.sample(range(50, COUNT - 200), 6)):
+            eventually(lambda at=threshold: settled(store, operation) >= at, timeout=60)
+            if kill_owner(store, operation):
+                spare.append(start(store, kafka))
+        done = eventually(lambda: ended(store, operation), timeout=60)
+
+    assert values_on(kafka, topic) == Counter(one.value.decode() for one in letters)
+    assert (done.acknowledged + done.landed, done.failed_again, done.skipped) == (COUNT, 0, 0)
+    assert [process.returncode for process in spare].count(-signal.SIGKILL) >= 4
+    assert DeadLetters(store).count(DeadLetterFilter()) == 0
+
+
+def settled(store, operation):
+    now = replay.get(store, operation.operation_id)
+    return now.acknowledged + now.landed
+
+
+def ended(store, operation):
+    now = replay.get(store, operation.operation_id)
+    return now if now.ended else None
+
+
+def kill_owner(store, operation) -> bool:
+    owner = replay.get(store, operation.operation_id).owner
+    if owner is None:
+        return False
+    os.kill(int(owner.partition(":")[2].partition("/")[0]), signal.SIGKILL)
+    eventually(lambda: replay.get(store, operation.operation_id).owner != owner, timeout=30)
+    return True
+
+
+def test_what_had_landed_is_found_and_only_the_rest_is_sent(kafka, topic, store):
+    letters = bury(store, kafka, topic, 100, verdict="possibly_persisted", accepted_at=time.time())
+    produce(kafka, topic, letters[:40])
+    operation = replay.plan(
+        store, DeadLetterFilter(topic=topic), who="ann", origin="python", can_run=kafka.cluster_id
+    )
+
+    with runners() as start:
+        start(store, kafka)
+        done = eventually(lambda: ended(store, operation), timeout=60)
+
+    assert (done.landed, done.acknowledged) == (40, 60)
+    assert values_on(kafka, topic) == Counter(one.value.decode() for one in letters)
+
+
+def produce(kafka, topic, letters, *, timestamp_ms=0):
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for one in letters:
+        headers = [(ID_HEADER, parse_id(one.message_id))]
+        producer.produce(topic, one.value, partition=0, headers=headers, timestamp=timestamp_ms)
+    assert producer.flush(30) == 0
+
+
+# the probe
+
+
+def probe(kafka, topic, number, **choices):
+    return landing.probe(
+        {"bootstrap.servers": kafka.bootstrap_servers}, topic, None, message_id(number), **choices
+    )
+
+
+def test_the_time_index_saves_reading_what_is_older(kafka, topic):
+    now = int(time.time() * 1000)
+    produce(kafka, topic, [letter(number) for number in range(500)], timestamp_ms=now - 3_600_000)
+    produce(kafka, topic, [letter(500)], timestamp_ms=now)
+
+    assert probe(kafka, topic, 500, since_ms=now).looked_at == 1
+    assert probe(kafka, topic, 501, since_ms=now).outcome == "absent"
+    assert probe(kafka, topic, 501, since_ms=now).looked_at == 1
+    # Nothing is as young as this: the end is read, and what is there proves that the index is right.
+    assert probe(kafka, topic, 501, since_ms=now + 3_600_000).outcome == "absent"
+
+
+def transaction(kafka, topic, number):
+    producer = Producer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "transactional.id": f"t-{uuid.uuid4()}",
+            "linger.ms": 0,
+        }
+    )
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"x", partition=0, headers=[(ID_HEADER, parse_id(message_id(number)))])
+    assert producer.flush(30) == 0
+    return producer
+
+
+def test_an_aborted_transaction_did_not_land(kafka, topic):
+    transaction(kafka, topic, 1).abort_transaction(30)
+
+    assert probe(kafka, topic, 1).outcome == "absent"
+
+
+def test_behind_an_open_transaction_nobody_can_say_until_it_ends(kafka, topic):
+    producer = transaction(kafka, topic, 1)
+    produce(kafka, topic, [letter(2)])
+
+    assert probe(kafka, topic, 2, timeout=2.0).outcome == "inconclusive"
+    assert probe(kafka, topic, 3, timeout=2.0).outcome == "inconclusive"
+    producer.commit_transaction(30)
+
+    assert probe(kafka, topic, 2).outcome == "found"
+    assert probe(kafka, topic, 1).outcome == "found"
+    assert probe(kafka, topic, 3).outcome == "absent"
