@@ -15,6 +15,14 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from producer_core import landing, replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
@@ -199,3 +207,64 @@ def test_behind_an_open_transaction_nobody_can_say_until_it_ends(kafka, topic):
     assert probe(kafka, topic, 2).outcome == "found"
     assert probe(kafka, topic, 1).outcome == "found"
     assert probe(kafka, topic, 3).outcome == "absent"
+
+
+# permissions
+
+PLAIN = (
+    'org.apache.kafka.common.security.plain.PlainLoginModule required user_admin="secret" user_app="secret";'
+)
+
+
+@pytest.fixture(scope="module")
+def guarded():
+    """A broker whose client listener asks for a name and which knows permissions."""
+    from producer_core.brokers import kafka as real
+
+    properties = {
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,CLIENT:SASL_PLAINTEXT,DIRECT:PLAINTEXT",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:admin;User:ANONYMOUS",
+        "listener.name.client.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.client.plain.sasl.jaas.config": PLAIN,
+    }
+    with real.start(nodes=1, properties=properties) as cluster:
+        yield cluster
+
+
+def allow(guarded, kind, name, operation):
+    binding = AclBinding(
+        kind, name, ResourcePatternType.LITERAL, "User:app", "*", operation, AclPermissionType.ALLOW
+    )
+    admin = AdminClient({"bootstrap.servers": guarded.direct_servers})
+    admin.create_acls([binding])[binding].result(30)
+
+
+def test_without_permission_to_read_it_is_inconclusive_and_says_what_to_grant(guarded):
+    guarded.create_topic("orders", partitions=1)
+    allow(guarded, ResourceType.TOPIC, "orders", AclOperation.WRITE)
+    app = {
+        "bootstrap.servers": guarded.bootstrap_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "app",
+        "sasl.password": "secret",
+    }
+    producer = Producer(app)
+    producer.produce("orders", b"x", headers=[(ID_HEADER, parse_id(message_id(1)))])
+    assert producer.flush(30) == 0
+
+    refused = landing.probe(app, "orders", None, message_id(1), timeout=5.0)
+    allow(guarded, ResourceType.TOPIC, "orders", AclOperation.READ)
+    allowed = eventually(
+        lambda: found(landing.probe(app, "orders", None, message_id(1), timeout=5.0)), timeout=30
+    )
+
+    assert refused.outcome == "inconclusive"
+    assert "no permission to read orders" in refused.text
+    assert "grant READ" in refused.text
+    assert allowed.offset == 0
+
+
+def found(answer):
+    return answer if answer.outcome == "found" else None
