@@ -262,24 +262,23 @@ class Lifecycle:
         """A waiting message's time has come, on the retry thread."""
         if delivery.id not in self.pending:
             return None
-        if delivery.status is MessageStatus.DUPLICATE:  # held: a copy of a pending claim
-            claim = self._claim(delivery)
-            if claim is Claim.PENDING:
-                return self._hold(delivery)
-            if claim is Claim.DUPLICATE:
-                return self._duplicate_after_all(delivery)
+        claim = Claim.NEW if delivery.replay else self._claim(delivery)  # a retry renews its claim
+        if claim is Claim.PENDING:
+            return self._hold(delivery)
+        if claim is Claim.DUPLICATE:
+            return self._duplicate_after_all(delivery)
         delivery.status = MessageStatus.PENDING
         try:
             self.transport.produce(delivery)
         except Full:
-            self.retry_manager.schedule(delivery, 0.05)
+            self.retry_manager.schedule(delivery, 0.05, counted=False)
         except Refused as refusal:
             self._settle(delivery, refusal.error, None)
         return None
 
     def _hold(self, delivery: Delivery) -> None:
         delivery.status = MessageStatus.DUPLICATE
-        self.retry_manager.schedule(delivery, _HOLD)
+        self.retry_manager.schedule(delivery, _HOLD, counted=False)
 
     def _duplicate(self, delivery: Delivery) -> None:
         delivery.status = MessageStatus.DUPLICATE
@@ -366,7 +365,7 @@ class Lifecycle:
             self._duplicate_after_all(delivery)
             return
         never_sent = delivery.status is MessageStatus.DUPLICATE
-        failure = failure_of("_QUEUE_FULL" if never_sent else "_PURGE_INFLIGHT")
+        failure = failure_of("held" if never_sent else "_PURGE_INFLIGHT")
         if delivery.status is MessageStatus.RETRYING and delivery.attempts:
             failure = failure_of(delivery.attempts[-1][0].code)
         else:

@@ -104,6 +104,8 @@ def encode_value(value: Any, serializer: Callable[[Any], bytes] | None = None) -
             value, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
         )
     except (TypeError, ValueError) as error:
+        if isinstance(error.__cause__, InvalidMessage):  # ours, from _plain, wrapped by orjson
+            raise error.__cause__ from None
         raise InvalidMessage(f"The value cannot be written as JSON: {error}.") from error
     if b"null" in data:  # orjson writes NaN as null: look only where one may hide
         _refuse_nan(value)

@@ -25,7 +25,7 @@ from producer_core.connection import Connection
 from producer_core.contract import BasicStats, ProducerStats, basic_stats, producer_stats
 from producer_core.dedup import MessageDeduplicator
 from producer_core.errors import ConfigError, InvalidMessage, NotAccepted, ProducerClosed
-from producer_core.events import Attempt, DeadLetter, Hook
+from producer_core.events import Attempt, DeadLetter, Hook, Notice, Severity
 from producer_core.failures import failure_of, fingerprint
 from producer_core.health import HealthMonitor
 from producer_core.lifecycle import Lifecycle, Origin
@@ -128,7 +128,12 @@ class ReliableKafkaProducer:
                     "redis_client is only used for de-duplication.", fix="Set enable_deduplication=True."
                 )
             return None
-        return MessageDeduplicator(redis_client, ttl_seconds=ttl)
+        return MessageDeduplicator(
+            redis_client,
+            ttl_seconds=ttl,
+            claim_ttl=self.config.delivery_timeout + 30,
+            on_degraded=self._dedup_degraded,
+        )
 
     def _keep(self, store: Store | Path | str | None, limit: int, telemetry_topic: str | None) -> Keeping:
         if store is None:
@@ -149,6 +154,10 @@ class ReliableKafkaProducer:
             client=self.config,
             clock=self._clock,
         )
+
+    def _dedup_degraded(self, degraded: bool, text: str) -> None:
+        kind, severity = ("dedup_degraded", "warning") if degraded else ("dedup_restored", "info")
+        self._lifecycle.notice(Notice(kind, severity, text, self._clock()))
 
     # sending
 

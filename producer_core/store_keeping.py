@@ -58,6 +58,8 @@ class InStore:
         self._runner: ReplayRunner | None = None
         self._firing: dict[Key, Alert] = {}
         self._closed_at: float | None = None
+        self._run_replays = False
+        self._stopping = False
         self.store: Store | None = _open_or_wait(store, clock)
         path = store.path if isinstance(store, Store) else default_path() if store == "auto" else Path(store)
         self.recorder = Recorder(
@@ -82,6 +84,7 @@ class InStore:
         self.recorder.start()
 
     def stop_replays(self) -> None:
+        self._stopping = True
         if self._runner is not None:
             self._runner.stop()
 
@@ -139,7 +142,7 @@ class InStore:
     def _destination(self) -> Destination:
         if self.store is None:
             self.store = _open(self._where, self._clock)
-        if self._runner is None and self._producer is not None and self._run_replays:
+        if self._runner is None and self._producer is not None and self._run_replays and not self._stopping:
             self._runner = ReplayRunner(self.store, self._producer, clock=self._clock)
             self._runner.start()
         return Destination(self.store, DeadLetters(self.store, clock=self._clock))
@@ -185,7 +188,7 @@ class InStore:
         if self._closed_at is not None:
             return []
         reason = producer.connection.error or "all connections are down"
-        return [
+        found = [
             alert(
                 item["type"],
                 producer.identity,
@@ -196,6 +199,9 @@ class InStore:
             )
             for item in producer.health_monitor.firing()
         ]
+        if producer.deduplicator is not None and producer.deduplicator.degraded:
+            found.append(alert("dedup_degraded", producer.identity, now, reason="Redis does not answer"))
+        return found
 
 
 class Letterbox:

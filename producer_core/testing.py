@@ -116,6 +116,11 @@ class InMemoryTransport:
     def cluster_id(self, topic: str, timeout: float) -> str | None:
         return "in-memory"
 
+    @property
+    def held(self) -> int:
+        """Messages that the script keeps in flight."""
+        return len(self._held)
+
     def release(self, code: int | None = None) -> None:
         """Report everything that the script holds back: acknowledged, or failed with the code."""
         with self._changed:

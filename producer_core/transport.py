@@ -147,9 +147,9 @@ class KafkaTransport:
         client, delivery.generation = self._live
         delivery.report = self._reports.append
         try:
-            # Positional: keywords cost 0.1 µs each. The fifth is `callback`, the sixth its alias on_delivery.
+            # Positional: keywords cost 0.1 µs each. The fifth is `callback`; its alias on_delivery is the sixth.
             client.produce(
-                delivery.topic, delivery.value, delivery.key, delivery.partition, None, delivery,
+                delivery.topic, delivery.value, delivery.key, delivery.partition, delivery, None,
                 delivery.timestamp_ms, delivery.headers,
             )  # fmt: skip
         except BufferError as error:

@@ -31,7 +31,7 @@ def test_sent_means_acknowledged():
     producer, transport = make(lambda delivery: "hold")
 
     message_id = producer.send_message("orders", {"a": 1})
-    eventually(lambda: transport.outstanding() == 1)
+    eventually(lambda: transport.held == 1)
     before = producer.get_stats()["messages_sent"], producer.get_message_status(message_id)
     transport.release()
     producer.flush(5)
@@ -147,7 +147,7 @@ def test_a_full_queue_waits_its_bound_and_raises_and_nothing_is_dropped():
     with pytest.raises(QueueFull, match="No room"):
         producer.send_message("orders", {})
     assert producer.pending_count == 2
-    eventually(lambda: len(transport._held) == 2)
+    eventually(lambda: transport.held == 2)
     transport.release()
     producer.flush(5)
     assert producer.get_stats()["messages_sent"] == 2
@@ -157,7 +157,7 @@ def test_a_full_queue_waits_its_bound_and_raises_and_nothing_is_dropped():
 def test_a_full_queue_lets_the_sender_go_on_when_there_is_room():
     producer, transport = make(lambda delivery: "hold", memory={"capacity": 1})
     producer.send_message("orders", {"n": 1})
-    eventually(lambda: len(transport._held) == 1)
+    eventually(lambda: transport.held == 1)
 
     waiting = threading.Thread(target=producer.send_message, args=("orders", {"n": 2}))
     waiting.start()
@@ -165,7 +165,7 @@ def test_a_full_queue_lets_the_sender_go_on_when_there_is_room():
     waiting.join(5)
 
     assert not waiting.is_alive()
-    eventually(lambda: len(transport._held) == 1)
+    eventually(lambda: transport.held == 1)
     transport.release()
     producer.close()
 
@@ -246,7 +246,7 @@ def test_a_copy_of_a_pending_message_is_held_until_its_twin_is_settled():
 
     producer.send_message("orders", {"n": 1})
     producer.send_message("orders", {"n": 1}, on_delivery=reports.append)
-    eventually(lambda: len(transport._held) == 1)
+    eventually(lambda: transport.held == 1)
     transport.release()
     producer.flush(5)
 

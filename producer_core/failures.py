@@ -1,0 +1,144 @@
+"""A failure: what an error code means, whether trying again may help, and whether a resend is safe."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from confluent_kafka import KafkaError
+
+from producer_core.errors import ConfigError
+from producer_core.events import Kind, Verdict
+from producer_core.failure_table import ALIASES, ELSEWHERE, TABLE
+
+_NOT_OURS = "An answer to a consumer, an administrator or another broker; a producer should never see it."
+_UNKNOWN = "producer_core does not know this code."
+_LOOK = "Look whether the message landed before you send it again, and report the code."
+_ROOM_FOR_ONE = 0.8
+"""librdkafka waits at least this share of retry.backoff.ms before a second transmission (its jitter is 20 %)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One row of the table. `number` is librdkafka's, 0 for our own codes; `error_type` is OpenTelemetry's."""
+
+    code: str
+    number: int
+    kind: Kind
+    verdict: Verdict
+    meaning: str
+    advice: str
+    error_type: str
+
+
+def failure_of(error: KafkaError | int | str) -> Failure:
+    """The failure behind an error, its number or its librdkafka name. An unknown one is possibly persisted."""
+    if isinstance(error, int):
+        error = KafkaError(error)
+    code = error if isinstance(error, str) else error.name()
+    return _table().get(code) or Failure(code, 0, "timed_out", "possibly_persisted", _UNKNOWN, _LOOK, "_OTHER")
+
+
+def lookup(name: str) -> Failure:
+    """A failure by librdkafka's name, the protocol's, a kafka-python or Java class name, or its number."""
+    text = name.strip()
+    if re.fullmatch(r"-?\d+", text):
+        return failure_of(int(text))
+    code = _codes().get(_plain(text))
+    if code is None:
+        close = difflib.get_close_matches(_plain(text), _codes(), n=1, cutoff=0.5)
+        nearest = f"Did you mean {_codes()[close[0]]}?" if close else "See `producer-core explain --all`."
+        raise ConfigError(f"There is no error code {name!r}.", fix=nearest)
+    return _table()[code]
+
+
+def known_failures() -> list[Failure]:
+    """Every row of the table."""
+    return list(_table().values())
+
+
+def retriable_codes(names: Sequence[str]) -> frozenset[str]:
+    """The codes behind `RetryConfig.retriable_errors`; an unknown name is a ConfigError."""
+    return frozenset(lookup(name).code for name in names)
+
+
+def judge(failure: Failure, *, latency: float | None, retry_backoff: float) -> tuple[Verdict, str]:
+    """Whether a message that came back with this failure may be on the broker, and why we say so.
+
+    A refusal counts only when the message came back (`latency`, seconds from produce to report) before
+    librdkafka could have sent it a second time: a code alone proves nothing, because the library retries
+    inside, and an earlier transmission may have been written. All of its retries go through
+    rd_kafka_retry_msgq, which waits at least 0.8 x retry.backoff.ms.
+    """
+    if failure.verdict == "not_sent":
+        return "not_sent", f"It never left the client ({failure.code})."
+    if failure.verdict != "rejected":
+        return "possibly_persisted", f"{failure.meaning.rstrip('.')} ({failure.code}); the broker may have it."
+    if latency is not None and latency < _ROOM_FOR_ONE * retry_backoff:
+        return "rejected", f"The broker refused its only transmission ({failure.code})."
+    return "possibly_persisted", f"The broker refused it ({failure.code}), but an earlier transmission may have landed."
+
+
+def fingerprint(code: str, text: str) -> str:
+    """What groups errors of one cause: 12 hex digits of the code and the normalised text."""
+    return hashlib.sha256(f"{code}\0{normalise(text)}".encode(errors="replace")).hexdigest()[:12]
+
+
+_VARIABLE = tuple(
+    (re.compile(pattern, re.IGNORECASE), word)
+    for pattern, word in (
+        (r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:-\d+)?\b", "<id>"),
+        (r"\b(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?\b", "<address>"),
+        (r"\[[0-9a-f:]{3,}\](?::\d+)?", "<address>"),
+        (r"\b[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9-]+)+(?::\d+)\b", "<address>"),
+        (r"\blocalhost(?::\d+)?\b", "<address>"),
+        (r"(?:\b[a-z][\w+.-]*://\S+)", "<address>"),
+        (r"\b0x[0-9a-f]+\b", "<number>"),
+        (r"\b[0-9a-f]{12,}\b", "<id>"),
+        (r"\d+(?:[.,]\d+)*", "<number>"),
+        (r"\s+", " "),
+    )
+)
+
+
+def normalise(text: str) -> str:
+    """An error text without what differs from case to case: ids, numbers, hosts and addresses."""
+    for pattern, word in _VARIABLE:
+        text = pattern.sub(word, text)
+    return text.strip().lower()
+
+
+@cache
+def _table() -> dict[str, Failure]:
+    rows = [
+        Failure(code, _number(code), kind, verdict, meaning, advice, code)
+        for code, kind, verdict, meaning, advice in TABLE
+    ]
+    others = [
+        Failure(code, _number(code), "permanent", "possibly_persisted", _NOT_OURS, _LOOK, code) for code in ELSEWHERE
+    ]
+    return {failure.code: failure for failure in (*rows, *others)}
+
+
+@cache
+def _codes() -> dict[str, str]:
+    """Every way to write a code, in plain letters, to the code."""
+    return {_plain(name): code for name, code in (*ALIASES.items(), *((code, code) for code in _table()))}
+
+
+def _plain(name: str) -> str:
+    """`NotLeaderForPartitionError`, `ERR__MSG_TIMED_OUT` and `NOT_LEADER_FOR_PARTITION` in one spelling."""
+    for prefix in ("RD_KAFKA_RESP_ERR_", "ERR_"):
+        name = name.removeprefix(prefix)
+    if name.upper() != name:
+        name = re.sub(r"(?:Error|Exception)$", "", name)
+    local = "_" if name.startswith("_") else ""
+    return local + name.replace("_", "").lower()
+
+
+def _number(code: str) -> int:
+    return int(getattr(KafkaError, code, 0))

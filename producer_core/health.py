@@ -1,0 +1,231 @@
+"""Health: samples against thresholds, alerts when that changes, and a summary."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+logger = logging.getLogger(__name__)
+
+AlertCallback = Callable[[dict[str, Any]], None]
+
+DEFAULT_THRESHOLDS: Mapping[str, float] = {
+    "error_rate_threshold": 0.05,
+    "latency_threshold_ms": 1000,
+    "dlq_size_threshold": 100,
+    "memory_usage_threshold": 0.8,
+}
+
+_SUMMARISED = 10
+"""Samples that a summary looks back."""
+
+
+class _Check(NamedTuple):
+    type: str
+    sample_key: str
+    threshold_key: str
+    severity: str
+
+
+_CHECKS = (
+    _Check("high_error_rate", "error_rate", "error_rate_threshold", "high"),
+    _Check("high_dlq_size", "dlq_size", "dlq_size_threshold", "medium"),
+    _Check("high_latency", "avg_latency_ms", "latency_threshold_ms", "medium"),
+    _Check("high_memory_usage", "memory_usage", "memory_usage_threshold", "high"),
+)
+
+
+def evaluate(
+    sample: Mapping[str, Any], thresholds: Mapping[str, float], *, before: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """The alerts of one sample, in a fixed order. A key that is missing skips its check.
+
+    A connection counts as lost when this sample and the one before say so: one may fall into a reconnect.
+    """
+    alerts = [
+        {
+            "type": check.type,
+            "value": sample[check.sample_key],
+            "threshold": limit,
+            "severity": check.severity,
+        }
+        for check in _CHECKS
+        if check.sample_key in sample
+        and (limit := thresholds.get(check.threshold_key)) is not None
+        and sample[check.sample_key] > limit
+    ]
+    if (
+        before is not None
+        and not sample.get("producer_connected", True)
+        and not before.get("producer_connected", True)
+    ):
+        alerts.append({"type": "connection_lost", "value": 0, "threshold": 1, "severity": "high"})
+    return alerts
+
+
+def summarise(history: Sequence[Mapping[str, Any]], thresholds: Mapping[str, float]) -> dict[str, Any]:
+    """Status, metrics and issues over the last ten samples; at least one is given."""
+    recent = list(history)[-_SUMMARISED:]
+    error_rate, latency = _mean(recent, "error_rate"), _mean(recent, "avg_latency_ms")
+    dlq_size = max((sample.get("dlq_size", 0) for sample in recent), default=0)
+    status, issues = "healthy", []
+    if error_rate > thresholds["error_rate_threshold"]:
+        status = "unhealthy"
+        issues.append(f"High error rate: {error_rate:.2%}")
+    if latency > thresholds["latency_threshold_ms"]:
+        status = "degraded" if status == "healthy" else status
+        issues.append(f"High latency: {latency:.0f}ms")
+    if dlq_size > thresholds["dlq_size_threshold"]:
+        status = "degraded" if status == "healthy" else status
+        issues.append(f"High DLQ size: {dlq_size}")
+    if recent[-1].get("memory_usage", 0.0) > thresholds["memory_usage_threshold"]:
+        status = "degraded" if status == "healthy" else status
+        issues.append(f"High memory usage: {recent[-1]['memory_usage']:.0%}")
+    if len(recent) > 1 and not any(sample.get("producer_connected", True) for sample in recent[-2:]):
+        status = "unhealthy"
+        issues.append("No broker is connected")
+    return {
+        "status": status,
+        "metrics": {"avg_error_rate": error_rate, "avg_latency_ms": latency, "max_dlq_size": dlq_size},
+        "issues": issues,
+    }
+
+
+def _mean(samples: Sequence[Mapping[str, Any]], key: str) -> float:
+    values = [float(sample[key]) for sample in samples if key in sample]
+    return sum(values) / len(values) if values else 0.0
+
+
+class HealthMonitor:
+    """Takes a sample every interval, on a thread of its own, and tells callbacks what began and what ended."""
+
+    def __init__(self, check_interval_seconds: float = 30) -> None:
+        self.check_interval = check_interval_seconds
+        self.health_history: deque[dict[str, Any]] = deque(maxlen=100)
+        self.alert_callbacks: list[AlertCallback] = []
+        self.resolved_callbacks: list[AlertCallback] = []
+        self.thresholds: dict[str, float] = dict(DEFAULT_THRESHOLDS)
+        self._firing: dict[str, dict[str, Any]] = {}  # replaced as a whole by the monitor's thread
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, producer_health_callback: Callable[[], dict[str, Any]]) -> None:
+        """Begin; the first check is made at once."""
+        if self._thread is not None and self._thread.is_alive():
+            return
+        self._stopping.clear()
+        self._thread = threading.Thread(
+            target=self._run, args=(producer_health_callback,), name="producer-core-health", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, at once."""
+        self._stopping.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(5)
+
+    def add_alert_callback(self, callback: AlertCallback) -> None:
+        """Called once when an alert begins, with `type`, `value`, `threshold` and `severity`."""
+        self.alert_callbacks.append(callback)
+
+    def add_resolved_callback(self, callback: AlertCallback) -> None:
+        """Called once when an alert ends, with the alert as it last was."""
+        self.resolved_callbacks.append(callback)
+
+    def firing(self) -> list[dict[str, Any]]:
+        """The alerts of the last check."""
+        return list(self._firing.values())
+
+    def check(self, sample: dict[str, Any]) -> None:
+        """Take one sample into account."""
+        before = self.health_history[-1] if self.health_history else None
+        self.health_history.append(sample)
+        was, self._firing = (
+            self._firing,
+            {item["type"]: item for item in evaluate(sample, self.thresholds, before=before)},
+        )
+        for name, item in self._firing.items():
+            if name not in was:
+                _tell(self.alert_callbacks, item)
+        for name, item in was.items():
+            if name not in self._firing:
+                _tell(self.resolved_callbacks, item)
+
+    def get_health_summary(self) -> dict[str, Any]:
+        """`status` (healthy, degraded, unhealthy, unknown) with its reasons, over the last ten checks."""
+        history = list(self.health_history)
+        if not history:
+            return {"status": "unknown", "message": "No health data available"}
+        summary = summarise(history, self.thresholds)
+        return {
+            "status": summary["status"],
+            "timestamp": datetime.now().isoformat(),
+            "metrics": summary["metrics"],
+            "issues": summary["issues"],
+            "thresholds": dict(self.thresholds),
+            "checks_performed": len(history),
+        }
+
+    def _run(self, take: Callable[[], dict[str, Any]]) -> None:
+        while True:
+            try:
+                self.check(take())
+            except Exception:
+                logger.exception("health check failed")
+            if self._stopping.wait(self.check_interval):
+                return
+
+
+def _tell(callbacks: Sequence[AlertCallback], alert: dict[str, Any]) -> None:
+    for callback in list(callbacks):
+        try:
+            callback(dict(alert))
+        except Exception:
+            logger.exception("alert callback failed", extra={"alert": alert["type"]})
+
+
+def default_alert_handler(alert: Mapping[str, Any]) -> None:
+    """One warning in the log."""
+    severity = str(alert.get("severity", "unknown")).upper()
+    logger.warning(
+        f"ALERT [{severity}] {alert.get('type', 'unknown')}: {alert.get('value', 'unknown')} "
+        f"exceeds threshold {alert.get('threshold', 'unknown')}"
+    )
+
+
+def memory_usage() -> tuple[int, int | None]:
+    """Bytes this process holds in memory, and the most it may: the container's limit, else the machine's."""
+    return _resident(), _limit()
+
+
+def _resident() -> int:
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+    import os
+
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _limit() -> int | None:
+    machine = _first_number("/proc/meminfo", scale=1024)
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        limit = _first_number(path)
+        if limit is not None and (machine is None or limit < machine):
+            return limit
+    return machine
+
+
+def _first_number(path: str, scale: int = 1) -> int | None:
+    try:
+        words = Path(path).read_text().split()
+    except OSError:
+        return None
+    return next((int(word) * scale for word in words if word.isdigit()), None)
