@@ -92,6 +92,7 @@ class Keeper:
             started = time.monotonic()
             try:
                 if not self._claims.renew():
+                    self._until = 0.0
                     return
             except StoreError:
                 continue  # nobody can take the lease meanwhile; sending stops when it has run out

@@ -605,6 +605,26 @@ def test_a_runner_that_lost_its_lease_settles_nothing(store, clock):
     assert counts(replay.get(store, operation.operation_id)) == (0, 0, 0, 0)
 
 
+def test_a_runner_that_lost_its_lease_sends_nothing_more(store, clock):
+    buried(store, 5)
+    operation = planned(store, clock)
+
+    class Robbed(ScriptedSender):
+        def resend(self, one, settled):
+            super().resend(one, settled)
+            now = replay.get(store, operation.operation_id)
+            thief = Claims(store, operation.operation_id, "thief", lease=15, clock=clock)
+            assert thief.take(Held(operation.operation_id, now.owner, now.lease_until))
+            eventually(lambda: "replay-lease" not in {thread.name for thread in threading.enumerate()})
+
+    sender = Robbed()
+    runner(store, sender, clock, lease=0.3).look()
+
+    assert len(sender.sent) == 1
+    assert replay.get(store, operation.operation_id).owner == "thief"
+    assert counts(replay.get(store, operation.operation_id)) == (0, 0, 0, 0)
+
+
 def test_a_cancelled_operation_of_a_dead_runner_is_cleared_up_without_sending(store, clock):
     buried(store, 4)
     operation, _, (landed, absent) = claimed_by_a_dead_runner(store, clock)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,6 +110,22 @@ def test_three_processes_at_once_and_two_killed_owners_send_each_record_once(sto
 
     assert on_topic(broker) == Counter(ids)
     assert settled(store, operation) == 400
+
+
+def test_a_store_that_is_locked_past_the_lease_loses_and_doubles_nothing(store, broker):
+    ids = buried(store, 300, cluster_id=broker.cluster_id)
+    operation = planned(store, broker)
+
+    with child(store, broker):
+        eventually(lambda: settled(store, operation) > 50, timeout=30)
+        locked = Store.open(store.path)
+        with locked.borrow(write=True):
+            until = time.monotonic() + 2 * LEASE
+            eventually(lambda: time.monotonic() > until)
+        eventually(lambda: replay.get(store, operation.operation_id).ended, timeout=30)
+
+    assert on_topic(broker) == Counter(ids)
+    assert replay.get(store, operation.operation_id).acknowledged == 300
 
 
 def settled(store, operation):
