@@ -1,0 +1,56 @@
+# make run    a live monitor over a real producer, on an embedded broker (or BOOTSTRAP=host:9092)
+# make test   everything, on real services; installs what is missing
+# make check  the quick loop: format, lint, types, unit tests
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+PORT ?= 8501
+PIP := VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet
+
+.PHONY: help run test check format lock clean setup setup-dev services
+
+help:
+	@sed -n 's/^# //p' $(MAKEFILE_LIST)
+
+run: .venv/.run
+	@exec $(BIN)/python -m producer_core.simulate.live --port $(PORT) $(if $(BOOTSTRAP),--bootstrap-servers $(BOOTSTRAP))
+
+test: .venv/.dev services
+	@PRODUCER_CORE_REQUIRE_SERVICES=1 $(BIN)/python -m pytest tests
+
+check: .venv/.dev
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest -q tests/unit
+
+format: .venv/.dev
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+services: .venv/.dev
+	@scripts/setup_services.sh $(BIN)
+
+# Two sets of packages, both pinned with hashes. The larger contains the smaller, so nothing is ever taken away.
+.venv/.uv:
+	@scripts/make_venv.sh $(PYTHON)
+	@touch $@
+
+.venv/.run: .venv/.uv requirements.lock pyproject.toml
+	@test -e .venv/.dev || { echo "Installing what the demo needs (once) …" && $(PIP) --require-hashes -r requirements.lock; }
+	@$(PIP) --no-deps -e .
+	@touch $@
+
+.venv/.dev: .venv/.uv requirements-dev.lock pyproject.toml
+	@echo "Installing what the tests need (once; PySpark alone is 430 MB) …"
+	@$(PIP) --require-hashes -r requirements-dev.lock
+	@$(PIP) --no-deps -e .
+	@touch $@ .venv/.run
+
+lock: .venv/.uv
+	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+		--extra run pyproject.toml -o requirements.lock
+	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+		--extra all --group dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+
+clean:
+	@rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

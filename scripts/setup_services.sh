@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# What the service tests need beside Python: Java 17+, Redis, Chromium, kcat; Apache Kafka's and Spark's jars.
+# Through apt where something is missing and we are root, else one line that says what to install.
+set -euo pipefail
+bin=${1:-.venv/bin}
+missing=()
+
+java_is_new_enough() {
+  local java=${JAVA_HOME:+$JAVA_HOME/bin/}java
+  command -v "$java" >/dev/null && [[ $("$java" -version 2>&1 | sed -n '1s/.*"\([0-9]*\).*/\1/p') -ge 17 ]]
+}
+java_is_new_enough || missing+=(openjdk-17-jre-headless)
+command -v redis-server >/dev/null || missing+=(redis-server)
+command -v chromium >/dev/null || missing+=(chromium fonts-dejavu-core fonts-liberation)
+command -v kcat >/dev/null || missing+=(kcat)
+
+if ((${#missing[@]})); then
+  if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
+    echo "Installing ${missing[*]} …"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq
+    # exit 101: do not start the services that the packages bring
+    printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d.producer-core && chmod +x /usr/sbin/policy-rc.d.producer-core
+    [[ -e /usr/sbin/policy-rc.d ]] || { mv /usr/sbin/policy-rc.d.producer-core /usr/sbin/policy-rc.d; ours=1; }
+    apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+    rm -f /usr/sbin/policy-rc.d.producer-core ${ours:+/usr/sbin/policy-rc.d}
+  else
+    echo "The tests need these; install them and run again: ${missing[*]} (Java 17 or newer)" >&2
+    exit 2
+  fi
+fi
+
+"$bin/producer-core" broker fetch
+"$bin/producer-core" pipeline fetch

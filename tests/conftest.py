@@ -1,0 +1,119 @@
+"""The services that tests run on, each started once, and how many tests ran on which."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+from collections import Counter
+
+import pytest
+
+from tests.support import eventually
+
+SERVICES = ("kafka", "kafka3", "redis", "spark", "browser", "jupyter")
+REQUIRED = bool(os.environ.get("PRODUCER_CORE_REQUIRE_SERVICES"))
+ORDER = {name: place for place, name in enumerate((None, "redis", "jupyter", "browser", "kafka", "spark", "kafka3"))}
+
+
+def service_of(item):
+    return next((name for name in SERVICES if item.get_closest_marker(name)), None)
+
+
+def pytest_collection_modifyitems(items):
+    """Tests of one service follow each other, so that each service is started once."""
+    items.sort(key=lambda item: ORDER[service_of(item)])
+    for item in items:
+        item.user_properties.append(("service", service_of(item) or "none"))
+
+
+def pytest_terminal_summary(terminalreporter):
+    counts = Counter()
+    for outcome in ("passed", "failed", "error", "skipped"):
+        for report in terminalreporter.stats.get(outcome, []):
+            service = dict(getattr(report, "user_properties", [])).get("service", "none")
+            counts[service, outcome] += 1
+    terminalreporter.section("tests by service")
+    for service in ("none", *SERVICES):
+        row = {outcome: counts[service, outcome] for outcome in ("passed", "failed", "error", "skipped")}
+        if any(row.values()):
+            terminalreporter.line(f"{service:8} " + ", ".join(f"{count} {word}" for word, count in row.items() if count))
+
+
+def pytest_sessionfinish(session, exitstatus):
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if REQUIRED and exitstatus == 0 and reporter is not None and reporter.stats.get("skipped"):
+        session.exitstatus = 1
+        reporter.line("a skipped service test counts as a failure here", red=True)
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path_factory, monkeypatch):
+    """No test touches the user's own store or broker state."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+    monkeypatch.delenv("PRODUCER_CORE_STORE", raising=False)
+
+
+def needs(tool, package):
+    path = shutil.which(tool)
+    if path is None and REQUIRED:
+        pytest.fail(f"{tool} is missing: apt-get install {package}")
+    if path is None:
+        pytest.skip(f"{tool} is missing: apt-get install {package}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory):
+    """One node of the real Apache Kafka."""
+    from producer_core.brokers import kafka as real
+
+    needs("java", "openjdk-17-jre-headless")
+    with real.start(nodes=1, folder=tmp_path_factory.mktemp("kafka") / "one") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka3(tmp_path_factory):
+    """Three nodes of the real Apache Kafka, three replicas, two of which must be in sync."""
+    from producer_core.brokers import kafka as real
+
+    needs("java", "openjdk-17-jre-headless")
+    with real.start(nodes=3, folder=tmp_path_factory.mktemp("kafka") / "three") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kcat():
+    return needs("kcat", "kcat")
+
+
+@pytest.fixture(scope="session")
+def redis_server():
+    """A real redis-server on a free port: its port."""
+    binary = needs("redis-server", "redis-server")
+    with contextlib.closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"],
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        eventually(lambda: answers(port))
+        yield port
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def answers(port):
+    with contextlib.closing(socket.socket()) as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    return needs("chromium", "chromium fonts-dejavu-core fonts-liberation")
