@@ -1,17 +1,15 @@
-"""Replay: dead letters sent again, as a durable operation that any process can plan and one carries out."""
+"""Replay: dead letters sent again, as a durable operation that any process can plan and one carries out.
 
-from producer_core.replay.operation import (
-    ALIVE,
-    Operation,
-    cancel,
-    get,
-    list_operations,
-    pause,
-    plan,
-    resume,
-    runners,
-)
+The operation and the ids of its records live in the store. One runner at a time holds it under a lease,
+claims records, sends them under their own ids, and settles each on its own delivery report. Where it is not
+known whether a record is on its topic (its verdict says so, or a runner died between sending and settling),
+the topic is looked at first: found is settled as landed, absent is sent, and inconclusive stays a dead
+letter with that verdict. Replaying an inconclusive one again looks again, and then sends it.
+"""
+
+from producer_core.replay.operation import Operation, cancel, get, list_operations, pause, resume
 from producer_core.replay.operation import list_operations as list  # read as replay.list(store)
+from producer_core.replay.planning import ALIVE, plan, runners
 from producer_core.replay.runner import LEASE, ReplayRunner
 from producer_core.replay.work import Sender
 from producer_core.reports import Resent

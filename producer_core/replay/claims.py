@@ -171,7 +171,9 @@ class Claims:
     def _settle(self, outcomes: Sequence[Outcome]) -> None:
         if not outcomes:
             return
-        changed = self._records("claimed", [(one.message_id, one.ending, one.text) for one in outcomes])
+        texts = [None if one.ending == "pending" else one.text for one in outcomes]
+        moves = [(one.message_id, one.ending, text) for one, text in zip(outcomes, texts, strict=True)]
+        changed = self._records("claimed", moves)
         mine = [one for one in outcomes if one.message_id in changed]
         self._count(changed.values())
         self._store.execute(

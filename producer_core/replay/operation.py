@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from producer_core.errors import NobodyReplays, OtherCluster, ReplayError
+from producer_core.errors import ReplayError
 
 if TYPE_CHECKING:
-    from producer_core.dlq import DeadLetterFilter
     from producer_core.store import Store
 
 State = Literal["planned", "running", "paused", "done", "stopped", "cancelled", "failed"]
 
-ALIVE = 15.0
-"""Seconds since its last sign of life during which a process counts as one that runs replays."""
-
 CANCELLED = "cancelled before it was sent"
-
-_NOBODY = "Start a producer on this store, run the replay with `producer-core dlq replay`, or set PRODUCER_CORE_CONFIG."
+_ABANDONED = "its runner died, and nobody is there to look on the topic for it"
+_SILENT = 60.0  # seconds since the last sign of anybody on a cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,80 +60,17 @@ class Operation:
         return self.total - self.acknowledged - self.landed - self.failed_again - self.skipped
 
 
-def plan(
-    store: Store,
-    selection: DeadLetterFilter,
-    *,
-    who: str,
-    origin: str,
-    limit: int | None = None,
-    rate: float | None = None,
-    allow_quarantined: bool = False,
-    to_cluster: str | None = None,
-    can_run: bool | str = False,
-    clock: Callable[[], float] = time.time,
-) -> Operation:
-    """Freezes the ids of the dead letters that match now, oldest first, and writes the operation down.
-
-    While a replay of the same selection has not ended, that one is returned: a second click changes nothing.
-    Letters that must not be sent (malformed, quarantined, of another cluster) are its `skipped` records, each
-    with the reason. `to_cluster` sends letters of whatever cluster there. `can_run` says that the caller runs
-    it himself (True, or the cluster he writes to); otherwise NobodyReplays unless a live process does.
-    """
-    if rate is not None and rate <= 0:
-        raise ReplayError(
-            f"A rate of {rate} messages a second never ends.", fix="Give a rate above 0, or none."
-        )
-    now, asked = clock(), orjson.dumps(selection.to_query(), option=orjson.OPT_SORT_KEYS).decode()
-    with store.borrow(write=True):
-        if same := store.rows("replay_same", selection=asked):
-            return _operation(same[0])
-        cluster = _target(store, selection, to_cluster, can_run, now)
-        operation_id = uuid.uuid4().hex[:12]
-        store.execute(
-            "replay_insert",
-            operation_id=operation_id,
-            cluster=cluster,
-            selection=asked,
-            who=who,
-            origin=origin,
-            now=now,
-            rate=rate,
-        )
-        _freeze(store, operation_id, selection, None if to_cluster else cluster, limit, allow_quarantined)
-        store.execute("replay_planned", operation=operation_id)
-        planned = _end_if_empty(store, get(store, operation_id), now)
-        outcome = planned.message if planned.ended else f"planned as {operation_id}"
-        store.audit(
-            who=who,
-            origin=origin,
-            action="replay",
-            selection=selection.to_query(),
-            count=planned.total,
-            outcome=outcome or "",
-        )
-        return planned
-
-
-def runners(store: Store, now: float, *, cluster_id: str | None = None) -> list[str]:
-    """Ids of the live processes that run replays; with a cluster, those that write to it or do not know yet."""
-    found = store.rows("replay_runners", alive_since=now - ALIVE)
-    return [
-        row["producer_id"] for row in found if cluster_id is None or row["cluster_id"] in ("", cluster_id)
-    ]
-
-
 def get(store: Store, operation_id: str) -> Operation:
     """The operation as it stands now; ReplayError when there is none."""
     found = store.rows("operations", operation=operation_id)
     if not found:
         raise ReplayError(f"There is no replay {operation_id}.", fix="See `producer-core replay status`.")
-    return _operation(found[0])
+    return operation_of(found[0])
 
 
 def list_operations(store: Store, *, state: State | None = None, limit: int = 50) -> list[Operation]:
     """The latest first."""
-    return [_operation(row) for row in store.rows("operations", state=state, limit=limit)]
+    return [operation_of(row) for row in store.rows("operations", state=state, limit=limit)]
 
 
 def pause(store: Store, operation_id: str, *, who: str, origin: str) -> Operation:
@@ -154,7 +86,10 @@ def resume(store: Store, operation_id: str, *, who: str, origin: str) -> Operati
 def cancel(
     store: Store, operation_id: str, *, who: str, origin: str, clock: Callable[[], float] = time.time
 ) -> Operation:
-    """Ends it for good: what is in flight is settled, the rest stays dead letters."""
+    """Ends it for good: what is in flight is settled, the rest stays dead letters.
+
+    Where its runner died and nobody alive writes to its cluster, what it had claimed is inconclusive.
+    """
     with store.borrow(write=True):
         cancelled = _switch(
             store,
@@ -165,8 +100,13 @@ def cancel(
             origin,
             "Is being cancelled",
         )
-        if cancelled.owner is None:
-            end(store, operation_id, clock())
+        now = clock()
+        if _abandoned(store, cancelled, now):
+            store.execute("replay_abandon_letters", operation=operation_id, now=now, reason=_ABANDONED)
+            store.execute("replay_abandon_records", operation=operation_id, text=_ABANDONED)
+            end(store, operation_id, now)
+        elif cancelled.owner is None:
+            end(store, operation_id, now)
         return get(store, operation_id)
 
 
@@ -245,85 +185,12 @@ def _switch(
         return operation
 
 
-def _end_if_empty(store: Store, operation: Operation, now: float) -> Operation:
-    return operation if operation.left else end(store, operation.operation_id, now)
+def _abandoned(store: Store, operation: Operation, now: float) -> bool:
+    if operation.owner is None or (operation.lease_until or 0.0) > now - _SILENT:
+        return False
+    alive = store.rows("replay_runners", alive_since=now - _SILENT)
+    return operation.cluster_id not in [row["cluster_id"] for row in alive]
 
 
-def _target(
-    store: Store, selection: DeadLetterFilter, to_cluster: str | None, can_run: bool | str, now: float
-) -> str:
-    """The cluster this replay writes to: the one told, the caller's, or the one live processes write to."""
-    live = [row["cluster_id"] for row in store.rows("replay_runners", alive_since=now - ALIVE)]
-    if not live and not can_run:
-        raise NobodyReplays(fix=_NOBODY)
-    if to_cluster:
-        if can_run is not True and to_cluster not in (can_run, *live):
-            raise NobodyReplays(f"No live process writes to the cluster {to_cluster}.", fix=_NOBODY)
-        return to_cluster
-    own = _clusters(store, selection)
-    known = [cluster for cluster in own if cluster]
-    reachable = (
-        [can_run] if isinstance(can_run, str) and can_run else [cluster for cluster in live if cluster]
-    )
-    for cluster in known:
-        if cluster in reachable or can_run is True or (not reachable and "" in live):
-            return cluster
-    if known and reachable:
-        raise OtherCluster(
-            f"These dead letters come from the cluster {known[0]}, and {reachable[0]} is what can be reached.",
-            fix="If they belong there, say so with --to (to_cluster=).",
-        )
-    return (reachable or known or [""])[0]
-
-
-def _clusters(store: Store, selection: DeadLetterFilter) -> list[str]:
-    """The clusters of the letters that match, most letters first."""
-    where, parameters = selection.where()
-    with store.borrow() as connection:
-        return [
-            row[0]
-            for row in connection.execute(
-                f"SELECT cluster_id, count(*) FROM dead_letters WHERE ({where}) AND state = 'dead' "
-                "GROUP BY cluster_id ORDER BY count(*) DESC, cluster_id",
-                parameters,
-            ).fetchall()
-        ]
-
-
-_FREEZE = """
-INSERT INTO operation_records
-SELECT ?, row_number() OVER (ORDER BY accepted_at, length(message_id), message_id), message_id,
-       CASE WHEN reason IS NULL THEN 'pending' ELSE 'skipped' END, reason
-FROM (SELECT message_id, accepted_at,
-             CASE WHEN NOT replayable THEN 'it never became a message; edit it first'
-                  WHEN quarantined AND NOT ? THEN
-                      'quarantined: it failed again in ' || replay_count || ' replays; replay it by itself'
-                  WHEN cluster_id NOT IN ('', coalesce(?, cluster_id)) THEN
-                      'it comes from another cluster (' || cluster_id || ')'
-             END AS reason
-      FROM dead_letters WHERE ({where}) AND state = 'dead')
-WHERE ? OR reason IS NULL
-ORDER BY accepted_at, length(message_id), message_id
-"""
-
-
-def _freeze(
-    store: Store,
-    operation_id: str,
-    selection: DeadLetterFilter,
-    cluster: str | None,
-    limit: int | None,
-    allow_quarantined: bool,
-) -> None:
-    """The records of the operation: what will be sent, and (without a limit) what is left out with its reason.
-
-    The order is that of acceptance; of one session, ids of one length sort by their sequence.
-    """
-    where, parameters = selection.where()
-    sql = _FREEZE.format(where=where) + ("" if limit is None else f"LIMIT {int(limit)}")
-    with store.borrow(write=True) as connection:
-        connection.execute(sql, [operation_id, allow_quarantined, cluster, *parameters, limit is None])
-
-
-def _operation(row: dict[str, Any]) -> Operation:
+def operation_of(row: dict[str, Any]) -> Operation:
     return Operation(**row)

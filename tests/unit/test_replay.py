@@ -389,6 +389,37 @@ def test_cancel_before_anybody_ran_it_ends_it_at_once(store, clock):
     assert DeadLetters(store).count(ALL) == 3
 
 
+def test_what_was_claimed_and_not_sent_is_dead_again_after_a_cancel(store, clock):
+    ids = buried(store, 3)
+    operation = planned(store, clock)
+    claims = Claims(store, operation.operation_id, "me", lease=15, clock=clock)
+    claims.take()
+    claims.turn([], want=2, busy=False)
+
+    replay.cancel(store, operation.operation_id, **BY, clock=clock)
+    assert claims.turn([Outcome(one, "pending") for one in ids[:2]], want=5, busy=False).over
+
+    assert states(store) == dict.fromkeys(ids, "dead")
+    assert replay.get(store, operation.operation_id).skipped == 3
+
+
+def test_a_replay_for_a_cluster_that_vanished_does_not_stand_in_the_way(store, clock):
+    buried(store, 3, cluster_id="gone")
+    stale = replay.plan(store, ALL, **BY, can_run="gone", clock=clock)
+    Claims(store, stale.operation_id, "dead", lease=15, clock=clock).take()
+    Claims(store, stale.operation_id, "dead", lease=15, clock=clock).turn([], want=2, busy=False)
+    DeadLetters(store).add([letter(9)])
+
+    fresh = planned(store, clock)
+    assert fresh.operation_id != stale.operation_id
+    clock.forward(3600)
+    done = replay.cancel(store, stale.operation_id, **BY, clock=clock)
+
+    assert done.ended
+    assert done.skipped == 3
+    assert DeadLetters(store).count_by(ALL, "verdict") == {"inconclusive": 2, "rejected": 2}
+
+
 def test_what_cannot_be_done_is_said(store, clock):
     buried(store, 1)
     operation = planned(store, clock)

@@ -5,7 +5,7 @@
 -- The replay of this selection that has not ended yet, if there is one.
 SELECT * FROM operations
 WHERE selection = $selection AND state IN ('planned', 'running', 'paused')
-ORDER BY created_at LIMIT 1;
+ORDER BY created_at;
 
 -- name: replay_insert
 -- A new operation, before its records are frozen.
@@ -115,8 +115,18 @@ WHERE operation_id = $operation AND state IN ('pending', 'claimed');
 
 -- name: replay_skip_rest
 -- Ends a cancelled operation's records that were never sent.
-UPDATE operation_records SET state = 'skipped', text = $text
+UPDATE operation_records SET state = 'skipped', text = coalesce(text, $text)
 WHERE operation_id = $operation AND state = 'pending';
+
+-- name: replay_abandon_letters
+-- Letters that a dead runner of a vanished cluster had claimed: nobody will ever know.
+UPDATE dead_letters SET state = 'dead', verdict = 'inconclusive', verdict_reason = $reason, state_at = $now
+WHERE state = 'replaying' AND operation_id = $operation;
+
+-- name: replay_abandon_records
+-- The records of such letters.
+UPDATE operation_records SET state = 'pending', text = $text
+WHERE operation_id = $operation AND state = 'claimed';
 
 -- name: replay_reasons
 -- Why records failed again or were skipped, the most frequent reason first.

@@ -1,0 +1,179 @@
+"""The plan of a replay: which letters, frozen by their ids, to which cluster."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import orjson
+
+from producer_core.errors import NobodyReplays, OtherCluster, ReplayError
+from producer_core.replay.operation import Operation, end, get, operation_of
+
+if TYPE_CHECKING:
+    from producer_core.dlq import DeadLetterFilter
+    from producer_core.store import Store
+
+ALIVE = 15.0
+"""Seconds since its last sign of life during which a process counts as one that runs replays."""
+
+_NOBODY = "Start a producer on this store, run the replay with `producer-core dlq replay`, or set PRODUCER_CORE_CONFIG."
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The clusters that somebody can send to now; `anywhere`: somebody who does not say which."""
+
+    clusters: tuple[str, ...]
+    anywhere: bool
+
+    def has(self, cluster: str) -> bool:
+        return self.anywhere or not cluster or cluster in self.clusters
+
+
+def plan(
+    store: Store,
+    selection: DeadLetterFilter,
+    *,
+    who: str,
+    origin: str,
+    limit: int | None = None,
+    rate: float | None = None,
+    allow_quarantined: bool = False,
+    to_cluster: str | None = None,
+    can_run: bool | str = False,
+    clock: Callable[[], float] = time.time,
+) -> Operation:
+    """Freezes the ids of the dead letters that match now, oldest first, and writes the operation down.
+
+    While a replay of the same selection has not ended, that one is returned: a second click changes nothing.
+    Letters that must not be sent (malformed, quarantined, of another cluster) are its `skipped` records, each
+    with the reason. `to_cluster` sends letters of whatever cluster there. `can_run` says that the caller runs
+    it himself (True, or the cluster he writes to); otherwise NobodyReplays unless a live process does.
+    """
+    if rate is not None and rate <= 0:
+        raise ReplayError(
+            f"A rate of {rate} messages a second never ends.", fix="Give a rate above 0, or none."
+        )
+    now, asked = clock(), orjson.dumps(selection.to_query(), option=orjson.OPT_SORT_KEYS).decode()
+    with store.borrow(write=True):
+        reach = _reach(store, can_run, now)
+        for same in map(operation_of, store.rows("replay_same", selection=asked)):
+            if reach.has(same.cluster_id):
+                return same
+        cluster = _target(reach, _clusters(store, selection), to_cluster)
+        operation_id = uuid.uuid4().hex[:12]
+        store.execute(
+            "replay_insert",
+            operation_id=operation_id,
+            cluster=cluster,
+            selection=asked,
+            who=who,
+            origin=origin,
+            now=now,
+            rate=rate,
+        )
+        _freeze(store, operation_id, selection, None if to_cluster else cluster, limit, allow_quarantined)
+        store.execute("replay_planned", operation=operation_id)
+        planned = _end_if_empty(store, get(store, operation_id), now)
+        outcome = planned.message if planned.ended else f"planned as {operation_id}"
+        store.audit(
+            who=who,
+            origin=origin,
+            action="replay",
+            selection=selection.to_query(),
+            count=planned.total,
+            outcome=outcome or "",
+        )
+        return planned
+
+
+def runners(store: Store, now: float, *, cluster_id: str | None = None) -> list[str]:
+    """Ids of the live processes that run replays; with a cluster, those that write to it or do not know yet."""
+    found = store.rows("replay_runners", alive_since=now - ALIVE)
+    return [
+        row["producer_id"] for row in found if cluster_id is None or row["cluster_id"] in ("", cluster_id)
+    ]
+
+
+def _end_if_empty(store: Store, operation: Operation, now: float) -> Operation:
+    return operation if operation.left else end(store, operation.operation_id, now)
+
+
+def _reach(store: Store, can_run: bool | str, now: float) -> Reach:
+    live = [row["cluster_id"] for row in store.rows("replay_runners", alive_since=now - ALIVE)]
+    if isinstance(can_run, str) and can_run:
+        return Reach((can_run,), anywhere=False)
+    if not live and not can_run:
+        raise NobodyReplays(fix=_NOBODY)
+    return Reach(tuple(filter(None, live)), anywhere=can_run is True or not any(live))
+
+
+def _target(reach: Reach, own: Sequence[str], to_cluster: str | None) -> str:
+    """The cluster to write to: the one told, else the letters' own (`own`, most letters first) that is in reach."""
+    if to_cluster:
+        if not reach.has(to_cluster):
+            raise NobodyReplays(f"No live process writes to the cluster {to_cluster}.", fix=_NOBODY)
+        return to_cluster
+    known = list(filter(None, own))
+    for cluster in known:
+        if reach.has(cluster):
+            return cluster
+    if known:
+        raise OtherCluster(
+            f"These dead letters come from the cluster {known[0]}, and {reach.clusters[0]} is what can be reached.",
+            fix="If they belong there, say so with --to (to_cluster=).",
+        )
+    return next(iter(reach.clusters), "")
+
+
+def _clusters(store: Store, selection: DeadLetterFilter) -> list[str]:
+    """The clusters of the letters that match, most letters first."""
+    where, parameters = selection.where()
+    with store.borrow() as connection:
+        return [
+            row[0]
+            for row in connection.execute(
+                f"SELECT cluster_id, count(*) FROM dead_letters WHERE ({where}) AND state = 'dead' "
+                "GROUP BY cluster_id ORDER BY count(*) DESC, cluster_id",
+                parameters,
+            ).fetchall()
+        ]
+
+
+_FREEZE = """
+INSERT INTO operation_records
+SELECT ?, row_number() OVER (ORDER BY accepted_at, length(message_id), message_id), message_id,
+       CASE WHEN reason IS NULL THEN 'pending' ELSE 'skipped' END, reason
+FROM (SELECT message_id, accepted_at,
+             CASE WHEN NOT replayable THEN 'it never became a message; edit it first'
+                  WHEN quarantined AND NOT ? THEN
+                      'quarantined: it failed again in ' || replay_count || ' replays; replay it by itself'
+                  WHEN cluster_id NOT IN ('', coalesce(?, cluster_id)) THEN
+                      'it comes from another cluster (' || cluster_id || ')'
+             END AS reason
+      FROM dead_letters WHERE ({where}) AND state = 'dead')
+WHERE ? OR reason IS NULL
+ORDER BY accepted_at, length(message_id), message_id
+"""
+
+
+def _freeze(
+    store: Store,
+    operation_id: str,
+    selection: DeadLetterFilter,
+    cluster: str | None,
+    limit: int | None,
+    allow_quarantined: bool,
+) -> None:
+    """The records of the operation: what will be sent, and (without a limit) what is left out with its reason.
+
+    The order is that of acceptance; of one session, ids of one length sort by their sequence.
+    """
+    where, parameters = selection.where()
+    sql = _FREEZE.format(where=where) + ("" if limit is None else f"LIMIT {int(limit)}")
+    with store.borrow(write=True) as connection:
+        connection.execute(sql, [operation_id, allow_quarantined, cluster, *parameters, limit is None])
