@@ -7,18 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from producer_core.dlq import coding
+from producer_core.dlq.by_id import fetch, forget
 from producer_core.events import Attempt, DeadLetter
 from producer_core.store.merge import insert
 
 if TYPE_CHECKING:
     import duckdb
 
-_KNOWN = """
-SELECT message_id, failed_at, accepted_at, replay_count, quarantined, operation_id,
-       coalesce(dead_letter_bodies.attempts, '[]') AS attempts
-FROM dead_letters LEFT JOIN dead_letter_bodies USING (message_id)
-WHERE message_id IN (SELECT unnest(?))"""
-_FORGET = "DELETE FROM {table} WHERE message_id IN (SELECT unnest(?))"
+_LETTER = ("message_id", "failed_at", "accepted_at", "replay_count", "quarantined", "operation_id")
+_BODY = ("message_id", "attempts")
 _COUNT_REPLAY = "UPDATE dead_letters SET replay_count = replay_count + 1 WHERE message_id = ?"
 
 Known = tuple[float, float, int, bool, str | None, tuple[Attempt, ...]]
@@ -47,8 +44,15 @@ def failed_again(connection: duckdb.DuckDBPyConnection, letter: DeadLetter, *, n
 
 
 def _known(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> dict[str, Known]:
-    rows = connection.execute(_KNOWN, [list(ids)]).fetchall()
-    return {row[0]: (*row[1:6], coding.read_attempts(row[6])) for row in rows}
+    letters = fetch(connection, "dead_letters", _LETTER, ids)
+    bodies = fetch(connection, "dead_letter_bodies", _BODY, list(letters))
+    return {
+        message_id: (
+            *(row[name] for name in _LETTER[1:]),
+            coding.read_attempts(bodies[message_id]["attempts"]) if message_id in bodies else (),
+        )
+        for message_id, row in letters.items()
+    }
 
 
 def _as_known(letter: DeadLetter) -> Known:
@@ -89,7 +93,7 @@ def _replace(
 ) -> None:
     if again := [letter.message_id for letter in letters if letter.message_id in known]:
         for table in ("dead_letters", "dead_letter_bodies"):
-            connection.execute(_FORGET.format(table=table), [again])
+            forget(connection, table, again)
     rows = [
         coding.letter_row(letter, now=now, operation_id=_operation(known.get(letter.message_id)))
         for letter in letters

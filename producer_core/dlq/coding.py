@@ -47,14 +47,15 @@ def body_row(letter: DeadLetter) -> tuple[Any, ...]:
     )
 
 
-def read_letter(row: Mapping[str, Any]) -> DeadLetter:
-    """A letter from its listing row, and from its body's columns where the row has them."""
+def read_letter(row: Mapping[str, Any], body: Mapping[str, Any] | None = None) -> DeadLetter:
+    """A letter from its listing row, whole where its body is given."""
+    body = body or {"value": None, "headers": "[]", "timestamp_ms": None, "attempts": "[]"}
     return DeadLetter(
         **{name: row[name] for name in _SAME},
-        value=row.get("value"),
-        headers=read_headers(row.get("headers") or "[]"),
-        timestamp_ms=row.get("timestamp_ms"),
-        attempts=read_attempts(row.get("all_attempts") or "[]"),
+        value=body["value"],
+        headers=read_headers(body["headers"]),
+        timestamp_ms=body["timestamp_ms"],
+        attempts=read_attempts(body["attempts"]),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
+from producer_core.dlq.by_id import among
 from producer_core.errors import ConfigError
 from producer_core.events import DeadLetter
 
@@ -78,8 +79,14 @@ class DeadLetterFilter:
         tests += [("failed_at < ?", self.until)] if self.until is not None else []
         tests += [("key = ?", self.key.encode())] if self.key is not None else []
         tests += [("contains(lower(error_text), lower(?))", self.text)] if self.text is not None else []
-        tests += [("message_id IN (SELECT unnest(?))", list(self.ids))] if self.ids else []
-        return " AND ".join(test for test, _ in tests) or "true", [value for _, value in tests]
+        condition, parameters = (
+            " AND ".join(test for test, _ in tests) or "true",
+            [value for _, value in tests],
+        )
+        if self.ids:
+            chosen, ids = among(self.ids)
+            condition, parameters = f"{condition} AND {chosen}", [*parameters, *ids]
+        return condition, parameters
 
     def matches(self, letter: DeadLetter) -> bool:
         """The same question as `where`, of a letter in memory."""

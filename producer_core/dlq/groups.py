@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from producer_core.errors import ConfigError
+from producer_core.failures import lookup
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,6 @@ def read_group(row: Mapping[str, Any]) -> Group:
 
 def explained(code: str) -> tuple[str, str]:
     """What an error code means, and what to do about it."""
-    from producer_core.failures import lookup
-
     try:
         failure = lookup(code)
     except ConfigError:

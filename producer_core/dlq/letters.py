@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from producer_core.dlq import adding, coding, states
+from producer_core.dlq.by_id import among, fetch
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.dlq.groups import Group, read_group
 from producer_core.errors import ConfigError
@@ -25,10 +26,6 @@ _COLUMNS = ("topic", "code", "verdict", "state", "kind", "fingerprint", "cluster
 _LISTED = (
     "SELECT {what} FROM dead_letters WHERE {where} ORDER BY failed_at DESC, message_id DESC LIMIT ? OFFSET ?"
 )
-_WHOLE = """
-SELECT dead_letters.*, value, headers, timestamp_ms, dead_letter_bodies.attempts AS all_attempts
-FROM dead_letters LEFT JOIN dead_letter_bodies USING (message_id)
-WHERE message_id IN (SELECT unnest(?)) ORDER BY accepted_at, message_id"""
 _GROUPED = """
 SELECT fingerprint, arg_max(code, failed_at) AS code, count(*) AS count, min(failed_at) AS first_seen,
        max(failed_at) AS last_seen, list_sort(list(DISTINCT topic)) AS topics,
@@ -93,7 +90,11 @@ class DeadLetters:
 
     def bodies(self, ids: Sequence[str]) -> list[DeadLetter]:
         """Letters with their bodies, the oldest message first."""
-        return [coding.read_letter(row) for row in self._rows(_WHOLE, [list(ids)])]
+        with self._store.borrow() as connection:
+            rows = fetch(connection, "dead_letters", coding.LETTER_COLUMNS, ids)
+            bodies = fetch(connection, "dead_letter_bodies", coding.BODY_COLUMNS, ids)
+        found = [coding.read_letter(row, bodies.get(message_id)) for message_id, row in rows.items()]
+        return sorted(found, key=lambda letter: (letter.accepted_at, letter.message_id))
 
     def count(self, where: DeadLetterFilter) -> int:
         """How many the filter matches now."""
@@ -178,7 +179,7 @@ class DeadLetters:
 
     def claim(self, operation_id: str, ids: Sequence[str]) -> list[str]:
         """Take these for a replay; the ids that were still dead, and are now the operation's."""
-        condition, parameters = states.of_ids(ids)
+        condition, parameters = among(ids)
         with self._store.borrow(write=True) as connection:
             where = (f"replayable AND {condition}", parameters)
             moved = states.take(
@@ -189,7 +190,7 @@ class DeadLetters:
 
     def unclaim(self, operation_id: str, ids: Sequence[str] | None = None) -> list[str]:
         """Give back what the operation holds (all of it, or these ids): dead again, nothing else changed."""
-        condition, parameters = ("true", []) if ids is None else states.of_ids(ids)
+        condition, parameters = ("true", []) if ids is None else among(ids)
         where = (f"operation_id = ? AND {condition}", [operation_id, *parameters])
         with self._store.borrow(write=True) as connection:
             return states.take(connection, where, "replaying", "dead", now=self._clock())
@@ -211,7 +212,7 @@ class DeadLetters:
         with self._store.borrow(write=True) as connection:
             moved = states.move(
                 connection,
-                states.of_ids([message_id]),
+                among([message_id]),
                 "replaying",
                 state,
                 now=self._clock(),

@@ -15,6 +15,7 @@ import orjson
 
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.events import Attempt, DeadLetter
+from producer_core.failures import fingerprint
 from producer_core.messages import Message, MessageStatus, encode_key, encode_value
 
 logger = logging.getLogger(__name__)
@@ -166,8 +167,6 @@ def message_of(letter: DeadLetter) -> Message:
 
 def _letter_of(message: Message, error: str, now: float) -> DeadLetter:
     """What can be known of a message that was handed in without its story: its outcome is open."""
-    from producer_core.failures import fingerprint
-
     return DeadLetter(
         message_id=message.id,
         cluster_id="",

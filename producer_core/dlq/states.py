@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.events import State
 
 if TYPE_CHECKING:
@@ -77,8 +76,3 @@ def _update(
         f"WHERE state = ? AND ({condition})"
     )
     return sql, [*sets.values(), before, *parameters]
-
-
-def of_ids(ids: Sequence[str]) -> Condition:
-    """The condition for exactly these letters, whatever their state."""
-    return DeadLetterFilter(state=None, ids=tuple(ids)).where() if ids else ("false", [])

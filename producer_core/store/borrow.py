@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import sys
 import threading
 import time
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import duckdb
@@ -19,8 +22,9 @@ ALIAS = "store"
 READ_LIMIT = 2.0
 """Seconds after which a reader is cancelled, so that a writer never waits long."""
 
-_inherited: list[object] = []
-"""Instances of a parent process: a forked child never touches them, not even to close them."""
+_FORK_WAIT = 2.0
+
+_lenders: weakref.WeakSet[Lender] = weakref.WeakSet()
 
 
 class Lender:
@@ -34,14 +38,16 @@ class Lender:
         self._path = path
         self._turnstile = Turnstile(path)
         self._begin()
+        _lenders.add(self)
 
     def _begin(self) -> None:
-        self._pid = os.getpid()
         self._one = threading.Lock()  # guards the fields below
         self._owner: int | None = None
         self._writing = False
         self._lent: duckdb.DuckDBPyConnection | None = None
         self._instance: duckdb.DuckDBPyConnection | None = None
+        self._attached_now: tuple[duckdb.DuckDBPyConnection, ...] = ()
+        self._paused = False
 
     @contextlib.contextmanager
     def borrow(
@@ -51,22 +57,24 @@ class Lender:
 
         With `write` the block is one transaction: committed at its end, rolled back by an exception.
         Without, nothing can be changed, and a query is cancelled `limit` seconds (default 2) after the
-        start. A thread that borrows again inside its own block gets the connection it has.
+        start. A thread that borrows again inside its own block gets the connection it has. The block is
+        the parent's: a child forked inside it neither commits nor rolls back.
         """
-        self._after_fork()
         if self._owner == threading.get_ident() and self._lent is not None:
             if write and not self._writing:
                 raise StoreError(
                     "A block that reads the store cannot begin to write.", fix="Borrow with write=True."
                 )
-            yield self._lent
+            with _translated(self._path):
+                yield self._lent
             return
         deadline = time.monotonic() + timeout
         with self._alone(deadline, timeout), self._turnstile.hold(exclusive=write, deadline=deadline):
             with self._attached(self._path, write=write, deadline=deadline) as connection:
                 self._owner, self._writing, self._lent = threading.get_ident(), write, connection
                 try:
-                    yield from self._work(connection, write=write, limit=limit)
+                    with _translated(self._path), self._bounded(connection, write=write, limit=limit):
+                        yield connection
                 finally:
                     self._owner = self._lent = None
 
@@ -88,30 +96,51 @@ class Lender:
         with self._one:
             self._discard()
 
-    def _after_fork(self) -> None:
-        if self._pid != os.getpid():
-            _inherited.append(self._instance)
-            self._begin()
+    def before_fork(self) -> None:
+        """Let other threads end their blocks, so that a child does not inherit half of one."""
+        self._paused = self._owner != threading.get_ident() and self._one.acquire(timeout=_FORK_WAIT)
+
+    def after_fork(self) -> None:
+        """In the parent: go on."""
+        if self._paused:
+            self._paused = False
+            self._one.release()
+
+    def disown(self) -> None:
+        """In the child: begin anew, and never touch what is the parent's.
+
+        DuckDB crashes when a child closes an inherited instance, be it by its destructor at the
+        interpreter's end; so these objects are made to live for ever.
+        """
+        for inherited in (self._instance, *self._attached_now):
+            if inherited is not None:
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited))
+        self._begin()
 
     @contextlib.contextmanager
     def _alone(self, deadline: float, timeout: float) -> Iterator[None]:
-        if not self._one.acquire(timeout=max(0.0, min(deadline - time.monotonic(), timeout))):
+        one, pid = self._one, os.getpid()
+        if not one.acquire(timeout=max(0.0, min(deadline - time.monotonic(), timeout))):
             raise StoreLocked(f"Another thread of this process has used the store {self._path} for too long.")
         try:
             yield
         finally:
-            self._one.release()
+            if os.getpid() == pid:
+                one.release()
 
     @contextlib.contextmanager
     def _attached(self, path: Path, *, write: bool, deadline: float) -> Iterator[duckdb.DuckDBPyConnection]:
         instance = self._instance = self._instance or _in_memory(self._path)
-        self._attach(instance, path, write=write, deadline=deadline)
-        cursor = instance.cursor()
+        cursor, pid = instance.cursor(), os.getpid()
+        self._attached_now = (instance, cursor)
         try:
+            self._attach(instance, path, write=write, deadline=deadline)
             cursor.execute(f"USE {ALIAS}")
             yield cursor
         finally:
-            self._let_go(instance, cursor)
+            if os.getpid() == pid:
+                self._let_go(instance, cursor)
+                self._attached_now = ()
 
     def _attach(
         self, instance: duckdb.DuckDBPyConnection, path: Path, *, write: bool, deadline: float
@@ -146,17 +175,20 @@ class Lender:
             with contextlib.suppress(duckdb.Error):
                 instance.close()
 
-    def _work(
+    def _bounded(
         self, connection: duckdb.DuckDBPyConnection, *, write: bool, limit: float | None
-    ) -> Iterator[duckdb.DuckDBPyConnection]:
-        try:
-            if write:
-                yield from _transaction(connection, self._path)
-            else:
-                with _cancelled_after(connection, READ_LIMIT if limit is None else limit):
-                    yield connection
-        except duckdb.Error as error:
-            raise faults.from_duckdb(error, self._path) from error
+    ) -> contextlib.AbstractContextManager[None]:
+        if write:
+            return _transaction(connection, self._path)
+        return _cancelled_after(connection, READ_LIMIT if limit is None else limit)
+
+
+@contextlib.contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except duckdb.Error as error:
+        raise faults.from_duckdb(error, path) from error
 
 
 def _in_memory(path: Path) -> duckdb.DuckDBPyConnection:
@@ -172,14 +204,18 @@ def _in_memory(path: Path) -> duckdb.DuckDBPyConnection:
     )
 
 
-def _transaction(connection: duckdb.DuckDBPyConnection, path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+@contextlib.contextmanager
+def _transaction(connection: duckdb.DuckDBPyConnection, path: Path) -> Iterator[None]:
+    pid = os.getpid()
     connection.begin()
     try:
-        yield connection
-        connection.commit()
+        yield
+        if os.getpid() == pid:
+            connection.commit()
     except BaseException:
-        with contextlib.suppress(duckdb.Error):
-            connection.rollback()
+        if os.getpid() == pid:
+            with contextlib.suppress(duckdb.Error):
+                connection.rollback()
         raise
     with contextlib.suppress(OSError):  # DuckDB makes its log with the umask; it holds message bodies
         path.with_name(path.name + ".wal").chmod(0o600)
@@ -202,3 +238,19 @@ def _watch(connection: duckdb.DuckDBPyConnection, done: threading.Event, limit: 
     while not done.wait(pause):  # an interrupt between two queries is lost, so it is repeated
         connection.interrupt()
         pause = 0.05
+
+
+def _each(act: Callable[[Lender], None]) -> Callable[[], None]:
+    def do() -> None:
+        for lender in list(_lenders):
+            act(lender)
+
+    return do
+
+
+if sys.platform != "win32":
+    os.register_at_fork(
+        before=_each(Lender.before_fork),
+        after_in_parent=_each(Lender.after_fork),
+        after_in_child=_each(Lender.disown),
+    )

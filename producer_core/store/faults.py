@@ -29,6 +29,11 @@ def from_duckdb(error: duckdb.Error, path: Path) -> StoreError:
         return StoreLocked(
             f"The store {path} is open in {by}.", fix="Close it there (a DuckDB shell holds the file)."
         )
+    if "Unique file handle conflict" in text:
+        return StoreError(
+            f"This process was forked while it used the store {path}, and cannot open it again.",
+            fix="Fork outside of the store's blocks, or start processes by spawn.",
+        )
     if isinstance(error, duckdb.InterruptException):
         return StoreError(
             "The query took longer than its limit and was cancelled.", fix="Ask for a shorter range."

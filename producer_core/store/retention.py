@@ -25,6 +25,8 @@ _SUMS: Mapping[str, tuple[str, ...]] = {
 }
 _SETTLED = "state IN ('replayed', 'landed', 'archived', 'purged') AND state_at < $before"
 
+_FINISHED = "operations WHERE finished_at < $before"
+
 
 @dataclass(frozen=True)
 class Retention:
@@ -110,6 +112,8 @@ def _old(keep: Retention, now: float) -> list[tuple[str, float]]:
         ("notices WHERE noticed_at < $before", hours),
         ("alerts WHERE state = 'resolved' AND changed_at < $before", hours),
         ("silences WHERE until < $before", hours),
+        (f"operation_records WHERE operation_id IN (SELECT operation_id FROM {_FINISHED})", hours),
+        (_FINISHED, hours),
         ("producers WHERE seen_at < $before", hours),
         (f"dead_letters WHERE {_SETTLED}", now - keep.keep_settled),
     ]

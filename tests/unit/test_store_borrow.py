@@ -16,6 +16,7 @@ from producer_core.errors import StoreError, StoreLocked
 from producer_core.store import Batch, StatisticsRow, Store
 from tests.support import eventually
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 SLOW = "SELECT count(*) FROM range(1000000) a, range(1000000) b"
 
 
@@ -213,6 +214,82 @@ def test_a_child_forked_inside_a_block_does_not_keep_the_lock(store):
     finally:
         os.close(done)
         os.waitpid(child, 0)
+
+
+FORKS_INSIDE = """
+import os, sys
+from producer_core.errors import StoreError
+from producer_core.store import Store
+store = Store.open(sys.argv[1])
+with store.borrow(write=True) as connection:
+    connection.execute("INSERT INTO settings VALUES ('parent', '1', 0)")
+    child = os.fork()
+    if child == 0:
+        {leave}
+if child == 0:
+    try:
+        store.set_setting('child', 2)
+    except StoreError as error:
+        sys.exit(7 if 'forked while it used the store' in str(error) else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == {status}
+store.set_setting('after', 3)
+print(sorted(Store.open(sys.argv[1]).settings()))
+"""
+
+
+@pytest.mark.parametrize(("leave", "status"), [("pass", 7), ("sys.exit(3)", 3)])
+def test_a_child_forked_inside_a_block_leaves_it_to_the_parent(store, leave, status):
+    code = FORKS_INSIDE.format(leave=leave, status=status)
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(store.path)], capture_output=True, text=True, timeout=60
+    )
+
+    assert "Traceback" not in done.stderr
+    assert done.stdout.strip() == "['after', 'parent']"
+
+
+def test_a_child_that_ends_normally_does_not_crash_in_the_store(store):
+    code = (
+        "import os, sys; from producer_core.store import Store\n"
+        "store = Store.open(sys.argv[1])\n"
+        "child = os.fork()\n"
+        "if child == 0: sys.exit(3)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(store.path)], capture_output=True, text=True, timeout=60
+    )
+
+    assert done.stdout.strip() == "3"
+
+
+def test_children_forked_while_other_threads_write_use_the_store(store):
+    stop = threading.Event()
+
+    def work():
+        number = 0
+        while not stop.is_set():
+            store.append(batch("parent", number))
+            number += 1
+
+    writer = threading.Thread(target=work)
+    writer.start()
+    try:
+        for number in range(10):
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if store.append(batch(f"child-{number}", 0)) else 1)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        stop.set()
+        writer.join()
+    assert store.rows("clusters") == []
+    with store.borrow() as connection:
+        assert connection.execute(
+            "SELECT count(*) FROM statistics WHERE producer_id LIKE 'child-%'"
+        ).fetchone() == (10,)
 
 
 def test_a_reader_finds_what_a_killed_writer_committed(store):

@@ -1,0 +1,50 @@
+"""Rows by their message ids, in the form in which DuckDB uses its index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import duckdb
+
+_AT_ONCE = 500
+"""Ids written out in one statement; beyond that DuckDB reads the whole column, which is then the quicker way."""
+
+
+def among(ids: Sequence[str], table: str = "dead_letters") -> tuple[str, list[Any]]:
+    """The condition for exactly these ids, and its parameters.
+
+    Through row ids, because a second condition beside the list would keep DuckDB from using the index.
+    """
+    if not ids:
+        return "false", []
+    if len(ids) <= _AT_ONCE:
+        listed = f"message_id IN ({', '.join('?' * len(ids))})"
+        return f"rowid IN (SELECT rowid FROM {table} WHERE {listed})", list(ids)
+    return "message_id IN (SELECT unnest(?))", [list(ids)]
+
+
+def fetch(
+    connection: duckdb.DuckDBPyConnection, table: str, columns: Sequence[str], ids: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """The named columns of a table's rows with these ids, by id."""
+    found: dict[str, dict[str, Any]] = {}
+    for some in _chunks(ids):
+        condition, parameters = among(some, table)
+        rows = connection.execute(f"SELECT {', '.join(columns)} FROM {table} WHERE {condition}", parameters)
+        named = (dict(zip(columns, row, strict=True)) for row in rows.fetchall())
+        found.update((row["message_id"], row) for row in named)
+    return found
+
+
+def forget(connection: duckdb.DuckDBPyConnection, table: str, ids: Sequence[str]) -> None:
+    """Delete a table's rows with these ids."""
+    for some in _chunks(ids):
+        condition, parameters = among(some, table)
+        connection.execute(f"DELETE FROM {table} WHERE {condition}", parameters)
+
+
+def _chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    for first in range(0, len(ids), _AT_ONCE):
+        yield ids[first : first + _AT_ONCE]
