@@ -40,7 +40,9 @@ def failure_of(error: KafkaError | int | str) -> Failure:
     if isinstance(error, int):
         error = KafkaError(error)
     code = error if isinstance(error, str) else error.name()
-    return _table().get(code) or Failure(code, 0, "timed_out", "possibly_persisted", _UNKNOWN, _LOOK, "_OTHER")
+    return _table().get(code) or Failure(
+        code, 0, "timed_out", "possibly_persisted", _UNKNOWN, _LOOK, "_OTHER"
+    )
 
 
 def lookup(name: str) -> Failure:
@@ -77,10 +79,16 @@ def judge(failure: Failure, *, latency: float | None, retry_backoff: float) -> t
     if failure.verdict == "not_sent":
         return "not_sent", f"It never left the client ({failure.code})."
     if failure.verdict != "rejected":
-        return "possibly_persisted", f"{failure.meaning.rstrip('.')} ({failure.code}); the broker may have it."
+        return (
+            "possibly_persisted",
+            f"{failure.meaning.rstrip('.')} ({failure.code}); the broker may have it.",
+        )
     if latency is not None and latency < _ROOM_FOR_ONE * retry_backoff:
         return "rejected", f"The broker refused its only transmission ({failure.code})."
-    return "possibly_persisted", f"The broker refused it ({failure.code}), but an earlier transmission may have landed."
+    return (
+        "possibly_persisted",
+        f"The broker refused it ({failure.code}), but an earlier transmission may have landed.",
+    )
 
 
 def fingerprint(code: str, text: str) -> str:
@@ -119,7 +127,8 @@ def _table() -> dict[str, Failure]:
         for code, kind, verdict, meaning, advice in TABLE
     ]
     others = [
-        Failure(code, _number(code), "permanent", "possibly_persisted", _NOT_OURS, _LOOK, code) for code in ELSEWHERE
+        Failure(code, _number(code), "permanent", "possibly_persisted", _NOT_OURS, _LOOK, code)
+        for code in ELSEWHERE
     ]
     return {failure.code: failure for failure in (*rows, *others)}
 

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 class Keeping(Protocol):
     """What the producer needs of the place that keeps what it cannot deliver."""
 
-    hook: Hook
-    letterbox: Any
-    """The contract's DeadLetterQueue face, as `producer.dlq`."""
+    @property
+    def hook(self) -> Hook: ...
+    @property
+    def letterbox(self) -> Any:
+        """The contract's DeadLetterQueue face, as `producer.dlq`."""
 
     @property
     def store(self) -> Store | None: ...

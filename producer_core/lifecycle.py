@@ -107,11 +107,13 @@ class Lifecycle:
             if not self._saturated():
                 self._settled.clear()
                 try:
-                    return self.transport.produce(delivery)
+                    self.transport.produce(delivery)
+                    return
                 except Full:
                     pass
                 except Refused as refusal:
-                    return self._settle(delivery, refusal.error, None)
+                    self._settle(delivery, refusal.error, None)
+                    return
             left = deadline - time.monotonic()
             if left <= 0:
                 raise QueueFull(self._why_full())

@@ -112,8 +112,10 @@ def encode_value(value: Any, serializer: Callable[[Any], bytes] | None = None) -
     return data
 
 
-def encode_key(key: Any) -> bytes | None:
+def encode_key(key: Any, serializer: Callable[[Any], bytes] | None = None) -> bytes | None:
     """The bytes of a key: str as UTF-8, bytes as they are, int as its decimal text."""
+    if serializer is not None and key is not None:
+        return _checked(serializer, key)
     if key is None or isinstance(key, bytes):
         return key
     if isinstance(key, str):
@@ -176,9 +178,9 @@ def _checked(serializer: Callable[[Any], bytes], value: Any) -> bytes | None:
     try:
         data = serializer(value)
     except Exception as error:
-        raise InvalidMessage(f"The value serializer failed: {error}.") from error
+        raise InvalidMessage(f"The serializer failed: {error}.") from error
     if not (data is None or isinstance(data, bytes)):
-        raise InvalidMessage(f"The value serializer must return bytes, not {type(data).__name__}.")
+        raise InvalidMessage(f"A serializer must return bytes, not {type(data).__name__}.")
     return data
 
 
@@ -218,11 +220,11 @@ def _refuse_nan(value: Any) -> None:
 
 
 def _has_nan(item: Any) -> bool:
-    if type(item).__module__ == "numpy" and getattr(item, "ndim", 0):
-        return any(map(_has_nan, item.tolist()))
+    if type(item).__module__ == "numpy":
+        return _has_nan(item.tolist())
     if isinstance(item, list):
         return any(map(_has_nan, item))
     try:
-        return item - item != 0  # true for NaN and the infinities, false for every finite number
+        return bool(item - item != 0)  # true for NaN and the infinities, false for every finite number
     except TypeError:
         return False

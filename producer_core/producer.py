@@ -156,7 +156,8 @@ class ReliableKafkaProducer:
         )
 
     def _dedup_degraded(self, degraded: bool, text: str) -> None:
-        kind, severity = ("dedup_degraded", "warning") if degraded else ("dedup_restored", "info")
+        kind = "dedup_degraded" if degraded else "dedup_restored"
+        severity: Severity = "warning" if degraded else "info"
         self._lifecycle.notice(Notice(kind, severity, text, self._clock()))
 
     # sending
@@ -201,7 +202,7 @@ class ReliableKafkaProducer:
         done: asyncio.Future[DeliveryReport] = loop.create_future()
 
         def tell(report: DeliveryReport) -> None:
-            loop.call_soon_threadsafe(lambda: done.done() or done.set_result(report))
+            loop.call_soon_threadsafe(_resolve, done, report)
 
         message_id = await asyncio.to_thread(
             self.send_message, topic, value, key, on_delivery=tell, **options
@@ -424,13 +425,11 @@ class ReliableKafkaProducer:
         if topic not in self._topics:
             self._check_topic(topic)
         data = encode_value(value, serializer or self.config.value_serializer)
-        key_data = (
-            encode_key(key)
-            if self.config.key_serializer is None or key is None
-            else self.config.key_serializer(key)
-        )
+        key_data = encode_key(key, self.config.key_serializer)
         raw = id_bytes(self._session, number := next(self._sequence))
-        all_headers = [(ID_HEADER, raw), *encode_headers(headers)] if headers else [(ID_HEADER, raw)]
+        all_headers: list[tuple[str, bytes | None]] = [(ID_HEADER, raw)]
+        if headers:
+            all_headers += encode_headers(headers)
         return Delivery(
             raw, number, topic, key_data, data, all_headers,
             -1 if partition is None else _whole(partition, "partition"),
@@ -456,6 +455,11 @@ class ReliableKafkaProducer:
             if dedup_key is None
             else checksum(topic, None, {"dedup_key": dedup_key})
         )
+
+
+def _resolve(done: asyncio.Future[DeliveryReport], report: DeliveryReport) -> None:
+    if not done.done():  # a caller that was cancelled has gone
+        done.set_result(report)
 
 
 def _whole(number: Any, name: str) -> int:

@@ -14,7 +14,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
 from producer_core.errors import StoreError
 from producer_core.events import DeadLetter, Hook, Notice
@@ -287,8 +287,9 @@ def added_up(first: Batch, second: Batch) -> Batch:
     )
 
 
-def _sum_rows(rows, width, kind):  # type: ignore[no-untyped-def]  # one body for three row types
-    minutes: dict[tuple[object, ...], list[float]] = {}
+def _sum_rows(rows: Sequence[tuple[Any, ...]], width: int, kind: Callable[..., Any]) -> tuple[Any, ...]:
+    """Rows with `width` key columns, summed by minute: one body for the three kinds of rows."""
+    minutes: dict[tuple[Any, ...], list[Any]] = {}
     for row in rows:
         key = (row[0] // 60 * 60, *row[1:width])
         sums = minutes.setdefault(key, [0] * (len(row) - width))
