@@ -33,10 +33,10 @@ def start(*, brokers: int = 3, topics: Mapping[str, int] | None = None) -> Embed
 class EmbeddedBroker:
     """A running cluster; every method may be called from any thread.
 
-    Brokers 1 to `brokers` answer the bootstrap, coordinate groups and lead topics that a client made by
-    using them. A topic made here is led as a whole by a broker of its own (`leader(topic)`), so that a
-    fault touches one topic only. Making a topic while clients are at work lets some of them look for the
-    leaders again: a tenth of a second for a few messages, nothing lost.
+    Brokers 1 to `brokers` (four at least) answer the bootstrap and lead topics that clients made by using
+    them. A topic made here, or given a fault, is led as a whole by a broker of its own (`leader(topic)`), so
+    that a fault touches one topic only. While it moves there, clients look for the leaders again: a tenth of
+    a second for a few messages, nothing lost.
 
     `cluster_id` is new at each start. Pass it to producers: what they remember of an earlier start must
     not be taken for this one.
@@ -46,18 +46,24 @@ class EmbeddedBroker:
         if brokers < 1:
             raise ConfigError("An embedded broker needs at least one broker.")
         self.cluster_id = f"embedded-{uuid4()}"
-        self._mock = MockCluster(brokers)
+        # Begun with one broker, librdkafka gives topics made by use one replica, and so partition n to broker n + 1:
+        # never to the brokers that are added for topics of their own. They have four partitions.
+        self._mock = MockCluster(1)
         self._rejections = Rejections(self._mock)
         # The mock's thread and sockets end with the interpreter or this object, also where stop() was forgotten.
         self._finalizer = weakref.finalize(self, _close, self._rejections, self._mock)
-        self.bootstrap_servers = self._mock.bootstrap_servers
         self._lock = RLock()  # guards everything below, and keeps changes of leaders and states apart
-        self._brokers = brokers
+        self._brokers = max(brokers, 4)
         self._homes: dict[str, int] = {}
-        self._latency = 0.0
+        self._addresses: dict[int, tuple[str, int]] = {}
+        self._latency: dict[int | None, float] = {None: 0.0}  # by broker; None: of the others
         self._down: set[int] = set()
         self._all_down = False
         self._drain_when_up: set[int] = set()
+        for number in range(2, self._brokers + 1):
+            self._mock.add_broker(number)
+        self._learn_addresses(self._mock.bootstrap_servers)
+        self.bootstrap_servers = ",".join(f"{host}:{port}" for host, port in self._addresses.values())
         for topic, partitions in (topics or {}).items():
             self.create_topic(topic, partitions)
 
@@ -93,7 +99,7 @@ class EmbeddedBroker:
         with self._lock:
             home = self._home(topic)
             self._rejections.lift(home)
-            if self._is_down(home):
+            if home in self._down or not self._answering():
                 self._drain_when_up.add(home)
             else:
                 self._drain(home)
@@ -102,7 +108,8 @@ class EmbeddedBroker:
         """How long answers take from now on, of all brokers (also those to come) or of one."""
         with self._lock:
             if broker is None:
-                self._latency = seconds
+                self._latency.clear()
+            self._latency[broker] = seconds
             for number in self._numbers(broker):
                 self._mock.set_latency(number, seconds)
 
@@ -121,7 +128,7 @@ class EmbeddedBroker:
             for number in self._numbers(broker):
                 self._mock.set_up(number, up=True)
                 self._down.discard(number)
-            for number in self._drain_when_up - self._down:
+            for number in self._drain_when_up - self._down if self._answering() else ():
                 self._drain(number)
                 self._drain_when_up.discard(number)
 
@@ -142,7 +149,7 @@ class EmbeddedBroker:
         if topic not in self._homes:
             self._homes[topic] = home = self._brokers + len(self._homes) + 1
             self._mock.add_broker(home)
-            self._mock.set_latency(home, self._latency)
+            self._mock.set_latency(home, self._latency[None])
             if self._all_down:
                 self._mock.set_up(home, up=False)
                 self._down.add(home)
@@ -159,16 +166,24 @@ class EmbeddedBroker:
             raise BrokerError(f"There is no broker {broker}; the embedded cluster has 1 to {every[-1]}.")
         return [broker]
 
-    def _is_down(self, broker: int) -> bool:
-        return broker in self._down
-
     def _drain(self, broker: int) -> None:
+        if broker not in self._addresses:
+            self._learn_addresses(self.bootstrap_servers)
         if self._mock.errors_left(broker):
-            drain(self._mock, broker, self._address(broker))
+            drain(self._mock, broker, self._addresses[broker])
 
-    def _address(self, broker: int) -> tuple[str, int]:
-        found = AdminClient({"bootstrap.servers": self.bootstrap_servers}).list_topics(timeout=10)
-        return found.brokers[broker].host, found.brokers[broker].port
+    def _answering(self) -> list[int]:
+        """The brokers that clients begin with, as far as they are up."""
+        return [number for number in range(1, self._brokers + 1) if number not in self._down]
+
+    def _learn_addresses(self, servers: str) -> None:
+        """Asks the brokers that are up; they answer without their latency meanwhile."""
+        for number in self._answering():
+            self._mock.set_latency(number, 0)
+        found = AdminClient({"bootstrap.servers": servers, "log_level": 0}).list_topics(timeout=10)
+        self._addresses |= {number: (broker.host, broker.port) for number, broker in found.brokers.items()}
+        for number in self._answering():
+            self._mock.set_latency(number, self._latency.get(number, self._latency[None]))
 
 
 def _close(rejections: Rejections, mock: MockCluster) -> None:

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import count
-from threading import RLock
+from threading import Event, RLock
 from typing import Any
 
 from producer_core.errors import BrokerError, MissingTool
@@ -14,6 +14,10 @@ from producer_core.librdkafka import library
 
 PRODUCE = 0  # ApiKey of the Produce request
 _BATCH = 100  # errors pushed in one variadic call: ctypes takes 1,024 arguments at most
+# The mock's thread serves a command and only then reads the byte that woke it. A next command within that
+# moment has its own byte read away, and waits for the thread's timer: a second. So we leave it the moment.
+_PAUSE = 0.001
+_AT_ONCE = ("broker_push_request_error_rtts", "broker_error_stack_cnt")  # need no command
 _UNKNOWN_PARTITION = 3  # UNKNOWN_TOPIC_OR_PART
 _ALREADY_EXISTS = 36  # TOPIC_ALREADY_EXISTS
 
@@ -69,6 +73,7 @@ class MockCluster:
 
     def __init__(self, brokers: int) -> None:
         self._lib = _library()
+        self._never = Event()
         self._lock = RLock()  # guards the two handles
         self._client: int | None = self._new_client()
         self._cluster: int | None = self._lib.rd_kafka_mock_cluster_new(self._client, brokers)
@@ -144,7 +149,10 @@ class MockCluster:
         with self._lock:
             if self._cluster is None:
                 raise BrokerError("The embedded broker was stopped. Start a new one.")
-            return int(function(self._cluster, *arguments))
+            error = int(function(self._cluster, *arguments))
+            if name not in _AT_ONCE:
+                self._never.wait(_PAUSE)
+            return error
 
     def _do(self, name: str, *arguments: Any) -> None:
         if error := self._call(name, *arguments):
