@@ -149,8 +149,10 @@ class ECommerceDataGenerator:
     def generate_product_updates(self, count: int) -> list[Record]:
         return list(self.iter_product_updates(count))
 
-    def iter_product_updates(self, count: int | None = None) -> Iterator[Record]:
-        for at in self._moments("product updates", count, None, None):
+    def iter_product_updates(
+        self, count: int | None = None, start_time: datetime | None = None, end_time: datetime | None = None
+    ) -> Iterator[Record]:
+        for at in self._moments("product updates", count, start_time, end_time):
             yield self.product_update(at)
 
     def product_update(self, at: datetime | None = None) -> Record:

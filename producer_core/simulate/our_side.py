@@ -1,0 +1,169 @@
+"""Faults on our side of a Kafka that is not ours: messages are refused, delayed or held before they leave us."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import KafkaError
+
+from producer_core.config import ClientConfig
+from producer_core.simulate.faults import Fault, Outage, Reject, Slow
+from producer_core.transport import (
+    Delivery,
+    Full,
+    KafkaTransport,
+    Listener,
+    Refused,
+    Transport,
+    TransportFactory,
+)
+
+_HELD_AT_MOST = 20_000
+_TRY_AGAIN = 0.05
+
+
+class OurSide:
+    """The faults that are on now; `transport` makes transports that obey them."""
+
+    def __init__(self, inner: TransportFactory = KafkaTransport, *, rng: random.Random | None = None) -> None:
+        self._inner = inner
+        self._rng = rng or random.Random()
+        self._active: frozenset[Fault] = frozenset()
+
+    def apply(self, faults: frozenset[Fault]) -> None:
+        self._active = faults
+
+    def transport(self, config: ClientConfig, listener: Listener) -> Transport:
+        return FaultyTransport(self._inner(config, listener), listener, self)
+
+    def refusal(self, topic: str) -> int | None:
+        """The code this message is refused with, if it is."""
+        for fault in self._active:
+            if isinstance(fault, Reject) and fault.topic == topic and self._rng.random() < fault.share:
+                return int(getattr(KafkaError, fault.code))
+        return None
+
+    @property
+    def delay(self) -> float:
+        return max((fault.seconds for fault in self._active if isinstance(fault, Slow)), default=0.0)
+
+    @property
+    def down(self) -> bool:
+        return any(isinstance(fault, Outage) for fault in self._active)
+
+
+class FaultyTransport:
+    """A transport around another. What it holds back keeps its order; its reports say how long it waited."""
+
+    def __init__(
+        self,
+        inner: Transport,
+        listener: Listener,
+        faults: OurSide,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._inner = inner
+        self._listener = listener
+        self._faults = faults
+        self._clock = clock
+        self._changed = threading.Condition()  # guards the two below
+        self._held: deque[tuple[float, float, Delivery]] = deque()  # due, held since, message
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="faults-on-our-side", daemon=True)
+
+    def start(self) -> None:
+        self._inner.start()
+        self._thread.start()
+
+    def produce(self, delivery: Delivery) -> None:
+        code = self._faults.refusal(delivery.topic)
+        if code is not None:
+            raise Refused(KafkaError(code, "refused by the demo's fault schedule, before it was sent"))
+        with self._changed:
+            delay = self._faults.delay
+            if not self._held and not delay and not self._faults.down:
+                self._inner.produce(delivery)
+                return
+            if len(self._held) >= _HELD_AT_MOST:
+                raise Full
+            now = self._clock()
+            self._held.append((now + delay, now, delivery))
+            self._changed.notify()
+
+    def outstanding(self) -> int:
+        return self._inner.outstanding() + len(self._held)
+
+    def cluster_id(self, topic: str, timeout: float) -> str | None:
+        return self._inner.cluster_id(topic, timeout)
+
+    def purge(self) -> None:
+        """What is held never left us: it is reported as purged from the queue."""
+        with self._changed:
+            held, self._held = list(self._held), deque()
+        self._listener.reports(
+            [(delivery, KafkaError(KafkaError._PURGE_QUEUE), None) for _, _, delivery in held]
+        )
+        self._inner.purge()
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        if self._thread.is_alive():
+            self._thread.join(5)
+        self._inner.stop()
+
+    def _run(self) -> None:
+        with self._changed:
+            while not self._stopping:
+                wait = self._until_due()
+                if wait is None or wait > 0:
+                    self._changed.wait(wait)
+                elif not self._let_go(*self._held.popleft()):
+                    self._changed.wait(_TRY_AGAIN)
+
+    def _until_due(self) -> float | None:
+        """Seconds until the first may go; None while nothing is held."""
+        if not self._held:
+            return None
+        if self._faults.down:
+            return _TRY_AGAIN
+        return self._held[0][0] - self._clock()
+
+    def _let_go(self, due: float, since: float, delivery: Delivery) -> bool:
+        try:
+            self._inner.produce(delivery)
+        except Full:
+            self._held.appendleft((due, since, delivery))
+            return False
+        except Refused as refusal:
+            self._listener.reports([(delivery, refusal.error, None)])
+            return True
+        report, waited = delivery.report, self._clock() - since
+        delivery.report = lambda found: report((found[0], found[1], _Waited.around(found[2], waited)))
+        return True
+
+
+class _Waited:
+    """A delivery report's message whose latency counts the time we held it."""
+
+    def __init__(self, message: Any, waited: float) -> None:
+        self._message = message
+        self._waited = waited
+
+    @classmethod
+    def around(cls, message: Any, waited: float) -> Any:
+        return None if message is None else cls(message, waited)
+
+    def latency(self) -> float | None:
+        found = self._message.latency()
+        return None if found is None else found + self._waited
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._message, name)

@@ -1,0 +1,41 @@
+"""The scenarios of the simulator."""
+
+from __future__ import annotations
+
+from typing import NotRequired, TypedDict
+
+
+class Scenario(TypedDict):
+    """How busy the shop is, and which of its topics are."""
+
+    description: str
+    rate_multiplier: float
+    topics: list[str]
+    fraud_rate_override: NotRequired[float]
+
+
+def scenarios() -> dict[str, Scenario]:
+    """The four scenarios by name; a new dictionary, which may be changed."""
+    return {
+        "normal_traffic": {
+            "description": "An ordinary day: purchases, visits and product changes.",
+            "rate_multiplier": 1.0,
+            "topics": ["transactions", "user-events", "product-updates"],
+        },
+        "peak_traffic": {
+            "description": "A sale: three times the traffic, and analytics on top.",
+            "rate_multiplier": 3.0,
+            "topics": ["transactions", "user-events", "product-updates", "analytics-results"],
+        },
+        "fraud_testing": {
+            "description": "One purchase of ten is a fraud and raises an alert.",
+            "rate_multiplier": 0.5,
+            "topics": ["transactions", "fraud-alerts"],
+            "fraud_rate_override": 0.1,
+        },
+        "maintenance_mode": {
+            "description": "Hardly anybody is here: few visits, few product changes.",
+            "rate_multiplier": 0.1,
+            "topics": ["user-events", "product-updates"],
+        },
+    }
