@@ -1,0 +1,237 @@
+"""The real Kafka that we start: it answers, survives what is done to it, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from confluent_kafka import Consumer as KafkaConsumer
+from confluent_kafka import Producer, TopicPartition
+
+from producer_core.brokers import jars, kafka, layout
+from producer_core.brokers.java import find_java
+from producer_core.errors import BrokerError, ConfigError, MissingTool
+from tests.support import eventually
+
+
+def send(servers, topic, count=1, timeout=60):
+    """How many of `count` messages were acknowledged."""
+    acknowledged = []
+    producer = Producer({"bootstrap.servers": servers, "log_level": 0})
+    for number in range(count):
+        producer.produce(topic, str(number).encode(), on_delivery=lambda e, m: e or acknowledged.append(m))
+    producer.flush(timeout)
+    return len(acknowledged)
+
+
+def high_watermark(servers, topic, partition=0):
+    reader = KafkaConsumer({"bootstrap.servers": servers, "group.id": "look", "log_level": 0})
+    try:
+        return reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)[1]
+    finally:
+        reader.close()
+
+
+def brokers_under(folder):
+    """The broker processes whose settings lie under this folder."""
+    return [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if "kafka.Kafka" in (words := process.info["cmdline"] or []) and str(folder) in words[-1]
+    ]
+
+
+@pytest.mark.kafka
+def test_a_node_answers_is_stopped_goes_on_with_its_data_and_ends(tmp_path):
+    with kafka.start(folder=tmp_path / "kafka") as cluster:
+        cluster.create_topic("orders", partitions=1, config={"retention.ms": "3600000"})
+        assert send(cluster.bootstrap_servers, "orders", 100) == 100
+        assert send(cluster.bootstrap_servers, "made-by-use") == 1
+
+        cluster.stop_node(1)
+        assert not cluster.alive(1)
+        cluster.start_node(1)
+
+        assert high_watermark(cluster.direct_servers, "orders") == 100
+        cluster.delete_topic("orders")
+        with pytest.raises(BrokerError, match="There is no node 2"):
+            cluster.kill(2)
+        first_id = cluster.cluster_id
+    assert brokers_under(tmp_path) == []
+
+    with kafka.start(folder=tmp_path / "kafka") as cluster:
+        assert cluster.cluster_id == first_id
+        assert send(cluster.bootstrap_servers, "made-by-use") == 1
+    with pytest.raises(BrokerError, match="data of 1 node, not of 3"):
+        kafka.start(nodes=3, folder=tmp_path / "kafka")
+
+
+@pytest.mark.kafka
+def test_settings_of_ours_win_and_unknown_topics_can_be_refused():
+    with kafka.start(auto_create=False, properties=lambda node: {"num.partitions": "7"}) as cluster:
+        assert "num.partitions=7" in cluster.nodes[0].settings_file.read_text()
+        assert send(cluster.bootstrap_servers, "never-made", timeout=2) == 0
+        with pytest.raises(BrokerError, match="did not create topic"):
+            cluster.create_topic("bad/name")
+        folder = cluster.folder
+    assert not folder.exists()
+
+
+@pytest.mark.kafka
+def test_a_broker_that_cannot_start_is_an_error_with_the_end_of_its_log():
+    with pytest.raises(BrokerError, match=r"(?s)could not be formatted|Broker 1 ended.*log\.segment\.bytes"):
+        kafka.start(properties={"log.segment.bytes": "not a number"})
+
+
+@pytest.mark.kafka
+def test_brokers_die_with_a_process_that_is_killed(tmp_path):
+    script = (
+        "import sys, time; from producer_core.brokers import kafka\n"
+        "cluster = kafka.start(); print(cluster.folder, flush=True); time.sleep(600)"
+    )
+    owner = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    folder = Path(owner.stdout.readline().strip())
+    assert len(brokers_under(folder)) == 1
+
+    owner.kill()
+    owner.communicate()
+
+    eventually(lambda: not brokers_under(folder) and not folder.exists(), timeout=20)
+
+
+@pytest.mark.kafka3
+def test_three_nodes_go_on_while_one_is_killed_and_take_it_back():
+    with kafka.start(nodes=3) as cluster:
+        cluster.create_topic("orders", partitions=6)
+        assert send(cluster.bootstrap_servers, "orders", 300) == 300
+
+        cluster.kill(2)
+        assert [cluster.alive(number) for number in (1, 2, 3)] == [True, False, True]
+        assert send(cluster.bootstrap_servers, "orders", 300) == 300
+        cluster.start_node(2)
+        cluster.pause(3)
+        with pytest.raises(BrokerError):
+            cluster.start_node(3)
+        cluster.resume(3)
+
+        assert send(cluster.bootstrap_servers, "orders", 300) == 300
+        total = sum(high_watermark(cluster.direct_servers, "orders", each) for each in range(6))
+        assert total == 900
+    assert brokers_under(cluster.folder) == []
+
+
+def command(*words, state, check=True):
+    return subprocess.run(
+        [sys.executable, "-m", "producer_core.cli", "broker", *words],
+        env={**os.environ, "XDG_STATE_HOME": str(state)},
+        capture_output=True,
+        text=True,
+        check=check,
+    )
+
+
+@pytest.mark.kafka
+def test_broker_start_leaves_a_broker_running_until_broker_stop(tmp_path):
+    assert command("status", state=tmp_path, check=False).returncode == 1
+    try:
+        started = json.loads(command("start", "--json", state=tmp_path).stdout)
+        assert send(started["bootstrap_servers"], "orders", 10) == 10
+
+        again = command("start", "--json", "--nodes", "3", state=tmp_path)
+        assert json.loads(again.stdout) == started
+        assert "running already, with 1 node" in again.stderr
+
+        status = command("status", "--json", state=tmp_path)
+        assert json.loads(status.stdout) == started
+        assert command("status", "--servers", state=tmp_path).stdout.strip() == started["bootstrap_servers"]
+        place = tmp_path / "producer-core" / "broker"
+        assert (place.stat().st_mode & 0o777, (place / "state.json").stat().st_mode & 0o777) == (0o700, 0o600)
+    finally:
+        stopped = command("stop", state=tmp_path)
+
+    assert "Stopped 1 broker" in stopped.stdout
+    assert brokers_under(tmp_path) == []
+    assert not (place / "data").exists()
+    assert command("status", state=tmp_path, check=False).returncode == 1
+    assert command("stop", state=tmp_path).returncode == 0
+
+
+@pytest.mark.kafka
+def test_a_broker_that_was_killed_is_shown_as_ended_and_can_be_started_anew(tmp_path):
+    try:
+        port = layout.plan(1, tmp_path)[0].port
+        started = json.loads(command("start", "--json", "--port", str(port), state=tmp_path).stdout)
+        assert started["bootstrap_servers"] == f"127.0.0.1:{port}"
+        os.kill(started["nodes"][0]["pid"], signal.SIGKILL)
+        eventually(lambda: not psutil.pid_exists(started["nodes"][0]["pid"]))
+
+        status = command("status", state=tmp_path, check=False)
+        assert (status.returncode, "ended" in status.stdout) == (1, True)
+
+        anew = json.loads(command("start", "--json", state=tmp_path).stdout)
+        assert anew["cluster_id"] != started["cluster_id"]
+    finally:
+        command("stop", state=tmp_path)
+    assert brokers_under(tmp_path) == []
+
+
+def test_a_taken_port_is_named():
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(BrokerError, match=f"Port {taken.getsockname()[1]} is taken"):
+            layout.plan(1, Path("unused"), port=taken.getsockname()[1])
+
+
+def test_without_java_the_error_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(MissingTool, match=r"none was found.*openjdk-17-jre-headless"):
+        find_java()
+
+
+def test_an_old_java_is_named_as_too_old(monkeypatch, tmp_path):
+    old = tmp_path / "bin" / "java"
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(MissingTool, match="is version 8"):
+        find_java()
+
+
+def test_without_jgo_the_error_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "jgo.env", None)
+    with pytest.raises(MissingTool, match=r"producer-core\[broker\]"):
+        jars.fetch()
+
+
+def test_without_a_network_nothing_half_fetched_is_left(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    with pytest.raises(BrokerError, match=r"could not be fetched.*producer-core broker fetch"):
+        jars.fetch()
+    assert not jars.folder().exists()
+    assert [path.name for path in jars.folder().parent.iterdir()] == [jars.folder().with_suffix(".lock").name]
+
+
+def test_a_cluster_of_no_nodes_is_refused(tmp_path):
+    with pytest.raises(ConfigError):
+        kafka.check_folder(tmp_path, 0)
+
+
+def test_cluster_ids_are_new_and_never_look_like_an_option():
+    ids = {layout.new_cluster_id() for _ in range(500)}
+    assert len(ids) == 500
+    assert not any(each.startswith("-") for each in ids)
+    assert {len(each) for each in ids} == {22}
