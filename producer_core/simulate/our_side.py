@@ -99,7 +99,7 @@ class FaultyTransport:
     def outstanding(self) -> int:
         return self._inner.outstanding() + len(self._held)
 
-    def cluster_id(self, topic: str, timeout: float) -> str | None:
+    def cluster_id(self, topic: str | None, timeout: float) -> str | None:
         return self._inner.cluster_id(topic, timeout)
 
     def purge(self) -> None:

@@ -1,0 +1,100 @@
+"""What `make run` starts: a broker, a load with faults, a store, and the dashboard over it."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from producer_core.simulate.stopping import Stop
+
+if TYPE_CHECKING:
+    from producer_core.simulate.live_run import LiveRun
+
+LOOK_AT = (
+    "Look at payments: refused for 12 s of every 80 s, replay them after; "
+    "audit-log is always refused. Ctrl-C ends everything."
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code: 0 ended by a signal, 1 the dashboard could not be kept running, 2 could not start."""
+    stop = Stop()  # before the slow imports: a Ctrl-C in the first second counts too
+    options = _options(arguments)
+
+    from producer_core.errors import ProducerError
+    from producer_core.simulate.live_run import LiveRun
+
+    try:
+        with LiveRun(
+            bootstrap_servers=options.bootstrap_servers or None,
+            store=options.store,
+            port=options.port,
+            rate=options.rate,
+        ) as run:
+            return _show(run, stop)
+    except ProducerError as error:
+        _say(f"Error: {error}", sys.stderr)
+        return 2
+
+
+def _show(run: LiveRun, stop: Stop) -> int:
+    run.start(lambda: stop.asked)
+    while not stop.asked:
+        if run.port != run.wanted_port:
+            _say(f"Port {run.wanted_port} is taken; using {run.port}.")
+        if run.wait_until_up(stop.wait):
+            _say(f"http://127.0.0.1:{run.port}\n{LOOK_AT}\nStore: {run.store}")
+        while run.dashboard_lives and not stop.wait(0.5):
+            pass
+        if not stop.asked:
+            _say("The dashboard ended. Its last lines:", sys.stderr)
+            _say("\n".join(run.last_lines()) or "(none)", sys.stderr)
+            if not run.restart_dashboard():
+                _say("It ended too often; giving up.", sys.stderr)
+                return 1
+            _say("It is started again.", sys.stderr)
+    return 0
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make run", description=__doc__)
+    parser.add_argument(
+        "--bootstrap-servers",
+        metavar="HOST:PORT",
+        default="",
+        help="a Kafka of yours instead of the embedded broker; topics demo.* are made there",
+    )
+    parser.add_argument(
+        "--port", type=_port, default=8501, help="of the dashboard; the next free one if taken"
+    )
+    parser.add_argument("--store", type=Path, help="file of the store")
+    parser.add_argument("--rate", type=_rate, default=300.0, help="messages a second, default 300")
+    return parser.parse_args(arguments)
+
+
+def _port(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= 65535:
+        raise ValueError
+    return number
+
+
+def _rate(text: str) -> float:
+    rate = float(text)
+    if not 0 < rate <= 20_000:
+        raise argparse.ArgumentTypeError("must be above 0 and at most 20000")
+    return rate
+
+
+def _say(text: str, stream: TextIO | None = None) -> None:
+    """Print, unless the terminal is gone: closing it must still end everything in order."""
+    with contextlib.suppress(OSError):
+        print(text, file=stream or sys.stdout, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
