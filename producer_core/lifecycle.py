@@ -145,7 +145,7 @@ class Lifecycle:
             return self._acked(delivery, message)
         failure = failure_of(error)
         latency = message.latency() if message is not None else None
-        verdict, _ = _judge(failure, latency, self._config.retry_backoff, sent=message is not None)
+        verdict = _judge(failure, latency, self._config.retry_backoff, sent=message is not None)
         delivery.attempts = (*delivery.attempts, (Attempt(self._clock(), failure.code, error.str()), verdict))
         match decide(failure, len(delivery.attempts), self._retry_config):
             case RetryAfter(seconds=seconds) if not self._closing:
@@ -184,14 +184,14 @@ class Lifecycle:
         else:
             self._bury(delivery, failure)
 
-    def _bury(self, delivery: Delivery, failure: Failure) -> None:
+    def _bury(self, delivery: Delivery, failure: Failure, *, never_sent: bool = False) -> None:
         if self.pending.pop(delivery.id, None) is None:
             return
         delivery.status = MessageStatus.DLQ
         if len(delivery.attempts) > 1:
             self.retry_manager.settled(delivery, False)
         self._attempt_failed(delivery, failure, None)
-        letter = self._letter(delivery, failure)
+        letter = self._letter(delivery, failure, never_sent)
         if letter.verdict in ("not_sent", "rejected"):
             self._release(delivery)
         for hook in self._hooks:
@@ -203,9 +203,9 @@ class Lifecycle:
             self._call_back(delivery, None, letter)
         self._settled.set()
 
-    def _letter(self, delivery: Delivery, failure: Failure) -> DeadLetter:
+    def _letter(self, delivery: Delivery, failure: Failure, never_sent: bool) -> DeadLetter:
         last = delivery.attempts[-1][0]
-        verdict, reason = self._verdict(delivery, failure)
+        verdict, reason = _NEVER_SENT if never_sent else _worst(delivery, failure)
         return DeadLetter(
             message_id=id_text(delivery.id),
             cluster_id=self._origin.cluster_id(),
@@ -228,23 +228,6 @@ class Lifecycle:
             host=self._origin.host,
             version=self._origin.version,
         )
-
-    def _verdict(self, delivery: Delivery, failure: Failure) -> tuple[Verdict, str]:
-        """The worst that any attempt leaves possible; a later refusal does not undo an earlier doubt."""
-        if not self.connection.may_have_produced:
-            return "not_sent", "The client never sent a produce request to any broker."
-        verdicts = [verdict for _, verdict in delivery.attempts]
-        if "possibly_persisted" in verdicts:
-            doubtful = verdicts.index("possibly_persisted")
-            attempt = delivery.attempts[doubtful][0]
-            return (
-                "possibly_persisted",
-                f"Attempt {doubtful + 1} ended in {attempt.code}: the broker may have the message.",
-            )
-        return verdicts[-1], {
-            "not_sent": "The client refused it before anything was sent.",
-            "rejected": f"The broker refused it ({failure.code}) within its first transmission.",
-        }[verdicts[-1]]
 
     # retries, holds and replays
 
@@ -310,7 +293,7 @@ class Lifecycle:
         self.connection.statistics(statistics)
         unjudged, self._unjudged = self._unjudged, []
         for delivery, failure in unjudged:
-            self._bury(delivery, failure)
+            self._bury(delivery, failure, never_sent=not self.connection.may_have_produced)
         for hook in self._hooks:
             hook.client_statistics(statistics)
 
@@ -357,7 +340,10 @@ class Lifecycle:
             self.transport.purge()
             self.wait_idle(2.0)
         self.transport.stop()
-        for delivery, failure in self._unjudged:
+        for (
+            delivery,
+            failure,
+        ) in self._unjudged:  # no statistics came after their time-out, so nothing is proved
             self._bury(delivery, failure)
         for delivery in list(self.pending.values()):
             self._abandon(delivery)
@@ -402,6 +388,24 @@ class Lifecycle:
             logger.exception("delivery callback failed", extra={"topic": delivery.topic})
 
 
+_NEVER_SENT: tuple[Verdict, str] = ("not_sent", "The client never sent a produce request to any broker.")
+
+
+def _worst(delivery: Delivery, failure: Failure) -> tuple[Verdict, str]:
+    """The worst that any attempt leaves possible; a later refusal does not undo an earlier doubt."""
+    verdicts = [verdict for _, verdict in delivery.attempts]
+    if "possibly_persisted" in verdicts:
+        doubtful = verdicts.index("possibly_persisted")
+        code = delivery.attempts[doubtful][0].code
+        return (
+            "possibly_persisted",
+            f"Attempt {doubtful + 1} ended in {code}: the broker may have the message.",
+        )
+    if verdicts[-1] == "rejected":
+        return "rejected", f"The broker refused its only transmission ({failure.code})."
+    return "not_sent", f"It never left the client ({failure.code})."
+
+
 class _NoMessage:
     """Stands for the report that never came."""
 
@@ -409,7 +413,5 @@ class _NoMessage:
         return None
 
 
-def _judge(failure: Failure, latency: float | None, backoff: float, *, sent: bool) -> tuple[Verdict, str]:
-    if not sent:
-        return "not_sent", "The client refused it before anything was sent."
-    return judge(failure, latency=latency, retry_backoff=backoff)
+def _judge(failure: Failure, latency: float | None, backoff: float, *, sent: bool) -> Verdict:
+    return judge(failure, latency=latency, retry_backoff=backoff)[0] if sent else "not_sent"

@@ -363,11 +363,9 @@ class ReliableKafkaProducer:
 
     @property
     def cluster_id(self) -> str:
-        """The cluster's id; asked from the brokers once something was sent, empty until then."""
+        """The cluster's id, asked from the brokers once connected (it may block for 2 s); empty until then."""
         if self._cluster_id is None and self._lifecycle.connection.connected:
-            topic = next(iter(self._topics), None)
-            if topic is not None:
-                self._cluster_id = self._lifecycle.transport.cluster_id(topic, 2.0)
+            self._cluster_id = self._lifecycle.transport.cluster_id(next(iter(self._topics), None), 2.0)
         return self._cluster_id or ""
 
     # compatibility

@@ -22,6 +22,7 @@ from producer_core.errors import ReplayError, StoreError, StoreFull, StoreLocked
 from producer_core.events import DeadLetter
 from producer_core.health import memory_usage
 from producer_core.keeping import spill_path
+from producer_core.landing import prober
 from producer_core.messages import Message
 from producer_core.metrics import Metrics
 from producer_core.recorder import Destination, Publisher, Recorder
@@ -133,9 +134,12 @@ class InStore:
             self.store, DeadLetterFilter(topic=topic), who=_user(), origin="python", limit=limit,
             clock=self._clock, can_run=producer.cluster_id or True,
         )  # fmt: skip
-        runner = self._runner or ReplayRunner(self.store, producer, clock=self._clock)
+        runner = self._runner or self._new_runner(self.store, producer)
         done = runner.run_one(operation.operation_id, timeout)
         return done.acknowledged + done.landed
+
+    def _new_runner(self, store: Store, producer: ReliableKafkaProducer) -> ReplayRunner:
+        return ReplayRunner(store, producer, probe=prober(self._client.settings), clock=self._clock)
 
     # what the recorder asks
 
@@ -143,7 +147,7 @@ class InStore:
         if self.store is None:
             self.store = _open(self._where, self._clock)
         if self._runner is None and self._producer is not None and self._run_replays and not self._stopping:
-            self._runner = ReplayRunner(self.store, self._producer, clock=self._clock)
+            self._runner = self._new_runner(self.store, self._producer)
             self._runner.start()
         return Destination(self.store, DeadLetters(self.store, clock=self._clock))
 

@@ -113,7 +113,7 @@ class InMemoryTransport:
     def outstanding(self) -> int:
         return len(self._queue) + len(self._held)
 
-    def cluster_id(self, topic: str, timeout: float) -> str | None:
+    def cluster_id(self, topic: str | None, timeout: float) -> str | None:
         return "in-memory"
 
     @property

@@ -113,8 +113,8 @@ class Transport(Protocol):
     def outstanding(self) -> int:
         """Messages taken whose reports have not come."""
 
-    def cluster_id(self, topic: str, timeout: float) -> str | None:
-        """The cluster's id, asked with one known topic; None when nobody answers in time."""
+    def cluster_id(self, topic: str | None, timeout: float) -> str | None:
+        """The cluster's id, asked with one known topic if there is one; None when nobody answers in time."""
 
     def purge(self) -> None:
         """Give up everything outstanding; each still gets its report."""
@@ -162,11 +162,22 @@ class KafkaTransport:
     def outstanding(self) -> int:
         return len(self._live[0]) + len(self._reports)
 
-    def cluster_id(self, topic: str, timeout: float) -> str | None:
+    def cluster_id(self, topic: str | None, timeout: float) -> str | None:
         try:
-            found: str | None = self._live[0].list_topics(topic, timeout=timeout).cluster_id
-        except KafkaException:
+            if topic is None:  # asking for every topic's metadata would be heavy on a large cluster
+                found: str | None = self._describe_cluster(timeout)
+            else:
+                found = self._live[0].list_topics(topic, timeout=timeout).cluster_id
+        except (KafkaException, TimeoutError):
             return None
+        return found
+
+    def _describe_cluster(self, timeout: float) -> str | None:
+        from confluent_kafka.admin import AdminClient
+
+        settings = {name: value for name, value in self._config.settings.items() if not name.endswith("_cb")}
+        admin = AdminClient({**settings, "statistics.interval.ms": 0, "logger": _library_logger()})
+        found: str | None = admin.describe_cluster(request_timeout=timeout).result(timeout + 1).cluster_id
         return found
 
     def purge(self) -> None:
