@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -27,6 +28,8 @@ _NOT_FOR_ASKING = (
     "throttle_cb",
     "logger",
 )
+_ADDRESS = re.compile(r"^\S+:\d+/(?:bootstrap|\d+): ")
+_STATE = re.compile(r" \(after \d+ms in state [^)]*\)")
 _HOPELESS = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 
 
@@ -71,7 +74,7 @@ class Cluster:
                 if (wanted and error.code() in wanted) or (
                     not wanted and error.code() != KafkaError._ALL_BROKERS_DOWN
                 ):
-                    return _without_prefix(error.str())
+                    return _plain(error.str())
         return "no connection"
 
     def view(self, *, timeout: float = 10.0) -> ClusterView:
@@ -91,9 +94,16 @@ class Cluster:
                 raise BrokerError(
                     f"Topic {topic!r} may not be used with these credentials.", fix="Grant WRITE on it."
                 )
-            if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART or self._clock() > deadline:
+            if error.code() == KafkaError.TOPIC_EXCEPTION:
                 raise BrokerError(
-                    f"Topic {topic!r} cannot be used: {_without_prefix(error.str())}.",
+                    f"{topic!r} is not a topic name.",
+                    fix="Kafka takes 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'.",
+                )
+            if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise BrokerError(f"Topic {topic!r} cannot be used: {_plain(error.str())}.")
+            if self._clock() > deadline:
+                raise BrokerError(
+                    f"There is no topic {topic!r}.",
                     fix="Create it first; this cluster does not create topics by itself.",
                 )
             self._admin.poll(0.2)
@@ -157,7 +167,9 @@ class Cluster:
             )
         return BrokerUnreachable(
             f"No broker answers at {self._address} within {timeout:g} s: {self.last_error}.",
-            fix="Check the address and that the broker runs; producer-core doctor looks closer.",
+            fix="Check security.protocol and the certificates (--config, --config-file)."
+            if "SSL" in self.last_error
+            else "Check the address and that the broker runs; producer-core doctor looks closer.",
         )
 
 
@@ -167,10 +179,11 @@ def _number(text: str | None) -> int | None:
 
 def _text(error: Exception) -> str:
     if isinstance(error, KafkaException):
-        return _without_prefix(error.args[0].str())
+        return _plain(error.args[0].str())
     return "no answer in time"
 
 
-def _without_prefix(text: str) -> str:
-    """librdkafka begins with the broker's address as it names it; the sentence has it already."""
-    return text.split("]: ", 1)[-1].rstrip(". ")
+def _plain(text: str) -> str:
+    """A library's text without the addresses and states it begins and ends with; our sentence has them."""
+    text = _STATE.sub("", text.split("]: ", 1)[-1])
+    return _ADDRESS.sub("", text).rstrip(". :")

@@ -49,6 +49,7 @@ def audit(
                 for row in rows
             ],
             right=("count",),
+            shrink=("who", "which", "outcome"),
         )  # fmt: skip
 
 

@@ -164,16 +164,22 @@ def _masked_group(group: dict[str, Any]) -> dict[str, Any]:
 
 
 def _list(records: list[dict[str, Any]], total: int) -> None:
-    columns = ("message", "topic", "key", "died", "verdict", "code", "error", "replays")
-    show.table(
-        columns,
-        [
-            (row["message_id"], row["topic"], show.shorten(row["key"] or "-", 24), show.ago(row["failed_at"]),
-             row["verdict"], row["code"], show.shorten(row["source"] or row["error_text"], 48), row["replay_count"])
-            for row in records
-        ],
-        right=("replays",),
-    )  # fmt: skip
+    rows = [
+        {
+            "message": row["message_id"],
+            "topic": row["topic"],
+            "key": show.shorten(row["key"] or "-", 24),
+            "died": show.ago(row["failed_at"]),
+            "verdict": row["verdict"],
+            "code": row["code"],
+            "error": show.shorten(row["source"] or row["error_text"], 60),
+        }
+        for row in records
+    ]
+    columns = (
+        [name for name in rows[0] if name != "key" or any(row["key"] != "-" for row in rows)] if rows else []
+    )
+    show.table(columns, [[row[name] for name in columns] for row in rows], shrink={*columns} - {"message"})
     if total > len(records):
         click.echo(f"{len(records):,} of {total:,}; --limit and --offset show more.")
 

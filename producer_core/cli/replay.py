@@ -40,7 +40,12 @@ def list_(store_path: Path | None, limit: int, as_json: bool) -> None:
         click.echo("No replay yet. Begin one with producer-core dlq replay.")
     else:
         columns = ("replay", "state", "began", "by", "done", "of", "failed again", "skipped", "in words")
-        show.table(columns, map(_row, found), right=("done", "of", "failed again", "skipped"))
+        show.table(
+            columns,
+            map(_row, found),
+            right=("done", "of", "failed again", "skipped"),
+            shrink=("by", "in words"),
+        )
 
 
 @replay.command()

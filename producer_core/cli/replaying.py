@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from producer_core.replay import Operation
     from producer_core.store import Store
 
+_FROM_HERE = "Give --bootstrap-servers to send from here, or start a producer on this store."
 _LOOK = 0.3
 _FOREVER = 10.0**9
 _PATIENCE = 30.0
@@ -49,16 +50,19 @@ class Replaying:
     def plan(self, *, limit: int | None, rate: float | None, include_quarantined: bool) -> Operation:
         """The frozen operation; one that is paused goes on."""
         who: dict[str, Any] = {"who": options.me(), "origin": "cli"}
-        planned = replay.plan(
-            self.store,
-            self.where,
-            limit=limit,
-            rate=rate,
-            allow_quarantined=include_quarantined,
-            to_cluster=self.to_cluster,
-            can_run=self._producer.cluster_id if self._producer else False,
-            **who,
-        )
+        try:
+            planned = replay.plan(
+                self.store,
+                self.where,
+                limit=limit,
+                rate=rate,
+                allow_quarantined=include_quarantined,
+                to_cluster=self.to_cluster,
+                can_run=self._producer.cluster_id if self._producer else False,
+                **who,
+            )
+        except NobodyReplays as error:
+            raise NobodyReplays(fix=_FROM_HERE) from error
         self._operation_id = planned.operation_id
         return (
             replay.resume(self.store, planned.operation_id, **who) if planned.state == "paused" else planned

@@ -25,6 +25,8 @@ from producer_core.producer import ReliableKafkaProducer
 _ANSWER = 10.0
 _BLOCK_MS = 500  # how long one hand-over waits for room, so that Ctrl-C is heard
 
+_PROBLEMS_SHOWN = 3
+
 
 class _Interrupted(Exception):
     """A signal came while a row was being read."""
@@ -77,6 +79,7 @@ class Sending:
         self.topic = topic
         self.read = self.accepted = self.malformed = self.refused = 0
         self.position = rows.skip
+        self.problems: list[str] = []
         self.stopped = ""
         self.interrupted = False
         self.phase = "reading"
@@ -134,7 +137,7 @@ class Sending:
             self.read += 1
             if isinstance(row, Malformed):
                 if self._strict:
-                    self.stopped = f"--strict: {self.rows.unit} {row.position} is malformed: {row.text}"
+                    self._stop_at(row.position, row.text)
                     return
                 self._bury(row.position, row.raw, row.text)
             elif not self._send(row):
@@ -183,17 +186,23 @@ class Sending:
                 return True
         except InvalidMessage as error:
             if self._strict:
-                self.stopped = f"--strict: {self.rows.unit} {row.position} cannot be sent: {error}"
+                self._stop_at(row.position, str(error))
                 return False
             self._bury(row.position, row.raw or raw_of(row.value), str(error))
             return True
         self.read -= 1
         return False
 
+    def _stop_at(self, position: int, text: str) -> None:
+        self.read -= 1
+        self.stopped = f"{self.rows.unit} {position}: {text}"
+
     def _bury(self, position: int, raw: bytes, text: str) -> None:
         source = f"{self.rows.unit} {position} of {self.rows.name}"
         self.producer.dead_letter(self.topic, raw, code="malformed", text=text, source=source)
         self.malformed += 1
+        if len(self.problems) < _PROBLEMS_SHOWN:
+            self.problems.append(f"{self.rows.unit} {position}: {text}")
 
     def _identity(self, row: Row) -> str:
         """What makes a row the same as another: the bytes of the whole row."""

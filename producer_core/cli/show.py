@@ -6,10 +6,13 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import click
 import orjson
+
+_GAP = 2
+_NARROWEST = 5
 
 Cell = str | int | float | None
 
@@ -25,14 +28,22 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, right: Iterable[str] = ()) -> None:
-    """Rows under their columns' names; numbers, and the columns named in `right`, stand to the right."""
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    *,
+    right: Iterable[str] = (),
+    shrink: Iterable[str] = (),
+) -> None:
+    """Rows under their columns' names; columns in `right` stand to the right.
+
+    On a terminal that is too narrow the columns in `shrink` lose their ends; the others are never cut.
+    """
     texts = [[_text(cell) for cell in row] for row in rows]
-    numeric = {*right}
     if is_terminal():
-        _rich_table(columns, texts, numeric)
+        _rich_table(columns, texts, {*right}, {*shrink})
     else:
-        _plain_table(columns, texts, numeric)
+        _plain_table(columns, texts, {*right})
 
 
 def pairs(items: Iterable[tuple[str, Cell]]) -> None:
@@ -102,18 +113,34 @@ def _text(cell: Cell) -> str:
     return f"{cell:,.1f}" if isinstance(cell, float) else str(cell)
 
 
-def _rich_table(columns: Sequence[str], rows: list[list[str]], right: set[str]) -> None:
-    from rich.box import SIMPLE_HEAD
+def _rich_table(columns: Sequence[str], rows: list[list[str]], right: set[str], shrink: set[str]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for name in columns:
-        drawn.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    widths = fitted(columns, rows, shrink, Console().width)
+    console = Console(width=max(Console().width, sum(widths) + _GAP * len(widths)))
+    drawn = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    for name, width in zip(columns, widths, strict=True):
+        side: Literal["left", "right"] = "right" if name in right else "left"
+        drawn.add_column(Text(name), justify=side, width=width, no_wrap=True, overflow="ellipsis")
     for row in rows:
         drawn.add_row(*map(Text, row))
-    Console().print(drawn)
+    console.print(drawn, soft_wrap=True)
+
+
+def fitted(columns: Sequence[str], rows: Sequence[Sequence[str]], shrink: set[str], room: int) -> list[int]:
+    """The columns' widths in a line of `room`: the widest of those that may shrink give way, down to a few letters."""
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    over = sum(widths) + _GAP * (len(widths) - 1) - room
+    places = [place for place, name in enumerate(columns) if name in shrink]
+    while over > 0 and places:
+        widest = max(places, key=lambda place: widths[place])
+        if widths[widest] <= _NARROWEST:
+            break
+        widths[widest] -= 1
+        over -= 1
+    return widths
 
 
 def _plain_table(columns: Sequence[str], rows: list[list[str]], right: set[str]) -> None:

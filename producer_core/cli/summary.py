@@ -40,6 +40,7 @@ class Summary:
     stopped: str
     error: str
     reasons: tuple[tuple[str, int], ...]
+    problems: tuple[str, ...]
 
     @classmethod
     def of(cls, job: Sending, snapshot: Snapshot, elapsed: float, problem: ProducerError | None) -> Summary:
@@ -65,6 +66,7 @@ class Summary:
             stopped=job.stopped,
             error="" if problem is None else str(problem),
             reasons=tuple(_reasons(snapshot)),
+            problems=tuple(job.problems),
         )
 
     @property
@@ -116,6 +118,10 @@ class Summary:
         yield from self._troubles()
 
     def _troubles(self) -> Iterator[str]:
+        for problem in self.problems:
+            yield f"  {problem}"
+        if self.malformed > len(self.problems):
+            yield f"  ... and {self.malformed - len(self.problems):,} more malformed."
         for reason, number in self.reasons:
             yield f"  {number:,} x {reason}"
         if self.dead or self.malformed:
@@ -123,8 +129,9 @@ class Summary:
         if self.error:
             yield f"The input broke off after {self.unit} {self.last_position:,}: {self.error}"
         if self.stopped:
-            yield f"Stopped after {self.unit} {self.last_position:,} ({self.stopped})."
-            yield f"Go on with the same command and --skip {self.last_position}."
+            yield f"Stopped after {self.unit} {self.last_position:,}: {self.stopped}."
+            mend = "" if self.interrupted else "Mend it, or leave --strict out. "
+            yield f"{mend}Go on with the same command and --skip {self.last_position}."
 
 
 def _ms(seconds: float | None) -> float | None:
