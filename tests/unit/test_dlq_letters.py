@@ -163,6 +163,13 @@ SOME = [
 ]
 
 
+@pytest.fixture(scope="module")
+def some_letters(tmp_path_factory):
+    letters = DeadLetters(Store.open(tmp_path_factory.mktemp("some") / "store.duckdb"))
+    letters.add(SOME)
+    return letters
+
+
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
@@ -184,14 +191,12 @@ SOME = [
         (DeadLetterFilter(topic="'; DROP TABLE dead_letters; --"), ""),
     ],
 )
-def test_a_filter_means_the_same_in_the_store_and_in_memory(letters, where, expected):
-    letters.add(SOME)
-
-    found = "".join(sorted(one.message_id[-1] for one in letters.find(where)))
+def test_a_filter_means_the_same_in_the_store_and_in_memory(some_letters, where, expected):
+    found = "".join(sorted(one.message_id[-1] for one in some_letters.find(where)))
 
     assert found == expected
     assert found == "".join(one.message_id[-1] for one in SOME if where.matches(one))
-    assert letters.count(where) == len(expected)
+    assert some_letters.count(where) == len(expected)
 
 
 def test_counts_by_a_column(letters):

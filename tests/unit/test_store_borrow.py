@@ -86,11 +86,11 @@ def test_threads_and_stores_mixed_over_one_file_lose_nothing(tmp_path):
     shared, failures = Store.open(path), []
 
     def write(name, store):
-        for number in range(15):
+        for number in range(8):
             store.append(batch(name, number))
 
     def read(store):
-        for _ in range(15):
+        for _ in range(8):
             assert store.rows("totals")[0]["accepted"] >= 0
 
     def guarded(work, *args):
@@ -114,7 +114,7 @@ def test_threads_and_stores_mixed_over_one_file_lose_nothing(tmp_path):
     [thread.join() for thread in threads]
 
     assert failures == []
-    assert shared.rows("totals")[0]["accepted"] == 45
+    assert shared.rows("totals")[0]["accepted"] == 24
 
 
 def test_who_waits_too_long_is_told_which_process_holds_the_store(store):
