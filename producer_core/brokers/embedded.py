@@ -17,12 +17,12 @@ from threading import RLock
 from types import TracebackType
 from uuid import uuid4
 
-from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
 from producer_core.brokers.mock import MockCluster
 from producer_core.brokers.rejections import Rejections, drain
 from producer_core.errors import BrokerError, ConfigError
+from producer_core.failures import lookup
 
 
 def start(*, brokers: int = 3, topics: Mapping[str, int] | None = None) -> EmbeddedBroker:
@@ -192,13 +192,5 @@ def _close(rejections: Rejections, mock: MockCluster) -> None:
 
 
 def _number(code: int | str) -> int:
-    """The number of an error code; names are librdkafka's, as `KafkaError.name()` says them."""
-    if isinstance(code, int):
-        return code
-    number = getattr(KafkaError, code, None)
-    if not isinstance(number, int):
-        raise ConfigError(
-            f"There is no error code {code!r}.",
-            fix="Use a name such as POLICY_VIOLATION or NOT_ENOUGH_REPLICAS, or Kafka's number.",
-        )
-    return number
+    """The number of an error code; a name is looked up, an unknown one names the nearest."""
+    return code if isinstance(code, int) else lookup(code).number
