@@ -92,7 +92,9 @@ class EmbeddedBroker:
         """Every produce request of this topic is answered with `code`, until `accept(topic)`."""
         number = _number(code)
         with self._lock:
-            self._rejections.start(self._home(topic), number)
+            home = self._home(topic)
+            self._drain_when_up.discard(home)
+            self._rejections.start(home, number)
 
     def accept(self, topic: str) -> None:
         """Ends `reject` and what is left of `fail_next` on this topic: the next produce request succeeds."""

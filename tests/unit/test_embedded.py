@@ -159,6 +159,16 @@ def test_a_topic_accepted_while_its_broker_was_down_is_accepted_when_it_is_back(
     assert client.send("orders") == "ok"
 
 
+def test_a_topic_accepted_and_rejected_again_during_an_outage_is_rejected_after_it(broker, client):
+    broker.down()
+    broker.reject("orders")
+    broker.accept("orders")
+    broker.reject("orders")
+    broker.up()
+
+    assert client.send("orders") == "POLICY_VIOLATION"
+
+
 def test_a_topic_that_a_client_made_by_using_it_can_fail_too(broker, client):
     assert client.send("by-use") == "ok"
 
