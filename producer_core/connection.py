@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError
@@ -36,9 +36,13 @@ class Connection:
         ]
         self.queue_messages = int(statistics.get("msg_cnt", 0))
         self.queue_limit = int(statistics.get("msg_max", 0))
-        self._produced = self._produced or any(broker.get("req", {}).get("Produce", 0) for broker in brokers)
+        self._produced = self._produced or _produced(statistics, brokers)
         self._epoch_is(statistics.get("eos", {}).get("producer_epoch"))
         self._now(any(broker.get("state") == "UP" for broker in brokers))
+
+    def acknowledged(self) -> None:
+        """Something was acknowledged, so something was sent, whatever the statistics say."""
+        self._produced = True
 
     def failed(self, error: KafkaError) -> None:
         """From error_cb: the only place where wrong credentials or a wrong address show before the time-out."""
@@ -72,3 +76,11 @@ class Connection:
             text = "The idempotent producer's epoch rose: librdkafka met an error it resolved by itself."
             self._tell(Notice("epoch_rise", "info", text, self._clock(), {"from": self._epoch, "to": epoch}))
         self._epoch = epoch
+
+
+def _produced(statistics: Mapping[str, Any], brokers: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether anything was handed to a broker. A broker that left takes its counters along (measured), the
+    messages transmitted by partition stay, so both are looked at."""
+    requests = any(broker.get("req", {}).get("Produce", 0) for broker in brokers)
+    partitions = (part for topic in statistics.get("topics", {}).values() for part in topic["partitions"].values())
+    return requests or statistics.get("txmsgs", 0) > 0 or any(part.get("txmsgs", 0) for part in partitions)

@@ -136,6 +136,7 @@ class Lifecycle:
             if item is not None:
                 acknowledged.append(item)
         if acknowledged:
+            self.connection.acknowledged()
             for hook in self._hooks:
                 hook.acknowledged(acknowledged)
         self._settled.set()
