@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from producer_core.config import ClientConfig
-from producer_core.errors import BrokerError, BrokerUnreachable
+from producer_core.errors import BrokerError, BrokerUnreachable, InvalidMessage
 
 _quiet = logging.getLogger("producer_core.librdkafka")
 _quiet.addHandler(logging.NullHandler())
@@ -28,6 +28,7 @@ _NOT_FOR_ASKING = (
     "throttle_cb",
     "logger",
 )
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _ADDRESS = re.compile(r"^\S+:\d+/(?:bootstrap|\d+): ")
 _STATE = re.compile(r" \(after \d+ms in state [^)]*\)")
 _HOPELESS = (KafkaError._AUTHENTICATION, KafkaError._SSL)
@@ -85,6 +86,11 @@ class Cluster:
 
     def require_topic(self, topic: str, *, timeout: float = 5.0) -> None:
         """BrokerError when the topic is not there and does not come by being asked for, or may not be seen."""
+        if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+            raise InvalidMessage(
+                f"{topic!r} is not a topic name.",
+                fix="Kafka takes 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'.",
+            )
         deadline = self._clock() + timeout
         while True:
             error = self._metadata(timeout, topic).topics[topic].error
@@ -93,11 +99,6 @@ class Cluster:
             if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise BrokerError(
                     f"Topic {topic!r} may not be used with these credentials.", fix="Grant WRITE on it."
-                )
-            if error.code() == KafkaError.TOPIC_EXCEPTION:
-                raise BrokerError(
-                    f"{topic!r} is not a topic name.",
-                    fix="Kafka takes 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'.",
                 )
             if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise BrokerError(f"Topic {topic!r} cannot be used: {_plain(error.str())}.")

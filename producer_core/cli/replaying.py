@@ -63,6 +63,9 @@ class Replaying:
             )
         except NobodyReplays as error:
             raise NobodyReplays(fix=_FROM_HERE) from error
+        except OtherCluster as error:
+            what = str(error).removesuffix(error.fix).strip()
+            raise OtherCluster(what, fix=self._belong()) from error
         self._operation_id = planned.operation_id
         return (
             replay.resume(self.store, planned.operation_id, **who) if planned.state == "paused" else planned
@@ -96,6 +99,10 @@ class Replaying:
             self._runner.stop()
             paused = replay.get(self.store, self._operation_id)
         return paused
+
+    def _belong(self) -> str:
+        reached = self._producer.cluster_id if self._producer else "CLUSTER"
+        return f"If they belong there, say so: --to {reached}"
 
     def _connect(self, servers: str, settings: Mapping[str, Any]) -> None:
         from producer_core.cluster import Cluster

@@ -85,6 +85,13 @@ Exit codes: 0 every row acknowledged (or suppressed by --dedup), 1 dead letters 
 )
 @click.option("--delimiter", metavar="CHARACTER", help="Between CSV fields; default comma, for .tsv tab.")
 @click.option("--cluster-id", help="Refuse to send to any other cluster than this one.")
+@click.option(
+    "--wait",
+    type=options.Duration(),
+    default="10s",
+    show_default=True,
+    help="How long a broker may take to answer first.",
+)
 @options.as_json
 @click.pass_context
 def send(
@@ -108,6 +115,7 @@ def send(
     nulls: tuple[str, ...],
     delimiter: str | None,
     cluster_id: str | None,
+    wait: float,
     as_json: bool,
 ) -> None:
     from producer_core.cli import progress, sending
@@ -127,7 +135,7 @@ def send(
     )
     with contextlib.closing(rows):
         addresses, config = options.client_settings(servers, settings, config_file)
-        found = sending.check_cluster(addresses, config, topic, cluster_id)
+        found = sending.check_cluster(addresses, config, topic, cluster_id, timeout=wait)
         producer = sending.open_producer(
             addresses,
             config,

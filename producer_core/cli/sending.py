@@ -22,7 +22,6 @@ from producer_core.inputs.keys import key_of
 from producer_core.inputs.parquet import raw_of
 from producer_core.producer import ReliableKafkaProducer
 
-_ANSWER = 10.0
 _BLOCK_MS = 500  # how long one hand-over waits for room, so that Ctrl-C is heard
 
 _PROBLEMS_SHOWN = 3
@@ -32,11 +31,13 @@ class _Interrupted(Exception):
     """A signal came while a row was being read."""
 
 
-def check_cluster(servers: str, config: Mapping[str, Any], topic: str, expected: str | None) -> str:
+def check_cluster(
+    servers: str, config: Mapping[str, Any], topic: str, expected: str | None, *, timeout: float
+) -> str:
     """The cluster's id, once a broker has answered and the topic is there; nothing is sent before."""
     settings = client_config(servers, config)
     cluster = Cluster(settings)
-    found = cluster.view(timeout=_ANSWER).cluster_id
+    found = cluster.view(timeout=timeout).cluster_id
     if expected and found != expected:
         raise OtherCluster(
             f"{settings.bootstrap_servers} is cluster {found}, not {expected}.", fix="Nothing was sent."

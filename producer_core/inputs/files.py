@@ -75,7 +75,7 @@ class Source:
         self.raw = self.stream = kept
 
     def close(self) -> None:
-        if self.raw is not sys.stdin.buffer:
+        if self.path is not None or self.size is not None:  # standard input is not ours to close
             self.stream.close()
             self.raw.close()
 
@@ -104,7 +104,11 @@ class Source:
 def open_source(path: Path | str | None) -> Source:
     """The bytes of a file; None is standard input. InputError when it cannot be opened."""
     if path is None:
-        return Source(None, sys.stdin.buffer, "standard input")
+        given = cast(IO[bytes], sys.stdin.buffer)
+        raw = (
+            given if hasattr(given, "peek") else cast(IO[bytes], io.BufferedReader(cast(io.RawIOBase, given)))
+        )
+        return Source(None, raw, "standard input")
     path = Path(path)
     with readable(str(path)):
         return Source(path, path.open("rb", buffering=1 << 18), path.name)

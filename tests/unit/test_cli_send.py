@@ -1,0 +1,305 @@
+"""`send` and `dlq replay` as real commands against the embedded broker."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Consumer, TopicPartition
+
+from producer_core.brokers import embedded
+from producer_core.cli import main
+from producer_core.cluster import Cluster
+from producer_core.config import client_config
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.store import Store
+from tests.support import eventually
+
+COMMAND = (sys.executable, "-m", "producer_core.cli")
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with embedded.start(brokers=1, topics={"orders": 2, "payments": 1}) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(broker, request):
+    name = f"t{abs(hash(request.node.name))}"
+    broker.create_topic(name, partitions=2)
+    return name
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "store.duckdb"
+
+
+def run(*arguments, stdin=b""):
+    return CliRunner().invoke(main, list(map(str, arguments)), input=stdin, catch_exceptions=False)
+
+
+def send(broker, path, *arguments, stdin=b""):
+    return run("send", *arguments, "-b", broker.bootstrap_servers, "--store", path, stdin=stdin)
+
+
+def summary(done):
+    return json.loads(done.stdout)
+
+
+def records(broker, topic, partitions=2):
+    """Key and value of every record, read by a plain consumer."""
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "t", "auto.offset.reset": "earliest"}
+    )
+    with contextlib.closing(consumer):
+        ends = {
+            number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10)[1]
+            for number in range(partitions)
+        }
+        consumer.assign([TopicPartition(topic, number, 0) for number in ends])
+        found = []
+        while len(found) < sum(ends.values()):
+            message = consumer.poll(10)
+            assert message is not None
+            assert message.error() is None
+            found.append((message.key(), message.value(), dict(message.headers() or [])))
+        return found
+
+
+def dead(path):
+    return DeadLetters(Store.open(path)).bodies(DeadLetters(Store.open(path)).ids(DeadLetterFilter()))
+
+
+def test_json_lines_arrive_as_they_were_written(broker, topic, path):
+    lines = b'{"id": 1, "price": 1.10}\n{"id": 12345678901234567890123}\n'
+
+    done = send(broker, path, topic, "-", "--key", "id", "--header", "source=test", "--json", stdin=lines)
+
+    assert done.exit_code == 0
+    assert summary(done)["acknowledged"] == 2
+    found = sorted(records(broker, topic))
+    assert [(key, value) for key, value, _ in found] == [
+        (b"1", b'{"id": 1, "price": 1.10}'),
+        (b"12345678901234567890123", b'{"id": 12345678901234567890123}'),
+    ]
+    assert all(headers["source"] == b"test" and len(headers["pc-id"]) == 24 for _, _, headers in found)
+
+
+def test_csv_fields_arrive_typed(broker, topic, path, tmp_path):
+    file = tmp_path / "a.csv.gz"
+    file.write_bytes(gzip.compress(b"id,zip,price,at,ok,note\n1,01067,12.50,2013-01-01 05:00:00,true,\n"))
+
+    assert send(broker, path, topic, file).exit_code == 0
+
+    ((key, value, _),) = records(broker, topic)
+    assert key is None
+    assert value == b'{"id":1,"zip":"01067","price":12.5,"at":"2013-01-01T05:00:00","ok":true,"note":null}'
+
+
+def test_malformed_lines_are_kept_with_their_bytes_and_the_rest_is_sent(broker, topic, path, tmp_path):
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(b'{"id":1}\nnot json\n{"other":2}\n\xff\n{"id":3}\n')
+
+    done = send(broker, path, topic, file, "--key", "id", "--json")
+
+    assert done.exit_code == 1
+    assert {"rows": 5, "accepted": 2, "acknowledged": 2, "malformed": 3, "dead": 0}.items() <= summary(
+        done
+    ).items()
+    letters = dead(path)
+    assert [(letter.source, letter.value) for letter in letters] == [
+        ("line 2 of a.jsonl", b"not json"),
+        ("line 3 of a.jsonl", b'{"other":2}'),
+        ("line 4 of a.jsonl", b"\xff"),
+    ]
+    assert {(letter.code, letter.verdict, letter.replayable) for letter in letters} == {
+        ("malformed", "not_sent", False)
+    }
+
+
+def test_the_summary_in_words_says_where_the_first_malformed_lines_are(broker, topic, path):
+    done = send(broker, path, topic, "-", "--format", "jsonl", stdin=b"nonsense\n1\n")
+
+    text = done.stdout
+    assert "malformed 1" in text
+    assert "line 1: not JSON" in text
+    assert "producer-core dlq groups" in text
+
+
+def test_strict_stops_at_the_first_and_delivers_what_was_before(broker, topic, path):
+    done = send(broker, path, topic, "-", "--strict", "--json", stdin=b"1\n2\nnonsense\n4\n")
+
+    assert done.exit_code == 1
+    assert {"acknowledged": 2, "malformed": 0, "last_position": 2}.items() <= summary(done).items()
+    assert "line 3" in summary(done)["stopped"]
+    assert len(records(broker, topic)) == 2
+    assert dead(path) == []
+
+
+def test_skip_and_limit_cut_out_a_piece(broker, topic, path):
+    done = send(broker, path, topic, "-", "--skip", 1, "--limit", 2, "--json", stdin=b"1\n2\n3\n4\n")
+
+    assert summary(done)["last_position"] == 3
+    assert sorted(value for _, value, _ in records(broker, topic)) == [b"2", b"3"]
+
+
+def test_dedup_sends_identical_rows_once_and_no_others(broker, topic, path):
+    rows = b'{"a":1,"timestamp":1}\n{"a":1,"timestamp":1}\n{"a":1,"timestamp":2}\n'
+
+    done = send(broker, path, topic, "-", "--dedup", "--json", stdin=rows)
+
+    assert {"accepted": 2, "acknowledged": 2, "duplicates": 1}.items() <= summary(done).items()
+
+
+def test_a_missing_key_column_sends_nothing(broker, topic, path):
+    done = send(broker, path, topic, "-", "--format", "csv", "--key", "nope", stdin=b"id,a\n1,2\n")
+
+    assert done.exit_code == 2
+    assert "has no column 'nope'" in done.stderr
+    assert records(broker, topic) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["orders", "nothing.csv"], "There is no file"),
+        (["or ders", "-"], "not a topic name"),
+        (["orders", "-", "-X", "lingr.ms=5"], "Unknown setting"),
+        (["orders", "-", "-X", "acks=1"], "contradicts idempotence"),
+        (["orders", "-", "--cluster-id", "other"], "not other"),
+        (["orders", "-", "--format", "parquet"], "not a Parquet file"),
+    ],
+)
+def test_what_cannot_run_says_why_in_two_lines(broker, path, arguments, words):
+    done = send(broker, path, *arguments, stdin=b"1\n")
+
+    assert done.exit_code == 2
+    assert words in done.stderr
+    assert len(done.stderr.strip().splitlines()) <= 2
+
+
+def test_no_broker_is_said_with_the_connections_own_words(path):
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        done = run(
+            "send", "orders", "-", "-b", f"127.0.0.1:{nobody.getsockname()[1]}", "--store", path, "--wait", "1s",
+            stdin=b"1\n",
+        )  # fmt: skip
+
+    assert done.exit_code == 2
+    assert "Connection refused" in done.stderr
+    assert not path.exists()
+
+
+def test_no_store_leaves_no_store(broker, topic, tmp_path):
+    done = run("send", topic, "-", "-b", broker.bootstrap_servers, "--no-store", stdin=b"1\n")
+
+    assert done.exit_code == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_stops_reading_settles_and_says_how_to_go_on(broker, topic, path, number):
+    arguments = ["send", topic, "-", "-b", broker.bootstrap_servers, "--store", str(path), "--json"]
+    process = subprocess.Popen([*COMMAND, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process.stdin.write(b"1\n2\n")
+    process.stdin.flush()
+    eventually(lambda: len(records(broker, topic)) == 2, timeout=20)
+
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=30)
+
+    assert process.returncode == 130
+    assert {"acknowledged": 2, "last_position": 2, "interrupted": True}.items() <= json.loads(out).items()
+
+
+def test_a_refused_message_is_dead_and_a_replay_from_the_shell_delivers_it(broker, path):
+    broker.reject("payments")
+    died = send(broker, path, "payments", "-", "--json", stdin=b'{"n":1}\n{"n":2}\n')
+    broker.accept("payments")
+
+    replayed = run(
+        "dlq",
+        "replay",
+        "--topic",
+        "payments",
+        "--yes",
+        "-b",
+        broker.bootstrap_servers,
+        "--store",
+        path,
+        "--json",
+    )
+
+    assert (died.exit_code, summary(died)["dead"]) == (1, 2)
+    assert replayed.exit_code == 0
+    assert json.loads(replayed.stdout)["acknowledged"] == 2
+    assert dead(path) == []
+    sent = [
+        headers["pc-id"] for _, value, headers in records(broker, "payments", partitions=1) if b"n" in value
+    ]
+    assert len(set(sent)) == len(sent) == 2
+
+
+def test_a_replay_that_fails_again_says_so_and_keeps_the_letter(broker, path):
+    broker.reject("payments")
+    send(broker, path, "payments", "-", stdin=b'{"n":3}\n')
+
+    again = run("dlq", "replay", "--yes", "-b", broker.bootstrap_servers, "--store", path)
+    broker.accept("payments")
+
+    assert again.exit_code == 1
+    assert "failed again" in again.stdout
+    (letter,) = dead(path)
+    assert letter.replay_count == 1
+
+
+def test_letters_of_another_cluster_are_refused_unless_told(broker, path):
+    send(broker, path, "orders", "-", "--partition", 99, stdin=b'{"n":4}\n')
+    with embedded.start(brokers=1, topics={"orders": 100}) as other:
+        cluster = Cluster(client_config(other.bootstrap_servers)).view().cluster_id
+        refused = run("dlq", "replay", "--yes", "-b", other.bootstrap_servers, "--store", path)
+        told = run("dlq", "replay", "--yes", "-b", other.bootstrap_servers, "--store", path, "--to", cluster)
+
+    assert refused.exit_code == 2
+    assert f"--to {cluster}" in refused.stderr
+    assert told.exit_code == 0
+
+
+def test_a_script_finds_the_stats_of_what_was_sent(broker, topic, path):
+    send(broker, path, topic, "-", stdin=b"1\n2\n3\n")
+
+    found = json.loads(run("stats", "--store", path, "--json").stdout)
+
+    assert found["messages_sent"] == 3
+    assert found["topic_stats"][topic]["sent"] == 3
+
+
+def test_progress_is_a_bar_on_a_terminal(broker, topic, path, tmp_path):
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(b'{"n":1}\n' * 2000)
+    master, slave = os.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, "send", topic, str(file), "-b", broker.bootstrap_servers, "--store", str(path)],
+        stdout=subprocess.PIPE, stderr=slave,
+    )  # fmt: skip
+    os.close(slave)
+    drawn = b""
+    with contextlib.suppress(OSError):  # the terminal ends with the process
+        while piece := os.read(master, 65536):
+            drawn += piece
+    process.communicate(timeout=30)
+    os.close(master)
+
+    assert process.returncode == 0
+    assert "rows" in drawn.decode()
