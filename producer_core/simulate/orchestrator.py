@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,10 +15,11 @@ from producer_core.health import default_alert_handler
 from producer_core.producer import ReliableKafkaProducer
 from producer_core.simulate.config import DataGenerationConfig
 from producer_core.simulate.generator import ECommerceDataGenerator
+from producer_core.simulate.rates import Rates
 from producer_core.simulate.scenarios import scenarios
 from producer_core.simulate.streaming import KafkaDataProducer
 from producer_core.simulate.streams import Stream, Streams
-from producer_core.simulate.traffic import TOPICS, Source, rate_now
+from producer_core.simulate.traffic import TOPICS, Source
 
 logger = logging.getLogger(__name__)
 
@@ -180,29 +181,6 @@ class DataGenerationOrchestrator:
             yield
         finally:
             self.config.fraud_rate = before
-
-
-class Rates:
-    """Messages a second by topic: by the shop's clock, or a total shared out as the averages are."""
-
-    def __init__(
-        self,
-        generator: ECommerceDataGenerator,
-        topics: Iterable[str],
-        *,
-        multiplier: float = 1.0,
-        total: float | None = None,
-    ) -> None:
-        self._temporal = generator.temporal_patterns
-        self._multiplier = multiplier
-        self._total = total
-        self._hourly = sum(TOPICS[topic].per_hour for topic in topics)
-
-    def of(self, topic: str) -> float:
-        if self._total is not None:
-            return self._total * TOPICS[topic].per_hour / self._hourly
-        context = self._temporal.get_temporal_context(datetime.now())
-        return rate_now(TOPICS[topic], context, self._multiplier)
 
 
 def _added(total: Any, result: Any) -> Any:

@@ -1,0 +1,298 @@
+"""The `simulate` command: the traffic of a made-up shop, sent, printed or written to a file."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+
+import click
+
+from producer_core.cli import options, show, simulating
+from producer_core.cli.lazy import Failed
+
+if TYPE_CHECKING:
+    from producer_core.simulate.config import DataGenerationConfig
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_TOPICS = ("transactions", "user-events", "product-updates", "fraud-alerts", "analytics-results")
+_SCENARIOS = ("normal_traffic", "peak_traffic", "fraud_testing", "maintenance_mode")
+
+
+class Scenarios(click.Group):
+    """`simulate SCENARIO` is `simulate stream --scenario SCENARIO`."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = super().get_command(ctx, cmd_name)
+        if found is None and cmd_name.replace("-", "_") in _SCENARIOS:
+            return _scenario(cmd_name.replace("-", "_"))
+        return found
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            names = [*_SCENARIOS, *self.list_commands(ctx)]
+            ctx.fail(f"There is no scenario {args[0]!r}. There are {', '.join(names)}.")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Scenarios, short_help="Send made-up shop traffic, in one of several scenarios.")
+@click.option(
+    "--shop",
+    "--config",
+    "-c",
+    "shop_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The shop's settings as JSON; `simulate config` prints the defaults.",
+)
+@click.pass_context
+def simulate(ctx: click.Context, shop_file: Path | None) -> None:
+    """Made-up traffic of a shop, sent to Kafka, printed, or written to a file.
+
+    \b
+    Scenarios (producer-core simulate SCENARIO):
+      normal_traffic    an ordinary day: purchases, visits and product changes
+      peak_traffic      a sale: three times the traffic, and analytics on top
+      fraud_testing     one purchase of ten is a fraud and raises an alert
+      maintenance_mode  hardly anybody is here
+
+    \b
+      producer-core simulate normal_traffic --duration 5m --bootstrap-servers localhost:9092
+      producer-core simulate peak_traffic --rate 500 --duration 30s
+      producer-core simulate fraud_testing --dry-run
+      producer-core simulate generate -t transactions -n 1000 --seed 7 -o transactions.jsonl
+    """
+    ctx.obj = simulating.shop_of(shop_file)
+
+
+def _streaming_options(command: F) -> F:
+    for option in (
+        click.option(
+            "--dry-run", is_flag=True, help="Say what would be sent, with an example of each topic."
+        ),
+        click.option("--no-store", is_flag=True, help="Keep no statistics and no dead letters."),
+        options.store_option,
+        click.option("--seed", type=int, help="The same seed gives the same records (but for their times)."),
+        click.option(
+            "--rate-multiplier",
+            "-r",
+            type=click.FloatRange(min=0, min_open=True),
+            default=1.0,
+            show_default=True,
+            help="So many times the shop's usual traffic.",
+        ),
+        click.option(
+            "--rate",
+            type=click.FloatRange(min=0, min_open=True),
+            help="Messages a second in all; by default the hour and the season decide.",
+        ),
+        click.option(
+            "--duration",
+            "-d",
+            type=options.Duration(),
+            default="1h",
+            show_default=True,
+            help="How long: 30s, 5m, 2h.",
+        ),
+        click.option(
+            "--topics",
+            "-t",
+            type=click.Choice(_TOPICS),
+            multiple=True,
+            help="These topics instead; repeatable.",
+        ),
+        options.client_options,
+    ):
+        command = option(command)
+    return command
+
+
+def _scenario(name: str) -> click.Command:
+    @_streaming_options
+    @click.pass_obj
+    def run(shop: DataGenerationConfig, /, **given: Any) -> None:
+        _stream(shop, name, **given)
+
+    run.__doc__ = f"Send the traffic of the scenario {name}; Ctrl-C ends it and waits for what was sent."
+    return click.command(name=name)(run)
+
+
+@simulate.command()
+@click.option("--scenario", "-s", type=click.Choice(_SCENARIOS), default="normal_traffic", show_default=True)
+@_streaming_options
+@click.pass_obj
+def stream(shop: DataGenerationConfig, /, scenario: str, **given: Any) -> None:
+    """Send a scenario's traffic, or that of the topics you choose."""
+    _stream(shop, scenario, **given)
+
+
+def _stream(
+    shop: DataGenerationConfig,
+    scenario: str,
+    *,
+    servers: str | None,
+    settings: tuple[tuple[str, str], ...],
+    config_file: Path | None,
+    topics: tuple[str, ...],
+    duration: float,
+    rate: float | None,
+    rate_multiplier: float,
+    seed: int | None,
+    store_path: Path | None,
+    no_store: bool,
+    dry_run: bool,
+) -> None:
+    from producer_core.simulate.scenarios import scenarios
+
+    about = scenarios()[scenario]
+    chosen = list(topics or about["topics"])
+    multiplier = rate_multiplier * (1.0 if topics else about["rate_multiplier"])
+    if not topics and "fraud_rate_override" in about:
+        shop.fraud_rate = about["fraud_rate_override"]
+    if dry_run:
+        simulating.plan(shop, chosen, duration, multiplier, rate, seed)
+        return
+    address, client = options.client_settings(servers, settings, config_file)
+    with simulating.orchestrator(
+        shop, address, client, simulating.store_of(store_path, no_store), seed
+    ) as work:
+        click.echo(
+            f"Sending {', '.join(chosen)} to {address} for {show.duration(duration)}; Ctrl-C ends it.",
+            err=True,
+        )
+        with _interruptible("Interrupted; waiting for what was sent."):
+            work.run_topics(chosen, duration / 3600, rate_multiplier=multiplier, rate=rate)
+
+
+@simulate.command()
+@click.option("--days", "-d", type=click.IntRange(min=1), default=30, show_default=True, help="How far back.")
+@click.option(
+    "--batch-size",
+    type=click.IntRange(1, 100_000),
+    default=1000,
+    show_default=True,
+    help="Records in memory.",
+)
+@click.option("--seed", type=int, help="The same seed gives the same records (but for their times).")
+@options.store_option
+@click.option("--no-store", is_flag=True, help="Keep no statistics and no dead letters.")
+@options.client_options
+@click.pass_obj
+def historical(
+    shop: DataGenerationConfig,
+    days: int,
+    batch_size: int,
+    seed: int | None,
+    store_path: Path | None,
+    no_store: bool,
+    servers: str | None,
+    settings: tuple[tuple[str, str], ...],
+    config_file: Path | None,
+) -> None:
+    """Send the last days of the shop, as fast as they are made; nothing is kept in memory.
+
+    Thirty days of the default shop are 79 million messages: --days 1 is a good start.
+    """
+    address, client = options.client_settings(servers, settings, config_file)
+    with simulating.orchestrator(
+        shop, address, client, simulating.store_of(store_path, no_store), seed
+    ) as work:
+        with _interruptible("Interrupted; waiting for what was sent."):
+            work.generate_historical_data(days, batch_size=batch_size)
+
+
+@simulate.command()
+@click.option(
+    "--type",
+    "-t",
+    "kind",
+    type=click.Choice((*simulating.TYPES, "all")),
+    required=True,
+    help="Which records.",
+)
+@click.option(
+    "--count",
+    "-n",
+    type=click.IntRange(min=0),
+    default=1000,
+    show_default=True,
+    help="How many; a third each for all.",
+)
+@click.option(
+    "--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="A file; default standard output."
+)
+@click.option("--start-date", type=click.DateTime(), help="Default 7 days before the end.")
+@click.option("--end-date", type=click.DateTime(), help="Default now; with a seed 2025-01-01.")
+@click.option("--pretty", is_flag=True, help="One indented JSON array instead of a line each.")
+@click.option("--seed", type=int, help="The same seed gives the same file.")
+@click.pass_obj
+def generate(
+    shop: DataGenerationConfig,
+    kind: str,
+    count: int,
+    output: Path | None,
+    start_date: datetime | None,
+    end_date: datetime | None,
+    pretty: bool,
+    seed: int | None,
+) -> None:
+    """Write records as JSON lines, for `producer-core send` or for a test of yours.
+
+    With --type all each record has its topic in the field `topic`.
+    """
+    from producer_core.simulate.generator import SEEDED_NOW, ECommerceDataGenerator
+
+    week = timedelta(days=7)
+    now = datetime.now() if seed is None else SEEDED_NOW
+    end = end_date or (start_date + week if start_date and start_date > now else now)
+    start = start_date or end - week
+    if end < start:
+        raise click.UsageError(f"--end-date {end:%Y-%m-%d} lies before --start-date {start:%Y-%m-%d}.")
+    records = simulating.records_of(ECommerceDataGenerator(shop, seed=seed), kind, count, start, end)
+    with _output(output) as file:
+        if pretty:
+            json.dump(list(records), file, indent=2)
+            file.write("\n")
+        else:
+            for record in records:
+                file.write(json.dumps(record) + "\n")
+    if output is not None:
+        click.echo(f"{show.count(count, 'record')} written to {output}.", err=True)
+
+
+@simulate.command()
+@click.option(
+    "--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="A file; default standard output."
+)
+@click.pass_obj
+def config(shop: DataGenerationConfig, output: Path | None) -> None:
+    """Print the shop's settings as JSON, to change them and give them back with --shop."""
+    with _output(output) as file:
+        file.write(shop.to_json() + "\n")
+
+
+@contextlib.contextmanager
+def _interruptible(text: str) -> Iterator[None]:
+    """Ctrl-C ends the block in order, and the command with 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(f"\n{text}", err=True)
+        raise
+
+
+@contextlib.contextmanager
+def _output(path: Path | None) -> Iterator[TextIO]:
+    if path is None:
+        yield sys.stdout
+        return
+    try:
+        with path.open("w") as file:
+            yield file
+    except OSError as error:
+        raise Failed(f"{path} cannot be written: {error.strerror}.") from error
