@@ -110,6 +110,7 @@ def raw_of(value: Any) -> bytes:
 def _iso(column: pyarrow.Array) -> list[str | None]:
     """Moments of any unit as ISO 8601; with a zone in UTC, so that no zone data is needed."""
     import pyarrow
+    import pyarrow.compute
 
     zoned = column.type.tz is not None
     naive = pyarrow.compute.cast(column, pyarrow.timestamp(column.type.unit))
