@@ -8,7 +8,36 @@ Public names are loaded when they are first used, so that the import costs littl
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # what __getattr__ answers, for type checkers and editors
+    from producer_core.config import ClientConfig as ClientConfig
+    from producer_core.config import RetryConfig as RetryConfig
+    from producer_core.dedup import MessageDeduplicator as MessageDeduplicator
+    from producer_core.dlq import DeadLetterFilter as DeadLetterFilter
+    from producer_core.dlq import DeadLetterQueue as DeadLetterQueue
+    from producer_core.errors import ProducerError as ProducerError
+    from producer_core.events import Acknowledged as Acknowledged
+    from producer_core.events import DeadLetter as DeadLetter
+    from producer_core.events import Hook as Hook
+    from producer_core.health import HealthMonitor as HealthMonitor
+    from producer_core.health import default_alert_handler as default_alert_handler
+    from producer_core.messages import Message as Message
+    from producer_core.messages import MessageStatus as MessageStatus
+    from producer_core.producer import ReliableKafkaProducer as ReliableKafkaProducer
+    from producer_core.retry import RetryManager as RetryManager
+    from producer_core.simulate.config import DataGenerationConfig as DataGenerationConfig
+    from producer_core.simulate.generator import ECommerceDataGenerator as ECommerceDataGenerator
+    from producer_core.simulate.orchestrator import DataGenerationOrchestrator as DataGenerationOrchestrator
+    from producer_core.simulate.patterns import FraudPatterns as FraudPatterns
+    from producer_core.simulate.patterns import FraudType as FraudType
+    from producer_core.simulate.patterns import GeographicLocation as GeographicLocation
+    from producer_core.simulate.patterns import GeographicPatterns as GeographicPatterns
+    from producer_core.simulate.patterns import SeasonalPatterns as SeasonalPatterns
+    from producer_core.simulate.patterns import TemporalContext as TemporalContext
+    from producer_core.simulate.patterns import TemporalPatterns as TemporalPatterns
+    from producer_core.simulate.streaming import KafkaDataProducer as KafkaDataProducer
+    from producer_core.store import Store as Store
 
 __version__ = "0.1.0"
 

@@ -1,0 +1,164 @@
+"""Imports go downward only: the layers of DESIGN.md as a table, and every import of both packages against it."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+LAYERS = {
+    0: "errors messages histogram librdkafka",
+    1: "config events failures failure_table masking",
+    2: "retry metrics health",
+    3: "dedup journal store transport connection cluster",
+    4: "landing exactly_once dlq alerts recorder testing reports lifecycle telemetry batches sampler",
+    5: "producer replay keeping store_keeping contract monitor",
+    6: "brokers simulate pipeline inputs doctor",
+    7: "cli",
+}
+"""The first part of a module's name below producer_core. A folder is one layer. Equal layers may import each
+other as long as no circle comes of it; a new module is put here where its meaning is, not where it happens to fit."""
+
+DASHBOARD = {0: "data figures", 1: "actions", 2: "views notebook", 3: "app"}
+"""The same for dashboard, which may import all of producer_core. What is not named may be used by everyone."""
+
+LAZY_FACE = "producer_core"
+"""Its imports are names resolved on first use, and the notebook extension, found through an entry point."""
+
+
+def test_no_module_imports_upward():
+    wrong = [
+        f"{module} ({layer_of(module)}) imports {target} ({layer_of(target)})"
+        for module, target in imports("producer_core")
+        if layer_of(target) > layer_of(module)
+    ]
+    assert wrong == []
+
+
+def test_no_module_of_the_core_imports_the_dashboard():
+    wrong = [
+        (module, target)
+        for module in modules("producer_core")
+        for target in imported(module)
+        if target == "dashboard" or target.startswith("dashboard.")
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("package", ["producer_core", "dashboard"])
+def test_imports_at_the_top_of_modules_make_no_circle(package):
+    graph = {
+        module: {target for target in imported(module, inside_functions=False) if target != module}
+        for module in modules(package)
+        if module != package
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"a circle of imports: {' -> '.join(error.args[1])}")
+
+
+def test_every_module_has_its_place_in_the_table():
+    known = {name for names in LAYERS.values() for name in names.split()}
+    there = {module.split(".")[1] for module in modules("producer_core") if module != LAZY_FACE}
+    assert there - known == set()
+
+
+def test_the_dashboard_is_read_draw_act():
+    wrong = [
+        f"{module} imports {target}"
+        for module, target in imports("dashboard")
+        if target.startswith("dashboard.") and dashboard_layer(target) > dashboard_layer(module)
+    ]
+    assert wrong == []
+
+
+def test_only_the_transport_and_the_telemetry_publisher_produce_with_the_library():
+    """Everybody else would answer for messages that nobody settles."""
+    producing = {
+        module
+        for module in modules("producer_core")
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.ImportFrom)
+        and node.module == "confluent_kafka"
+        and any(alias.name == "Producer" for alias in node.names)
+    }
+    assert producing <= {"producer_core.transport", "producer_core.telemetry", "producer_core.exactly_once"}
+
+
+# how imports are read
+
+
+def layer_of(module):
+    if module == LAZY_FACE:
+        return -1  # `__version__` only: see `imported`
+    name = module.split(".")[1]
+    return next((layer for layer, names in LAYERS.items() if name in names.split()), 99)
+
+
+def dashboard_layer(module):
+    name = [*module.split("."), ""][1]
+    return next((layer for layer, names in DASHBOARD.items() if name in names.split()), 0)
+
+
+def imports(package):
+    return [
+        (module, target)
+        for module in modules(package)
+        if module != LAZY_FACE
+        for target in imported(module)
+        if target in modules("producer_core") or target in modules("dashboard")
+        if target != module
+    ]
+
+
+@cache
+def modules(package):
+    """Module name to file."""
+    found = {}
+    for file in sorted((ROOT / package).rglob("*.py")):
+        parts = file.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
+    return found
+
+
+@cache
+def tree(module):
+    return ast.parse(modules(module.split(".")[0])[module].read_text())
+
+
+def imported(module, *, inside_functions=True):
+    """The modules of ours, and `dashboard`, that a module imports when it runs."""
+    for node in nodes(tree(module), inside_functions):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if ours(alias.name))
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} has a relative import"
+            if ours(node.module or ""):
+                for alias in node.names:
+                    inner = f"{node.module}.{alias.name}"
+                    is_module = inner in modules("producer_core") or inner in modules("dashboard")
+                    assert is_module or node.module != LAZY_FACE or alias.name == "__version__", (
+                        f"{module} imports {alias.name} from the public face"
+                    )
+                    yield inner if is_module else node.module
+
+
+def nodes(node, inside_functions):
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            yield from child.orelse
+            continue
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and not inside_functions:
+            continue
+        yield child
+        yield from nodes(child, inside_functions)
+
+
+def ours(name):
+    return name.split(".")[0] in ("producer_core", "dashboard")
