@@ -1,0 +1,1 @@
+"""Spark jobs over Kafka, for what one machine cannot do: each a chain of DataFrame to DataFrame functions."""
