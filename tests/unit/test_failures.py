@@ -1,0 +1,191 @@
+"""Every error code has a row; a verdict never promises more than is known."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from producer_core.config import DEFAULT_RETRIABLE
+from producer_core.errors import ConfigError
+from producer_core.events import SAFE_VERDICTS
+from producer_core.failures import (
+    failure_of,
+    fingerprint,
+    judge,
+    known_failures,
+    lookup,
+    normalise,
+    retriable_codes,
+)
+
+CODES = {
+    name: number
+    for name in dir(KafkaError)
+    if isinstance(number := getattr(KafkaError, name), int) and name != "NO_ERROR"
+}
+BACKOFF = 0.1
+
+
+# the table
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_every_code_of_the_library_has_a_row_that_helps(name):
+    failure = failure_of(CODES[name])
+
+    assert (failure.code, failure.number) == (name, CODES[name])
+    assert failure == failure_of(name) == failure_of(KafkaError(CODES[name])) == lookup(name)
+    for sentence in (failure.meaning, failure.advice):
+        assert sentence.endswith(".")
+        assert sentence[0].isupper()
+
+
+def test_no_row_stands_twice_or_for_nothing():
+    rows = [failure.code for failure in known_failures()]
+    assert len(rows) == len(set(rows))
+    assert set(rows) - set(CODES) == {"malformed", "held"}  # our own
+
+
+def test_what_never_left_the_client_is_called_not_sent():
+    assert {failure.verdict for failure in known_failures() if failure.kind == "local"} == {"not_sent"}
+
+
+def test_what_was_interrupted_is_never_safe_to_resend():
+    for failure in known_failures():
+        if failure.kind in ("timed_out",):
+            assert failure.verdict == "possibly_persisted", failure.code
+
+
+@pytest.mark.parametrize(
+    "code", ["_MSG_TIMED_OUT", "_PURGE_QUEUE", "_PURGE_INFLIGHT", "_TIMED_OUT", "_TRANSPORT"]
+)
+def test_a_message_that_may_be_on_the_log_is_not_called_lost(code):
+    assert judge(failure_of(code), latency=0.0, retry_backoff=BACKOFF)[0] == "possibly_persisted"
+
+
+@given(st.integers(-(2**31), 2**31 - 1))
+def test_an_unknown_number_is_possibly_persisted(number):
+    failure = failure_of(number)
+    assert failure.number == number or failure.verdict == "possibly_persisted"
+
+
+@given(st.text(max_size=30))
+def test_an_unknown_name_is_possibly_persisted(name):
+    if name not in {failure.code for failure in known_failures()}:
+        assert failure_of(name).verdict == "possibly_persisted"
+
+
+# names
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("NotLeaderForPartitionError", "NOT_LEADER_FOR_PARTITION"),  # kafka-python
+        ("KafkaTimeoutError", "_MSG_TIMED_OUT"),
+        ("NotLeaderOrFollowerException", "NOT_LEADER_FOR_PARTITION"),  # Java
+        ("RecordTooLargeException", "MSG_SIZE_TOO_LARGE"),
+        ("MESSAGE_TOO_LARGE", "MSG_SIZE_TOO_LARGE"),  # the protocol
+        ("ERR__MSG_TIMED_OUT", "_MSG_TIMED_OUT"),  # librdkafka
+        ("RD_KAFKA_RESP_ERR_UNKNOWN", "UNKNOWN"),
+        ("_timed_out", "_TIMED_OUT"),
+        (" 10 ", "MSG_SIZE_TOO_LARGE"),
+        ("-192", "_MSG_TIMED_OUT"),
+        ("not_enough_replicas", "NOT_ENOUGH_REPLICAS"),
+    ],
+)
+def test_an_error_is_found_by_the_name_that_people_know(name, code):
+    assert lookup(name).code == code
+
+
+def test_timed_out_of_the_client_and_of_the_broker_are_two_things():
+    assert lookup("_TIMED_OUT").code == "_TIMED_OUT"
+    assert lookup("REQUEST_TIMED_OUT").code == "REQUEST_TIMED_OUT"
+
+
+def test_a_misspelt_name_is_told_the_nearest_one():
+    with pytest.raises(ConfigError, match="Did you mean NOT_LEADER_FOR_PARTITION"):
+        lookup("NotLeaderForPartitonError")
+
+
+def test_the_default_retriable_errors_are_codes():
+    assert retriable_codes(DEFAULT_RETRIABLE) == {
+        "_MSG_TIMED_OUT",
+        "NOT_LEADER_FOR_PARTITION",
+        "REQUEST_TIMED_OUT",
+        "BROKER_NOT_AVAILABLE",
+    }
+
+
+# the verdict
+
+
+def test_a_refusal_within_one_transmissions_time_is_rejected():
+    verdict, reason = judge(lookup("POLICY_VIOLATION"), latency=0.79 * BACKOFF, retry_backoff=BACKOFF)
+    assert verdict == "rejected"
+    assert "only transmission" in reason
+
+
+@pytest.mark.parametrize("latency", [0.8 * BACKOFF, 1.0, 119.0, None])
+def test_a_refusal_that_left_room_for_an_earlier_transmission_is_doubted(latency):
+    verdict, reason = judge(lookup("POLICY_VIOLATION"), latency=latency, retry_backoff=BACKOFF)
+    assert verdict == "possibly_persisted"
+    assert "earlier transmission" in reason
+
+
+@given(
+    code=st.sampled_from(sorted(CODES)),
+    latency=st.none() | st.floats(0, 200),
+    retry_backoff=st.floats(0, 10),
+)
+def test_a_verdict_is_never_safer_than_the_table(code, latency, retry_backoff):
+    failure = failure_of(code)
+    verdict, reason = judge(failure, latency=latency, retry_backoff=retry_backoff)
+
+    assert verdict in (failure.verdict, "possibly_persisted")
+    assert reason.endswith(".")
+    assert failure.code in reason
+    if verdict == "rejected":
+        assert latency < 0.8 * retry_backoff
+    assert verdict in (*SAFE_VERDICTS, "possibly_persisted")
+
+
+# groups of errors
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Connect to 10.0.0.7:9092 failed", "Connect to 10.1.2.3:9094 failed"),
+        (
+            "broker1.shop.example:9092: timed out after 3012 ms",
+            "broker2.shop.example:9092: timed out after 99 ms",
+        ),
+        ("localhost:9092/1: 2 requests timed out", "localhost:9093/2: 17 requests timed out"),
+        (
+            "message 0190b5d2-7d3a-7cc1-8000-000000000001-7 refused",
+            "message 0190b5d2-7d3a-7cc1-8fff-0000000000ff-1234 refused",
+        ),
+        ("GET http://one/a?b=1 gave 500", "GET https://two/c gave 502"),
+        ("at 0xdeadbeef  in   x", "at 0x1 in x"),
+        ("[::1]:9092: refused", "[fe80::17]:9092: refused"),
+    ],
+)
+def test_errors_of_one_cause_are_one_group(one, other):
+    assert fingerprint("_TRANSPORT", one) == fingerprint("_TRANSPORT", other)
+
+
+def test_errors_of_two_causes_are_two_groups():
+    assert fingerprint("_TRANSPORT", "refused") != fingerprint("_SSL", "refused")
+    assert fingerprint("_TRANSPORT", "refused") != fingerprint("_TRANSPORT", "timed out")
+
+
+@given(st.text(max_size=200))
+def test_a_fingerprint_is_twelve_hex_digits_of_any_text(text):
+    mark = fingerprint("X", text)
+    assert len(mark) == 12
+    assert int(mark, 16) >= 0
+    assert mark == fingerprint("X", text)
+    assert not any(digit in normalise(text) for digit in "0123456789")
