@@ -58,7 +58,7 @@ def simulate(ctx: click.Context, shop_file: Path | None) -> None:
     Scenarios (producer-core simulate SCENARIO):
       normal_traffic    an ordinary day: purchases, visits and product changes
       peak_traffic      a sale: three times the traffic, and analytics on top
-      fraud_testing     one purchase of ten is a fraud and raises an alert
+      fraud_testing     one purchase of ten is a fraud; alerts follow
       maintenance_mode  hardly anybody is here
 
     \b

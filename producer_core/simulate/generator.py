@@ -109,6 +109,10 @@ class ECommerceDataGenerator:
             made.seed_instance(self.seed)
         return made
 
+    def prepare(self) -> None:
+        """Make users and products now, so that the first record does not wait for them."""
+        self._shop.prepare()
+
     # purchases
 
     def generate_transactions(

@@ -97,6 +97,7 @@ class DataGenerationOrchestrator:
         if unknown:
             raise ValueError(f"Unknown topic: {unknown[0]}")
         self._stopping.clear()
+        self.generator.prepare()  # not in the time that was asked for
         source = Source(self.generator, purchases="transactions" in topics)
         rates = self.rates(topics, rate_multiplier=rate_multiplier, rate=rate)
         self._streams.start([self._stream(topic, source, rates) for topic in topics], duration_hours * 3600)

@@ -28,7 +28,7 @@ def scenarios() -> dict[str, Scenario]:
             "topics": ["transactions", "user-events", "product-updates", "analytics-results"],
         },
         "fraud_testing": {
-            "description": "One purchase of ten is a fraud and raises an alert.",
+            "description": "One purchase of ten is a fraud; alerts follow.",
             "rate_multiplier": 0.5,
             "topics": ["transactions", "fraud-alerts"],
             "fraud_rate_override": 0.1,

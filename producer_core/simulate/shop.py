@@ -49,6 +49,9 @@ class Shop:
         catalogue = Catalogue(self._config, source(self._seed, "products"), self._clock())
         return [catalogue.product(number) for number in range(1, self._config.total_products + 1)]
 
+    def prepare(self) -> None:
+        assert self.users is not None and self._shelves is not None
+
     def somebody(self, rng: Random) -> Record:
         """An active customer, where three tries find one."""
         for _ in range(3):

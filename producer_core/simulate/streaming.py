@@ -58,6 +58,7 @@ class KafkaDataProducer:
             logger.warning("streaming already; nothing started")
             return
         chosen = [topic for topic in (TOPICS if topics is None else topics) if _known(topic)]
+        self.generator.prepare()
         self._source = Source(self.generator, purchases="transactions" in chosen)
         with self._lock:
             self._started = datetime.now()

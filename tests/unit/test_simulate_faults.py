@@ -1,0 +1,185 @@
+"""The fault schedule, on a broker of ours and on our side of another."""
+
+import threading
+
+import pytest
+from confluent_kafka import KafkaError
+
+from producer_core import ReliableKafkaProducer
+from producer_core.brokers import embedded
+from producer_core.simulate.faults import (
+    FaultRun,
+    FaultSchedule,
+    OnBroker,
+    Outage,
+    Reject,
+    Slow,
+    Window,
+    shop_schedule,
+)
+from producer_core.simulate.our_side import OurSide
+from producer_core.testing import InMemoryTransport
+from tests.support import eventually
+
+REFUSED = Reject("payments", "POLICY_VIOLATION")
+
+
+def test_the_schedule_of_make_run_shows_life_within_half_a_minute():
+    schedule = shop_schedule()
+    always = schedule.active(0)
+
+    eventful = [second for second in range(80) if schedule.active(second) != always]
+
+    assert always == {Reject("audit-log", "INVALID_RECORD")}
+    for opened in range(80):
+        assert any((opened + wait) % 80 in eventful for wait in range(35))
+    assert 80 - len(eventful) >= 30  # and there is quiet
+
+
+def test_the_schedule_repeats():
+    schedule = shop_schedule()
+
+    assert [schedule.active(second) for second in range(80)] == [
+        schedule.active(second + 240) for second in range(80)
+    ]
+
+
+def test_each_kind_of_fault_comes_and_goes():
+    faults = set().union(*(shop_schedule("demo.").active(second) for second in range(80)))
+
+    assert {type(fault) for fault in faults} == {Reject, Slow, Outage}
+    assert Reject("demo.payments", "POLICY_VIOLATION") in faults
+
+
+class Recorder:
+    def __init__(self):
+        self.calls = []
+
+    def __getattr__(self, name):
+        return lambda *arguments: self.calls.append((name, *arguments))
+
+
+def test_a_fault_is_begun_once_and_ended_once():
+    broker = Recorder()
+    faults = OnBroker(broker)
+
+    for active in ({REFUSED}, {REFUSED}, {REFUSED, Slow(0.25)}, {Outage()}, set()):
+        faults.apply(frozenset(active))
+
+    assert sorted(broker.calls[1:2]) == [("set_latency", 0.25)]
+    assert broker.calls[0] == ("reject", "payments", "POLICY_VIOLATION")
+    assert sorted(broker.calls[2:4]) == [("accept", "payments"), ("set_latency", 0.0)]
+    assert broker.calls[4:] == [("down",), ("up",)]
+
+
+def test_a_partial_rejection_fails_one_request_at_each_look():
+    broker = Recorder()
+    faults = OnBroker(broker)
+    partial = frozenset({Reject("user-events", "THROTTLING_QUOTA_EXCEEDED", share=0.1)})
+
+    faults.apply(partial)
+    faults.apply(partial)
+
+    assert broker.calls == [("fail_next", "user-events", "THROTTLING_QUOTA_EXCEEDED", 1)] * 2
+
+
+class Seen:
+    def __init__(self):
+        self.applied = []
+        self.changed = threading.Event()
+
+    def apply(self, faults):
+        self.applied.append(faults)
+        self.changed.set()
+
+
+def test_a_run_takes_back_what_would_keep_messages_from_settling():
+    seen = Seen()
+    run = FaultRun(FaultSchedule((Window(REFUSED), Window(Outage())), 10), [seen])
+
+    run.start()
+    assert seen.changed.wait(5)
+    run.stop()
+
+    assert seen.applied[0] == {REFUSED, Outage()}
+    assert seen.applied[-1] == {REFUSED}
+
+
+@pytest.fixture
+def ours():
+    return OurSide(InMemoryTransport.factory())
+
+
+@pytest.fixture
+def producer(ours):
+    with ReliableKafkaProducer(
+        "localhost:1", store=None, transport=ours.transport, cluster_id="c"
+    ) as producer:
+        yield producer
+
+
+def test_a_message_refused_on_our_side_was_truly_not_sent(ours, producer):
+    ours.apply(frozenset({REFUSED}))
+
+    producer.send_message("payments", {"n": 1})
+    producer.send_message("orders", {"n": 2})
+    producer.flush(5)
+
+    [letter] = producer.get_dlq_messages("payments")
+    assert "fault schedule" in letter.last_error
+    assert producer.get_stats()["messages_sent"] == 1
+
+
+def test_an_outage_on_our_side_holds_messages_and_keeps_their_order():
+    made = []
+    ours = OurSide(InMemoryTransport.factory(made))
+    with ReliableKafkaProducer(
+        "localhost:1", store=None, transport=ours.transport, cluster_id="c"
+    ) as producer:
+        ours.apply(frozenset({Outage()}))
+        for number in range(100):
+            producer.send_message("orders", number)
+        assert producer.pending_count == 100
+
+        ours.apply(frozenset())
+        for number in range(100, 200):
+            producer.send_message("orders", number)
+        producer.flush(10)
+
+    assert [delivery.value for delivery in made[0].log["orders"]] == [
+        str(number).encode() for number in range(200)
+    ]
+
+
+def test_what_is_held_at_the_end_becomes_a_dead_letter_that_never_left():
+    ours = OurSide(InMemoryTransport.factory())
+    producer = ReliableKafkaProducer("localhost:1", store=None, transport=ours.transport, cluster_id="c")
+    ours.apply(frozenset({Outage()}))
+    producer.send_message("orders", 1)
+
+    report = producer.close(0.1)
+
+    assert (report.acknowledged, report.dead, report.lost) == (0, 1, 0)
+
+
+def test_a_real_client_works_through_the_faults_and_a_delay_is_seen_in_its_latencies():
+    ours = OurSide()
+    with embedded.start(topics={"orders": 1, "payments": 1}) as broker:
+        with ReliableKafkaProducer(
+            broker.bootstrap_servers, store=None, transport=ours.transport, cluster_id=broker.cluster_id
+        ) as producer:
+            ours.apply(frozenset({REFUSED, Slow(0.1)}))
+            producer.send_message("payments", 1)
+            producer.send_message("orders", 1)
+            eventually(lambda: producer.get_stats()["messages_sent"] == 1)
+            ours.apply(frozenset())
+
+            assert producer.replay_dlq_messages("payments") == 1
+
+    assert producer.get_stats()["latency_stats"]["max_ms"] > 95
+
+
+def test_codes_of_the_schedule_exist():
+    for fault in set().union(*(shop_schedule().active(second) for second in range(80))):
+        if isinstance(fault, Reject):
+            assert isinstance(getattr(KafkaError, fault.code), int)

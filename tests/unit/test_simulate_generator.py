@@ -1,0 +1,281 @@
+"""The records of the shop."""
+
+import itertools
+import json
+from datetime import datetime, timedelta
+
+import pytest
+
+from producer_core import DataGenerationConfig, ECommerceDataGenerator
+from producer_core.simulate.generator import SEEDED_NOW
+from producer_core.simulate.purchases import fraud_alert
+
+START, END = datetime(2024, 11, 1), datetime(2024, 12, 1)
+SMALL = {"total_users": 200, "total_products": 60}
+
+
+@pytest.fixture
+def shop():
+    return ECommerceDataGenerator(DataGenerationConfig(**SMALL), seed=1)
+
+
+def made(seed):
+    shop = ECommerceDataGenerator(DataGenerationConfig(**SMALL), seed=seed)
+    return [
+        shop.generate_transactions(50),
+        shop.generate_user_events(50),
+        shop.generate_product_updates(50),
+        shop.users,
+        shop.products,
+        list(shop.user_devices.values()),
+    ]
+
+
+def test_the_same_seed_gives_the_same_records():
+    assert made(7) == made(7)
+    assert made(7) != made(8)
+
+
+def test_without_a_seed_no_two_shops_are_alike():
+    assert made(None)[0] != made(None)[0]
+
+
+def test_one_kind_of_record_does_not_disturb_another(shop):
+    other = ECommerceDataGenerator(DataGenerationConfig(**SMALL), seed=1)
+    other.generate_product_updates(100)
+    other.generate_user_events(100)
+
+    assert shop.generate_transactions(30) == other.generate_transactions(30)
+
+
+def test_the_shop_opens_in_a_moment_not_in_minutes():
+    shop = ECommerceDataGenerator()  # 10,000 users and 1,000 products
+
+    assert "users" not in vars(shop._shop)  # made when first asked for
+    assert len(shop.users) == 10_000 and len(shop.products) == 1000
+    assert shop.users[0]["user_id"] == "user_000001" and shop.products[-1]["product_id"] == "prod_001000"
+
+
+def test_transactions_have_the_known_keys_and_add_up(shop):
+    for record in shop.generate_transactions(200, START, END):
+        assert set(record) == {
+            "transaction_id", "user_id", "timestamp", "products", "subtotal", "tax_amount", "total_amount",
+            "payment_method", "location", "device_info", "marketing_attribution", "is_fraud", "fraud_score",
+            "fraud_indicators",
+        }  # fmt: skip
+        assert set(record["location"]) == {
+            "latitude",
+            "longitude",
+            "country",
+            "state",
+            "city",
+            "timezone",
+            "region",
+        }
+        assert set(record["device_info"]) >= {
+            "device_id", "device_type", "os", "browser", "screen_resolution", "user_agent",
+        }  # fmt: skip
+        assert set(record["marketing_attribution"]) == {"channel", "campaign_id"}
+        assert 1 <= len(record["products"]) <= 5
+        assert set(record["products"][0]) == {"product_id", "name", "category", "price", "quantity"}
+        assert record["total_amount"] == pytest.approx(record["subtotal"] + record["tax_amount"])
+        assert record["tax_amount"] == pytest.approx(0.08 * record["subtotal"], abs=0.01)
+        assert (0.8 <= record["fraud_score"] <= 1.0) if record["is_fraud"] else record["fraud_score"] <= 0.3
+        assert START <= datetime.fromisoformat(record["timestamp"]) < END
+
+
+def test_times_rise_and_default_to_the_last_days(shop):
+    stamps = [datetime.fromisoformat(record["timestamp"]) for record in shop.generate_transactions(100)]
+
+    assert stamps == sorted(stamps)
+    assert SEEDED_NOW - timedelta(days=30) <= stamps[0] < stamps[-1] < SEEDED_NOW
+
+
+def test_an_end_before_the_start_is_refused(shop):
+    with pytest.raises(ValueError, match="lies before the start"):
+        shop.generate_user_events(1, END, START)
+
+
+def test_user_events_have_the_details_of_their_type(shop):
+    events = shop.generate_user_events(2000)
+    details = {
+        "page_view": {"page_url", "referrer", "duration_seconds"},
+        "product_view": {"page_url", "referrer", "duration_seconds", "product_id", "category"},
+        "search": {"search_query", "results_count"},
+        "add_to_cart": {"product_id", "quantity"},
+        "remove_from_cart": {"product_id", "quantity"},
+    }
+
+    always = {"event_id", "user_id", "session_id", "event_type", "timestamp", "device_info", "location"}
+    assert {event["event_type"] for event in events} == set(shop.config.event_types)
+    for event in events:
+        assert set(event) == always | details.get(event["event_type"], set())
+
+
+def test_sessions_end_and_stay_bounded(shop):
+    events = shop.generate_user_events(5000, START, START + timedelta(days=20))
+
+    sessions = {event["session_id"] for event in events}
+    assert len(sessions) > 100
+    assert len(shop.sessions) <= 2000
+    assert shop.get_statistics()["active_sessions"] < shop.get_statistics()["total_sessions"]
+
+
+def test_a_session_belongs_to_one_user(shop):
+    owners = {}
+    for event in shop.generate_user_events(3000):
+        assert owners.setdefault(event["session_id"], event["user_id"]) == event["user_id"]
+
+
+def test_product_updates_are_json_and_follow_each_other(shop):
+    updates = shop.generate_product_updates(2000)
+    json.dumps(updates)  # their time used to be a datetime object
+
+    last = {}
+    for update in updates:
+        assert set(update) == {
+            "product_id",
+            "update_type",
+            "timestamp",
+            "old_value",
+            "new_value",
+            "updated_by",
+        }
+        key = update["product_id"], update["update_type"]
+        assert update["old_value"] == last.get(key, update["old_value"])
+        last[key] = update["new_value"]
+        if update["update_type"] == "price_change":
+            assert 0.79 <= update["new_value"] / update["old_value"] <= 1.21
+        assert update["updated_by"] == "system"
+
+
+def test_a_changed_fraud_rate_reaches_the_generator(shop):
+    """The old one copied the rate when it was made, so a scenario's override did nothing."""
+    shop.config.fraud_rate = 1.0
+    assert all(record["is_fraud"] for record in shop.generate_transactions(50))
+
+    shop.config.fraud_rate = 0.0
+    assert not any(record["is_fraud"] for record in shop.generate_transactions(50))
+
+
+def test_each_fraud_shows_what_gives_it_away(shop):
+    keys = {
+        "velocity_attack": set(),
+        "location_anomaly": {"anomaly_location", "distance_km"},
+        "amount_anomaly": {"anomaly_amount", "user_avg_amount"},
+        "time_anomaly": {"anomaly_time"},
+        "device_anomaly": {"anomaly_device"},
+        "pattern_anomaly": {"anomaly_category"},
+    }
+    seen = set()
+    for _ in range(500):
+        record = shop.transaction(START, fraud=True)
+        indicators = record["fraud_indicators"]
+        seen.add(kind := indicators["fraud_type"])
+        assert set(indicators) == {"fraud_type"} | keys[kind]
+        if kind == "location_anomaly":
+            assert record["location"] == indicators["anomaly_location"]
+        if kind == "amount_anomaly":
+            assert record["total_amount"] == indicators["anomaly_amount"]
+
+    assert seen == set(keys)
+
+
+def test_a_fraud_alert_tells_of_its_purchase(shop):
+    record = shop.transaction(START, fraud=True)
+
+    alert = fraud_alert(record)
+
+    assert alert["alert_id"] == f"fraud_{record['transaction_id']}"
+    assert alert["severity"] == ("high" if record["fraud_score"] > 0.9 else "medium")
+    assert set(alert) == {
+        "alert_id", "transaction_id", "user_id", "alert_type", "fraud_score", "fraud_indicators", "timestamp",
+        "severity", "status", "assigned_to",
+    }  # fmt: skip
+
+
+def test_an_endless_stream_keeps_nothing(shop):
+    first = list(itertools.islice(shop.iter_transactions(), 10))
+
+    assert len(first) == 10
+
+
+def test_values_are_plain_python(shop):
+    """Some used to be numpy strings, which few serialisers take."""
+
+    def check(value):
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                assert type(name) is str
+                check(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                check(inner)
+        else:
+            assert type(value) in (str, int, float, bool, type(None))
+
+    for records in (
+        shop.generate_transactions(50),
+        shop.generate_user_events(50),
+        shop.generate_product_updates(20),
+    ):
+        check(records)
+    check([shop.analytics_result(), shop.users[0], shop.products[0]])
+
+
+def test_users_and_products_have_the_known_keys(shop):
+    assert set(shop.users[0]) == {
+        "user_id", "email", "name", "age", "age_group", "gender", "location", "user_type", "registration_date",
+        "marketing_channel", "is_active", "preferred_categories", "avg_order_value", "total_orders", "created_at",
+    }  # fmt: skip
+    assert set(shop.products[0]) == {
+        "product_id", "name", "category", "price", "cost", "brand", "description", "weight_kg", "dimensions", "sku",
+        "stock_quantity", "rating", "review_count", "created_at", "is_active", "tags",
+    }  # fmt: skip
+    for user in shop.users:
+        low, high = shop.config.age_ranges[user["age_group"]]
+        assert low <= user["age"] <= high
+        assert 2 <= len(user["preferred_categories"]) <= 5
+
+
+def test_customers_buy_more_of_what_they_like(shop):
+    liked = bought = 0
+    users = {user["user_id"]: user for user in shop.users}
+    for record in shop.generate_transactions(500):
+        for item in record["products"]:
+            bought += 1
+            liked += item["category"] in users[record["user_id"]]["preferred_categories"]
+
+    assert liked / bought > 0.45  # 2 to 5 of 12 categories: 0.29 by chance
+
+
+def test_faker_is_there_for_fields_of_ones_own(shop):
+    pytest.importorskip("faker")
+
+    assert shop.faker.name() == ECommerceDataGenerator(seed=1).faker.name()
+
+
+def test_a_shop_with_few_categories_and_products_works():
+    config = DataGenerationConfig(total_users=1, total_products=1, categories=["Books"])
+
+    assert len(ECommerceDataGenerator(config, seed=1).generate_transactions(5)) == 5
+
+
+def test_statistics_have_the_known_keys(shop):
+    statistics = shop.get_statistics()
+
+    assert set(statistics) == {
+        "total_users", "active_users", "total_products", "active_products", "total_sessions", "active_sessions",
+        "categories", "configuration",
+    }  # fmt: skip
+    assert statistics["total_users"] == 200 and 0 < statistics["active_users"] < 200
+
+
+def test_making_a_shop_imports_neither_faker_nor_numpy():
+    import subprocess
+    import sys
+
+    code = "import sys; from producer_core import ECommerceDataGenerator as G; G().generate_transactions(1); print(sorted({'faker', 'numpy', 'pandas'} & set(sys.modules)))"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert answer.stdout.strip() == "[]"

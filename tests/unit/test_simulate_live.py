@@ -1,0 +1,179 @@
+"""The parts of `make run`: its signals, its child, its port and its places."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from producer_core.errors import BrokerUnreachable, MissingTool
+from producer_core.simulate import live
+from producer_core.simulate.child import HOST, Child, Port
+from producer_core.simulate.leash import leashed
+from producer_core.simulate.load import SHARES, Load, topic_names
+from producer_core.simulate.place import real_place, store_path
+from tests.support import eventually
+
+SERVER = """
+import http.server, sys
+print("starting", flush=True)
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/_stcore/health" else 404)
+        self.end_headers()
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Answer).serve_forever()
+"""
+
+
+def server(code):
+    return lambda port: [sys.executable, "-c", code, str(port)]
+
+
+@pytest.fixture
+def port():
+    port = Port.first_free(18600)
+    yield port
+    port.release()
+
+
+def test_a_child_answers_and_ends(port):
+    child = Child(server(SERVER), port)
+    eventually(child.answers)
+
+    child.finish()
+
+    assert child.exit_code is not None and not psutil.pid_exists(child.pid)
+    assert child.last_lines()[0] == "starting"
+
+
+def test_a_child_that_does_not_want_to_end_is_killed(port):
+    deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); signal.pause()"
+    child = Child(server(deaf), port)
+    eventually(child.last_lines)
+
+    child.finish(timeout=0.2)
+
+    assert child.exit_code == -signal.SIGKILL
+
+
+def test_the_last_words_of_a_child_that_died_are_kept(port):
+    child = Child(server("print('out'); raise SystemExit('no such theme')"), port)
+    eventually(lambda: child.exit_code is not None)
+
+    assert sorted(child.last_lines()) == ["no such theme", "out"]
+    child.finish()
+
+
+def test_a_child_whose_parent_is_killed_goes_too():
+    code = (
+        "import subprocess, signal; from producer_core.simulate.leash import leashed;"
+        f"print(subprocess.Popen(leashed([{sys.executable!r}, '-c', 'import signal; signal.pause()'])).pid, flush=True);"
+        "signal.pause()"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    child = psutil.Process(int(parent.stdout.readline()))
+    eventually(lambda: "producer_core.simulate.leash" not in child.cmdline())
+
+    parent.kill()
+    parent.wait()
+
+    eventually(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+    parent.stdout.close()
+
+
+def test_a_command_on_a_leash_is_the_command():
+    command = leashed([sys.executable, "-c", "print('hello')"])
+
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "hello\n"
+
+
+def test_a_taken_port_is_passed_over():
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))
+        taken.listen()
+        number = taken.getsockname()[1]
+        port = Port.first_free(number)
+
+    assert port.number > number
+    port.release()
+
+
+def test_two_that_start_together_get_different_ports():
+    first, second = Port.first_free(18700), Port.first_free(18700)
+
+    assert first.number != second.number
+    first.release()
+    second.release()
+
+
+def test_no_port_left_is_a_sentence():
+    held = Port.first_free(65535)
+    with pytest.raises(MissingTool, match="Choose another with --port"):
+        Port.first_free(65535)
+    held.release()
+
+
+def test_a_signal_that_was_ignored_still_stops():
+    code = "from producer_core.simulate.stopping import Stop; s = Stop(); print('ready', flush=True); print(s.wait(30))"
+    child = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )
+    assert child.stdout.readline() == "ready\n"
+
+    child.send_signal(signal.SIGINT)
+
+    assert child.communicate(timeout=10)[0] == "True\n"
+
+
+def test_the_demo_has_a_store_of_its_own(monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    monkeypatch.setenv("PRODUCER_CORE_STORE", "/mine/production.duckdb")  # not for made-up data
+
+    assert store_path(None) == Path("/state/producer-core/demo.duckdb")
+    assert store_path("broker1.example:9092,broker2:9092").name == "demo-broker1.example.duckdb"
+    assert store_path("[::1]:9092").name == "demo-1.duckdb"
+
+
+def test_a_wrong_address_is_an_error_not_a_wait_for_ever(monkeypatch):
+    monkeypatch.setattr("producer_core.simulate.place._TIMEOUT", 0.5)
+
+    with pytest.raises(BrokerUnreachable):
+        real_place("localhost:1")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--port", "0"], ["--rate", "-1"], ["--rate", "x"], ["--port", "99999"]]
+)
+def test_a_wrong_option_is_a_usage_error(arguments, capsys):
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    with pytest.raises(SystemExit) as end:
+        live.main(arguments)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+    assert end.value.code == 2 and "usage: make run" in capsys.readouterr().err
+
+
+def test_the_load_bounds_what_is_refused():
+    load = Load(None, rate=20_000, seed=1)
+
+    assert sum(SHARES.values()) == pytest.approx(1.0, abs=0.01)
+    for second in range(90):
+        assert load.rate_of("payments", second) < 11 and load.rate_of("audit-log", second) < 1
+        assert load.rate_of("user-events", second) > 9000
+    assert set(topic_names("demo.")) == {f"demo.{topic}" for topic in SHARES}
+
+
+def test_leash_ends_at_once_when_the_parent_is_gone_already():
+    command = leashed([sys.executable, "-c", "print('must not run')"])
+    command[3] = str(os.getppid())  # somebody who is not the parent
+
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == ""
