@@ -57,7 +57,8 @@ def replay(
     topic already is looked for there first. Ctrl-C pauses; the same command goes on.
 
     \b
-    Exit codes: 0 all acknowledged or found on their topic, 1 some failed again or were skipped, 2 it could not be done.
+    Exit codes: 0 all acknowledged or found on their topic, 1 some failed again or were
+    skipped, 2 it could not be done, 130 paused by Ctrl-C.
     """
     from producer_core.cli.replaying import Replaying
     from producer_core.dlq import DeadLetters

@@ -89,6 +89,7 @@ def _sentence(job: Sending) -> str:
     left = job.producer.pending_count
     if job.phase == "settling":
         text += f"; waiting for {left:,}"
+        text += " (Ctrl-C again gives them up)" if job.interrupted else ""
     if left and not snapshot.acknowledged and (error := job.producer.connection.error):
         text += f"; {error}"
     return text

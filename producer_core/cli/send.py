@@ -35,8 +35,11 @@ number and raw bytes: verdict not_sent. --strict stops at the first one instead.
 CTRL-C stops reading, waits for what was sent, and says how to go on; a second one gives up what is on its way.
 
 \b
-Exit codes: 0 every row acknowledged (or suppressed by --dedup), 1 dead letters or stopped by --strict,
-2 it could not run, 130 interrupted by Ctrl-C or SIGTERM.
+Exit codes: 0 every row acknowledged (or suppressed by --dedup), 1 dead letters or
+stopped by --strict, 2 it could not run, 130 interrupted by Ctrl-C or SIGTERM.
+
+The JSON has rows, accepted, acknowledged, retried, dead, malformed, duplicates, blank, p50_ms, p95_ms, p99_ms,
+messages_per_second, elapsed_seconds, last_position, interrupted, stopped, error and exit_code.
 """
 
 
@@ -53,7 +56,7 @@ Exit codes: 0 every row acknowledged (or suppressed by --dedup), 1 dead letters 
 @options.client_options
 @options.store_option
 @click.option(
-    "--no-store", is_flag=True, help="Keep no statistics; dead letters only in a file in the state folder."
+    "--no-store", is_flag=True, help="Keep no statistics; dead letters go to a file in the state folder."
 )
 @click.option("--dedup", is_flag=True, help="Send identical rows (same topic, key and bytes) once.")
 @click.option(

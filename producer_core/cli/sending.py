@@ -16,11 +16,14 @@ import orjson
 from producer_core.cli.summary import Summary
 from producer_core.cluster import Cluster
 from producer_core.config import client_config
+from producer_core.dlq import Spill
 from producer_core.errors import ConfigError, InvalidMessage, OtherCluster, ProducerError, QueueFull
 from producer_core.inputs import Malformed, Row, Rows
 from producer_core.inputs.keys import key_of
 from producer_core.inputs.parquet import raw_of
+from producer_core.keeping import spill_path
 from producer_core.producer import ReliableKafkaProducer
+from producer_core.store import default_path
 
 _BLOCK_MS = 500  # how long one hand-over waits for room, so that Ctrl-C is heard
 
@@ -81,7 +84,7 @@ class Sending:
         self.read = self.accepted = self.malformed = self.refused = 0
         self.position = rows.skip
         self.problems: list[str] = []
-        self.stopped = ""
+        self.stopped = self.kept_in = ""
         self.interrupted = False
         self.phase = "reading"
         self.started = time.monotonic()
@@ -108,6 +111,7 @@ class Sending:
         self.phase = "settling"
         self.producer.flush()
         self.producer.close()
+        self._keep_without_store()
         self.phase = "done"
 
     def interrupt(self, signal_number: int, frame: FrameType | None) -> None:
@@ -124,6 +128,7 @@ class Sending:
     def give_up(self) -> None:
         """Keep what is on its way as dead letters, at once."""
         self.producer.close(timeout=0.5)
+        self._keep_without_store()
 
     def summary(self) -> Summary:
         elapsed = time.monotonic() - self.started
@@ -204,6 +209,15 @@ class Sending:
         self.malformed += 1
         if len(self.problems) < _PROBLEMS_SHOWN:
             self.problems.append(f"{self.rows.unit} {position}: {text}")
+
+    def _keep_without_store(self) -> None:
+        """Dead letters that only this process has go to the spill file, which the next store takes in."""
+        letters = self.producer.dlq.letters() if self.producer.store is None else []
+        if letters:
+            spill = Spill(spill_path(default_path()))
+            spill.append(letters)
+            self.producer.dlq.remove([letter.message_id for letter in letters])
+            self.kept_in = str(spill.path)
 
     def _identity(self, row: Row) -> str:
         """What makes a row the same as another: the bytes of the whole row."""

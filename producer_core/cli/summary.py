@@ -41,6 +41,7 @@ class Summary:
     error: str
     reasons: tuple[tuple[str, int], ...]
     problems: tuple[str, ...]
+    kept_in: str
 
     @classmethod
     def of(cls, job: Sending, snapshot: Snapshot, elapsed: float, problem: ProducerError | None) -> Summary:
@@ -67,6 +68,7 @@ class Summary:
             error="" if problem is None else str(problem),
             reasons=tuple(_reasons(snapshot)),
             problems=tuple(job.problems),
+            kept_in=job.kept_in,
         )
 
     @property
@@ -117,6 +119,11 @@ class Summary:
             yield f"  {show.count(self.blank, 'blank line')} left out."
         yield from self._troubles()
 
+    def _where_they_are(self) -> str:
+        if self.kept_in:
+            return f"The dead letters are kept in {self.kept_in}; the next producer with a store there takes them in."
+        return "The dead letters are kept: producer-core dlq groups. Why: producer-core explain CODE."
+
     def _troubles(self) -> Iterator[str]:
         for problem in self.problems:
             yield f"  {problem}"
@@ -125,7 +132,7 @@ class Summary:
         for reason, number in self.reasons:
             yield f"  {number:,} x {reason}"
         if self.dead or self.malformed:
-            yield "The dead letters are kept: producer-core dlq groups. Why: producer-core explain CODE."
+            yield self._where_they_are()
         if self.error:
             yield f"The input broke off after {self.unit} {self.last_position:,}: {self.error}"
         if self.stopped:

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 from click.testing import CliRunner
@@ -20,7 +21,9 @@ from producer_core.cli import main
 from producer_core.cluster import Cluster
 from producer_core.config import client_config
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.store import Store
+from producer_core.producer import ReliableKafkaProducer
+from producer_core.replay import list_operations, runners
+from producer_core.store import Store, default_path
 from tests.support import eventually
 
 COMMAND = (sys.executable, "-m", "producer_core.cli")
@@ -74,6 +77,10 @@ def records(broker, topic, partitions=2):
             assert message.error() is None
             found.append((message.key(), message.value(), dict(message.headers() or [])))
         return found
+
+
+def operations(path):
+    return list_operations(Store.open(path)) if path.exists() else []
 
 
 def dead(path):
@@ -201,11 +208,29 @@ def test_no_broker_is_said_with_the_connections_own_words(path):
     assert not path.exists()
 
 
-def test_no_store_leaves_no_store(broker, topic, tmp_path):
+def test_no_store_leaves_no_store(broker, topic):
     done = run("send", topic, "-", "-b", broker.bootstrap_servers, "--no-store", stdin=b"1\n")
 
     assert done.exit_code == 0
-    assert list(tmp_path.iterdir()) == []
+    assert not default_path().exists()
+
+
+def test_without_a_store_dead_letters_wait_for_the_next_one(broker, topic):
+    done = run(
+        "send",
+        topic,
+        "-",
+        "--format",
+        "jsonl",
+        "-b",
+        broker.bootstrap_servers,
+        "--no-store",
+        stdin=b"nonsense\n",
+    )
+    run("send", topic, "-", "-b", broker.bootstrap_servers, stdin=b"1\n")
+
+    assert "the next producer with a store there takes them in" in done.stdout
+    assert [letter.value for letter in dead(None)] == [b"nonsense"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -274,6 +299,44 @@ def test_letters_of_another_cluster_are_refused_unless_told(broker, path):
     assert refused.exit_code == 2
     assert f"--to {cluster}" in refused.stderr
     assert told.exit_code == 0
+
+
+def test_a_live_producer_carries_out_a_replay_that_the_shell_plans_without_credentials(broker, path):
+    broker.reject("payments")
+    send(broker, path, "payments", "-", stdin=b'{"n":5}\n')
+    broker.accept("payments")
+    cluster = Cluster(client_config(broker.bootstrap_servers)).view().cluster_id
+
+    with ReliableKafkaProducer(broker.bootstrap_servers, store=path, cluster_id=cluster):
+        eventually(lambda: runners(Store.open(path), time.time()))
+        done = run("dlq", "replay", "--topic", "payments", "--yes", "--store", path)
+
+    assert done.exit_code == 0
+    assert "Replayed 1 of 1" in done.stdout
+    assert dead(path) == []
+
+
+def test_an_interrupted_replay_is_paused_and_the_same_command_goes_on(broker, path):
+    broker.reject("payments")
+    send(broker, path, "payments", "-", stdin=b"".join(b'{"m":%d}\n' % number for number in range(6)))
+    broker.accept("payments")
+    arguments = ["dlq", "replay", "--yes", "-b", broker.bootstrap_servers, "--store", str(path)]
+    process = subprocess.Popen(
+        [*COMMAND, *arguments, "--rate", "1"], stderr=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    eventually(lambda: [one for one in operations(path) if one.acknowledged], timeout=20)
+
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    paused = operations(path)[0]
+    going_on = run(*arguments, "--rate", "100")
+
+    assert process.returncode == 130
+    assert (paused.state, paused.total) == ("paused", 6)
+    assert "Go on with the same command" in said.decode()
+    assert going_on.exit_code == 0
+    assert [one.operation_id for one in operations(path)] == [paused.operation_id]
+    assert dead(path) == []
 
 
 def test_a_script_finds_the_stats_of_what_was_sent(broker, topic, path):
