@@ -1,0 +1,51 @@
+"""The doctor: what stands between a producer and its broker, each finding with its fix."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from producer_core.doctor.finding import Finding
+from producer_core.doctor.kafka import examine_kafka, judge_cluster, judge_settings, judge_topic
+from producer_core.doctor.machine import (
+    check_redis,
+    check_store,
+    java,
+    java_version,
+    judge_clock,
+    judge_disk,
+    ping,
+    versions,
+)
+
+__all__ = [
+    "Finding",
+    "check_store",
+    "examine",
+    "java",
+    "judge_clock",
+    "judge_cluster",
+    "judge_disk",
+    "judge_settings",
+    "judge_topic",
+    "ping",
+]
+
+
+def examine(
+    servers: str,
+    settings: Mapping[str, Any],
+    *,
+    topics: Sequence[str] = (),
+    store: Path | str | None = None,
+    redis_url: str | None = None,
+    timeout: float = 10.0,
+) -> Iterator[Finding]:
+    """Every finding, as it is made; whatever fails is a finding too."""
+    yield from versions()
+    yield from examine_kafka(servers, settings, topics, timeout)
+    yield from check_store(store, time.time())
+    yield from check_redis(redis_url)
+    yield java(java_version())
