@@ -74,9 +74,10 @@ def judge(failure: Failure, *, latency: float | None, retry_backoff: float) -> t
     A refusal counts only when the message came back (`latency`, seconds from produce to report) before
     librdkafka could have sent it a second time: a code alone proves nothing, because the library retries
     inside, and an earlier transmission may have been written. All of its retries go through
-    rd_kafka_retry_msgq, which waits at least 0.8 x retry.backoff.ms.
+    rd_kafka_retry_msgq, which waits at least 0.8 x retry.backoff.ms. `not_sent` is said of local codes only:
+    any other may follow a transmission (a connection whose credentials expire, for one).
     """
-    if failure.verdict == "not_sent":
+    if failure.kind == "local":
         return "not_sent", f"It never left the client ({failure.code})."
     if failure.verdict != "rejected":
         return (

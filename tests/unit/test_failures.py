@@ -135,6 +135,13 @@ def test_a_refusal_that_left_room_for_an_earlier_transmission_is_doubted(latency
     assert "earlier transmission" in reason
 
 
+@pytest.mark.parametrize(
+    "code", ["SASL_AUTHENTICATION_FAILED", "_AUTHENTICATION", "_RESOLVE", "SECURITY_DISABLED"]
+)
+def test_credentials_that_expired_after_a_transmission_do_not_make_it_not_sent(code):
+    assert judge(failure_of(code), latency=30.0, retry_backoff=BACKOFF)[0] == "possibly_persisted"
+
+
 @given(
     code=st.sampled_from(sorted(CODES)),
     latency=st.none() | st.floats(0, 200),
