@@ -339,7 +339,7 @@ class Lifecycle:
         self.retry_manager.stop()
         if self.pending:
             self.transport.purge()
-            self.wait_idle(2.0)
+            self._wait_reports(2.0)
         self.transport.stop()
         for (
             delivery,
@@ -348,6 +348,12 @@ class Lifecycle:
             self._bury(delivery, failure)
         for delivery in list(self.pending.values()):
             self._abandon(delivery)
+
+    def _wait_reports(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        while self.transport.outstanding() and time.monotonic() < deadline:
+            self._settled.clear()
+            self._settled.wait(0.02)
 
     def _abandon(self, delivery: Delivery) -> None:
         if delivery.status is MessageStatus.DUPLICATE and self._claim(delivery) is Claim.DUPLICATE:

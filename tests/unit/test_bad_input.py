@@ -76,9 +76,10 @@ def broker():
         yield running
 
 
-@pytest.fixture
-def producer(broker, tmp_path):
-    with ReliableKafkaProducer(broker.bootstrap_servers, store=tmp_path / "s.duckdb", cluster_id="c") as made:
+@pytest.fixture(scope="module")
+def producer(broker, tmp_path_factory):
+    store = tmp_path_factory.mktemp("store") / "s.duckdb"
+    with ReliableKafkaProducer(broker.bootstrap_servers, store=store, cluster_id="c") as made:
         made.send_message("orders", {"warm": 1})
         made.flush(10)
         yield made
@@ -98,6 +99,7 @@ def test_raises_at_the_call_and_disturbs_nothing(producer, case, arguments, kind
         producer.send_message(**{"topic": "orders", **arguments})
     assert producer.pending_count == 0
     assert producer.send_message("orders", {"next": 1}) is not None
+    producer.flush(10)
 
 
 @pytest.mark.parametrize(("case", "arguments", "code"), DIES, ids=[row[0] for row in DIES])
@@ -117,7 +119,7 @@ def test_a_closed_producer_raises(broker, tmp_path):
 
 
 def test_a_wrong_address_becomes_dead_letters_that_were_never_sent(tmp_path):
-    settings = {"delivery_timeout_ms": 1500, "linger_ms": 0}
+    settings = {"delivery_timeout_ms": 300, "linger_ms": 0}
     with ReliableKafkaProducer("127.0.0.1:1", settings, store=tmp_path / "s.duckdb") as producer:
         message_id = producer.send_message("orders", {"a": 1})
         letter = eventually(lambda: producer.dlq.get(message_id), timeout=30)

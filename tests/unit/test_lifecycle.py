@@ -285,7 +285,7 @@ class Ends(Hook):
         self.dead.append(int(letter.message_id.rpartition("-")[2]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     outcomes=st.lists(
         st.sampled_from(
@@ -309,7 +309,7 @@ def test_every_accepted_message_ends_in_exactly_one_place(outcomes, drain):
     sent = [producer.send_message("orders", {"n": n}) for n in range(len(outcomes))]
     if drain:
         transport.release()
-    report = producer.close(timeout=0.2 if "hold" in outcomes else 5)
+    report = producer.close(timeout=0.05 if "hold" in outcomes else 5)
 
     assert sorted(ends.acked + ends.dead) == list(range(len(sent)))
     assert (report.acknowledged, report.dead, report.lost) == (len(ends.acked), len(ends.dead), 0)
