@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _FROM_HERE = "Give --bootstrap-servers to send from here, or start a producer on this store."
 _LOOK = 0.3
+_GIVEN_BACK = 20.0
 _FOREVER = 10.0**9
 _PATIENCE = 30.0
 """Seconds without a live runner after which watching has no use."""
@@ -36,6 +37,7 @@ class Replaying:
     to_cluster: str | None = None
     _producer: ReliableKafkaProducer | None = field(default=None, init=False)
     _runner: replay.ReplayRunner | None = field(default=None, init=False)
+    _running: _Running | None = field(default=None, init=False)
     _operation_id: str = field(default="", init=False)
 
     def __enter__(self) -> Self:
@@ -73,15 +75,16 @@ class Replaying:
 
     def watch(self, operation: Operation) -> Iterator[Operation]:
         """The operation as it goes on, until it has ended or somebody paused it."""
-        runner = _Runner(self._runner, operation.operation_id) if self._runner else None
+        if self._runner is not None:
+            self._running = _Running(self._runner, operation.operation_id)
         heard = time.monotonic()
         while True:
             operation = replay.get(self.store, operation.operation_id)
             yield operation
             if operation.ended or operation.state == "paused":
                 return
-            if runner is not None:
-                runner.wait(_LOOK)
+            if self._running is not None:
+                self._running.wait(_LOOK)
                 continue
             if replay.runners(self.store, time.time(), cluster_id=operation.cluster_id):
                 heard = time.monotonic()
@@ -95,8 +98,9 @@ class Replaying:
     def pause(self) -> Operation:
         """Stop sending; what is on its way is settled, the rest waits."""
         paused = replay.pause(self.store, self._operation_id, who=options.me(), origin="cli")
-        if self._runner is not None:
+        if self._runner is not None and self._running is not None:
             self._runner.stop()
+            self._running.join()
             paused = replay.get(self.store, self._operation_id)
         return paused
 
@@ -121,7 +125,7 @@ class Replaying:
         self._runner = replay.ReplayRunner(self.store, self._producer, probe=prober(config.settings))
 
 
-class _Runner:
+class _Running:
     """The runner in a thread of its own, so that Ctrl-C is heard; its error is raised where we wait."""
 
     def __init__(self, runner: replay.ReplayRunner, operation_id: str) -> None:
@@ -136,6 +140,10 @@ class _Runner:
         self._done.wait(seconds)
         if self._error is not None:
             raise self._error
+
+    def join(self) -> None:
+        """Until the operation was given back, so that the next runner need not wait for its lease to end."""
+        self._thread.join(_GIVEN_BACK)
 
     def _run(self, runner: replay.ReplayRunner, operation_id: str) -> None:
         try:
