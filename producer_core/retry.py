@@ -10,11 +10,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from confluent_kafka import KafkaError, KafkaException
+
 from producer_core.config import DEFAULT_RETRIABLE, RetryConfig
+from producer_core.errors import ConfigError
 from producer_core.failures import Failure, failure_of, lookup, retriable_codes
 
 logger = logging.getLogger(__name__)
@@ -206,12 +209,17 @@ class RetryManager:
 
 
 def _failure(error: Exception | str) -> Failure:
-    """The failure behind an exception: its class name, or the nearest base class that the table knows."""
+    """The failure behind an exception: the library's own, or its class's, or the nearest base class's in the table.
+
+    An exception that has nothing to do with Kafka is permanent: sending again would not mend it.
+    """
     if isinstance(error, str):
         return failure_of(error)
+    if isinstance(error, KafkaException) and error.args and isinstance(error.args[0], KafkaError):
+        return failure_of(error.args[0])
     for kind in type(error).__mro__:
         try:
             return lookup(kind.__name__)
-        except ValueError:
+        except ConfigError:
             continue
-    return failure_of(type(error).__name__)
+    return replace(failure_of(type(error).__name__), kind="permanent")
