@@ -50,7 +50,8 @@ class Shop:
         return [catalogue.product(number) for number in range(1, self._config.total_products + 1)]
 
     def prepare(self) -> None:
-        assert self.users is not None and self._shelves is not None
+        for make in (lambda: self.users, lambda: self._shelves):
+            make()
 
     def somebody(self, rng: Random) -> Record:
         """An active customer, where three tries find one."""

@@ -1,0 +1,323 @@
+"""`make run`'s process, as a person starts and ends it: in a terminal, in the background, killed."""
+
+import fcntl
+import http.client
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections import Counter
+
+import psutil
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from producer_core import replay
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.messages import id_text, record_id
+from producer_core.simulate.child import Port
+from producer_core.store import Store
+from tests.support import eventually
+
+STARTS_WITHIN = 60
+ENDS_WITHIN = 10
+
+
+class Run:
+    """The process with a terminal of its own, and what it printed there."""
+
+    def __init__(self, *arguments, ignoring_sigint=False):
+        self.terminal, side = pty.openpty()
+        self.text = ""
+
+        def own_terminal():
+            os.setsid()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+            signal.signal(signal.SIGINT, signal.SIG_IGN if ignoring_sigint else signal.SIG_DFL)
+
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "producer_core.simulate.live", *map(str, arguments)],
+            stdin=side,
+            stdout=side,
+            stderr=side,
+            preexec_fn=own_terminal,
+        )
+        os.close(side)
+        self.family = []
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        try:
+            while data := os.read(self.terminal, 4096):
+                self.text += data.decode(errors="replace").replace("\r\n", "\n")
+        except OSError:  # the terminal's other side is closed
+            pass
+
+    @property
+    def store(self):
+        return Store.open(re.search("^Store: (.+)$", self.text, re.M).group(1), create=False)
+
+    @property
+    def port(self):
+        return int(re.search(r"^http://127\.0\.0\.1:(\d+)$", self.text, re.M).group(1))
+
+    def is_up(self):
+        assert self.process.poll() is None, self.text
+        return "Store: " in self.text and self.text.endswith("\n")
+
+    def wait_until_up(self):
+        eventually(self.is_up, STARTS_WITHIN)
+        self.family = psutil.Process(self.process.pid).children(recursive=True)
+        assert self.family
+        return self
+
+    def dashboard(self):
+        return next(child for child in self.family if "streamlit" in " ".join(child.cmdline()))
+
+    def healthy(self):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=2)
+        try:
+            connection.request("GET", "/_stcore/health")
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+    def type_ctrl_c(self):
+        os.write(self.terminal, b"\x03")
+
+    def assert_ends_cleanly(self):
+        began = time.monotonic()
+        assert self.process.wait(ENDS_WITHIN) == 0, self.text
+        assert time.monotonic() - began < ENDS_WITHIN
+        assert not [child for child in self.family if child.is_running()]
+        assert "Traceback" not in self.text
+
+
+@pytest.fixture
+def start(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    runs = []
+
+    def started(*arguments, **options):
+        runs.append(Run(*arguments, **options))
+        return runs[-1]
+
+    yield started
+    for run in runs:
+        if run.process.poll() is None:
+            run.process.kill()
+            run.process.wait()
+        os.close(run.terminal)
+
+
+@pytest.fixture
+def port():
+    """A port where a number of free ones begin; it may be taken between here and there, the next is then."""
+    free = Port.first_free(18800)
+    free.release()
+    return free.number
+
+
+def dead(store, **where):
+    return DeadLetters(store).count(DeadLetterFilter(**where))
+
+
+def listens_on(process):
+    return {
+        connection.laddr.ip
+        for connection in process.net_connections(kind="inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+
+
+def test_ctrl_c_in_a_terminal_ends_everything_and_a_second_run_goes_on(start, port):
+    first = start("--port", port).wait_until_up()
+    lines = first.text.splitlines()
+    assert len([line for line in lines if line]) == (3 if first.port == port else 4)
+    assert first.healthy()
+    assert listens_on(psutil.Process(first.process.pid)) | listens_on(first.dashboard()) == {"127.0.0.1"}
+    store = first.store
+    eventually(lambda: dead(store, topic="audit-log") > 1, 20)
+
+    first.type_ctrl_c()
+
+    first.assert_ends_cleanly()
+    before = dead(store)
+    assert before > 1
+    [old] = {letter.cluster_id for letter in DeadLetters(store).find(DeadLetterFilter())}
+
+    second = start("--port", port).wait_until_up()
+    assert second.store.path == store.path
+    eventually(lambda: dead(store) > before, 20)
+    clusters = {letter.cluster_id for letter in DeadLetters(store).find(DeadLetterFilter(), limit=10_000)}
+    assert len(clusters) == 2 and old in clusters
+    second.process.terminate()
+    second.assert_ends_cleanly()
+
+
+def test_two_at_once_share_the_store_and_the_second_says_which_port_it_took(start, port):
+    first = start("--port", port).wait_until_up()
+    second = start("--port", first.port).wait_until_up()
+
+    assert f"Port {first.port} is taken; using {second.port}." in second.text
+    assert first.healthy() and second.healthy()
+    eventually(
+        lambda: len({row.cluster_id for row in DeadLetters(first.store).find(DeadLetterFilter())}) == 2, 30
+    )
+    for run in (first, second):
+        run.process.terminate()
+    for run in (first, second):
+        run.assert_ends_cleanly()
+        assert "locked" not in run.text.lower()
+
+
+def test_a_background_job_that_ignores_sigint_still_ends_on_it(start, port):
+    run = start("--port", port, ignoring_sigint=True).wait_until_up()
+
+    run.process.send_signal(signal.SIGINT)
+
+    run.assert_ends_cleanly()
+
+
+@pytest.mark.parametrize("after", [0.15, 0.6, 1.2])
+def test_ctrl_c_while_it_starts_ends_it_too(start, port, after):
+    run = start("--port", port)
+    with pytest.raises(subprocess.TimeoutExpired):
+        run.process.wait(after)  # one of several moments of the start; none of them may hang
+    handled = psutil.Process(run.process.pid)
+
+    eventually(lambda: _handles_sigint(handled))
+    run.family = handled.children(recursive=True)
+    run.type_ctrl_c()
+
+    run.assert_ends_cleanly()
+
+
+def _handles_sigint(process):
+    with open(f"/proc/{process.pid}/status") as file:
+        caught = next(line for line in file if line.startswith("SigCgt"))
+    return int(caught.split()[1], 16) & (
+        1 << (signal.SIGTERM - 1)
+    )  # Python itself catches SIGINT from its start
+
+
+def test_a_killed_run_leaves_no_dashboard_behind_and_a_readable_store(start, port):
+    run = start("--port", port).wait_until_up()
+    store = run.store
+    eventually(lambda: dead(store) > 0, 20)
+
+    run.process.kill()
+    run.process.wait()
+
+    eventually(lambda: not [child for child in run.family if child.is_running()])
+    assert dead(store) > 0
+
+
+def test_a_dashboard_that_dies_is_started_again_and_that_is_said(start, port):
+    run = start("--port", port).wait_until_up()
+
+    run.dashboard().kill()
+
+    eventually(lambda: "It is started again." in run.text and run.text.count("Store: ") == 2, STARTS_WITHIN)
+    assert run.healthy()
+    run.wait_until_up()
+    run.type_ctrl_c()
+    run.assert_ends_cleanly()
+
+
+def test_a_terminal_that_is_closed_ends_it(start, port):
+    run = start("--port", port).wait_until_up()
+
+    run.process.send_signal(signal.SIGHUP)
+
+    run.assert_ends_cleanly()
+
+
+def test_a_replay_after_the_window_empties_the_topic_and_the_refused_one_fails_again(start, port):
+    run = start("--port", port).wait_until_up()
+    store = run.store
+    eventually(lambda: dead(store, topic="payments") > 20, 30)
+    eventually(lambda: _quiet_for(store, "payments", 2), 30)
+
+    payments, audit = (
+        replay.plan(store, DeadLetterFilter(topic=topic), who="test", origin="test")
+        for topic in ("payments", "audit-log")
+    )
+
+    done = eventually(lambda: _ended(store, payments), 30)
+    assert (done.acknowledged, done.failed_again) == (done.total, 0), done.message
+    assert dead(store, topic="payments") == 0
+    again = eventually(lambda: _ended(store, audit), 30)
+    assert (again.acknowledged, again.failed_again) == (0, again.total), again.message
+    run.type_ctrl_c()
+    run.assert_ends_cleanly()
+
+
+def _quiet_for(store, topic, seconds):
+    [newest] = DeadLetters(store).find(DeadLetterFilter(topic=topic), limit=1)
+    return time.time() - newest.failed_at > seconds
+
+
+def _ended(store, operation):
+    found = replay.get(store, operation.operation_id)
+    return found if found.ended else None
+
+
+def test_an_unreachable_kafka_is_two_lines_and_exit_code_2(start, port):
+    run = start("--port", port, "--bootstrap-servers", "localhost:1")
+
+    assert run.process.wait(STARTS_WITHIN) == 2
+    eventually(lambda: "No broker answers at localhost:1" in run.text)
+    assert "Traceback" not in run.text
+
+
+def test_a_store_that_is_a_folder_is_a_sentence(start, port, tmp_path):
+    run = start("--port", port, "--store", tmp_path)
+
+    assert run.process.wait(STARTS_WITHIN) == 2
+    eventually(lambda: "Error: " in run.text)
+    assert "Traceback" not in run.text
+
+
+@pytest.mark.kafka
+def test_on_a_real_kafka_replayed_payments_are_there_exactly_once(start, port, kafka):
+    run = start("--port", port, "--bootstrap-servers", kafka.bootstrap_servers).wait_until_up()
+    store = run.store
+    assert store.path.name == "demo-127.0.0.1.duckdb"
+    eventually(lambda: dead(store, topic="demo.payments") > 20, 30)
+    eventually(lambda: _quiet_for(store, "demo.payments", 2), 30)
+    letters = DeadLetters(store).find(DeadLetterFilter(topic="demo.payments"), limit=10_000)
+    assert {letter.verdict for letter in letters} == {"not_sent"}
+
+    operation = replay.plan(store, DeadLetterFilter(topic="demo.payments"), who="test", origin="test")
+
+    done = eventually(lambda: _ended(store, operation), 30)
+    assert done.acknowledged == len(letters), done.message
+    run.type_ctrl_c()
+    run.assert_ends_cleanly()
+    ids = _ids_on(kafka, "demo.payments")
+    assert set(ids.values()) == {1}
+    assert {letter.message_id for letter in letters} <= set(ids)
+
+
+def _ids_on(kafka, topic):
+    consumer = Consumer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "test", "enable.partition.eof": False}
+    )
+    found = Counter()
+    for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+        consumer.assign([TopicPartition(topic, partition, low)])
+        for _ in range(high - low):
+            message = consumer.poll(10)
+            assert message is not None and message.error() is None
+            found[id_text(record_id(message.headers()))] += 1
+    consumer.close()
+    return found
