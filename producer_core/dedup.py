@@ -1,7 +1,7 @@
 """De-duplication: a checksum is claimed before sending, confirmed when acknowledged, released when it failed.
 
 Only a confirmed checksum makes a later copy a duplicate, so a message that failed never blocks its own resend.
-Claims in Redis expire, so a process that was killed does not block its copies for good.
+Claims expire, so neither a process that was killed nor a message in doubt blocks its copies for good.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -43,41 +44,53 @@ class Backend(Protocol):
 
 
 class MemoryBackend:
-    """Claims of this process. Thread-safe; bounded by forgetting the oldest confirmed first, never a pending one."""
+    """Claims of this process. Thread-safe. Of the confirmed it remembers the last `max_size`; claims expire.
 
-    def __init__(self, *, ttl: float, max_size: int, clock: Callable[[], float] = time.monotonic) -> None:
+    Both tables are in the order of expiry, since all entries of a table live equally long.
+    """
+
+    def __init__(
+        self, *, ttl: float, claim_ttl: float, max_size: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._ttl = ttl
+        self._claim_ttl = claim_ttl
         self._max_size = max_size
         self._clock = clock
         self._lock = threading.Lock()  # guards the two tables
-        self._pending: dict[str, str] = {}
-        self._confirmed: OrderedDict[str, float] = (
-            OrderedDict()
-        )  # in the order of expiry, as all live equally long
+        self._pending: OrderedDict[str, tuple[float, str]] = OrderedDict()
+        self._confirmed: OrderedDict[str, tuple[float, str]] = OrderedDict()
 
     def claim(self, key: str, owner: str) -> Claim:
         with self._lock:
             self._expire()
             if key in self._confirmed:
                 return Claim.DUPLICATE
-            return Claim.NEW if self._pending.setdefault(key, owner) == owner else Claim.PENDING
+            if key in self._pending and self._pending[key][1] != owner:
+                return Claim.PENDING
+            self._put(self._pending, key, self._claim_ttl, owner)
+            return Claim.NEW
 
     def confirm(self, key: str) -> None:
         with self._lock:
             self._pending.pop(key, None)
-            self._confirmed.pop(key, None)
-            self._confirmed[key] = self._clock() + self._ttl
+            self._put(self._confirmed, key, self._ttl, "")
             while len(self._confirmed) > self._max_size:
                 self._confirmed.popitem(last=False)
 
     def release(self, key: str, owner: str) -> None:
         with self._lock:
-            if self._pending.get(key) == owner:
+            if self._pending.get(key, (0.0, ""))[1] == owner:
                 del self._pending[key]
 
     def forget(self, key: str) -> None:
+        """Drop a claim whoever holds it: it is confirmed elsewhere."""
         with self._lock:
             self._pending.pop(key, None)
+
+    def holds(self, key: str, owner: str) -> bool:
+        with self._lock:
+            self._expire()
+            return self._pending.get(key, (0.0, ""))[1] == owner
 
     def confirmed(self, key: str) -> bool:
         with self._lock:
@@ -89,10 +102,15 @@ class MemoryBackend:
             self._expire()
             return len(self._confirmed)
 
+    def _put(self, table: OrderedDict[str, tuple[float, str]], key: str, ttl: float, owner: str) -> None:
+        table[key] = (self._clock() + ttl, owner)
+        table.move_to_end(key)
+
     def _expire(self) -> None:
         now = self._clock()
-        while self._confirmed and next(iter(self._confirmed.values())) <= now:
-            self._confirmed.popitem(last=False)
+        for table in (self._pending, self._confirmed):
+            while table and next(iter(table.values()))[0] <= now:
+                table.popitem(last=False)
 
 
 _CLAIM = """
@@ -172,7 +190,9 @@ class MessageDeduplicator:
         self.ignored_fields = tuple(ignored_fields)
         self.on_degraded = on_degraded
         self._clock = clock
-        self._memory = MemoryBackend(ttl=ttl_seconds, max_size=max_memory_size, clock=clock)
+        self._memory = MemoryBackend(
+            ttl=ttl_seconds, claim_ttl=claim_ttl, max_size=max_memory_size, clock=clock
+        )
         self._shared = (
             None if redis_client is None else RedisBackend(redis_client, ttl=ttl_seconds, claim_ttl=claim_ttl)
         )
@@ -185,12 +205,10 @@ class MessageDeduplicator:
     def claim(self, digest: str, topic: str, owner: bytes | str) -> Claim:
         """Before sending. A duplicate is one that was acknowledged within the ttl."""
         key, who = _key(topic, digest), _owner(owner)
-        found = (
-            Claim.DUPLICATE
-            if self._memory.confirmed(key)
-            else self._first(lambda backend: backend.claim(key, who))
-        )
-        self._count(found)
+        renewed = self._memory.holds(key, who)
+        found = self._claim(key, who)
+        if not renewed and found is not Claim.PENDING:  # a copy that waits is counted when that ends
+            self._count(found is Claim.DUPLICATE)
         return found
 
     def confirm(self, digest: str, topic: str) -> None:
@@ -199,7 +217,7 @@ class MessageDeduplicator:
         if self._shared is None or self._with_shared(lambda backend: backend.confirm(key)) is _FAILED:
             self._memory.confirm(key)
         else:
-            self._memory.forget(key)  # claimed there while Redis was away
+            self._memory.forget(key)
 
     def release(self, digest: str, topic: str, owner: bytes | str) -> None:
         """It is certain that the broker does not have it: the next copy may be sent."""
@@ -211,12 +229,16 @@ class MessageDeduplicator:
     # the contract
 
     def is_duplicate(self, message: Any, topic: str) -> bool:
-        """Whether an equal message was seen within the ttl; it counts as seen from now on."""
+        """Whether an equal message was seen within the ttl; it counts as seen from now on.
+
+        One step: of two callers with equal messages, in threads or processes, only one is told False.
+        """
         digest = self.checksum(topic, None, message)
-        if self.claim(digest, topic, digest) is Claim.DUPLICATE:
-            return True
-        self.confirm(digest, topic)
-        return False
+        seen = self._claim(_key(topic, digest), uuid.uuid4().hex) is not Claim.NEW
+        if not seen:
+            self.confirm(digest, topic)
+        self._count(seen)
+        return seen
 
     def checksum(self, topic: str, key: bytes | None, value: Any) -> str:
         """What makes two messages equal: topic, key and content, without the ignored fields."""
@@ -241,9 +263,16 @@ class MessageDeduplicator:
 
     # Redis, and when it is gone
 
-    def _first(self, question: Callable[[Backend], Claim]) -> Claim:
-        answer = _FAILED if self._shared is None else self._with_shared(question)
-        return question(self._memory) if answer is _FAILED else answer
+    def _claim(self, key: str, who: str) -> Claim:
+        """In this process first, so that its own copies are told apart while Redis comes and goes."""
+        found = self._memory.claim(key, who)
+        if found is not Claim.NEW or self._shared is None:
+            return found
+        shared = self._with_shared(lambda backend: backend.claim(key, who))
+        if shared in (Claim.PENDING, Claim.DUPLICATE):
+            self._memory.release(key, who)
+            return Claim(shared)
+        return Claim.NEW
 
     def _with_shared(self, question: Callable[[Backend], Any]) -> Any:
         assert self._shared is not None
@@ -276,9 +305,8 @@ class MessageDeduplicator:
         if self.on_degraded is not None:
             self.on_degraded(degraded, text)
 
-    def _count(self, found: Claim) -> None:
+    def _count(self, duplicate: bool) -> None:
         with self._lock:
-            duplicate = found is Claim.DUPLICATE
             self.stats["total_checked"] += 1
             self.stats["duplicates_found"] += duplicate
             self.stats["cache_hits" if duplicate else "cache_misses"] += 1

@@ -1,0 +1,226 @@
+"""De-duplication: one contract for every backend, here with memory; and what users see of it."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from producer_core.dedup import Claim, MemoryBackend, MessageDeduplicator
+from producer_core.testing import FakeClock
+
+TTL, CLAIM_TTL = 60.0, 10.0
+
+
+class BackendContract:
+    """What every backend promises. A subclass offers `backend`, and `after` that lets time pass and then looks."""
+
+    def test_a_new_claim_is_new_and_stays_its_owners(self, backend):
+        assert backend.claim("k", "a") is Claim.NEW
+        assert backend.claim("k", "a") is Claim.NEW
+        assert backend.claim("other", "b") is Claim.NEW
+
+    def test_a_copy_of_what_is_being_sent_is_pending_and_not_a_duplicate(self, backend):
+        backend.claim("k", "a")
+        assert backend.claim("k", "b") is Claim.PENDING
+        assert not backend.confirmed("k")
+
+    def test_a_copy_of_what_was_acknowledged_is_a_duplicate(self, backend):
+        backend.claim("k", "a")
+        backend.confirm("k")
+        assert backend.claim("k", "b") is Claim.DUPLICATE
+        assert backend.claim("k", "a") is Claim.DUPLICATE
+        assert backend.confirmed("k")
+
+    def test_a_message_that_failed_can_be_sent_again_at_once(self, backend):
+        backend.claim("k", "a")
+        backend.release("k", "a")
+        assert backend.claim("k", "b") is Claim.NEW
+
+    def test_nobody_releases_the_claim_of_another(self, backend):
+        backend.claim("k", "a")
+        backend.release("k", "b")
+        assert backend.claim("k", "b") is Claim.PENDING
+
+    def test_what_is_confirmed_cannot_be_released(self, backend):
+        backend.claim("k", "a")
+        backend.confirm("k")
+        backend.release("k", "a")
+        assert backend.claim("k", "b") is Claim.DUPLICATE
+
+    def test_a_claim_that_is_neither_confirmed_nor_released_expires(self, backend, after):
+        backend.claim("k", "a")
+        after(CLAIM_TTL, lambda: backend.claim("k", "b") is Claim.NEW)
+
+    def test_a_confirmed_message_is_forgotten_after_its_time(self, backend, after):
+        backend.confirm("k")
+        after(TTL, lambda: not backend.confirmed("k"))
+        assert backend.claim("k", "b") is Claim.NEW
+
+    def test_of_many_claims_at_the_same_time_one_is_new(self, backend):
+        found, ready = [], threading.Barrier(8)
+
+        def claim(owner):
+            ready.wait()
+            found.append(backend.claim("k", owner))
+
+        threads = [threading.Thread(target=claim, args=(f"owner-{number}",)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert sorted(claim.value for claim in found) == ["new"] + ["pending"] * 7
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+class TestMemory(BackendContract):
+    @pytest.fixture
+    def backend(self, clock):
+        return MemoryBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=100, clock=clock)
+
+    @pytest.fixture
+    def after(self, clock):
+        def look(seconds, check):
+            clock.advance(seconds - 0.01)
+            assert not check()
+            clock.advance(0.02)
+            assert check()
+
+        return look
+
+    def test_renewing_a_claim_gives_it_its_whole_time_again(self, backend, clock):
+        backend.claim("k", "a")
+        clock.advance(CLAIM_TTL - 1)
+        backend.claim("k", "a")
+        clock.advance(CLAIM_TTL - 1)
+        assert backend.claim("k", "b") is Claim.PENDING
+
+    def test_it_forgets_the_oldest_and_never_what_is_being_sent(self, clock):
+        backend = MemoryBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=2, clock=clock)
+        backend.claim("pending", "a")
+        for key in "xyz":
+            backend.confirm(key)
+        assert [backend.confirmed(key) for key in "xyz"] == [False, True, True]
+        assert backend.claim("pending", "b") is Claim.PENDING
+        assert len(backend) == 2
+
+
+# the contract's face
+
+
+def test_a_second_copy_is_a_duplicate_whatever_its_time_fields_say():
+    dedup = MessageDeduplicator()
+    assert not dedup.is_duplicate({"n": 1, "timestamp": "now", "message_id": 1}, "orders")
+    assert dedup.is_duplicate({"timestamp": "later", "message_id": 2, "n": 1}, "orders")
+    assert not dedup.is_duplicate({"n": 1}, "refunds")
+    assert not dedup.is_duplicate({"n": 2}, "orders")
+
+
+def test_the_ignored_fields_are_settable():
+    dedup = MessageDeduplicator(ignored_fields=("at",))
+    assert not dedup.is_duplicate({"n": 1, "timestamp": 1, "at": 1}, "orders")
+    assert dedup.is_duplicate({"n": 1, "timestamp": 1, "at": 2}, "orders")
+    assert not dedup.is_duplicate({"n": 1, "timestamp": 2, "at": 1}, "orders")
+
+
+def test_a_full_memory_forgets_the_oldest_and_still_finds_the_newest():
+    dedup = MessageDeduplicator(max_memory_size=1)
+    dedup.is_duplicate({"n": 1}, "orders")
+    dedup.is_duplicate({"n": 2}, "orders")
+    assert dedup.is_duplicate({"n": 2}, "orders")  # it let every later duplicate through
+    assert dedup.get_stats()["memory_cache_size"] == 1
+
+
+def test_a_copy_is_sent_again_after_the_ttl():
+    clock = FakeClock()
+    dedup = MessageDeduplicator(ttl_seconds=60, clock=clock)
+    dedup.is_duplicate({"n": 1}, "orders")
+    clock.advance(60)
+    assert not dedup.is_duplicate({"n": 1}, "orders")
+
+
+def test_of_two_threads_with_equal_messages_one_is_told_to_send():
+    for number in range(50):
+        dedup, told, ready = MessageDeduplicator(), [], threading.Barrier(4)
+
+        def ask(dedup=dedup, told=told, ready=ready, number=number):
+            ready.wait()
+            told.append(dedup.is_duplicate({"n": number}, "orders"))
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(told) == [False, True, True, True]
+
+
+def test_the_statistics_count_each_message_once():
+    dedup = MessageDeduplicator()
+    dedup.claim("d", "orders", "a")
+    for _ in range(5):
+        dedup.claim("d", "orders", "copy")  # held: it asks again and again
+    dedup.claim("d", "orders", "a")  # a retry renews its claim
+    dedup.confirm("d", "orders")
+    dedup.claim("d", "orders", "copy")
+
+    stats = dedup.get_stats()
+    assert {name: stats[name] for name in stats if name != "degraded"} == {
+        "total_checked": 2,
+        "duplicates_found": 1,
+        "cache_hits": 1,
+        "cache_misses": 1,
+        "memory_cache_size": 1,
+        "duplicate_rate": 0.5,
+        "cache_hit_rate": 0.5,
+    }
+
+
+def test_rates_of_nothing_are_zero():
+    stats = MessageDeduplicator().get_stats()
+    assert (stats["duplicate_rate"], stats["cache_hit_rate"], stats["degraded"]) == (0.0, 0.0, False)
+
+
+def test_a_message_in_doubt_does_not_hold_its_copies_back_for_ever():
+    clock = FakeClock()
+    dedup = MessageDeduplicator(claim_ttl=150, clock=clock)
+    dedup.claim("d", "orders", "dead, possibly persisted")
+    assert dedup.claim("d", "orders", "copy") is Claim.PENDING
+    clock.advance(150)
+    assert dedup.claim("d", "orders", "copy") is Claim.NEW
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["claim", "confirm", "release", "wait"]), st.sampled_from("ab"), st.integers(0, 3)
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS)
+def test_at_no_time_do_two_owners_hold_one_key(steps):
+    clock = FakeClock()
+    backend = MemoryBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=2, clock=clock)
+    holder = {}  # key -> (owner, until)
+    for step, owner, number in steps:
+        key = f"k{number}"
+        if step == "claim" and backend.claim(key, owner) is Claim.NEW:
+            assert key not in holder or holder[key][0] == owner or holder[key][1] <= clock()
+            holder[key] = owner, clock() + CLAIM_TTL
+        elif step == "confirm":
+            backend.confirm(key)
+            holder.pop(key, None)
+        elif step == "release":
+            backend.release(key, owner)
+            if key in holder and holder[key][0] == owner:
+                del holder[key]
+        elif step == "wait":
+            clock.advance(number)
