@@ -1,0 +1,64 @@
+"""A live chart: Plotly redraws in place, so zoom, hover and legend survive each refresh, and it needs no network.
+
+`st.plotly_chart` of Streamlit 1.67 hashes the figure into the element's id, so new data is a new element.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import streamlit as st
+
+_JS = """
+let loading
+const load = () => window.Plotly ? Promise.resolve(window.Plotly) : (loading ??= new Promise((ok, no) => {
+  const script = document.createElement('script')
+  script.src = new URL('app/static/plotly.min.js', document.baseURI).href
+  script.onload = () => ok(window.Plotly)
+  script.onerror = () => { loading = undefined; no() }
+  document.head.append(script)
+}))
+export default function ({ data, parentElement }) {
+  const plot = parentElement.querySelector('.live-plot')
+  const css = getComputedStyle(parentElement.host ?? parentElement)
+  const value = name => css.getPropertyValue(name).trim()
+  plot.setAttribute('aria-label', data.alt)
+  plot.style.minHeight = data.height + 'px'
+  load().then(Plotly => {
+    const figure = JSON.parse(data.spec), layout = figure.layout
+    const zoomed = plot._fullLayout && !plot._fullLayout.xaxis.autorange && plot.dataset.zoomed === 'yes'
+    layout.template = undefined
+    const text = value('--st-text-color') || 'currentColor'
+    const grid = value('--st-border-color-light') || value('--st-border-color') || 'rgba(128,128,128,0.2)'
+    layout.paper_bgcolor = layout.plot_bgcolor = 'rgba(0,0,0,0)'
+    layout.font = { color: text, family: value('--st-font') || 'sans-serif', size: 12 }
+    layout.hoverlabel = { bgcolor: value('--st-background-color') || '#fff', font: { color: text } }
+    layout.colorway = value('--st-chart-categorical-colors').split(',').map(c => c.trim()).filter(Boolean)
+    for (const axis of ['xaxis', 'yaxis']) Object.assign(layout[axis] ??= {}, { gridcolor: grid, linecolor: grid })
+    if (zoomed) layout.xaxis.range = plot._fullLayout.xaxis.range.slice()
+    Plotly.react(plot, figure.data, layout, { responsive: true, displaylogo: false, displayModeBar: false })
+    if (!plot.dataset.heard) {
+      plot.dataset.heard = 'yes'
+      plot.on('plotly_relayout', event => {
+        if ('xaxis.range[0]' in event) plot.dataset.zoomed = 'yes'
+        if (event['xaxis.autorange'] || event['xaxis.range'] === undefined && event['autosize']) plot.dataset.zoomed = 'no'
+      })
+      plot.on('plotly_doubleclick', () => { plot.dataset.zoomed = 'no' })
+    }
+  }).catch(() => { plot.textContent = data.alt + ' (plotly.js could not be loaded)' })
+}
+"""
+
+
+@cache
+def _component() -> Any:
+    return st.components.v2.component(
+        "live_plotly", html="<div class='live-plot' role='img' style='width:100%'></div>", js=_JS, isolate_styles=False
+    )
+
+
+def live_plotly(figure: Any, *, key: str, alt: str) -> None:
+    """Draw a Plotly figure under a stable key; `alt` says in words what it shows."""
+    data = {"spec": figure.to_json(), "alt": alt, "height": figure.layout.height}
+    _component()(data=data, key=key)

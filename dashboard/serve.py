@@ -1,0 +1,88 @@
+"""The server of the dashboard: its command, its settings and its files, the same from a checkout and a wheel."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+HOST = "127.0.0.1"
+
+COLOURS = (
+    "#2563eb", "#dc2626", "#d97706", "#059669", "#7c3aed", "#0891b2", "#db2777", "#65a30d", "#475569", "#b45309",
+)  # fmt: skip
+"""Ten, because Streamlit falls back to Plotly's own with fewer; told apart by colour-blind people."""
+
+OPTIONS: Mapping[str, str] = {
+    "server.headless": "true",
+    "server.fileWatcherType": "none",
+    "server.enableStaticServing": "true",
+    "server.showEmailPrompt": "false",
+    "browser.gatherUsageStats": "false",
+    "client.toolbarMode": "minimal",
+    "client.showErrorDetails": "type",
+    "theme.baseRadius": "small",
+    "theme.light.primaryColor": "#1d4ed8",
+    "theme.dark.primaryColor": "#93c5fd",
+}
+"""Given on the command line, so that an installed wheel needs no config file."""
+
+_LAUNCHER = '"""Started by `producer-core dashboard`."""\n\nfrom dashboard.app import main\n\nmain()\n'
+
+
+def command(store: Path, port: int, address: str = HOST) -> list[str]:
+    """What starts the dashboard's server for one store; it runs until it is ended by a signal."""
+    options = {
+        **OPTIONS,
+        "server.address": address,
+        "server.port": str(port),
+        "server.allowedHosts": f"{address},localhost",
+    }
+    flags = [f"--{name}={value}" for name, value in options.items()]
+    flags.append(f"--theme.chartCategoricalColors={','.join(COLOURS)}")
+    return [
+        sys.executable,
+        "-m",
+        "streamlit",
+        "run",
+        str(launch_folder() / "app.py"),
+        *flags,
+        "--",
+        str(store),
+    ]
+
+
+def launch_folder() -> Path:
+    """A folder of ours with the start script and plotly.js, which Streamlit serves from beside the script.
+
+    An installed wheel may be read-only, and the 4.7 MB of plotly.js come with the plotly package already.
+    """
+    import plotly
+
+    state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
+    folder = state / "producer-core" / f"dashboard-plotly-{plotly.__version__}"
+    (folder / "static").mkdir(parents=True, exist_ok=True, mode=0o700)
+    (folder / "app.py").write_text(_LAUNCHER)
+    served = folder / "static" / "plotly.min.js"
+    source = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+    if not served.exists() or served.stat().st_size != source.stat().st_size:
+        part = served.with_suffix(f".{os.getpid()}")
+        shutil.copyfile(source, part)
+        part.replace(served)
+    return folder
+
+
+def free_port(wanted: int, address: str = HOST, tries: int = 100) -> int:
+    """The wanted port, or the next free one above; OSError when none of a hundred is."""
+    for port in range(wanted, min(wanted + tries, 65536)):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((address, port))
+            except OSError:
+                continue
+            return port
+    raise OSError(f"no port from {wanted} to {wanted + tries - 1} is free on {address}")

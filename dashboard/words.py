@@ -1,0 +1,145 @@
+"""The words: what the page says of its numbers, in plain sentences and with units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What the sentence on top is made of; `causes` counts failed messages by (topic, meaning), most first."""
+
+    acknowledged: int
+    dead: int
+    window: str
+    connected: int
+    producers: int
+    closed: int
+    silent_for: float | None
+    connection_error: str | None
+    pending: int
+    causes: Sequence[tuple[str, str, int]]
+
+
+def sentence(now: Situation) -> tuple[str, str]:
+    """How things stand, as a tone (good, warning, bad, quiet) and one sentence or two."""
+    if not now.producers and not now.closed and not now.acknowledged and not now.dead:
+        return (
+            "quiet",
+            "No producer has written here yet. Start one on this store and this page comes to life.",
+        )
+    failed = _failed(now)
+    if not now.producers:
+        return "quiet", f"No producer is running. {failed}"
+    if now.silent_for is not None and now.silent_for > 40:
+        return "bad", f"No producer has been seen for {age(now.silent_for)}: it may have died. {failed}"
+    if not now.connected:
+        why = f": {now.connection_error}" if now.connection_error else ""
+        return "bad", f"Not delivering. No broker is connected{why}. {plural(now.pending, 'message')} wait."
+    tone = "good" if not now.dead else "bad" if now.dead > 0.05 * (now.dead + now.acknowledged) else "warning"
+    return tone, f"Delivering. {failed}"
+
+
+def _failed(now: Situation) -> str:
+    total = now.acknowledged + now.dead
+    if not total:
+        return f"Nothing was sent in the last {now.window}."
+    if not now.dead:
+        return f"All {count(total)} messages of the last {now.window} were acknowledged."
+    text = f"{count(now.dead)} of {count(total)} messages failed in the last {now.window}"
+    if not now.causes:
+        return text + "."
+    topic, meaning, most = now.causes[0]
+    where = (
+        f"all on {topic}"
+        if all(cause[0] == topic for cause in now.causes)
+        else f"most ({count(most)}) on {topic}"
+    )
+    return f"{text}, {where}: {meaning[:1].lower()}{meaning[1:].rstrip('.')}."
+
+
+def count(number: float | None) -> str:
+    """A whole number with thousands apart; a dash where there is none."""
+    return "–" if number is None else f"{number:,.0f}"
+
+
+def plural(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def compact(number: float | None) -> str:
+    """A number short enough for a tile: 12,480 as it is, 1.25 M above a million."""
+    if number is None:
+        return "–"
+    for limit, unit in ((1e9, " G"), (1e6, " M")):
+        if abs(number) >= limit:
+            return f"{number / limit:.3g}{unit}"
+    return f"{number:,.0f}" if abs(number) >= 100 or number == int(number) else f"{number:,.1f}"
+
+
+def percent(share: float | None) -> str:
+    """A share of one; small ones keep a digit that says something."""
+    if share is None:
+        return "–"
+    if 0 < share < 0.0001:
+        return "< 0.01 %"
+    return f"{100 * share:.2f} %" if share < 0.1 else f"{100 * share:.1f} %"
+
+
+def milliseconds(seconds: float | None) -> str:
+    """A latency in the unit that fits."""
+    if seconds is None:
+        return "–"
+    if seconds >= 10:
+        return f"{seconds:.0f} s"
+    if seconds >= 1:
+        return f"{seconds:.1f} s"
+    return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.1f} ms"
+
+
+def rate(per_second: float | None) -> str:
+    return "–" if per_second is None else f"{compact(per_second)} /s"
+
+
+def size(number: float | None) -> str:
+    """Bytes, in powers of 1024."""
+    if number is None:
+        return "–"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(number) < 1024 or unit == "GiB":
+            return f"{number:,.0f} {unit}" if unit == "B" else f"{number:,.1f} {unit}"
+        number /= 1024
+    raise AssertionError("unreachable")
+
+
+def age(seconds: float) -> str:
+    """How long ago, roughly."""
+    seconds = max(0.0, seconds)
+    for limit, length, unit in ((90, 1, "s"), (5400, 60, "min"), (129600, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds / 86400:.0f} days"
+
+
+def data_age(seen_at: float | None, now: float) -> str:
+    """How old the newest data is."""
+    if seen_at is None:
+        return "no data yet"
+    seconds = now - seen_at
+    return "data is live" if seconds < 5 else f"data is {age(seconds)} old"
+
+
+def act(verb: str, number: int) -> str:
+    """A button's label: «Replay 43»."""
+    return f"{verb} {number:,}" if number else verb
+
+
+VERDICTS: Mapping[str, str] = {
+    "not_sent": "never left the client: safe to send again",
+    "rejected": "refused by the broker: safe to send again",
+    "absent": "looked for and not on the topic: safe to send again",
+    "possibly_persisted": "may be on the broker: a replay looks for it first",
+    "found": "is on the topic already",
+    "inconclusive": "could not be looked up: may be on the broker",
+}
