@@ -1,0 +1,218 @@
+"""Health: the alerts of a sample, the summary of many, and a monitor that speaks on change and stops at once."""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime
+
+import pytest
+
+from producer_core.health import (
+    DEFAULT_THRESHOLDS,
+    HealthMonitor,
+    default_alert_handler,
+    evaluate,
+    memory_usage,
+)
+from tests.support import eventually
+
+GOOD = {
+    "error_rate": 0.0,
+    "avg_latency_ms": 5.0,
+    "dlq_size": 0,
+    "memory_usage": 0.1,
+    "producer_connected": True,
+}
+
+
+def sample(**changes):
+    return {**GOOD, **changes}
+
+
+# alerts
+
+
+def test_a_good_sample_raises_no_alert():
+    assert evaluate(GOOD, DEFAULT_THRESHOLDS) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "limit", "kind", "severity"),
+    [
+        ("error_rate", 0.05, "high_error_rate", "high"),
+        ("dlq_size", 100, "high_dlq_size", "medium"),
+        ("avg_latency_ms", 1000, "high_latency", "medium"),
+        ("memory_usage", 0.8, "high_memory_usage", "high"),
+    ],
+)
+def test_an_alert_fires_above_its_threshold_and_not_at_it(key, limit, kind, severity):
+    assert evaluate(sample(**{key: limit}), DEFAULT_THRESHOLDS) == []
+    assert evaluate(sample(**{key: limit * 1.01}), DEFAULT_THRESHOLDS) == [
+        {"type": kind, "value": limit * 1.01, "threshold": limit, "severity": severity}
+    ]
+
+
+def test_alerts_come_in_a_fixed_order():
+    bad = sample(error_rate=1, avg_latency_ms=1e6, dlq_size=1e6, memory_usage=1)
+    kinds = [alert["type"] for alert in evaluate(bad, DEFAULT_THRESHOLDS)]
+    assert kinds == ["high_error_rate", "high_dlq_size", "high_latency", "high_memory_usage"]
+
+
+def test_a_key_that_is_missing_skips_its_check():
+    assert evaluate({}, DEFAULT_THRESHOLDS) == []
+
+
+def test_a_connection_is_lost_when_two_samples_say_so():
+    gone = sample(producer_connected=False)
+    assert evaluate(gone, DEFAULT_THRESHOLDS, before=GOOD) == []
+    assert [alert["type"] for alert in evaluate(gone, DEFAULT_THRESHOLDS, before=gone)] == ["connection_lost"]
+
+
+# the summary
+
+
+def monitor_with(*samples):
+    monitor = HealthMonitor()
+    for one in samples:
+        monitor.check(one)
+    return monitor
+
+
+def test_without_samples_the_status_is_unknown():
+    assert HealthMonitor().get_health_summary() == {
+        "status": "unknown",
+        "message": "No health data available",
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "issues"),
+    [
+        ({}, "healthy", []),
+        ({"error_rate": 0.06}, "unhealthy", ["High error rate: 6.00%"]),
+        ({"avg_latency_ms": 1200}, "degraded", ["High latency: 1200ms"]),
+        ({"dlq_size": 101}, "degraded", ["High DLQ size: 101"]),
+        ({"memory_usage": 0.9}, "degraded", ["High memory usage: 90%"]),
+        (
+            {"error_rate": 0.06, "avg_latency_ms": 1200},
+            "unhealthy",
+            ["High error rate: 6.00%", "High latency: 1200ms"],
+        ),
+    ],
+)
+def test_the_status_says_what_is_wrong(changes, status, issues):
+    summary = monitor_with(sample(**changes)).get_health_summary()
+    assert (summary["status"], summary["issues"]) == (status, issues)
+
+
+def test_the_summary_has_its_timestamp_from_the_first_check_on():
+    summary = monitor_with(GOOD).get_health_summary()  # the demo's health part raised KeyError
+    datetime.fromisoformat(summary["timestamp"])
+    assert set(summary) == {"status", "timestamp", "metrics", "issues", "thresholds", "checks_performed"}
+    assert set(summary["metrics"]) == {"avg_error_rate", "avg_latency_ms", "max_dlq_size"}
+
+
+def test_the_summary_looks_back_ten_checks_and_the_history_a_hundred():
+    monitor = monitor_with(*[sample(error_rate=1.0)] * 95, *[GOOD] * 10)
+    summary = monitor.get_health_summary()
+    assert (summary["status"], summary["checks_performed"]) == ("healthy", 100)
+    assert len(monitor.health_history) == 100
+
+
+def test_thresholds_can_be_changed_and_a_summary_does_not_hand_them_out():
+    monitor = HealthMonitor()
+    monitor.thresholds["dlq_size_threshold"] = 5
+    monitor.check(sample(dlq_size=6))
+
+    summary = monitor.get_health_summary()
+    summary["thresholds"]["dlq_size_threshold"] = 0
+
+    assert summary["issues"] == ["High DLQ size: 6"]
+    assert monitor.thresholds["dlq_size_threshold"] == 5
+
+
+# the monitor
+
+
+def test_an_alert_is_told_when_it_begins_and_when_it_ends_and_not_in_between():
+    began, ended = [], []
+    monitor = HealthMonitor()
+    monitor.add_alert_callback(began.append)
+    monitor.add_resolved_callback(ended.append)
+
+    for dlq_size in (0, 101, 102, 103, 0, 0, 200):
+        monitor.check(sample(dlq_size=dlq_size))
+
+    assert [alert["value"] for alert in began] == [101, 200]
+    assert [alert["value"] for alert in ended] == [103]
+    assert [alert["type"] for alert in monitor.firing()] == ["high_dlq_size"]
+
+
+def test_an_alert_has_exactly_the_keys_that_handlers_know():
+    told = []
+    monitor = HealthMonitor()
+    monitor.add_alert_callback(told.append)
+    monitor.check(sample(error_rate=0.5))
+    assert told == [{"type": "high_error_rate", "value": 0.5, "threshold": 0.05, "severity": "high"}]
+
+
+def test_a_callback_that_fails_or_changes_its_alert_does_not_disturb_the_next(caplog):
+    told = []
+    monitor = HealthMonitor()
+    monitor.add_alert_callback(lambda alert: alert.clear())
+    monitor.add_alert_callback(lambda alert: 1 / 0)
+    monitor.add_alert_callback(told.append)
+    monitor.check(sample(error_rate=0.5))
+    assert told[0]["type"] == "high_error_rate"
+    assert "alert callback failed" in caplog.text
+
+
+def test_the_first_check_is_made_at_once():
+    monitor = HealthMonitor(check_interval_seconds=3600)
+    monitor.start(lambda: GOOD)
+    eventually(lambda: monitor.get_health_summary()["status"] == "healthy")
+    monitor.stop()
+
+
+def test_stop_does_not_wait_for_the_interval():
+    monitor = HealthMonitor(check_interval_seconds=30)
+    monitor.start(lambda: GOOD)
+    eventually(lambda: monitor.health_history)
+
+    monitor.stop()  # it waited its whole five seconds and left the thread behind
+
+    assert not any(thread.name == "producer-core-health" for thread in threading.enumerate())
+
+
+def test_a_sample_that_cannot_be_taken_is_logged_and_the_next_is_taken(caplog):
+    answers = iter([ZeroDivisionError("boom"), GOOD])
+
+    def take():
+        answer = next(answers, GOOD)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monitor = HealthMonitor(check_interval_seconds=0.01)
+    monitor.start(take)
+    eventually(lambda: monitor.health_history)
+    monitor.stop()
+    assert "health check failed" in caplog.text
+
+
+# the handler and the memory
+
+
+def test_the_default_handler_logs_one_warning(caplog):
+    default_alert_handler({"type": "high_error_rate", "value": 0.5, "threshold": 0.05, "severity": "high"})
+    assert caplog.messages == ["ALERT [HIGH] high_error_rate: 0.5 exceeds threshold 0.05"]
+
+
+def test_the_default_handler_reads_missing_keys_as_unknown(caplog):
+    default_alert_handler({})
+    assert caplog.messages == ["ALERT [UNKNOWN] unknown: unknown exceeds threshold unknown"]
+
+
+def test_memory_usage_is_measured():
+    used, limit = memory_usage()
+    assert 1_000_000 < used < limit
