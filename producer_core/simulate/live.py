@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from producer_core.simulate.live_run import LiveRun
 
 LOOK_AT = (
-    "Look at payments: refused for 12 s of every 80 s, replay them after; "
-    "audit-log is always refused. Ctrl-C ends everything."
+    "Look at {prefix}payments: refused for 12 s of every 80 s, replay them after; "
+    "{prefix}audit-log is always refused. Ctrl-C ends everything."
 )
 
 
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rate=options.rate,
         ) as run:
             return _show(run, stop)
-    except ProducerError as error:
+    except (ProducerError, OSError) as error:
         _say(f"Error: {error}", sys.stderr)
         return 2
 
@@ -47,7 +47,7 @@ def _show(run: LiveRun, stop: Stop) -> int:
         if run.port != run.wanted_port:
             _say(f"Port {run.wanted_port} is taken; using {run.port}.")
         if run.wait_until_up(stop.wait):
-            _say(f"http://127.0.0.1:{run.port}\n{LOOK_AT}\nStore: {run.store}")
+            _say(f"http://127.0.0.1:{run.port}\n{LOOK_AT.format(prefix=run.prefix)}\nStore: {run.store}")
         while run.dashboard_lives and not stop.wait(0.5):
             pass
         if not stop.asked:

@@ -46,6 +46,7 @@ class LiveRun:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.wanted_port = port
+        self.prefix = ""
         self.store = (store or store_path(bootstrap_servers)).expanduser().absolute()
         self._bootstrap_servers = bootstrap_servers
         self._rate = rate
@@ -127,6 +128,7 @@ class LiveRun:
 
     def _start_load(self) -> None:
         place = self._place()
+        self.prefix = place.prefix
         producer = ReliableKafkaProducer(
             place.bootstrap_servers,
             _SETTINGS,

@@ -23,7 +23,8 @@ from producer_core.simulate.our_side import OurSide
 from producer_core.transport import KafkaTransport, TransportFactory
 
 REAL_PREFIX = "demo."
-_TIMEOUT = 10.0
+_TIMEOUT = 8.0
+"""Seconds for an answer; below the ten in which Ctrl-C must have ended everything."""
 
 
 @dataclass(frozen=True)

@@ -60,14 +60,15 @@ class Streams:
             raise
 
     def stop(self, timeout: float = 5.0) -> None:
-        """No message begins after this; each stream may take up to `timeout` seconds for the one it is at."""
+        """No message begins after this; the streams have `timeout` seconds for the ones they are at."""
         self._stopping.set()
+        deadline = self._clock() + timeout
         for thread in self._threads:
             if thread is not threading.current_thread():
-                thread.join(timeout)
+                thread.join(max(0.0, deadline - self._clock()))
 
     def _run(self, stream: Stream, end: float | None) -> None:
-        due = self._clock()
+        due, refused = self._clock(), False
         while True:
             due = max(due, self._clock() - _FORGIVEN) + 1 / max(stream.rate(), 1e-6)
             if end is not None and due > end:
@@ -77,5 +78,8 @@ class Streams:
                 return
             try:
                 stream.send()
+                refused = False
             except NotAccepted as error:
-                logger.warning("record not accepted", extra={"topic": stream.topic, "error": str(error)})
+                if not refused:  # said once, until one is accepted again
+                    logger.warning("record not accepted", extra={"topic": stream.topic, "error": str(error)})
+                refused = True
