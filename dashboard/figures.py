@@ -77,7 +77,9 @@ def _figure(unit: str) -> Any:
         uirevision="kept",
     )
     figure.update_xaxes(automargin=True, showgrid=False)
-    figure.update_yaxes(automargin=True, title={"text": unit, "standoff": 4}, rangemode="tozero", zeroline=False)
+    figure.update_yaxes(
+        automargin=True, title={"text": unit, "standoff": 4}, rangemode="tozero", zeroline=False
+    )
     return figure
 
 
@@ -111,7 +113,9 @@ def _top(figure: Any, least: float) -> float:
 
 def _or_sentence(figure: Any, page: Overview, text: str) -> Any:
     drawn = any(y is not None for trace in figure.data for y in trace.y)
-    figure.update_xaxes(range=[datetime.fromtimestamp(page.since, UTC), datetime.fromtimestamp(page.now, UTC)])
+    figure.update_xaxes(
+        range=[datetime.fromtimestamp(page.since, UTC), datetime.fromtimestamp(page.now, UTC)]
+    )
     return figure if drawn else _sentence(figure, text)
 
 

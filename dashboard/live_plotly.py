@@ -54,7 +54,10 @@ export default function ({ data, parentElement }) {
 @cache
 def _component() -> Any:
     return st.components.v2.component(
-        "live_plotly", html="<div class='live-plot' role='img' style='width:100%'></div>", js=_JS, isolate_styles=False
+        "live_plotly",
+        html="<div class='live-plot' role='img' style='width:100%'></div>",
+        js=_JS,
+        isolate_styles=False,
     )
 
 

@@ -143,3 +143,10 @@ VERDICTS: Mapping[str, str] = {
     "found": "is on the topic already",
     "inconclusive": "could not be looked up: may be on the broker",
 }
+
+_MARKDOWN = str.maketrans({character: f"\\{character}" for character in r"\`*_{}[]()<>#+-.!|$:~^&"})
+
+
+def escaped(text: str) -> str:
+    """A text in which nothing is Markdown, HTML or an icon for Streamlit; lines become one."""
+    return " ".join(text.split()).translate(_MARKDOWN)

@@ -1,0 +1,1 @@
+"""The views: each reads, draws and acts; no SQL and no arithmetic."""
