@@ -110,7 +110,9 @@ class HealthMonitor:
         self.alert_callbacks: list[AlertCallback] = []
         self.resolved_callbacks: list[AlertCallback] = []
         self.thresholds: dict[str, float] = dict(DEFAULT_THRESHOLDS)
-        self._firing: dict[str, dict[str, Any]] = {}  # replaced as a whole by the monitor's thread
+        self._take: Callable[[], dict[str, Any]] | None = None
+        self._checking = threading.Lock()  # makes checks follow each other, so that a change is told once
+        self._firing: dict[str, dict[str, Any]] = {}  # replaced as a whole by a check
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -119,9 +121,8 @@ class HealthMonitor:
         if self._thread is not None and self._thread.is_alive():
             return
         self._stopping.clear()
-        self._thread = threading.Thread(
-            target=self._run, args=(producer_health_callback,), name="producer-core-health", daemon=True
-        )
+        self._take = producer_health_callback
+        self._thread = threading.Thread(target=self._run, name="producer-core-health", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -158,7 +159,12 @@ class HealthMonitor:
                 _tell(self.resolved_callbacks, item)
 
     def get_health_summary(self) -> dict[str, Any]:
-        """`status` (healthy, degraded, unhealthy, unknown) with its reasons, over the last ten checks."""
+        """`status` (healthy, degraded, unhealthy, unknown) with its reasons, over the last ten checks.
+
+        Unknown, with a `message` only, before the monitor was started; asked right after, it checks first.
+        """
+        if not self.health_history:
+            self._check_now()
         history = list(self.health_history)
         if not history:
             return {"status": "unknown", "message": "No health data available"}
@@ -172,14 +178,20 @@ class HealthMonitor:
             "checks_performed": len(history),
         }
 
-    def _run(self, take: Callable[[], dict[str, Any]]) -> None:
+    def _run(self) -> None:
         while True:
-            try:
-                self.check(take())
-            except Exception:
-                logger.exception("health check failed")
+            self._check_now()
             if self._stopping.wait(self.check_interval):
                 return
+
+    def _check_now(self) -> None:
+        with self._checking:
+            if self._take is None:
+                return
+            try:
+                self.check(self._take())
+            except Exception:
+                logger.exception("health check failed")
 
 
 def _tell(callbacks: Sequence[AlertCallback], alert: dict[str, Any]) -> None:

@@ -14,6 +14,8 @@ from producer_core.health import (
     evaluate,
     memory_usage,
 )
+from producer_core.producer import ReliableKafkaProducer
+from producer_core.testing import InMemoryTransport
 from tests.support import eventually
 
 GOOD = {
@@ -198,6 +200,20 @@ def test_a_sample_that_cannot_be_taken_is_logged_and_the_next_is_taken(caplog):
     eventually(lambda: monitor.health_history)
     monitor.stop()
     assert "health check failed" in caplog.text
+
+
+def test_a_summary_asked_for_right_after_the_start_is_complete():
+    for _ in range(20):
+        monitor = HealthMonitor(check_interval_seconds=3600)
+        monitor.start(lambda: GOOD)
+        assert "timestamp" in monitor.get_health_summary()
+        monitor.stop()
+
+
+def test_a_new_producer_says_its_health_and_a_connected_one_that_it_is():
+    with ReliableKafkaProducer("memory:1", store=None, transport=InMemoryTransport.factory()) as producer:
+        assert producer.get_health_status()["timestamp"]
+        assert producer.health_monitor.health_history[-1]["producer_connected"]  # it was always False
 
 
 # the handler and the memory
