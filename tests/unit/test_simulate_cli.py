@@ -16,13 +16,34 @@ def broker():
         yield broker
 
 
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A small shop, which opens at once."""
+    path = tmp_path_factory.mktemp("shop") / "small.json"
+    path.write_text(json.dumps({"total_users": 50, "total_products": 20}))
+    return path
+
+
 def run(*arguments):
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-def test_generate_with_a_seed_writes_the_same_file_twice(tmp_path):
+def test_generate_with_a_seed_writes_the_same_file_twice(tmp_path, small):
     for name in ("a", "b"):
-        result = run("simulate", "generate", "-t", "all", "-n", 100, "--seed", 7, "-o", tmp_path / name)
+        result = run(
+            "simulate",
+            "--shop",
+            small,
+            "generate",
+            "-t",
+            "all",
+            "-n",
+            100,
+            "--seed",
+            7,
+            "-o",
+            tmp_path / name,
+        )
         assert (result.exit_code, result.stderr) == (0, f"100 records written to {tmp_path / name}.\n")
 
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
@@ -30,9 +51,11 @@ def test_generate_with_a_seed_writes_the_same_file_twice(tmp_path):
     assert [topics.count(name) for name in ("transactions", "user-events", "product-updates")] == [34, 33, 33]
 
 
-def test_generate_keeps_to_the_dates_and_prints_to_a_pipe():
+def test_generate_keeps_to_the_dates_and_prints_to_a_pipe(small):
     result = run(
         "simulate",
+        "--shop",
+        small,
         "generate",
         "-t",
         "user-events",
@@ -62,11 +85,23 @@ def test_dates_in_the_wrong_order_are_a_usage_error():
     assert result.exit_code == 2 and "lies before --start-date" in result.stderr
 
 
-def test_a_scenario_is_sent_and_counted(broker):
+def test_a_scenario_is_sent_and_counted(broker, small):
     servers = broker.bootstrap_servers
 
     result = run(
-        "simulate", "fraud_testing", "-b", servers, "-d", "0.5s", "--rate", 2000, "--seed", 1, "--no-store"
+        "simulate",
+        "--shop",
+        small,
+        "fraud_testing",
+        "-b",
+        servers,
+        "-d",
+        "0.5s",
+        "--rate",
+        2000,
+        "--seed",
+        1,
+        "--no-store",
     )
 
     assert result.exit_code == 0, result.stderr
@@ -74,9 +109,11 @@ def test_a_scenario_is_sent_and_counted(broker):
     assert rows["transactions"] > rows["fraud-alerts"] > 0
 
 
-def test_chosen_topics_are_sent_instead(broker):
+def test_chosen_topics_are_sent_instead(broker, small):
     result = run(
         "simulate",
+        "--shop",
+        small,
         "stream",
         "-t",
         "analytics-results",
@@ -93,10 +130,12 @@ def test_chosen_topics_are_sent_instead(broker):
     assert [line.split()[0] for line in result.stdout.splitlines()] == ["topic", "analytics-results"]
 
 
-def test_a_dead_message_makes_the_exit_code_1(broker):
+def test_a_dead_message_makes_the_exit_code_1(broker, small):
     broker.reject("product-updates", "POLICY_VIOLATION")
     result = run(
         "simulate",
+        "--shop",
+        small,
         "stream",
         "-t",
         "product-updates",
@@ -113,8 +152,20 @@ def test_a_dead_message_makes_the_exit_code_1(broker):
     assert result.exit_code == 1
 
 
-def test_a_dry_run_needs_no_broker():
-    result = run("simulate", "peak_traffic", "--dry-run", "--rate", 100, "-d", "2m", "-b", "localhost:1")
+def test_a_dry_run_needs_no_broker(small):
+    result = run(
+        "simulate",
+        "--shop",
+        small,
+        "peak_traffic",
+        "--dry-run",
+        "--rate",
+        100,
+        "-d",
+        "2m",
+        "-b",
+        "localhost:1",
+    )
 
     assert result.exit_code == 0
     assert "nothing sent" in result.stdout and '"transaction_id"' in result.stdout
@@ -122,7 +173,7 @@ def test_a_dry_run_needs_no_broker():
 
 def test_history_is_sent(broker, tmp_path):
     shop = tmp_path / "shop.json"
-    shop.write_text(json.dumps({"base_transaction_rate": 2, "base_event_rate": 3}))
+    shop.write_text(json.dumps({"total_users": 9, "base_transaction_rate": 2, "base_event_rate": 3}))
 
     result = run(
         "simulate", "--shop", shop, "historical", "--days", 1, "-b", broker.bootstrap_servers, "--no-store"

@@ -78,7 +78,7 @@ def test_a_scenario_really_sends(work, read, scenario):
 
 def test_the_fraud_override_reaches_the_purchases_and_is_taken_back(work, read):
     """It used to change a number that the generator had copied before."""
-    work.run_scenario("fraud_testing", duration_hours=SECOND, rate=300)
+    work.run_scenario("fraud_testing", duration_hours=0.4 * SECOND, rate=1000)
 
     purchases = [record for _, record in read("transactions")]
     frauds = {record["transaction_id"] for record in purchases if record["is_fraud"]}
@@ -88,7 +88,7 @@ def test_the_fraud_override_reaches_the_purchases_and_is_taken_back(work, read):
 
 
 def test_records_are_keyed_by_their_topic(work, read):
-    work.run_topics(list(TOPICS), 0.5 * SECOND, rate=2000)
+    work.run_topics(list(TOPICS), 0.4 * SECOND, rate=1000)
 
     for topic, field in {
         "transactions": "user_id",
@@ -279,9 +279,9 @@ def test_streams_keep_their_rates():
             Stream("fast", lambda: 200.0, lambda: sent.update(["fast"])),
             Stream("slow", lambda: 20.0, lambda: sent.update(["slow"])),
         ],
-        duration=1.0,
+        duration=0.5,
     )
     streams.wait()
 
-    assert sent["fast"] == pytest.approx(200, abs=3) and sent["slow"] == pytest.approx(20, abs=1)
+    assert sent["fast"] == pytest.approx(100, abs=3) and sent["slow"] == pytest.approx(10, abs=1)
     assert streams.active == 0
