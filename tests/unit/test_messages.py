@@ -1,0 +1,239 @@
+"""What goes out comes back: ids, values, keys and headers; and a checksum means equal content."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import json
+import uuid
+
+import numpy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from producer_core.errors import InvalidMessage
+from producer_core.messages import (
+    ID_HEADER,
+    Message,
+    MessageStatus,
+    checksum,
+    encode_headers,
+    encode_key,
+    encode_value,
+    id_bytes,
+    id_text,
+    new_session,
+    parse_id,
+    record_id,
+)
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=20,
+)
+SEQUENCES = st.integers(0, 2**64 - 1)
+
+
+# ids
+
+
+@given(st.uuids(), SEQUENCES)
+def test_an_id_reads_back_from_its_text_and_from_its_header(session, number):
+    raw = id_bytes(session, number)
+    assert len(raw) == 24
+    assert id_text(raw) == f"{session}-{number}"
+    assert parse_id(id_text(raw)) == raw
+    assert record_id([("other", b"x"), (ID_HEADER, raw)]) == raw
+
+
+@given(st.uuids(), SEQUENCES, SEQUENCES)
+def test_ids_of_one_session_sort_as_they_were_sent(session, one, other):
+    assert (id_bytes(session, one) < id_bytes(session, other)) == (one < other)
+
+
+def test_sessions_are_version_7_and_never_repeat():
+    sessions = [new_session() for _ in range(1000)]
+    assert len(set(sessions)) == 1000
+    assert {(session.version, session.variant) for session in sessions} == {(7, uuid.RFC_4122)}
+
+
+@pytest.mark.parametrize("headers", [None, [], [("x", b"1")], [(ID_HEADER, None)], [(ID_HEADER, b"short")]])
+def test_somebody_elses_record_has_no_id(headers):
+    assert record_id(headers) is None
+
+
+@pytest.mark.parametrize("text", ["", "-", "7", "not-an-id", f"{uuid.UUID(int=1)}-x", f"{uuid.UUID(int=1)}"])
+def test_what_is_not_an_id_is_a_value_error(text):
+    with pytest.raises(ValueError):
+        parse_id(text)
+
+
+# values
+
+
+@given(JSON)
+def test_a_value_reads_back_as_it_was(value):
+    data = encode_value(value)
+    if value is None:
+        assert data is None  # a tombstone
+    else:
+        assert json.loads(data) == value
+
+
+@given(st.binary())
+def test_bytes_pass_through_untouched(data):
+    assert encode_value(data) == encode_key(data) == data
+    assert encode_value(bytearray(data)) == encode_value(memoryview(data)) == data
+
+
+@given(st.dictionaries(TEXT, JSON, max_size=4), st.sampled_from([float("nan"), float("inf"), -float("inf")]))
+def test_nan_never_becomes_null(value, bad):
+    for hidden in (
+        {**value, "x": bad},
+        {"a": [value, [bad]]},
+        {"t": (1, bad)},
+        {"s": {bad}},
+        {"n": numpy.array([1, bad])},
+    ):
+        with pytest.raises(InvalidMessage, match="NaN"):
+            encode_value(hidden)
+
+
+def test_a_null_and_the_word_null_are_allowed():
+    assert encode_value({"a": None, "b": "null NaN", "c": [None]}) == b'{"a":null,"b":"null NaN","c":[null]}'
+
+
+def test_json_is_compact_utf8():
+    assert encode_value({"ä": [1, 2]}) == '{"ä":[1,2]}'.encode()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (numpy.int64(3), "3"),
+        (numpy.float32(0.5), "0.5"),
+        (numpy.bool_(True), "true"),
+        (numpy.array([[1, 2], [3, 4]]), "[[1,2],[3,4]]"),
+        (numpy.str_("x"), '"x"'),
+        (decimal.Decimal("1.10"), '"1.10"'),
+        (uuid.UUID(int=1), '"00000000-0000-0000-0000-000000000001"'),
+        (datetime.datetime(2026, 1, 2, 3, 4, 5), '"2026-01-02T03:04:05"'),
+        (datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC), '"2026-01-02T00:00:00+00:00"'),
+        (datetime.date(2026, 1, 2), '"2026-01-02"'),
+        (MessageStatus.SENT, '"sent"'),
+        ({1: "a"}, '{"1":"a"}'),
+        ((1, 2), "[1,2]"),
+        (frozenset([7]), "[7]"),
+    ],
+)
+def test_values_that_json_does_not_know_are_written_as_documented(value, text):
+    assert encode_value(value).decode() == text
+
+
+def test_a_serializer_of_the_users_own_is_used_and_its_mistakes_are_named():
+    assert encode_value({"n": 1}, lambda value: b"mine") == b"mine"
+    with pytest.raises(InvalidMessage, match="serializer failed: division by zero"):
+        encode_value({"n": 1}, lambda value: 1 / 0)
+    with pytest.raises(InvalidMessage, match="must return bytes, not str"):
+        encode_value({"n": 1}, lambda value: "text")
+
+
+# keys and headers
+
+
+@pytest.mark.parametrize(
+    ("key", "data"),
+    [
+        (None, None),
+        ("", b""),
+        ("ä", "ä".encode()),
+        (7, b"7"),
+        (-1, b"-1"),
+        (b"\xff", b"\xff"),
+        (uuid.UUID(int=1), b"00000000-0000-0000-0000-000000000001"),
+        (numpy.int64(7), b"7"),
+        (numpy.str_("x"), b"x"),
+    ],
+)
+def test_keys_are_written_as_other_clients_write_them(key, data):
+    assert encode_key(key) == data
+
+
+@given(
+    st.lists(
+        st.tuples(TEXT.filter(lambda name: name != ID_HEADER), st.none() | st.binary() | TEXT), max_size=8
+    )
+)
+def test_headers_keep_order_duplicates_and_null(headers):
+    encoded = encode_headers(headers)
+    assert [name for name, _ in encoded] == [name for name, _ in headers]
+    assert [value for _, value in encoded] == [
+        value.encode() if isinstance(value, str) else value for _, value in headers
+    ]
+
+
+def test_headers_can_be_a_dict():
+    assert encode_headers({"a": "x", "b": None}) == [("a", b"x"), ("b", None)]
+
+
+# checksums
+
+
+@given(st.dictionaries(TEXT, JSON, max_size=5), st.randoms())
+def test_a_checksum_does_not_depend_on_the_order_of_fields(value, random):
+    shuffled = list(value.items())
+    random.shuffle(shuffled)
+    assert checksum("t", b"k", value) == checksum("t", b"k", dict(shuffled))
+
+
+@given(st.tuples(TEXT, st.none() | st.binary(), JSON), st.tuples(TEXT, st.none() | st.binary(), JSON))
+def test_two_messages_share_a_checksum_only_when_they_are_equal(one, other):
+    def plain(message):
+        topic, key, value = message
+        if isinstance(value, dict):
+            value = {
+                k: v for k, v in value.items() if k not in ("timestamp", "message_id", "processing_time")
+            }
+        return topic, key, json.dumps(value, sort_keys=True)
+
+    assert (checksum(*one) == checksum(*other)) == (plain(one) == plain(other))
+
+
+def test_a_time_field_deeper_inside_is_content():
+    assert checksum("t", None, {"a": {"timestamp": 1}}) != checksum("t", None, {"a": {"timestamp": 2}})
+    assert checksum("t", None, {"timestamp": 1}) == checksum("t", None, {"timestamp": 2})
+
+
+# the value that people hold
+
+
+def test_a_message_takes_its_fields_by_position_and_cannot_be_changed():
+    now = datetime.datetime(2026, 1, 1)
+    message = Message("id", "orders", "key", {"n": 1}, now)
+    assert (message.status, message.retry_count, message.last_error, message.checksum) == (
+        MessageStatus.PENDING,
+        0,
+        None,
+        None,
+    )
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        message.topic = "other"
+
+
+def test_the_words_for_a_status_are_the_contracts():
+    assert {status.name: status.value for status in MessageStatus} == {
+        "PENDING": "pending",
+        "SENT": "sent",
+        "FAILED": "failed",
+        "RETRYING": "retrying",
+        "DLQ": "dlq",
+        "DUPLICATE": "duplicate",
+    }
