@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from producer_core.errors import ConfigError
-from producer_core.librdkafka import knows_property, property_names
+from producer_core.librdkafka import knows_property, property_names, refusal
 
 DEFAULT_RETRIABLE = (
     "KafkaTimeoutError",
@@ -161,6 +161,7 @@ def client_config(
     for name, value in DEFAULTS.items():
         chosen.setdefault(name, value)
     _relax(chosen, asked)
+    _check_values(chosen)
     _check(chosen)
     return ClientConfig(
         MappingProxyType(chosen),
@@ -200,6 +201,8 @@ def _translate(given: Mapping[str, Any]) -> dict[str, Any]:
     origin: dict[str, str] = {}
     for name, value in given.items():
         for target, converted in _targets(name, value):
+            if converted is None:  # kafka-python's way to say: the default
+                continue
             if target in chosen and chosen[target] != converted and "timeout" not in origin[target] + name:
                 raise ConfigError(
                     f"{origin[target]!r} and {name!r} both set {target}, to different values.",
@@ -214,7 +217,7 @@ def _targets(name: str, value: Any) -> list[tuple[str, Any]]:
     if name in ("request_timeout_ms", "request.timeout.ms"):
         return [("request.timeout.ms", value), ("socket.timeout.ms", value)]
     if name in ("buffer_memory", "buffer.memory"):
-        return [("queue.buffering.max.kbytes", max(1, int(value) // 1024))]
+        return [("queue.buffering.max.kbytes", max(1, _whole(name, value) // 1024))]
     if name in ("bootstrap_servers", "bootstrap.servers"):
         return [("bootstrap.servers", addresses(value))]
     target = NAMES.get(name) or NAMES.get(name.replace("_", ".")) or name.replace("_", ".")
@@ -226,7 +229,7 @@ def _targets(name: str, value: Any) -> list[tuple[str, Any]]:
 
 
 def _nearest(name: str) -> str:
-    known = [*property_names(), *NAMES, *_OURS]
+    known = [*DEFAULTS, *NAMES.values(), "bootstrap.servers", *property_names(), *NAMES, *_OURS]
     close = difflib.get_close_matches(name.replace("_", "."), known, n=1) or difflib.get_close_matches(
         name, known, n=1
     )
@@ -237,6 +240,18 @@ def _relax(chosen: dict[str, Any], asked: Mapping[str, Any]) -> None:
     """Idempotence switched off by the user: take back the defaults that only served it."""
     if not _true(chosen["enable.idempotence"]) and "acks" in asked and str(asked["acks"]) == "0":
         chosen.pop("request.timeout.ms", None)
+
+
+def _check_values(chosen: Mapping[str, Any]) -> None:
+    for name, value in chosen.items():
+        if callable(value):
+            continue
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        if (reason := refusal(name, text)) is not None:
+            shown = "Its value is not valid" if _SECRET.search(name) else reason
+            raise ConfigError(
+                f"Setting {name!r}: {shown.rstrip('.')}.", fix="See librdkafka's CONFIGURATION.md."
+            )
 
 
 def _check(chosen: Mapping[str, Any]) -> None:
@@ -272,11 +287,21 @@ def _check(chosen: Mapping[str, Any]) -> None:
 
 
 def _seconds(milliseconds: Any) -> float:
-    if float(milliseconds) < 0:
+    if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float) or not milliseconds >= 0:
         raise ConfigError(
-            "max_block_ms cannot be negative.", fix="0 means: raise at once when the queue is full."
+            f"max_block_ms={milliseconds!r} is not a number of milliseconds from 0 on; it cannot be negative.",
+            fix="0 means: raise at once when the queue is full.",
         )
     return float(milliseconds) / 1000
+
+
+def _whole(name: str, value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{name}={value!r} is not a number.", fix="Give a whole number of bytes."
+        ) from error
 
 
 def _true(value: Any) -> bool:

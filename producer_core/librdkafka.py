@@ -8,7 +8,7 @@ from pathlib import Path
 
 import confluent_kafka
 
-_UNKNOWN = -2  # RD_KAFKA_CONF_UNKNOWN
+_UNKNOWN, _OK = -2, 0  # RD_KAFKA_CONF_UNKNOWN, RD_KAFKA_CONF_OK
 
 
 @cache
@@ -47,11 +47,20 @@ def property_names() -> frozenset[str]:
 @cache
 def knows_property(name: str) -> bool:
     """Whether the installed library has this configuration property, under this name or as an alias."""
+    return _try(name, "")[0] != _UNKNOWN
+
+
+def refusal(name: str, value: str) -> str | None:
+    """Why the library does not take this value for the property, in its words; None when it does."""
+    code, text = _try(name, value)
+    return None if code == _OK else text
+
+
+def _try(name: str, value: str) -> tuple[int, str]:
     lib = library()
-    conf = lib.rd_kafka_conf_new()
+    conf, text = lib.rd_kafka_conf_new(), ctypes.create_string_buffer(512)
     try:
-        return bool(
-            lib.rd_kafka_conf_set(conf, name.encode(), b"", ctypes.create_string_buffer(512), 512) != _UNKNOWN
-        )
+        code = lib.rd_kafka_conf_set(conf, name.encode(), value.encode(), text, len(text))
     finally:
         lib.rd_kafka_conf_destroy(conf)
+    return int(code), text.value.decode(errors="replace")

@@ -1,0 +1,262 @@
+"""Settings: the names people know, what is set when they set nothing, and contradictions that say their fix."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import confluent_kafka
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from producer_core.config import DEFAULTS, NAMES, ClientConfig, RetryConfig, addresses, client_config
+from producer_core.errors import ConfigError, ProducerError
+from producer_core.librdkafka import knows_property, property_names
+
+
+def settings(**overrides):
+    return dict(client_config("localhost:9092", overrides).settings)
+
+
+# what is set
+
+
+def test_the_defaults_are_the_promised_ones():
+    found = settings()
+    assert {name: found[name] for name in DEFAULTS} == {
+        "enable.idempotence": True,
+        "acks": "all",
+        "max.in.flight.requests.per.connection": 5,
+        "compression.type": "lz4",
+        "linger.ms": 5,
+        "message.timeout.ms": 120_000,
+        "request.timeout.ms": 30_000,
+        "socket.timeout.ms": 30_000,
+        "partitioner": "murmur2_random",
+        "statistics.interval.ms": 1_000,
+        "topic.metadata.propagation.max.ms": 5_000,
+    }
+    assert "retries" not in found  # left to librdkafka's maximum
+    assert found["client.id"].startswith("reliable-producer-")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"linger_ms": 20}, {"linger.ms": 20}),
+        ({"batch_size": 16384}, {"batch.size": 16384}),
+        ({"buffer_memory": 67108864}, {"queue.buffering.max.kbytes": 65536}),
+        ({"delivery_timeout_ms": 60000}, {"message.timeout.ms": 60000}),
+        ({"request_timeout_ms": 9000}, {"request.timeout.ms": 9000, "socket.timeout.ms": 9000}),
+        (
+            {"request_timeout_ms": 9000, "socket.timeout.ms": 7000},
+            {"request.timeout.ms": 9000, "socket.timeout.ms": 7000},
+        ),
+        ({"max_in_flight_requests_per_connection": 1}, {"max.in.flight.requests.per.connection": 1}),
+        ({"compression_type": "zstd"}, {"compression.type": "zstd"}),
+        ({"client_id": "me"}, {"client.id": "me"}),
+        ({"acks": -1}, {"acks": "all"}),
+        ({"max_request_size": 2_000_000}, {"message.max.bytes": 2_000_000}),
+        (
+            {"sasl_plain_username": "u", "sasl_plain_password": "p"},
+            {"sasl.username": "u", "sasl.password": "p"},
+        ),
+        ({"ssl_cafile": "ca.pem"}, {"ssl.ca.location": "ca.pem"}),
+        ({"security_protocol": "SASL_SSL"}, {"security.protocol": "SASL_SSL"}),
+        ({"enable_idempotence": False, "acks": 1}, {"enable.idempotence": False, "acks": 1}),
+        ({"retries": 3}, {"retries": 3}),
+    ],
+)
+def test_a_setting_may_have_the_name_that_its_user_knows(given, expected):
+    found = settings(**given)
+    assert {name: found[name] for name in expected} == expected
+
+
+def test_every_name_we_translate_to_is_one_of_the_library():
+    for target in {*NAMES.values(), *DEFAULTS}:
+        assert knows_property(target), target
+
+
+def test_the_library_takes_what_we_give_it():
+    found = settings(buffer_memory=2**25, max_request_size=1000, retries=5)
+    confluent_kafka.Producer(found)
+
+
+def test_our_own_settings_do_not_reach_the_library():
+    config = client_config(
+        "a:1", {"max_block_ms": 1500, "value_serializer": bytes, "key_serializer": str.encode}
+    )
+    assert (config.max_block, config.value_serializer, config.key_serializer) == (1.5, bytes, str.encode)
+    assert not {"max_block_ms", "max.block.ms", "value_serializer"} & set(config.settings)
+
+
+def test_none_means_the_default_as_with_kafka_python():
+    assert settings(ssl_cafile=None, linger_ms=None)["linger.ms"] == 5
+
+
+def test_seconds_are_what_the_rest_of_the_code_reads():
+    config = client_config("a:1", {"delivery_timeout_ms": 1500, "retry.backoff.ms": 2000})
+    assert (config.delivery_timeout, config.retry_backoff) == (
+        1.5,
+        1.0,
+    )  # retry.backoff.max.ms caps it at 1 s
+
+
+# contradictions
+
+
+@pytest.mark.parametrize(
+    ("given", "says", "fix"),
+    [
+        ({"acks": 1}, "contradicts idempotence", "acks='all'"),
+        ({"acks": 0}, "contradicts idempotence", "enable_idempotence=False"),
+        ({"retries": 0}, "retries=0", "Leave retries out"),
+        ({"max_in_flight_requests_per_connection": 6}, "More than 5", "5 or less"),
+        ({"linger_ms": 5000, "delivery_timeout_ms": 4000}, "linger_ms=5000", "Lower linger_ms"),
+        ({"enable.gapless.guarantee": True}, "gapless", "ordering='strict'"),
+        ({"transactional.id": "x"}, "ours to choose", "exactly_once"),
+        ({"max_block_ms": -1}, "negative", "0 means"),
+        ({"max_block_ms": "soon"}, "max_block_ms='soon'", "0 means"),
+        ({"linger_ms": "soon"}, "linger.ms", "CONFIGURATION.md"),
+        ({"linger_ms": 10**9}, "outside allowed range", "CONFIGURATION.md"),
+        ({"acks": "most"}, "acks", "CONFIGURATION.md"),
+        ({"compression_type": "lz5"}, "lz5", "CONFIGURATION.md"),
+        ({"buffer_memory": "much"}, "buffer_memory='much'", "whole number"),
+        ({"linger_mss": 5}, "Unknown setting 'linger_mss'", "linger"),
+        ({"bootstrap_server": "a:1"}, "Unknown setting", "bootstrap"),
+        ({"compresion_type": "lz4"}, "Unknown setting", "compression"),
+        ({"linger_ms": 5, "queue.buffering.max.ms": 6}, "both set linger.ms", "Keep one"),
+    ],
+)
+def test_a_contradiction_is_an_error_that_says_the_fix(given, says, fix):
+    with pytest.raises(ConfigError, match=says) as raised:
+        client_config("localhost:9092", given)
+    assert fix in raised.value.fix
+    assert fix in str(raised.value)
+
+
+def test_a_configuration_error_can_be_caught_as_a_value_error_too():
+    assert issubclass(ConfigError, ValueError)
+    assert issubclass(ConfigError, ProducerError)
+
+
+def test_saying_the_same_twice_is_no_contradiction():
+    assert settings(**{"linger_ms": 5, "linger.ms": 5})["linger.ms"] == 5
+
+
+# addresses
+
+
+@pytest.mark.parametrize(
+    "servers",
+    ["a:1,b:2", "a:1, b:2 ,", ["a:1", "b:2"], ("a:1", " b:2")],
+)
+def test_servers_are_a_list_or_a_comma_string(servers):
+    assert addresses(servers) == "a:1,b:2"
+
+
+@pytest.mark.parametrize(
+    "server", ["kafka", "kafka.shop.example:9092", "10.0.0.1:9092", "[::1]:9092", "SASL_SSL://a:1"]
+)
+def test_what_the_library_understands_is_an_address(server):
+    assert addresses(server) == server
+
+
+@pytest.mark.parametrize("servers", ["", [], ",", ["a b:1"], "a:port", "a:123456", "http//:x"])
+def test_what_is_no_address_is_an_error_with_an_example(servers):
+    with pytest.raises(ConfigError, match=r"localhost:9092|broker1:9092"):
+        addresses(servers)
+
+
+# secrets
+
+
+SECRETS = {
+    "sasl_plain_password": "hunter2",
+    "ssl_password": "hunter2",
+    "sasl.oauthbearer.client.secret": "hunter2",
+    "ssl.key.pem": "hunter2",
+    "ssl.keystore.password": "hunter2",
+    "sasl.oauthbearer.config": "hunter2",
+}
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_secret_is_in_the_settings_and_nowhere_to_be_seen(name):
+    config = client_config("a:1", {name: SECRETS[name], "sasl_plain_username": "me"})
+    assert "hunter2" in config.settings.values()
+    for shown in (repr(config), str(config), f"{config}", str(config.masked())):
+        assert "hunter2" not in shown
+        assert "me" in shown
+
+
+def test_an_error_about_settings_shows_no_secret():
+    with pytest.raises(ConfigError) as raised:
+        client_config("a:1", {**SECRETS, "acks": 1})
+    assert "hunter2" not in str(raised.value)
+
+
+def test_settings_cannot_be_changed_afterwards():
+    config = client_config("a:1")
+    with pytest.raises(TypeError):
+        config.settings["acks"] = "0"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.max_block = 1.0
+    assert isinstance(config, ClientConfig)
+
+
+# retries
+
+
+def test_the_retry_defaults_are_the_contracts():
+    assert dataclasses.asdict(RetryConfig()) == {
+        "max_retries": 3,
+        "initial_delay_ms": 100,
+        "max_delay_ms": 30_000,
+        "backoff_multiplier": 2.0,
+        "jitter": True,
+        "retriable_errors": [
+            "KafkaTimeoutError",
+            "NotLeaderForPartitionError",
+            "RequestTimedOutError",
+            "BrokerNotAvailableError",
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("max_retries", -1), ("initial_delay_ms", -1), ("max_delay_ms", -1), ("backoff_multiplier", 0.5)],
+)
+def test_impossible_retries_are_an_error(field, value):
+    with pytest.raises(ConfigError):
+        RetryConfig(**{field: value})
+
+
+# the library's names
+
+
+def test_the_librarys_properties_are_read_from_the_library():
+    assert {"message.timeout.ms", "compression.codec"} <= property_names()
+    assert knows_property("request.required.acks")
+    assert not knows_property("linger.mss")
+
+
+@given(st.text(max_size=30), st.text(max_size=10) | st.integers() | st.none() | st.booleans())
+def test_any_setting_is_taken_or_a_configuration_error(name, value):
+    try:
+        config = client_config("a:1", {name: value})
+    except ConfigError:
+        return
+    assert any(knows_property(known) for known in config.settings)
+
+
+@given(
+    st.sampled_from(sorted({*DEFAULTS, *NAMES, "retries", "batch_size", "buffer_memory"})),
+    st.text(max_size=10) | st.integers() | st.floats() | st.none(),
+)
+def test_any_value_is_taken_or_a_configuration_error(name, value):
+    try:
+        client_config("a:1", {name: value})
+    except ConfigError:
+        return
