@@ -8,7 +8,8 @@ ProducerError
 │   ├── ProducerClosed          the producer was closed
 │   └── ForkedProducer          the producer belongs to the parent process
 ├── StoreError                  the DuckDB file
-│   ├── StoreUnavailable        not there, not a file, not writable, disk full
+│   ├── StoreUnavailable        not there, not a file, not writable
+│   │   └── StoreFull           its disk has no room left
 │   ├── StoreLocked             another process held it for too long
 │   ├── StoreTooNew             written by a newer producer_core
 │   └── StoreCorrupt            not a DuckDB file, or damaged
@@ -65,6 +66,10 @@ class StoreError(ProducerError):
 
 class StoreUnavailable(StoreError):
     """The store's file cannot be opened."""
+
+
+class StoreFull(StoreUnavailable):
+    """The disk of the store is full."""
 
 
 class StoreLocked(StoreError):
