@@ -264,7 +264,7 @@ def _check(chosen: Mapping[str, Any]) -> None:
     if idempotent and int(chosen.get("retries", 1)) == 0:
         raise ConfigError(
             "retries=0 contradicts idempotence, which needs librdkafka's own retries to keep order.",
-            fix="Leave retries out; ordering='strict' keeps order without them in flight.",
+            fix="Leave retries out: order holds with them. RetryConfig(max_retries=0) switches our own resends off.",
         )
     if idempotent and int(chosen["max.in.flight.requests.per.connection"]) > 5:
         raise ConfigError(
@@ -274,7 +274,7 @@ def _check(chosen: Mapping[str, Any]) -> None:
     if _true(chosen.get("enable.gapless.guarantee", False)):
         raise ConfigError(
             "enable.gapless.guarantee turns one refused message into a fatal error of the whole client.",
-            fix="Use ordering='strict' instead.",
+            fix="Leave it out: a refused message becomes a dead letter and the others go on.",
         )
     timeout, linger = float(chosen["message.timeout.ms"]), float(chosen["linger.ms"])
     if timeout and linger >= timeout:
@@ -283,7 +283,9 @@ def _check(chosen: Mapping[str, Any]) -> None:
             fix="Lower linger_ms, or raise delivery_timeout_ms.",
         )
     if "transactional.id" in chosen:
-        raise ConfigError("transactional.id is ours to choose.", fix="Use delivery='exactly_once'.")
+        raise ConfigError(
+            "transactional.id is ours to choose.", fix="Leave it out; exactly-once delivery is not there yet."
+        )
 
 
 def _seconds(milliseconds: Any) -> float:
