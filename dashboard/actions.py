@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, replace
 
 from producer_core import replay
-from producer_core.alerts import AlertLog
+from producer_core.alerts import AlertLog, evaluate_store
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ProducerError
 from producer_core.store import Store
@@ -97,3 +97,15 @@ def user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return str(os.getuid())
+
+
+_WATCH_EVERY = 5.0
+_watched: dict[str, float] = {}
+
+
+def watch(store: Store, now: float) -> None:
+    """Evaluate the store's own alerts every few seconds, where no other process does."""
+    key = str(store.path)
+    if now - _watched.get(key, 0.0) >= _WATCH_EVERY:
+        _watched[key] = now
+        evaluate_store(store, now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -35,14 +36,10 @@ _LAUNCHER = '"""Started by `producer-core dashboard`."""\n\nfrom dashboard.app i
 
 def command(store: Path, port: int, address: str = HOST) -> list[str]:
     """What starts the dashboard's server for one store; it runs until it is ended by a signal."""
-    options = {
-        **OPTIONS,
-        "server.address": address,
-        "server.port": str(port),
-        "server.allowedHosts": f"{address},localhost",
-    }
+    options = {**OPTIONS, "server.address": address, "server.port": str(port)}
     flags = [f"--{name}={value}" for name, value in options.items()]
-    flags.append(f"--theme.chartCategoricalColors={','.join(COLOURS)}")
+    flags += [f"--server.allowedHosts={host}" for host in (address, "localhost")]
+    flags.append(f"--theme.chartCategoricalColors={json.dumps(COLOURS)}")
     return [
         sys.executable,
         "-m",

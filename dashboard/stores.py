@@ -16,11 +16,11 @@ def opened(path: Path) -> Store:
     return Store.open(path, create=False)
 
 
-def trouble(path: Path, error: StoreError) -> str:
-    """What to tell a person who opened the page on a store that cannot be read."""
+def trouble(path: Path, error: StoreError) -> tuple[str, str]:
+    """What to tell a person whose store cannot be read: a tone and sentences that help."""
     if isinstance(error, StoreUnavailable) and not path.exists():
-        return (
+        return "quiet", (
             f"There is no store at {path} yet. This page waits for it and opens by itself. "
-            f"Start a producer with store='{path}', or see one at once with: make run"
+            f"A producer makes it when it starts, for example: producer-core send TOPIC FILE --store {path}"
         )
-    return str(error)
+    return "bad", str(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -150,3 +151,26 @@ _MARKDOWN = str.maketrans({character: f"\\{character}" for character in r"\`*_{}
 def escaped(text: str) -> str:
     """A text in which nothing is Markdown, HTML or an icon for Streamlit; lines become one."""
     return " ".join(text.split()).translate(_MARKDOWN)
+
+
+def connection(now: Situation) -> str:
+    """How many producers reach a broker."""
+    if not now.producers:
+        return "none runs"
+    return "connected" if now.connected == now.producers else f"{now.connected} of {now.producers}"
+
+
+TONES: Mapping[str, str] = {"critical": "bad", "warning": "warning", "info": "quiet"}
+"""How loud an alert of a severity is said."""
+
+
+def producer_state(row: Mapping[str, Any], now: float) -> str:
+    """Whether a producer is closed, silent, connected or not, with its last connection error."""
+    silent = now - row["seen_at"]
+    if row["closed_at"] is not None:
+        return f"closed {age(now - row['closed_at'])} ago"
+    if silent > 10:
+        return f"not seen for {age(silent)}"
+    if row["connected"]:
+        return "connected"
+    return f"no connection: {row['connection_error']}" if row["connection_error"] else "no connection yet"

@@ -1,1 +1,1 @@
-"""The views: each reads, draws and acts; no SQL and no arithmetic."""
+"""The views: what a page reads, draws and lets one do; no SQL and no arithmetic."""

@@ -1,0 +1,29 @@
+"""The alerts that fire: what, since when, what to do, and who looks after it."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard import actions, data, words
+from dashboard.views import common
+from producer_core.store import Store
+
+
+def firing(store: Store, shown: data.Overview, now: float) -> None:
+    common.heading("Alerts")
+    if not shown.alerts:
+        common.note("None fires.")
+    for alert in shown.alerts:
+        text, button = st.columns([6, 1], vertical_alignment="center")
+        with text:
+            common.say(words.TONES[alert["severity"]], f"{alert['severity'].capitalize()}: {alert['text']}")
+            common.note(f"Since {words.age(now - alert['started_at'])}. {alert['advice']}")
+        with button:
+            _acknowledge(store, alert["alert_id"], alert["acknowledged_by"])
+
+
+def _acknowledge(store: Store, alert_id: str, by: str | None) -> None:
+    if by is not None:
+        common.note(f"{by} looks after it")
+    elif st.button("Acknowledge", key=f"acknowledge-{alert_id}", width="stretch"):
+        common.note(actions.acknowledge(store, alert_id).text)

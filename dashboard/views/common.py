@@ -1,0 +1,51 @@
+"""The parts that every view uses: sentences, headings, and the panel that fails alone."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+import streamlit as st
+
+from dashboard.stores import trouble
+from producer_core.errors import StoreError
+
+
+@contextlib.contextmanager
+def panel(path: Path) -> Iterator[None]:
+    """What goes wrong with the store inside is said in its place; the panels beside it go on."""
+    try:
+        yield
+    except StoreError as error:
+        say(*trouble(path, error))
+
+
+def say(tone: str, text: str) -> None:
+    """A sentence with its tone; nothing in it is markup."""
+    st.html(f'<p class="pc-say pc-{tone}" role="status">{html.escape(text)}</p>')
+
+
+def title() -> None:
+    st.html('<h1 class="pc-title">producer_core</h1>')
+
+
+def heading(text: str) -> None:
+    st.html(f'<h2 class="pc-h">{html.escape(text)}</h2>')
+
+
+def note(text: str) -> None:
+    """Small print; nothing in it is markup."""
+    st.html(f'<p class="pc-note">{html.escape(text)}</p>')
+
+
+@cache
+def _style() -> str:
+    return files("dashboard").joinpath("style.css").read_text()
+
+
+def style() -> None:
+    st.html(f"<style>{_style()}</style>")
