@@ -65,7 +65,7 @@ def _serve(store_path: Path | None, wanted: int) -> None:
     port = Port.first_free(wanted)
     if port.number != wanted:
         click.echo(f"Port {wanted} is taken; using {port.number}.", err=True)
-    child = Child(import_module("dashboard.serve").command(store, port.number), port.number)
+    child = Child(import_module("dashboard.serve").command(store, port.number), port)
     try:
         if _answers(child, stop):
             click.echo(f"The dashboard of {store} is at http://{_LOOPBACK[0]}:{port.number} (Ctrl-C ends it)")
