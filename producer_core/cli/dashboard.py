@@ -65,7 +65,8 @@ def _serve(store_path: Path | None, wanted: int) -> None:
     port = Port.first_free(wanted)
     if port.number != wanted:
         click.echo(f"Port {wanted} is taken; using {port.number}.", err=True)
-    child = Child(import_module("dashboard.serve").command(store, port.number), port)
+    serve = import_module("dashboard.serve")
+    child = Child(lambda number: serve.command(store, number), port)
     try:
         if _answers(child, stop):
             click.echo(f"The dashboard of {store} is at http://{_LOOPBACK[0]}:{port.number} (Ctrl-C ends it)")
