@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -26,20 +27,20 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 # what the README shows
 
 
+@cache
+def run(block):
+    return subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, timeout=60)
+
+
 @pytest.mark.parametrize("block", BLOCKS, ids=[f"block {number}" for number in range(1, len(BLOCKS) + 1)])
-def test_python_in_the_readme_runs_as_it_stands(block, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", block], capture_output=True, text=True, cwd=tmp_path, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
+def test_python_in_the_readme_runs_as_it_stands(block):
+    assert run(block).returncode == 0, run(block).stderr
+    assert "Traceback" not in run(block).stderr
 
 
-def test_the_first_lines_of_the_readme_show_a_dead_letter_and_its_replay(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", BLOCKS[0]], capture_output=True, text=True, cwd=tmp_path, timeout=60
-    )
-    assert done.stdout.splitlines() == ["refunds {'order': 1} Broker: Policy violation", "1 replayed"]
+def test_the_first_lines_of_the_readme_show_a_dead_letter_and_its_replay():
+    shown = run(BLOCKS[0]).stdout.splitlines()
+    assert shown == ["refunds {'order': 1} Broker: Policy violation", "1 replayed"]
     assert len([line for line in BLOCKS[0].splitlines() if line and "import" not in line]) <= 10
 
 
@@ -59,10 +60,14 @@ def test_a_command_that_a_document_names_exists_with_its_options(document, line)
     context, words = click.Context(main, info_name="producer-core"), shlex.split(line)[1:]
     command = main
     while words and isinstance(command, click.Group) and not words[0].startswith("-"):
-        assert words[0] in command.list_commands(context), line
-        if command is main and find_spec(f"producer_core.cli.{words[0]}") is None:
+        if (
+            command is main
+            and words[0] in main.list_commands(context)
+            and find_spec(f"producer_core.cli.{words[0]}") is None
+        ):
             pytest.fail(f"{line}: its module is missing")
         command = command.get_command(context, words.pop(0))
+        assert command is not None, line
     known = {option for parameter in command.params for option in parameter.opts} | {"--help", "-h"}
     assert {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)} - known == set()
 
