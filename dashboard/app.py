@@ -23,6 +23,7 @@ def main() -> None:
     overview.page(path)
     with common.panel(path):
         dead_letters.show(path)
+    overview.who_sends(path)
 
 
 def _ready(path: Path) -> bool:

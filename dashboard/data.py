@@ -159,7 +159,7 @@ def _situation(
 
 @dataclass(frozen=True)
 class DeadLetterPage:
-    """The dead letters that a filter matches, as of one moment, and what may be done with them."""
+    """The dead letters that a filter matches, as of one moment, and the choices for the filters."""
 
     where: DeadLetterFilter
     total: int
@@ -167,8 +167,22 @@ class DeadLetterPage:
     groups: tuple[Group, ...]
     verdicts: Mapping[str, int]
     runners: int
-    topics: tuple[str, ...]
-    codes: tuple[str, ...]
+
+    @property
+    def safe(self) -> bool:
+        return Scope(self.where, self.verdicts).safe
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What an act would be about now: how many dead letters, with which verdicts."""
+
+    about: DeadLetterFilter
+    verdicts: Mapping[str, int]
+
+    @property
+    def count(self) -> int:
+        return sum(self.verdicts.values())
 
     @property
     def safe(self) -> bool:
@@ -177,9 +191,8 @@ class DeadLetterPage:
 
 
 def dead_letters(store: Store, where: DeadLetterFilter, now: float) -> DeadLetterPage:
-    """The newest LISTED letters of the filter, their groups, and the choices for the filters."""
+    """The newest LISTED letters of the filter, and their groups."""
     letters = DeadLetters(store)
-    whole = DeadLetterFilter(state=where.state)
     with store.borrow():
         return DeadLetterPage(
             where=where,
@@ -188,9 +201,19 @@ def dead_letters(store: Store, where: DeadLetterFilter, now: float) -> DeadLette
             groups=tuple(letters.groups(where, limit=20)),
             verdicts=letters.count_by(where, "verdict"),
             runners=len(runners(store, now)),
-            topics=tuple(letters.count_by(whole, "topic")),
-            codes=tuple(letters.count_by(whole, "code")),
         )
+
+
+def scope(store: Store, about: DeadLetterFilter) -> Scope:
+    """The letters of a selection that are still in its state, by verdict."""
+    return Scope(about, DeadLetters(store).count_by(about, "verdict"))
+
+
+def choices(store: Store, state: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The topics and the error codes that letters in a state have."""
+    letters, whole = DeadLetters(store), DeadLetterFilter(state=state)
+    with store.borrow():
+        return tuple(letters.count_by(whole, "topic")), tuple(letters.count_by(whole, "code"))
 
 
 def letter(store: Store, message_id: str) -> DeadLetter | None:

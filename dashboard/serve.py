@@ -26,6 +26,8 @@ OPTIONS: Mapping[str, str] = {
     "client.toolbarMode": "minimal",
     "client.showErrorDetails": "type",
     "theme.baseRadius": "small",
+    "theme.metricValueFontSize": "1.3rem",
+    "theme.metricValueFontWeight": "600",
     "theme.light.primaryColor": "#1d4ed8",
     "theme.dark.primaryColor": "#93c5fd",
 }

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
+
+import orjson
 
 
 @dataclass(frozen=True)
@@ -145,13 +148,6 @@ VERDICTS: Mapping[str, str] = {
     "inconclusive": "could not be looked up: may be on the broker",
 }
 
-_MARKDOWN = str.maketrans({character: f"\\{character}" for character in r"\`*_{}[]()<>#+-.!|$:~^&"})
-
-
-def escaped(text: str) -> str:
-    """A text in which nothing is Markdown, HTML or an icon for Streamlit; lines become one."""
-    return " ".join(text.split()).translate(_MARKDOWN)
-
 
 def connection(now: Situation) -> str:
     """How many producers reach a broker."""
@@ -174,3 +170,50 @@ def producer_state(row: Mapping[str, Any], now: float) -> str:
     if row["connected"]:
         return "connected"
     return f"no connection: {row['connection_error']}" if row["connection_error"] else "no connection yet"
+
+
+def moment(at: float) -> str:
+    """A time in UTC, to the second."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def none_match(state: str | None) -> str:
+    """What an empty list says."""
+    if state == "dead":
+        return "None match. What cannot be delivered appears here within seconds."
+    return f"None match in the state {state}."
+
+
+def why_no_replay(state: str | None, number: int, runners: int) -> str | None:
+    """Why Replay cannot be pressed; None when it can."""
+    if state != "dead":
+        return "Only letters in the state dead can be replayed."
+    if not number:
+        return "There is nothing to replay."
+    if not runners:
+        return "Replay needs a running producer on this store: it has the credentials. None is alive now."
+    return None
+
+
+def hex_dump(value: bytes, *, width: int = 16, longest: int = 1024) -> str | None:
+    """Bytes that are not text, as offsets and hexadecimal; None for text."""
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        starts = range(0, min(len(value), longest), width)
+        lines = [f"{start:08x}  {value[start : start + width].hex(' ')}" for start in starts]
+        more = [f"… {len(value):,} bytes in all"] if len(value) > longest else []
+        return "\n".join([*lines, *more])
+    return None
+
+
+def pretty(value: Any, longest: int) -> str:
+    """A JSON value indented, a text as it is; cut where it is too long to look at."""
+    text = value if isinstance(value, str) else orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    return text if len(text) <= longest else f"{text[:longest]}\n… {len(text):,} characters in all"
+
+
+def alert(found: Mapping[str, Any], now: float) -> str:
+    """An alert in a line: how bad, what, since when, what to do."""
+    since = age(now - found["started_at"])
+    return f"{found['severity'].capitalize()} for {since}: {found['text'].rstrip('.')}. {found['advice']}"

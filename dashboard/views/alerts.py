@@ -1,4 +1,4 @@
-"""The alerts that fire: what, since when, what to do, and who looks after it."""
+"""The alerts that fire now: what, since when, what to do, and who looks after it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,10 @@ from producer_core.store import Store
 
 
 def firing(store: Store, shown: data.Overview, now: float) -> None:
-    common.heading("Alerts")
-    if not shown.alerts:
-        common.note("None fires.")
     for alert in shown.alerts:
         text, button = st.columns([6, 1], vertical_alignment="center")
         with text:
-            common.say(words.TONES[alert["severity"]], f"{alert['severity'].capitalize()}: {alert['text']}")
-            common.note(f"Since {words.age(now - alert['started_at'])}. {alert['advice']}")
+            common.say(words.TONES[alert["severity"]], words.alert(alert, now))
         with button:
             _acknowledge(store, alert["alert_id"], alert["acknowledged_by"])
 

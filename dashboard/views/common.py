@@ -33,8 +33,14 @@ def title() -> None:
     st.html('<h1 class="pc-title">producer_core</h1>')
 
 
-def heading(text: str) -> None:
-    st.html(f'<h2 class="pc-h">{html.escape(text)}</h2>')
+def heading(text: str, *, anchor: str = "") -> None:
+    name = f' id="{html.escape(anchor)}"' if anchor else ""
+    st.html(f'<h2 class="pc-h"{name}>{html.escape(text)}</h2>')
+
+
+def fact(name: str, text: str) -> None:
+    """A name and what is known of it; nothing in it is markup."""
+    st.html(f'<p class="pc-fact"><span>{html.escape(name)}</span><br>{html.escape(text)}</p>')
 
 
 def note(text: str) -> None:

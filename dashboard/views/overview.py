@@ -36,24 +36,38 @@ def _live(path: Path, window: str) -> None:
     """Everything that follows the store by itself; its charts keep their zoom."""
     now = time.time()
     with common.panel(path):
-        store = opened(path)
-        actions.watch(store, now)
-        seen = data.overview(store, window, now)
-        st.session_state["overview"] = seen
+        actions.watch(opened(path), now)
+        st.session_state["overview"] = _read(path, window)
     shown = st.session_state.get("overview")
     if shown is None or shown.window != window:
         return
     _draw(path, shown, now)
 
 
+@st.cache_data(ttl=0.8, max_entries=32, show_spinner=False)  # type: ignore[untyped-decorator]  # streamlit is Any here
+def _read(path: Path, window: str) -> data.Overview:
+    """One look a second, however many browsers ask."""
+    return data.overview(opened(path), window, time.time())
+
+
 def _draw(path: Path, shown: data.Overview, now: float) -> None:
     common.say(*words.sentence(shown.situation))
-    common.note(f"{words.data_age(shown.seen_at, now).capitalize()} · {path}")
-    _tiles(shown)
-    _charts(shown)
+    common.note(f"{words.data_age(shown.seen_at, now).capitalize()} · times are UTC · {path}")
     with common.panel(path):
         alerts.firing(opened(path), shown, now)
-    producers.table(shown, now)
+    _tiles(shown)
+    _charts(shown)
+
+
+def who_sends(path: Path) -> None:
+    """The producers, below everything that one may have to act on."""
+    st.fragment(_producers, run_every=2 * REFRESH)(path)
+
+
+def _producers(path: Path) -> None:
+    shown = st.session_state.get("overview")
+    if shown is not None:
+        producers.table(shown, time.time())
 
 
 def _tiles(shown: data.Overview) -> None:
