@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # what __getattr__ answers, for type checkers and editors
     from producer_core.health import default_alert_handler as default_alert_handler
     from producer_core.messages import Message as Message
     from producer_core.messages import MessageStatus as MessageStatus
+    from producer_core.monitor import Monitor as Monitor
     from producer_core.producer import ReliableKafkaProducer as ReliableKafkaProducer
     from producer_core.retry import RetryManager as RetryManager
     from producer_core.simulate.config import DataGenerationConfig as DataGenerationConfig

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import producer_core
+from producer_core.errors import ConfigError
+from producer_core.testing import InMemoryTransport
 
 ROOT = Path(__file__).parents[2]
 
@@ -115,3 +118,118 @@ def test_the_version_is_the_packages():
     from importlib.metadata import version
 
     assert producer_core.__version__ == version("producer-core")
+
+
+# the contract: parameters, defaults, keys
+
+OFFERED = {
+    "send_message": "topic value key=None callback=None",
+    "send_batch": "topic messages key_extractor=None",
+    "flush": "timeout=None",
+    "get_message_status": "message_id",
+    "get_pending_messages": "",
+    "get_stats": "",
+    "get_basic_stats": "",
+    "add_health_alert_callback": "callback",
+    "get_health_status": "",
+    "get_dlq_messages": "topic=None",
+    "clear_dlq": "topic=None",
+    "replay_dlq_messages": "topic max_messages=None",
+    "start_streaming": "topics=None duration_hours=None rate_multiplier=1.0",
+    "stop_streaming": "",
+}
+
+
+def positional(function):
+    parameters = list(inspect.signature(function).parameters.values())
+    return [
+        name if default is inspect.Parameter.empty else f"{name}={default}"
+        for name, default, kind in ((p.name, p.default, p.kind) for p in parameters)
+        if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD and name != "self"
+    ]
+
+
+@pytest.mark.parametrize("method", OFFERED)
+def test_a_method_takes_what_it_always_took(method):
+    assert positional(getattr(producer_core.ReliableKafkaProducer, method)) == OFFERED[method].split()
+
+
+def test_the_producer_is_made_as_it_always_was_but_for_deduplication():
+    made = positional(producer_core.ReliableKafkaProducer)
+    assert [name.partition("=")[0] for name in made] == [
+        "bootstrap_servers", "config", "retry_config", "redis_client", "dlq_max_size", "enable_deduplication",
+        "health_check_interval",
+    ]  # fmt: skip
+    assert made[4:] == ["dlq_max_size=10000", "enable_deduplication=False", "health_check_interval=30"]
+
+
+@pytest.fixture
+def producer():
+    options = {"enable_deduplication": True, "thresholds": {"dlq_size_threshold": 5}, "dedup_ttl": 60}
+    with producer_core.ReliableKafkaProducer(
+        "memory:1", store=None, transport=InMemoryTransport.factory(), **options
+    ) as made:
+        made.send_message("orders", {"n": 1})
+        made.flush(5)
+        yield made
+
+
+def test_the_statistics_have_every_key_of_the_contract(producer):
+    stats = producer.get_stats()
+    assert set(stats) >= set(
+        """messages_sent messages_failed messages_duplicate messages_retried messages_dlq total_bytes_sent start_time
+        elapsed_seconds messages_per_second bytes_per_second topic_stats latency_history latency_stats dlq_stats
+        retry_stats deduplication_stats pending_messages error_rate""".split()  # noqa: SIM905
+    )
+    assert set(stats["topic_stats"]["orders"]) == {"sent", "failed", "duplicate", "retried", "dlq"}
+    assert set(stats["latency_stats"]) == {"avg_ms", "median_ms", "p95_ms", "p99_ms", "min_ms", "max_ms"}
+    assert set(producer.get_basic_stats()) == {
+        "messages_sent",
+        "messages_failed",
+        "bytes_sent",
+        "messages_per_second",
+    }
+    assert producer.get_basic_stats()["messages_per_second"] > 0  # it was constantly 0.0
+    assert stats["total_bytes_sent"] == len('{"n":1}')
+
+
+def test_statistics_are_a_copy_that_does_not_change_under_its_reader(producer):
+    stats = producer.get_stats()
+    stats["topic_stats"]["orders"]["sent"] = 99
+    stats["latency_history"].clear()
+    producer.send_message("orders", {"n": 2})
+    producer.flush(5)
+
+    assert producer.get_stats()["topic_stats"]["orders"]["sent"] == 2
+    assert len(producer.get_stats()["latency_history"]) == 2
+    assert stats["messages_sent"] == 1
+
+
+def test_latencies_kept_are_the_last_thousand():
+    with producer_core.ReliableKafkaProducer(
+        "memory:1", store=None, transport=InMemoryTransport.factory()
+    ) as producer:
+        for number in range(1100):
+            producer.send_message("orders", {"n": number})
+        producer.flush(10)
+        assert len(producer.get_stats()["latency_history"]) == 1000
+
+
+def test_the_contracts_attributes_are_there(producer):
+    for name in """bootstrap_servers enable_deduplication dlq deduplicator retry_manager health_monitor
+        pending_messages stats""".split():  # noqa: SIM905
+        assert hasattr(producer, name), name
+    assert producer.bootstrap_servers == ["memory:1"]
+    assert producer.health_monitor.thresholds["dlq_size_threshold"] == 5
+    assert producer.deduplicator.ttl_seconds == 60
+
+
+def test_an_unknown_threshold_is_an_error_that_names_the_known():
+    with pytest.raises(ConfigError, match="dlq_size_threshold"):
+        producer_core.ReliableKafkaProducer("memory:1", store=None, thresholds={"dlq": 5})
+
+
+def test_start_streaming_is_there_for_old_callers_and_sends_nothing(producer):
+    producer.start_streaming(["orders"])
+    producer.stop_streaming()
+    assert producer.get_stats()["messages_sent"] == 1
