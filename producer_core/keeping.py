@@ -34,6 +34,9 @@ class Keeping(Protocol):
     def start(self, producer: ReliableKafkaProducer, *, run_replays: bool) -> None: ...
     def stop_replays(self) -> None: ...
     def stop(self) -> None: ...
+    def hurry(self) -> None:
+        """Let the store know how things stand now."""
+
     def full(self) -> bool:
         """No place is left for another dead letter."""
 
@@ -74,6 +77,9 @@ class InMemory(Hook):
         pass
 
     def stop(self) -> None:
+        pass
+
+    def hurry(self) -> None:
         pass
 
     def full(self) -> bool:

@@ -322,6 +322,7 @@ class ReliableKafkaProducer:
         """The live monitor for notebooks and terminals."""
         from producer_core.monitor import Monitor
 
+        self._keeping.hurry()
         return Monitor(self)
 
     # dead letters

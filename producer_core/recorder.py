@@ -97,6 +97,8 @@ class Recorder(Hook):
         self._writing = 0
         self._written = threading.Event()
         self._wake = threading.Event()
+        self._hurry = threading.Event()
+        self._told = threading.Event()
         self._stopping = threading.Event()
         self._destination: Destination | None = None
         self._spilled = True  # what an earlier process left is taken in as well
@@ -140,6 +142,13 @@ class Recorder(Hook):
                 self._written.wait(0.05)
         return not self.waiting
 
+    def hurry(self, timeout: float) -> None:
+        """Write down now what would be written within the next second; wait for it at most `timeout` seconds."""
+        self._told.clear()
+        self._hurry.set()
+        self._wake.set()
+        self._told.wait(timeout)
+
     # the thread
 
     def start(self) -> None:
@@ -163,9 +172,11 @@ class Recorder(Hook):
                 self._wake.clear()
             if self._letters:
                 self._flush_letters()
-            if time.monotonic() >= next_tick:
+            if time.monotonic() >= next_tick or self._hurry.is_set():
                 next_tick = max(next_tick + _TICK, time.monotonic())
+                self._hurry.clear()
                 self._tick()
+                self._told.set()
         self._flush_letters()
         self._tick()
 

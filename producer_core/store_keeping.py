@@ -98,6 +98,9 @@ class InStore:
     def full(self) -> bool:
         return self.recorder.full
 
+    def hurry(self) -> None:
+        self.recorder.hurry(2.0)
+
     def lost(self) -> int:
         return self.recorder.unwritten
 
