@@ -12,11 +12,12 @@ from dashboard.data import QUANTILES, Overview, Point
 from producer_core.histogram import RELATIVE_ERROR
 
 _HEIGHT = 230
+_LATENCY = ("#059669", "#7c3aed", "#db2777")  # not a topic's
 
 
 def throughput(page: Overview) -> Any:
     """Acknowledged messages a second, by topic."""
-    figure = _figure("messages / s")
+    figure = _figure("messages / s", page.window)
     for topic, points in _by_topic(page.series).items():
         values = {point.at: point.acknowledged / point.seconds for point in points}
         _line(figure, topic, page, lambda at, values=values: values.get(at, 0.0), "%{y:,.1f} /s")
@@ -25,7 +26,7 @@ def throughput(page: Overview) -> Any:
 
 def error_rate(page: Overview) -> Any:
     """Messages that died, as a share of those settled, by topic; nothing where a topic settled nothing."""
-    figure = _figure("failed, %")
+    figure = _figure("failed, %", page.window)
     for topic, points in _by_topic(page.series).items():
         settled = {point.at: (point.dead, point.dead + point.acknowledged) for point in points}
 
@@ -40,7 +41,7 @@ def error_rate(page: Overview) -> Any:
 
 def latency(page: Overview) -> Any:
     """Percentiles from merged histograms, in milliseconds on a logarithmic axis."""
-    figure = _figure("ms")
+    figure = _figure("ms", page.window)
     by_window = dict(page.percentiles)
     for place, quantile in enumerate(QUANTILES):
 
@@ -48,33 +49,43 @@ def latency(page: Overview) -> Any:
             found = by_window.get(at, (None,) * len(QUANTILES))[place]
             return None if found is None else 1000 * found
 
-        _line(figure, f"p{100 * quantile:g}", page, value, f"%{{y:,.3~r}} ms (±{100 * RELATIVE_ERROR:.1f} %)")
+        _line(
+            figure,
+            f"p{100 * quantile:g}",
+            page,
+            value,
+            f"%{{y:,.3~r}} ms (±{100 * RELATIVE_ERROR:.1f} %)",
+            _LATENCY[place],
+        )
     figure.update_yaxes(type="log", dtick=1, tickformat=",~r")
     return _or_sentence(figure, page, "No latency was measured in this range.")
 
 
 def waiting(counts: Mapping[str, int], empty: str) -> Any:
     """Dead letters that wait, as bars, the longest on top."""
-    figure = _figure("")
+    figure = _figure("", "")
     ordered = sorted(counts.items(), key=lambda item: item[1])[-8:]
     figure.add_bar(
         x=[count for _, count in ordered], y=[name for name, _ in ordered], orientation="h",
         text=[f"{count:,}" for _, count in ordered], textposition="auto", hovertemplate="%{y}: %{x:,}<extra></extra>",
     )  # fmt: skip
-    figure.update_layout(height=max(120, 60 + 28 * len(ordered)), hovermode="closest", showlegend=False)
+    figure.update_layout(
+        height=max(120, 60 + 28 * len(ordered)), hovermode="closest", showlegend=False, bargap=0.4
+    )
     figure.update_yaxes(automargin=True, showgrid=False)
     figure.update_xaxes(rangemode="tozero", showticklabels=False, showgrid=False)
     return figure if ordered else _sentence(figure, empty)
 
 
-def _figure(unit: str) -> Any:
+def _figure(unit: str, revision: str) -> Any:
+    """Zoom is kept while `revision` is the same: until another range is chosen."""
     figure = go.Figure()
     figure.update_layout(
         height=_HEIGHT,
         margin={"l": 8, "r": 8, "t": 8, "b": 8},
         hovermode="x unified",
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
-        uirevision="kept",
+        uirevision=revision,
     )
     figure.update_xaxes(automargin=True, showgrid=False)
     figure.update_yaxes(
@@ -83,7 +94,7 @@ def _figure(unit: str) -> Any:
     return figure
 
 
-def _line(figure: Any, name: str, page: Overview, value: Any, hover: str) -> None:
+def _line(figure: Any, name: str, page: Overview, value: Any, hover: str, colour: str | None = None) -> None:
     """One line over every whole window of the range; None, so a gap, where no producer wrote anything."""
     written = {point.at for point in page.series}
     ends = int(page.now) // page.step * page.step
@@ -92,10 +103,11 @@ def _line(figure: Any, name: str, page: Overview, value: Any, hover: str) -> Non
         x=[datetime.fromtimestamp(at, UTC) for at in ats],
         y=[value(at) if at in written else None for at in ats],
         name=name,
-        mode="lines",
+        mode="lines+markers",
+        marker={"size": 3},
         connectgaps=False,
         hovertemplate=hover,
-        line={"width": 2},
+        line={"width": 2, "color": colour},
     )
 
 

@@ -27,7 +27,6 @@ export default function ({ data, parentElement }) {
   plot.style.minHeight = data.height + 'px'
   load().then(Plotly => {
     const figure = JSON.parse(data.spec), layout = figure.layout
-    const zoomed = plot._fullLayout && !plot._fullLayout.xaxis.autorange && plot.dataset.zoomed === 'yes'
     layout.template = undefined
     const text = value('--st-text-color') || 'currentColor'
     const grid = value('--st-border-color-light') || value('--st-border-color') || 'rgba(128,128,128,0.2)'
@@ -36,16 +35,7 @@ export default function ({ data, parentElement }) {
     layout.hoverlabel = { bgcolor: value('--st-background-color') || '#fff', font: { color: text } }
     layout.colorway = value('--st-chart-categorical-colors').split(',').map(c => c.trim()).filter(Boolean)
     for (const axis of ['xaxis', 'yaxis']) Object.assign(layout[axis] ??= {}, { gridcolor: grid, linecolor: grid })
-    if (zoomed) layout.xaxis.range = plot._fullLayout.xaxis.range.slice()
     Plotly.react(plot, figure.data, layout, { responsive: true, displaylogo: false, displayModeBar: false })
-    if (!plot.dataset.heard) {
-      plot.dataset.heard = 'yes'
-      plot.on('plotly_relayout', event => {
-        if ('xaxis.range[0]' in event) plot.dataset.zoomed = 'yes'
-        if (event['xaxis.autorange'] || event['xaxis.range'] === undefined && event['autosize']) plot.dataset.zoomed = 'no'
-      })
-      plot.on('plotly_doubleclick', () => { plot.dataset.zoomed = 'no' })
-    }
   }).catch(() => { plot.textContent = data.alt + ' (plotly.js could not be loaded)' })
 }
 """

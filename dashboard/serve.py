@@ -29,7 +29,7 @@ OPTIONS: Mapping[str, str] = {
     "theme.metricValueFontSize": "1.3rem",
     "theme.metricValueFontWeight": "600",
     "theme.light.primaryColor": "#1d4ed8",
-    "theme.dark.primaryColor": "#93c5fd",
+    "theme.dark.primaryColor": "#2f6fed",
 }
 """Given on the command line, so that an installed wheel needs no config file."""
 

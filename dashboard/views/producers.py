@@ -38,4 +38,5 @@ def table(shown: data.Overview, now: float) -> None:
 def _table(rows: Sequence[tuple[str, ...]]) -> str:
     head = "".join(f"<th scope='col'>{name}</th>" for name in _HEAD)
     body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table class='pc-rows'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    table = f"<table class='pc-rows'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<div class='pc-wide' role='region' aria-label='Producers' tabindex='0'>{table}</div>"
