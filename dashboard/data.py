@@ -79,7 +79,7 @@ def overview(store: Store, window: str, now: float) -> Overview:
         totals = store.rows("totals", since=since)[0]
         series = [_point(row) for row in store.rows("series", since=since, bucket=step)]
         buckets = store.rows("latency_buckets_by_window", since=since, bucket_seconds=step)
-        errors = store.rows("errors_by_code", since=since)
+        causes = store.rows("deaths_by_cause", since=since, limit=20)
         producers = store.rows("producers", since=now - 86_400)
         by_topic = store.rows("dead_letters_by_topic")
         by_code = store.rows("dead_letters_by_code")
@@ -92,7 +92,7 @@ def overview(store: Store, window: str, now: float) -> Overview:
         window=window,
         since=since,
         step=step,
-        situation=_situation(totals, errors, running, len(producers) - len(running), window, now),
+        situation=_situation(totals, causes, running, len(producers) - len(running), window, now),
         error_rate=_share(totals["dead"], totals["acknowledged"] + totals["dead"]),
         throughput=sum(p.acknowledged for p in series if recent <= p.at) / min(60, seconds),
         latency=tuple(quantiles(_added(buckets), QUANTILES)),
@@ -135,7 +135,7 @@ def _percentiles(buckets: Sequence[Mapping[str, Any]]) -> list[tuple[int, tuple[
 
 def _situation(
     totals: Mapping[str, Any],
-    errors: Sequence[Mapping[str, Any]],
+    causes: Sequence[Mapping[str, Any]],
     running: Sequence[Mapping[str, Any]],
     closed: int,
     window: str,
@@ -153,7 +153,7 @@ def _situation(
         silent_for=min((now - row["seen_at"] for row in running), default=None),
         connection_error=troubled[0] if troubled else None,
         pending=sum(row["pending"] for row in running),
-        causes=[(row["topic"], failure_of(row["code"]).meaning, row["count"]) for row in errors[:20]],
+        causes=[(row["topic"], failure_of(row["code"]).meaning, row["count"]) for row in causes],
     )
 
 

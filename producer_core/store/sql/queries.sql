@@ -110,6 +110,14 @@ WHERE state = coalesce($state, 'dead') AND ($topic IS NULL OR topic = $topic)
   AND ($cluster IS NULL OR cluster_id = $cluster)
 GROUP BY code, kind ORDER BY count DESC, code;
 
+-- name: deaths_by_cause
+-- What died in a range, by topic and error code, most first, whatever became of it since.
+SELECT topic, code, count(*) AS count
+FROM dead_letters
+WHERE ($since IS NULL OR failed_at >= $since) AND ($until IS NULL OR failed_at < $until)
+  AND ($cluster IS NULL OR cluster_id = $cluster)
+GROUP BY topic, code ORDER BY count DESC, topic, code LIMIT coalesce($limit, 50);
+
 -- name: dead_letters_by_verdict
 -- How many dead letters wait, by verdict, most first.
 SELECT verdict, count(*) AS count
