@@ -15,7 +15,10 @@ from tests.support import eventually
 
 SERVICES = ("kafka", "kafka3", "redis", "spark", "browser", "jupyter")
 REQUIRED = bool(os.environ.get("PRODUCER_CORE_REQUIRE_SERVICES"))
-ORDER = {name: place for place, name in enumerate((None, "redis", "jupyter", "browser", "kafka", "spark", "kafka3"))}
+ORDER = {
+    name: place
+    for place, name in enumerate((None, "redis", "jupyter", "browser", "kafka", "spark", "kafka3"))
+}
 
 
 def service_of(item):
@@ -39,7 +42,9 @@ def pytest_terminal_summary(terminalreporter):
     for service in ("none", *SERVICES):
         row = {outcome: counts[service, outcome] for outcome in ("passed", "failed", "error", "skipped")}
         if any(row.values()):
-            terminalreporter.line(f"{service:8} " + ", ".join(f"{count} {word}" for word, count in row.items() if count))
+            terminalreporter.line(
+                f"{service:8} " + ", ".join(f"{count} {word}" for word, count in row.items() if count)
+            )
 
 
 def pytest_sessionfinish(session, exitstatus):
