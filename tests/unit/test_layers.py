@@ -132,8 +132,13 @@ def tree(module):
     return ast.parse(modules(module.split(".")[0])[module].read_text())
 
 
+@cache
 def imported(module, *, inside_functions=True):
-    """The modules of ours, and `dashboard`, that a module imports when it runs."""
+    """The modules of both packages that a module imports when it runs."""
+    return tuple(_imported(module, inside_functions))
+
+
+def _imported(module, inside_functions):
     for node in nodes(tree(module), inside_functions):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if ours(alias.name))
