@@ -19,6 +19,18 @@ const load = () => window.Plotly ? Promise.resolve(window.Plotly) : (loading ??=
   script.onerror = () => { loading = undefined; no() }
   document.head.append(script)
 }))
+// uirevision alone keeps no zoom here: the range moves on with each refresh, which Plotly takes for a new wish.
+const listen = plot => {
+  if (plot.pcListens) return
+  plot.pcListens = true
+  plot.on('plotly_relayout', event => {
+    for (const axis of ['xaxis', 'yaxis']) {
+      if (axis + '.range[0]' in event) plot.pcZoom[axis] = [event[axis + '.range[0]'], event[axis + '.range[1]']]
+      if (event[axis + '.autorange']) delete plot.pcZoom[axis]
+    }
+  })
+  plot.on('plotly_doubleclick', () => setTimeout(() => { plot.pcZoom = {} }))
+}
 export default function ({ data, parentElement }) {
   const plot = parentElement.querySelector('.live-plot')
   const css = getComputedStyle(parentElement.host ?? parentElement)
@@ -35,7 +47,10 @@ export default function ({ data, parentElement }) {
     layout.hoverlabel = { bgcolor: value('--st-background-color') || '#fff', font: { color: text } }
     layout.colorway = value('--st-chart-categorical-colors').split(',').map(c => c.trim()).filter(Boolean)
     for (const axis of ['xaxis', 'yaxis']) Object.assign(layout[axis] ??= {}, { gridcolor: grid, linecolor: grid })
+    if (plot.pcRevision !== layout.uirevision) { plot.pcRevision = layout.uirevision; plot.pcZoom = {} }
+    for (const [axis, range] of Object.entries(plot.pcZoom)) Object.assign(layout[axis], { range: [...range], autorange: false })
     Plotly.react(plot, figure.data, layout, { responsive: true, displaylogo: false, displayModeBar: false })
+    listen(plot)
   }).catch(() => { plot.textContent = data.alt + ' (plotly.js could not be loaded)' })
 }
 """
