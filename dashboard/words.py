@@ -40,9 +40,13 @@ def sentence(now: Situation) -> tuple[str, str]:
         return "bad", f"No producer has been seen for {age(now.silent_for)}: it may have died. {failed}"
     if not now.connected:
         why = f": {now.connection_error}" if now.connection_error else ""
-        return "bad", f"Not delivering. No broker is connected{why}. {plural(now.pending, 'message')} wait."
+        return "bad", f"Not delivering. No broker is connected{why}. {_waits(now.pending)}"
     tone = "good" if not now.dead else "bad" if now.dead > 0.05 * (now.dead + now.acknowledged) else "warning"
     return tone, f"Delivering. {failed}"
+
+
+def _waits(pending: int) -> str:
+    return "1 message waits." if pending == 1 else f"{pending:,} messages wait."
 
 
 def _failed(now: Situation) -> str:

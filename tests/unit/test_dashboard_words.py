@@ -1,0 +1,122 @@
+"""What the page says of its numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dashboard import words
+
+WELL = words.Situation(
+    acknowledged=12_477,
+    dead=0,
+    window="15 min",
+    connected=1,
+    producers=1,
+    closed=0,
+    silent_for=0.5,
+    connection_error=None,
+    pending=0,
+    causes=(),
+)
+
+
+def test_all_well_is_one_calm_sentence():
+    assert words.sentence(WELL) == (
+        "good",
+        "Delivering. All 12,477 messages of the last 15 min were acknowledged.",
+    )
+
+
+def test_a_failing_topic_is_named_with_its_reason():
+    failing = replace(WELL, dead=3, causes=[("payments", "A policy of the broker forbids this.", 3)])
+    assert words.sentence(failing) == (
+        "warning",
+        "Delivering. 3 of 12,480 messages failed in the last 15 min, all on payments: "
+        "a policy of the broker forbids this.",
+    )
+
+
+def test_of_several_topics_the_worst_is_named():
+    causes = [("payments", "It is too large.", 5), ("orders", "It timed out.", 1)]
+    assert "most (5) on payments: it is too large." in words.sentence(replace(WELL, dead=6, causes=causes))[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "tone", "text"),
+    [
+        ({"acknowledged": 0, "producers": 0}, "quiet", "No producer has written here yet."),
+        ({"producers": 0, "closed": 1}, "quiet", "No producer is running."),
+        ({"silent_for": 61.0}, "bad", "No producer has been seen for 61 s: it may have died."),
+        ({"connected": 0, "pending": 7}, "bad", "No broker is connected. 7 messages wait."),
+        ({"connected": 0, "pending": 1}, "bad", "1 message waits."),
+        ({"acknowledged": 0}, "good", "Nothing was sent in the last 15 min."),
+        ({"dead": 5_000}, "bad", "failed in the last 15 min"),
+    ],
+)
+def test_each_trouble_has_its_sentence(change, tone, text):
+    found = words.sentence(replace(WELL, **change))
+    assert found[0] == tone
+    assert text in found[1]
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (words.percent(None), "–"),
+        (words.percent(0.0), "0.00 %"),
+        (words.percent(0.00001), "< 0.01 %"),
+        (words.percent(0.0042), "0.42 %"),
+        (words.percent(0.5), "50.0 %"),
+        (words.milliseconds(None), "–"),
+        (words.milliseconds(0.0057), "5.7 ms"),
+        (words.milliseconds(0.75), "750 ms"),
+        (words.milliseconds(1.04), "1.0 s"),
+        (words.milliseconds(12.0), "12 s"),
+        (words.rate(574.2), "574 /s"),
+        (words.rate(0.5), "0.5 /s"),
+        (words.compact(2_500_000), "2.5 M"),
+        (words.size(128.3 * 2**20), "128.3 MiB"),
+        (words.size(12), "12 B"),
+        (words.age(40), "40 s"),
+        (words.age(600), "10 min"),
+        (words.age(86_400), "24 h"),
+        (words.age(-3), "0 s"),
+        (words.data_age(None, 100.0), "no data yet"),
+        (words.data_age(99.0, 100.0), "data is live"),
+        (words.data_age(40.0, 100.0), "data is 60 s old"),
+        (words.act("Replay", 43), "Replay 43"),
+        (words.act("Replay", 0), "Replay"),
+        (words.moment(0.0), "1970-01-01 00:00:00"),
+    ],
+)
+def test_numbers_have_units_and_no_false_precision(said, text):
+    assert said == text
+
+
+def test_replay_says_why_it_cannot_be_pressed():
+    assert words.why_no_replay("dead", 3, 1) is None
+    assert "running producer" in words.why_no_replay("dead", 3, 0)
+    assert "nothing" in words.why_no_replay("dead", 0, 1)
+    assert "state dead" in words.why_no_replay("archived", 3, 1)
+
+
+def test_bytes_are_shown_in_hexadecimal_and_long_ones_are_cut():
+    assert words.hex_dump(b"text") is None
+    assert words.hex_dump(bytes([0, 255, 16])) == "00000000  00 ff 10"
+    assert words.hex_dump(bytes([255]) * 5000).splitlines()[-1] == "… 5,000 bytes in all"
+
+
+def test_long_values_are_cut_and_say_so():
+    assert words.pretty({"a": [1, None]}, 100) == '{\n  "a": [\n    1,\n    null\n  ]\n}'
+    assert words.pretty("x" * 30, 10) == f"{'x' * 10}\n… 30 characters in all"
+
+
+def test_a_producer_is_said_to_be_gone_closed_or_without_connection():
+    row = {"seen_at": 60.0, "closed_at": None, "connected": True, "connection_error": None}
+    assert words.producer_state(row, 61.0) == "connected"
+    assert words.producer_state(row, 100.0) == "not seen for 40 s"
+    assert words.producer_state({**row, "closed_at": 60.0}, 100.0) == "closed 40 s ago"
+    refused = {**row, "connected": False, "connection_error": "refused"}
+    assert words.producer_state(refused, 61.0) == "no connection: refused"
