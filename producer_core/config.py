@@ -261,12 +261,12 @@ def _check(chosen: Mapping[str, Any]) -> None:
             f"acks={acks} contradicts idempotence: without all replicas a message can be lost after its acknowledgement.",
             fix="Use acks='all', or set enable_idempotence=False and accept loss.",
         )
-    if idempotent and int(chosen.get("retries", 1)) == 0:
+    if idempotent and _number({"retries": 1, **chosen}, "retries") == 0:
         raise ConfigError(
             "retries=0 contradicts idempotence, which needs librdkafka's own retries to keep order.",
             fix="Leave retries out: order holds with them. RetryConfig(max_retries=0) switches our own resends off.",
         )
-    if idempotent and int(chosen["max.in.flight.requests.per.connection"]) > 5:
+    if idempotent and _number(chosen, "max.in.flight.requests.per.connection") > 5:
         raise ConfigError(
             "More than 5 requests in flight contradict idempotence: the broker remembers 5 batches.",
             fix="Use max_in_flight_requests_per_connection=5 or less.",
@@ -276,7 +276,7 @@ def _check(chosen: Mapping[str, Any]) -> None:
             "enable.gapless.guarantee turns one refused message into a fatal error of the whole client.",
             fix="Leave it out: a refused message becomes a dead letter and the others go on.",
         )
-    timeout, linger = float(chosen["message.timeout.ms"]), float(chosen["linger.ms"])
+    timeout, linger = _number(chosen, "message.timeout.ms"), _number(chosen, "linger.ms")
     if timeout and linger >= timeout:
         raise ConfigError(
             f"linger_ms={linger:.0f} is not below delivery_timeout_ms={timeout:.0f}: messages would expire while they wait.",
@@ -308,3 +308,11 @@ def _whole(name: str, value: Any) -> int:
 
 def _true(value: Any) -> bool:
     return str(value).lower() in ("true", "1", "yes", "t")
+
+
+def _number(chosen: Mapping[str, Any], name: str) -> float:
+    """A setting as a number; librdkafka itself takes what merely begins with one."""
+    try:
+        return float(chosen[name])
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{name}={chosen[name]!r} is not a number.", fix="Write a whole number.") from error

@@ -82,5 +82,7 @@ def _produced(statistics: Mapping[str, Any], brokers: Sequence[Mapping[str, Any]
     """Whether anything was handed to a broker. A broker that left takes its counters along (measured), the
     messages transmitted by partition stay, so both are looked at."""
     requests = any(broker.get("req", {}).get("Produce", 0) for broker in brokers)
-    partitions = (part for topic in statistics.get("topics", {}).values() for part in topic["partitions"].values())
+    partitions = (
+        part for topic in statistics.get("topics", {}).values() for part in topic["partitions"].values()
+    )
     return requests or statistics.get("txmsgs", 0) > 0 or any(part.get("txmsgs", 0) for part in partitions)

@@ -107,7 +107,7 @@ TABLE: tuple[Row, ...] = (
     ("PRODUCER_FENCED", "fatal", "possibly_persisted", "A newer producer with this transactional id took over.", "Stop this one; one process owns a transactional id."),
     ("_FENCED", "fatal", "possibly_persisted", "A newer producer with this transactional id took over.", "Stop this one; one process owns a transactional id."),
     ("_FATAL", "fatal", "possibly_persisted", "The client is broken and must be made anew.", "This is done for you; the first error says why."),
-    ("_GAPLESS_GUARANTEE", "fatal", "possibly_persisted", "A gap could not be avoided.", "Leave enable.gapless.guarantee off; ordering='strict' keeps order."),
+    ("_GAPLESS_GUARANTEE", "fatal", "possibly_persisted", "A gap could not be avoided.", "Leave enable.gapless.guarantee off."),
     ("_INCONSISTENT", "fatal", "possibly_persisted", "The broker's answers contradict each other.", "Look whether it landed; report this with the log."),
     ("_CRIT_SYS_RESOURCE", "fatal", "possibly_persisted", "The process ran out of memory, threads or files.", "Free memory or raise the limits."),
     # transactions
