@@ -12,6 +12,7 @@ from dashboard.data import QUANTILES, Overview, Point
 from producer_core.histogram import RELATIVE_ERROR
 
 _HEIGHT = 230
+_SHORT = 10  # seconds
 _LATENCY = ("#059669", "#7c3aed", "#db2777")  # not a topic's
 
 
@@ -19,7 +20,7 @@ def throughput(page: Overview) -> Any:
     """Acknowledged messages a second, by topic."""
     figure = _figure("messages / s", page.window)
     for topic, points in _by_topic(page.series).items():
-        values = {point.at: point.acknowledged / point.seconds for point in points}
+        values = {point.at: point.acknowledged / _covered(point, page.now) for point in points}
         _line(figure, topic, page, lambda at, values=values: values.get(at, 0.0), "%{y:,.1f} /s")
     return _or_sentence(figure, page, "Nothing was acknowledged in this range.")
 
@@ -95,9 +96,13 @@ def _figure(unit: str, revision: str) -> Any:
 
 
 def _line(figure: Any, name: str, page: Overview, value: Any, hover: str, colour: str | None = None) -> None:
-    """One line over every whole window of the range; None, so a gap, where no producer wrote anything."""
+    """One line over every window of the range; None, so a gap, where no producer wrote anything.
+
+    The window that is not over yet is left out while it is short: what is still on its way would look like a dip.
+    """
     written = {point.at for point in page.series}
-    ends = int(page.now) // page.step * page.step
+    begun = page.step > _SHORT
+    ends = int(page.now) if begun else int(page.now) // page.step * page.step
     ats = list(range(page.since, ends, page.step))
     figure.add_scatter(
         x=[datetime.fromtimestamp(at, UTC) for at in ats],
@@ -109,6 +114,11 @@ def _line(figure: Any, name: str, page: Overview, value: Any, hover: str, colour
         hovertemplate=hover,
         line={"width": 2, "color": colour},
     )
+
+
+def _covered(point: Point, now: float) -> float:
+    """The seconds of a window that have passed."""
+    return max(1.0, min(point.seconds, now - point.at))
 
 
 def _by_topic(series: Sequence[Point]) -> dict[str, list[Point]]:

@@ -1,0 +1,236 @@
+"""The dashboard's data, figures and acts on a real store, and the page in each of its states."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from dashboard import actions, data, figures, serve, words
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.events import Attempt, DeadLetter
+from producer_core.failures import fingerprint
+from producer_core.histogram import RELATIVE_ERROR, bucket_of
+from producer_core.store import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow, Store
+
+NOW = float(int(time.time()))
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "store.duckdb"
+
+
+@pytest.fixture
+def store(path):
+    return Store.open(path)
+
+
+def counts(at, topic, *, acknowledged=0, dead=0):
+    return StatisticsRow(
+        int(at), "c", "p", topic, acknowledged + dead, acknowledged, dead, dead, 0, 0, 0, 0, 10, 0.1
+    )
+
+
+def alive(seen_at=NOW, **changes):
+    row = ProducerRow(
+        "p", "c", "shop", "host", 7, "0.1", NOW - 60, seen_at, None, True, None, 3, 1, 4, 100_000, 2**27, None,
+        True, "at_least_once", "{}",
+    )  # fmt: skip
+    return row._replace(**changes)
+
+
+def letter(number, **changes):
+    text = "Broker: Policy violation"
+    known = {
+        "message_id": f"m-{number}", "cluster_id": "c", "producer_id": "p", "topic": "payments", "key": b"k",
+        "value": b'{"n": 1, "password": "hunter2"}', "headers": (("trace", b"abc"),), "partition": None,
+        "timestamp_ms": None, "verdict": "rejected", "verdict_reason": "one transmission", "kind": "permanent",
+        "code": "POLICY_VIOLATION", "error_text": text, "fingerprint": fingerprint("POLICY_VIOLATION", text),
+        "attempts": (Attempt(NOW, "POLICY_VIOLATION", text),), "accepted_at": NOW - 1, "failed_at": NOW + number,
+    }  # fmt: skip
+    return DeadLetter(**{**known, **changes})
+
+
+def fill(store, **producer):
+    """A minute of orders that work and payments of which some fail; slow ones among many quick."""
+    rows, slow, quick = [], bucket_of(0.5), bucket_of(0.005)
+    for at in range(int(NOW) - 60, int(NOW)):
+        rows += [counts(at, "orders", acknowledged=99), counts(at, "payments", dead=1)]
+    latencies = [
+        LatencyRow(int(NOW) - 30, "c", "p", "orders", quick, 90),
+        LatencyRow(int(NOW) - 20, "c", "p", "orders", slow, 10),
+    ]
+    errors = [
+        ErrorRow(int(NOW) - 30, "c", "p", "payments", "POLICY_VIOLATION", "permanent", 60),
+        ErrorRow(int(NOW) - 30, "c", "p", "orders", "_TIMED_OUT", "timed_out", 500),
+    ]
+    store.append(Batch("p", 0, tuple(rows), tuple(latencies), tuple(errors), alive(**producer)))
+
+
+# data
+
+
+def test_the_overview_counts_what_the_store_says(store):
+    fill(store)
+    page = data.overview(store, "15 min", NOW)
+    assert page.error_rate == pytest.approx(0.01)
+    assert page.throughput == pytest.approx(99.0, rel=0.2)
+    assert (page.pending, page.waiting, page.seen_at) == (3, 1, NOW)
+
+
+def test_percentiles_come_from_merged_histograms_and_not_from_averages(store):
+    fill(store)
+    p50, p95, p99 = data.overview(store, "5 min", NOW).latency
+    assert p50 == pytest.approx(0.005, rel=2 * RELATIVE_ERROR)
+    assert p95 == p99 == pytest.approx(0.5, rel=2 * RELATIVE_ERROR)
+
+
+def test_the_sentence_blames_the_topic_whose_messages_died_not_the_one_that_was_retried(store):
+    fill(store)
+    DeadLetters(store).add([letter(1, failed_at=NOW - 5)])
+    tone, text = words.sentence(data.overview(store, "15 min", NOW).situation)
+    assert tone == "warning"
+    assert text.startswith(
+        "Delivering. 60 of 6,000 messages failed in the last 15 min, all on payments: a policy"
+    )
+
+
+@pytest.mark.parametrize("window", data.RANGES)
+def test_every_range_has_a_chart_of_a_hundred_or_so_windows(store, window):
+    fill(store)
+    page = data.overview(store, window, NOW)
+    assert data.RANGES[window] / page.step <= data.POINTS
+    assert figures.throughput(page).data[0].name == "orders"
+
+
+def test_an_act_is_about_the_letters_chosen_else_about_all_that_match(store):
+    DeadLetters(store).add([letter(1), letter(2, verdict="possibly_persisted"), letter(3, topic="orders")])
+    where = DeadLetterFilter(topic="payments")
+    all_of_them = data.scope(store, actions.selected(where, ()))
+    one = data.scope(store, actions.selected(where, ("m-1",)))
+    assert (all_of_them.count, all_of_them.safe) == (2, False)
+    assert (one.count, one.safe) == (1, True)
+    assert data.choices(store, "dead") == (("payments", "orders"), ("POLICY_VIOLATION",))
+
+
+# figures
+
+
+def test_a_figure_without_data_says_so_in_a_sentence(store):
+    page = data.overview(store, "5 min", NOW)
+    for figure in (figures.error_rate(page), figures.throughput(page), figures.latency(page)):
+        assert not figure.data
+        assert figure.layout.annotations[0].text.endswith("in this range.")
+    assert figures.waiting({}, "No dead letters wait.").layout.annotations[0].text == "No dead letters wait."
+
+
+def test_where_nothing_was_written_there_is_a_gap_and_not_a_zero(store):
+    fill(store)
+    drawn = figures.throughput(data.overview(store, "5 min", NOW)).data[0]
+    assert drawn.y[0] is None
+    assert drawn.y[-1] == 99
+    assert drawn.connectgaps is False
+
+
+def test_a_topic_that_settled_nothing_has_no_error_rate(store):
+    store.append(Batch("p", 0, (counts(NOW - 10, "idle"), counts(NOW - 10, "busy", acknowledged=1, dead=1))))
+    lines = {line.name: line for line in figures.error_rate(data.overview(store, "5 min", NOW)).data}
+    assert set(lines["idle"].y) == {None}
+    assert set(lines["busy"].y) == {None, 50.0}
+
+
+# acts
+
+
+def test_clear_archives_and_undo_brings_back_exactly_those(store):
+    letters = DeadLetters(store)
+    letters.add([letter(1), letter(2), letter(3)])
+    first = actions.clear(store, DeadLetterFilter(ids=("m-1",)))
+    second = actions.clear(store, DeadLetterFilter())
+    assert (first.ok, second.text) == (True, "Archived 2 dead letters.")
+    assert actions.undo_clear(store, second.undo).ok
+    assert letters.get("m-1").state == "archived"
+    assert letters.count(DeadLetterFilter()) == 2
+
+
+def test_a_replay_that_nobody_can_run_is_refused_in_a_sentence(store):
+    DeadLetters(store).add([letter(1)])
+    done = actions.start_replay(store, DeadLetterFilter())
+    assert not done.ok
+    assert "Start a producer on this store" in done.text
+
+
+# the server's command
+
+
+def test_the_server_listens_on_this_machine_only_and_reports_nothing(path):
+    command = serve.command(path, 8123)
+    assert "--server.address=127.0.0.1" in command
+    assert "--browser.gatherUsageStats=false" in command
+    assert command[-1] == str(path)
+
+
+# the page
+
+
+def opened(path, monkeypatch):
+    from streamlit.testing.v1 import AppTest
+
+    monkeypatch.setattr("sys.argv", ["app", str(path)])
+    page = AppTest.from_string("from dashboard.app import main\n\nmain()\n", default_timeout=30)
+    return page.run()
+
+
+def text_of(page):
+    return " ".join(element.body for element in page.get("html"))
+
+
+def test_an_empty_store_says_what_to_start(path, store, monkeypatch):
+    page = opened(path, monkeypatch)
+    assert not page.exception
+    assert "No producer has written here yet" in text_of(page)
+
+
+def test_a_store_in_use_shows_sentence_tiles_letters_and_producers(path, store, monkeypatch):
+    fill(store, seen_at=time.time())
+    DeadLetters(store).add([letter(1, failed_at=NOW - 5)])
+    page = opened(path, monkeypatch)
+    assert not page.exception
+    assert "all on payments" in text_of(page)
+    assert "Data is live" in text_of(page)
+    assert {metric.label: metric.value for metric in page.metric}["Dead letters"] == "1"
+    assert [button.label for button in page.button][:2] == ["Replay 1", "Clear 1"]
+    assert not page.button(key="replay").disabled
+
+
+def test_a_dead_producer_is_said_to_be_gone_and_replay_says_why_it_cannot(path, store, monkeypatch):
+    fill(store, seen_at=NOW - 100)
+    DeadLetters(store).add([letter(1)])
+    page = opened(path, monkeypatch)
+    assert "it may have died" in text_of(page)
+    assert "not seen for" in text_of(page)
+    assert page.button(key="replay").disabled
+    assert "Replay needs a running producer" in " ".join(text.value for text in page.text)
+
+
+def test_a_missing_store_is_waited_for(path, monkeypatch):
+    page = opened(path, monkeypatch)
+    assert not page.exception
+    assert f"There is no store at {path} yet" in text_of(page)
+    assert not path.exists()
+
+
+def test_a_store_of_a_newer_version_and_a_damaged_one_are_said_in_a_sentence(
+    path, store, tmp_path, monkeypatch
+):
+    with store.borrow(write=True) as connection:
+        connection.execute("UPDATE schema_migrations SET version = 999 WHERE version = 1")
+    newer = opened(path, monkeypatch)
+    assert not newer.exception
+    assert "newer" in text_of(newer)
+    damaged = tmp_path / "damaged.duckdb"
+    damaged.write_bytes(b"not a database" * 1000)
+    page = opened(damaged, monkeypatch)
+    assert not page.exception
+    assert "damaged" in text_of(page)
