@@ -1,0 +1,164 @@
+"""The recorder: what it writes, and what it does while the store cannot be had."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pytest
+
+from producer_core.errors import StoreFull, StoreLocked
+from producer_core.events import Acknowledged
+from producer_core.metrics import Metrics
+from producer_core.recorder import Destination, Recorder, added_up
+from producer_core.store.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
+from tests.support import eventually
+from tests.unit.replaying import letter
+
+
+@dataclass
+class FakeStore:
+    """Takes batches and letters, unless it is told to be in trouble."""
+
+    trouble: Exception | None = None
+    batches: list = field(default_factory=list)
+    letters: list = field(default_factory=list)
+
+    def append(self, batch):
+        self._check()
+        self.batches.append(batch)
+        return True
+
+    def add(self, letters):
+        self._check()
+        self.letters.extend(item.message_id for item in letters)
+
+    def rollup(self, now):
+        return 0
+
+    def prune(self, now):
+        return 0
+
+    def _check(self):
+        if self.trouble is not None:
+            raise self.trouble
+
+
+@dataclass
+class FakeSpill:
+    trouble: Exception | None = None
+    letters: list = field(default_factory=list)
+
+    def append(self, letters):
+        if self.trouble is not None:
+            raise self.trouble
+        self.letters.extend(letters)
+
+    @contextlib.contextmanager
+    def taking(self):
+        yield list(self.letters)
+        self.letters.clear()
+
+
+def row():
+    return ProducerRow(
+        "p", "c", "client", "h", 1, "0", 0.0, 0.0, None, True, None, 0, 0, 0, 0, 0, None, True, "x", "{}"
+    )
+
+
+@pytest.fixture
+def parts():
+    store, spill, metrics = FakeStore(), FakeSpill(), Metrics()
+    recorder = Recorder(
+        lambda: Destination(store, store),
+        spill,
+        metrics=metrics,
+        describe=row,
+        pending=Counter,
+        buffer_limit=3,
+    )
+    recorder.start()
+    yield recorder, store, spill, metrics
+    recorder.stop()
+
+
+def acknowledged(count, topic="orders"):
+    return [Acknowledged(topic, 0, number, 0.005, 10, 1, number) for number in range(count)]
+
+
+def test_each_message_is_counted_in_exactly_one_batch(parts):
+    recorder, store, _, metrics = parts
+    for _ in range(3):
+        metrics.acknowledged(acknowledged(100))
+        recorder.hurry(5)
+
+    rows = [item for batch in store.batches for item in batch.statistics]
+    buckets = [item for batch in store.batches for item in batch.latencies]
+    assert (sum(item.acknowledged for item in rows), sum(item.count for item in buckets)) == (300, 300)
+    assert [batch.sequence for batch in store.batches] == list(range(len(store.batches)))
+
+
+def test_a_dead_letter_is_written_within_a_moment(parts):
+    recorder, store, _, _ = parts
+    recorder.died(letter(1))
+    assert recorder.wait_written(5)
+    assert len(store.letters) == 1
+
+
+def test_while_the_store_is_locked_letters_spill_and_come_back_and_it_is_told_once(parts):
+    recorder, store, spill, metrics = parts
+    store.trouble = StoreLocked()
+    metrics.acknowledged(acknowledged(7))
+    recorder.died(letter(1))
+    eventually(lambda: spill.letters)
+    recorder.hurry(5)
+    recorder.hurry(5)
+    assert recorder.trouble is not None and not recorder.full
+
+    store.trouble = None
+    recorder.hurry(5)
+    eventually(lambda: store.letters and not spill.letters)
+
+    recorder.hurry(5)
+    rows = [item for batch in store.batches for item in batch.statistics]
+    notices = [notice.kind for batch in store.batches for notice in batch.notices]
+    assert sum(item.acknowledged for item in rows) == 7
+    assert notices.count("store_unavailable") == 1
+    assert notices.count("store_available") == 1
+
+
+def test_with_no_place_left_the_recorder_says_full_and_loses_nothing(parts):
+    recorder, store, spill, _ = parts
+    store.trouble, spill.trouble = StoreLocked(), StoreFull()
+    for number in range(4):
+        recorder.died(letter(number))
+    eventually(lambda: recorder.full)
+
+    store.trouble = spill.trouble = None
+    recorder.hurry(5)
+    eventually(lambda: len(store.letters) == 4)
+    assert not recorder.full
+
+
+def test_two_batches_added_up_keep_every_count():
+    where = (1_700_000_001, "c", "p")
+    one = Batch(
+        "p", 1, (StatisticsRow(*where, "t", 1, 2, 3, 4, 5, 6, 7, 8, 9, 0.5),), (LatencyRow(*where, "t", 3, 2),),
+        (ErrorRow(*where, "t", "X", "local", 1),),
+    )  # fmt: skip
+    both = added_up(one, Batch("p", 2, one.statistics, one.latencies, one.errors))
+
+    assert both.sequence == 2
+    assert both.statistics[0][4:] == (2, 4, 6, 8, 10, 12, 14, 16, 18, 1.0)
+    assert (both.latencies[0].count, both.errors[0].count) == (4, 2)
+
+
+def test_stopping_does_not_wait_for_the_next_second(parts):
+    recorder, store, _, metrics = parts
+    metrics.acknowledged(acknowledged(1))
+    began = time.monotonic()
+    recorder.stop()
+    assert store.batches
+    assert time.monotonic() - began < 5
