@@ -46,7 +46,9 @@ class Keeping(Protocol):
     def size(self) -> int:
         """Dead letters that wait for somebody."""
 
-    def is_dead(self, message_id: str) -> bool: ...
+    def state(self, message_id: str) -> str | None:
+        """The state of a message that died once; None for any other."""
+
     def messages(self, topic: str | None) -> list[Message]: ...
     def clear(self, topic: str | None) -> int: ...
     def replay(
@@ -91,8 +93,8 @@ class InMemory(Hook):
     def size(self) -> int:
         return len(self.letterbox)
 
-    def is_dead(self, message_id: str) -> bool:
-        return self.letterbox.get(message_id) is not None
+    def state(self, message_id: str) -> str | None:
+        return None if self.letterbox.get(message_id) is None else "dead"
 
     def messages(self, topic: str | None) -> list[Message]:
         return [message_of(letter) for letter in self.letterbox.letters(topic)]

@@ -71,6 +71,7 @@ class Lifecycle:
             tuple[Delivery, Failure]
         ] = []  # touched on the poll thread, and by close() after it
         self.pending: dict[bytes, Delivery] = {}
+        self.highest = -1  # the highest sequence that was acknowledged; written on the poll thread
         self.retry_manager = RetryManager(retry_config, send=self._due)
         self.connection = Connection(self.notice, clock=clock)
         self.transport = transport(config, self)
@@ -159,6 +160,7 @@ class Lifecycle:
         if self.pending.pop(delivery.id, None) is None:
             return None
         delivery.status = MessageStatus.SENT
+        self.highest = max(self.highest, delivery.seq)
         if delivery.checksum is not None and self._dedup is not None:
             self._dedup.confirm(delivery.checksum, delivery.dedup_topic)
         tries = len(delivery.attempts) + 1

@@ -302,9 +302,11 @@ class ReliableKafkaProducer:
         pending = self._lifecycle.pending.get(raw)
         if pending is not None:
             return pending.status
-        if self._keeping.is_dead(message_id):
-            return MessageStatus.DLQ
-        return MessageStatus.SENT if raw[:16] == self._session.bytes else None
+        state = self._keeping.state(message_id)
+        if state is not None:
+            return MessageStatus.SENT if state in ("replayed", "landed") else MessageStatus.DLQ
+        ours = raw[:16] == self._session.bytes and int.from_bytes(raw[16:]) <= self._lifecycle.highest
+        return MessageStatus.SENT if ours else None
 
     def get_stats(self) -> ProducerStats:
         return producer_stats(self)
@@ -353,7 +355,8 @@ class ReliableKafkaProducer:
         if all(name != "pc-original-timestamp" for name, _ in letter.headers):
             headers.append(("pc-original-timestamp", original))
         partition = -1 if letter.partition is None else letter.partition
-        delivery = Delivery(raw, -1, letter.topic, letter.key, letter.value, headers, partition)
+        number = int.from_bytes(raw[16:]) if raw[:16] == self._session.bytes else -1
+        delivery = Delivery(raw, number, letter.topic, letter.key, letter.value, headers, partition)
         delivery.accepted_at = letter.accepted_at
         delivery.replay = settled
         self._lifecycle.resend(delivery)

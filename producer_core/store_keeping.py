@@ -117,8 +117,9 @@ class InStore:
         except StoreError:
             return self.recorder.waiting
 
-    def is_dead(self, message_id: str) -> bool:
-        return self.letters().count(DeadLetterFilter(ids=(message_id,))) > 0
+    def state(self, message_id: str) -> str | None:
+        found = self.letters().find(DeadLetterFilter(state=None, ids=(message_id,)), limit=1)
+        return found[0].state if found else None
 
     def messages(self, topic: str | None) -> list[Message]:
         found = self.letters().find(DeadLetterFilter(topic=topic), limit=_LISTED)

@@ -39,6 +39,8 @@ def test_sent_means_acknowledged():
     assert before == (0, MessageStatus.PENDING)
     assert producer.get_stats()["messages_sent"] == 1
     assert producer.get_message_status(message_id) is MessageStatus.SENT
+    assert producer.get_message_status(message_id.rpartition("-")[0] + "-77") is None
+    assert producer.get_message_status("nonsense") is None
     producer.close()
 
 
