@@ -70,6 +70,11 @@ def step_of(seconds: int) -> int:
     return next((step for step in STEPS if seconds / step <= POINTS), STEPS[-1])
 
 
+def refresh(window: str) -> float:
+    """How often a page with this range is worth drawing again, in seconds."""
+    return 1.0 if RANGES[window] <= 3600 else 5.0
+
+
 def overview(store: Store, window: str, now: float) -> Overview:
     """One consistent look at the store."""
     seconds = RANGES[window]

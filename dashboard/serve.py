@@ -7,7 +7,7 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 HOST = "127.0.0.1"
@@ -64,14 +64,21 @@ def launch_folder() -> Path:
     state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
     folder = state / "producer-core" / f"dashboard-plotly-{plotly.__version__}"
     (folder / "static").mkdir(parents=True, exist_ok=True, mode=0o700)
-    (folder / "app.py").write_text(_LAUNCHER)
-    served = folder / "static" / "plotly.min.js"
     source = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
-    if not served.exists() or served.stat().st_size != source.stat().st_size:
-        part = served.with_suffix(f".{os.getpid()}")
-        shutil.copyfile(source, part)
-        part.replace(served)
+    _put(folder / "app.py", len(_LAUNCHER.encode()), lambda part: part.write_text(_LAUNCHER))
+    _put(
+        folder / "static" / "plotly.min.js", source.stat().st_size, lambda part: shutil.copyfile(source, part)
+    )
     return folder
+
+
+def _put(target: Path, size: int, write: Callable[[Path], object]) -> None:
+    """Whole or not at all: another dashboard may be reading it."""
+    if target.exists() and target.stat().st_size == size:
+        return
+    part = target.with_suffix(f".{os.getpid()}")
+    write(part)
+    part.replace(target)
 
 
 def free_port(wanted: int, address: str = HOST, tries: int = 100) -> int:

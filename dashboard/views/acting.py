@@ -81,6 +81,7 @@ def _result(path: Path) -> None:
     """The last act in words; a replay as it goes on."""
     done: actions.Done | None = st.session_state.get("done")
     if done is None:
+        _others(path)
         return
     if done.operation_id is not None and done.ok:
         _follow(path, done.operation_id)
@@ -89,6 +90,14 @@ def _result(path: Path) -> None:
         common.say("good" if done.ok else "bad", done.text)
         if done.undo is not None and st.button("Undo", key="undo", icon=":material/undo:"):
             _finish(actions.undo_clear(opened(path), done.undo))
+
+
+def _others(path: Path) -> None:
+    """A replay that goes on, begun before this page was opened, or by somebody else."""
+    for operation in data.operations(opened(path), limit=1):
+        if not operation.ended:
+            st.session_state["done"] = actions.Done(True, "", operation.operation_id)
+            _follow(path, operation.operation_id)
 
 
 def _follow(path: Path, operation_id: str) -> None:

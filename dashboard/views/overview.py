@@ -12,7 +12,7 @@ from dashboard.live_plotly import live_plotly
 from dashboard.stores import opened
 from dashboard.views import alerts, common, producers
 
-REFRESH = 1.0
+REFRESH = 2.0
 
 
 def page(path: Path) -> None:
@@ -29,7 +29,7 @@ def page(path: Path) -> None:
             required=True,
             label_visibility="collapsed",
         )
-    st.fragment(_live, run_every=REFRESH)(path, window)
+    st.fragment(_live, run_every=data.refresh(window))(path, window)
 
 
 def _live(path: Path, window: str) -> None:
@@ -61,7 +61,7 @@ def _draw(path: Path, shown: data.Overview, now: float) -> None:
 
 def who_sends(path: Path) -> None:
     """The producers, below everything that one may have to act on."""
-    st.fragment(_producers, run_every=2 * REFRESH)(path)
+    st.fragment(_producers, run_every=REFRESH)(path)
 
 
 def _producers(path: Path) -> None:

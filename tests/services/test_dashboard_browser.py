@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import re
+import signal
 import subprocess
+import sys
 import threading
 import urllib.request
 
@@ -97,6 +99,36 @@ def answers(port):
         return False
 
 
+def started(store, *options):
+    return subprocess.Popen(
+        [sys.executable, "-m", "producer_core.cli", "dashboard", "--store", str(store), *options],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+def test_the_command_takes_the_next_port_says_so_and_ends_at_once(address, load, state_folder):
+    taken = re.search(r":(\d+)/", address)[1]
+    process = started(load.store, "--port", taken)
+    try:
+        assert process.stdout.readline().startswith(f"Port {taken} is taken; using ")
+        url = re.search(r"http://127\.0\.0\.1:(\d+)", process.stdout.readline())
+        assert answers(url[1])
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 0
+        assert not answers(url[1])
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_the_command_does_not_listen_for_other_machines(state_folder):
+    process = started(state_folder / "none.duckdb", "--address", "0.0.0.0")
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "has no passwords yet, so it does not listen on 0.0.0.0" in said
+
+
 @pytest.fixture(scope="module")
 def address(load, state_folder):
     with served(load.store, state_folder) as url:
@@ -176,13 +208,17 @@ def test_zoom_and_the_charts_themselves_survive_refreshes(page):
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + box["height"] * 0.5, steps=8)
     page.mouse.up()
+    since = "plot => new Date(plot._fullLayout.xaxis.range[0]).getTime()"
     zoomed = eventually(lambda: (now := chart.evaluate(shown)) != whole and now, timeout=5)
+    since_zoomed = chart.evaluate(since)
     points = "plot => String(plot.data[0].y.at(-1)) + plot.data[0].x.at(-1)"
     for _ in range(2):
         before = chart.evaluate(points)
         eventually(lambda before=before: chart.evaluate(points) != before, timeout=30)
     assert chart.evaluate(shown) == zoomed
     assert chart.evaluate("plot => plot.marked")
+    page.mouse.dblclick(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.5)
+    eventually(lambda: chart.evaluate(since) < since_zoomed, timeout=5)
 
 
 def test_replay_empties_a_topic_once_its_fault_is_over(load, page):
