@@ -112,6 +112,14 @@ def encode_value(value: Any, serializer: Callable[[Any], bytes] | None = None) -
     return data
 
 
+def decode_value(value: bytes | None) -> Any:
+    """What a value says: JSON decoded, other bytes as they are."""
+    try:
+        return None if value is None else orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return value
+
+
 def encode_key(key: Any, serializer: Callable[[Any], bytes] | None = None) -> bytes | None:
     """The bytes of a key: str as UTF-8, bytes as they are, int as its decimal text."""
     if serializer is not None and key is not None:

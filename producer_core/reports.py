@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-import orjson
-
 from producer_core.events import DeadLetter, Verdict
-from producer_core.messages import Message, id_text
+from producer_core.messages import Message, decode_value, id_text
 from producer_core.transport import Delivery
 
 
@@ -79,18 +77,10 @@ def as_message(delivery: Delivery, error: str | None = None) -> Message:
         id=id_text(delivery.id),
         topic=delivery.topic,
         key=None if delivery.key is None else delivery.key.decode(errors="replace"),
-        value=decoded(delivery.value),
+        value=decode_value(delivery.value),
         timestamp=datetime.fromtimestamp(delivery.accepted_at),
         status=delivery.status,
         retry_count=len(delivery.attempts),
         last_error=error or (delivery.attempts[-1][0].text if delivery.attempts else None),
         checksum=delivery.checksum,
     )
-
-
-def decoded(value: bytes | None) -> Any:
-    """JSON bytes as what they say, other bytes as they are."""
-    try:
-        return None if value is None else orjson.loads(value)
-    except orjson.JSONDecodeError:
-        return value

@@ -11,12 +11,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-import orjson
-
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.events import Attempt, DeadLetter
 from producer_core.failures import fingerprint
-from producer_core.messages import Message, MessageStatus, encode_key, encode_value
+from producer_core.messages import Message, MessageStatus, decode_value, encode_key, encode_value
 
 logger = logging.getLogger(__name__)
 
@@ -157,7 +155,7 @@ def message_of(letter: DeadLetter) -> Message:
         id=letter.message_id,
         topic=letter.topic,
         key=None if letter.key is None else letter.key.decode(errors="replace"),
-        value=_decoded(letter.value),
+        value=decode_value(letter.value),
         timestamp=datetime.fromtimestamp(letter.accepted_at),
         status=MessageStatus.DLQ,
         retry_count=max(0, len(letter.attempts) - 1),
@@ -199,10 +197,3 @@ def _joined(earlier: DeadLetter | None, letter: DeadLetter) -> DeadLetter:
         accepted_at=earlier.accepted_at,
         replay_count=max(earlier.replay_count, letter.replay_count),
     )
-
-
-def _decoded(value: bytes | None) -> Any:
-    try:
-        return None if value is None else orjson.loads(value)
-    except orjson.JSONDecodeError:
-        return value
