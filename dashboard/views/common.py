@@ -43,9 +43,9 @@ def fact(name: str, text: str) -> None:
     st.html(f'<p class="pc-fact"><span>{html.escape(name)}</span><br>{html.escape(text)}</p>')
 
 
-def note(text: str) -> None:
-    """Small print; nothing in it is markup."""
-    st.html(f'<p class="pc-note">{html.escape(text)}</p>')
+def note(text: str, *, more: str = "") -> None:
+    """Small print, with `more` under the pointer; nothing in it is markup."""
+    st.html(f'<p class="pc-note" title="{html.escape(more)}">{html.escape(text)}</p>')
 
 
 @cache

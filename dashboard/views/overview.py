@@ -52,7 +52,8 @@ def _read(path: Path, window: str) -> data.Overview:
 
 def _draw(path: Path, shown: data.Overview, now: float) -> None:
     common.say(*words.sentence(shown.situation))
-    common.note(f"{words.data_age(shown.seen_at, now).capitalize()} · times are UTC · {path}")
+    age = words.data_age(shown.seen_at, now).capitalize()
+    common.note(f"{age} · times are UTC · store {path.name}", more=str(path))
     with common.panel(path):
         alerts.firing(opened(path), shown, now)
     _tiles(shown)
