@@ -29,6 +29,8 @@ from producer_core.transport import Delivery, Full, Refused, Report, TransportFa
 
 logger = logging.getLogger(__name__)
 
+_MOST_HELD = 10_000
+"""Copies of pending claims, and retries, that wait in memory before send_message waits too."""
 _HOLD = 0.1
 """Seconds until a copy of a pending claim asks again."""
 
@@ -67,9 +69,8 @@ class Lifecycle:
         self._clock = clock
         self._settled = threading.Event()  # set after each batch of reports: room in the queue, or idle
         self._closing = False
-        self._unjudged: list[
-            tuple[Delivery, Failure]
-        ] = []  # touched on the poll thread, and by close() after it
+        # touched on the poll thread, and by close() after it
+        self._unjudged: list[tuple[Delivery, Failure]] = []
         self.pending: dict[bytes, Delivery] = {}
         self.highest = -1  # the highest sequence that was acknowledged; written on the poll thread
         self.retry_manager = RetryManager(retry_config, send=self._due)
@@ -87,7 +88,7 @@ class Lifecycle:
         delivery.accepted_at = self._clock()
         delivery.attempts = ()
         delivery.status = MessageStatus.PENDING
-        claim = self._claim(delivery)
+        claim = self._claim_or_wait(delivery)
         if claim is Claim.DUPLICATE:
             self._duplicate(delivery)
             return False
@@ -138,8 +139,7 @@ class Lifecycle:
                 acknowledged.append(item)
         if acknowledged:
             self.connection.acknowledged()
-            for hook in self._hooks:
-                hook.acknowledged(acknowledged)
+            self._tell("acknowledged", acknowledged)
         self._settled.set()
 
     def _settle(self, delivery: Delivery, error: KafkaError | None, message: Any) -> Acknowledged | None:
@@ -197,10 +197,9 @@ class Lifecycle:
         letter = self._letter(delivery, failure, never_sent)
         if letter.verdict in ("not_sent", "rejected"):
             self._release(delivery)
-        for hook in self._hooks:
-            if delivery.replay is None:
-                hook.died(letter)
-        if delivery.replay is not None:
+        if delivery.replay is None:
+            self._tell("died", letter)
+        else:
             delivery.replay(Resent(letter.message_id, "failed", letter=letter, text=letter.error_text))
         if delivery.callback is not None or delivery.on_delivery is not None:
             self._call_back(delivery, None, letter)
@@ -270,8 +269,7 @@ class Lifecycle:
 
     def _duplicate(self, delivery: Delivery) -> None:
         delivery.status = MessageStatus.DUPLICATE
-        for hook in self._hooks:
-            hook.duplicate(delivery.topic)
+        self._tell("duplicate", delivery.topic)
         self._settled.set()
 
     def _duplicate_after_all(self, delivery: Delivery) -> None:
@@ -285,6 +283,16 @@ class Lifecycle:
             return Claim.NEW
         return self._dedup.claim(delivery.checksum, delivery.dedup_topic, delivery.id)
 
+    def _claim_or_wait(self, delivery: Delivery) -> Claim:
+        """Claim; where too many copies are held already, wait for their twins as for room in the queue."""
+        deadline = time.monotonic() + self._config.max_block
+        while (claim := self._claim(delivery)) is Claim.PENDING and self.retry_manager.pending >= _MOST_HELD:
+            if time.monotonic() > deadline:
+                raise QueueFull(f"{_MOST_HELD:,} messages wait for a retry or for their twin. Send slower.")
+            self._settled.clear()
+            self._settled.wait(0.1)
+        return claim
+
     def _release(self, delivery: Delivery) -> None:
         if delivery.checksum is not None and self._dedup is not None:
             self._dedup.release(delivery.checksum, delivery.dedup_topic, delivery.id)
@@ -297,8 +305,7 @@ class Lifecycle:
         unjudged, self._unjudged = self._unjudged, []
         for delivery, failure in unjudged:
             self._bury(delivery, failure, never_sent=not self.connection.may_have_produced)
-        for hook in self._hooks:
-            hook.client_statistics(statistics)
+        self._tell("client_statistics", statistics)
 
     def connection_error(self, error: KafkaError) -> None:
         self.connection.failed(error)
@@ -314,8 +321,7 @@ class Lifecycle:
                 self._settle(delivery, silent, _NoMessage())
 
     def notice(self, notice: Notice) -> None:
-        for hook in self._hooks:
-            hook.notice(notice)
+        self._tell("notice", notice)
 
     # looking and closing
 
@@ -383,8 +389,15 @@ class Lifecycle:
             id_text(delivery.id), delivery.topic, failure.code, failure.kind, attempt.text, len(delivery.attempts),
             retry_in, verdict == "possibly_persisted", attempt.failed_at,
         )  # fmt: skip
+        self._tell("attempt_failed", event)
+
+    def _tell(self, what: str, about: Any) -> None:
+        """Every hook hears of it; one that fails is logged, and neither the others nor our thread suffer."""
         for hook in self._hooks:
-            hook.attempt_failed(event)
+            try:
+                getattr(hook, what)(about)
+            except Exception:
+                logger.exception("hook failed", extra={"hook": type(hook).__name__, "event": what})
 
     def _call_back(self, delivery: Delivery, message: Any, letter: DeadLetter | None) -> None:
         report = delivery_report(delivery, message, letter)

@@ -120,6 +120,31 @@ def test_a_callback_that_fails_does_not_stop_the_thread(caplog):
     producer.close()
 
 
+class Broken(Hook):
+    """Raises at everything it hears."""
+
+    def acknowledged(self, batch):
+        raise ZeroDivisionError
+
+    died = duplicate = attempt_failed = notice = client_statistics = acknowledged
+
+
+def test_a_hook_that_raises_harms_neither_messages_nor_threads(caplog):
+    ends = Ends()
+    producer, _ = make(
+        lambda delivery: KafkaError.POLICY_VIOLATION if b"bad" in delivery.value else None,
+        hooks=(Broken(), ends),
+    )
+
+    for value in ({"n": 1}, {"n": "bad"}, {"n": 2}):
+        producer.send_message("orders", value)
+        producer.flush(5)
+
+    assert (len(ends.acked), len(ends.dead)) == (2, 1)
+    assert "hook failed" in caplog.text
+    producer.close()
+
+
 def test_a_later_refusal_does_not_undo_an_earlier_doubt():
     codes = iter([KafkaError.REQUEST_TIMED_OUT, KafkaError.POLICY_VIOLATION])
     producer, _ = make(lambda delivery: next(codes))
