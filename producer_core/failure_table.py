@@ -3,6 +3,10 @@
 Each row: code, kind, verdict, meaning, advice. The verdict is the default, before evidence: `rejected` stands
 only when the message had no time for a second transmission (see `failures.judge`). Sources: librdkafka's
 rdkafka_request.c (rd_kafka_handle_Produce_error), Apache Kafka's Errors.java, and measurements on 2.16.0.
+
+What a broker says while it waits for the replicas of a message that it has written is no refusal: its
+DelayedProduce.scala replaces the success by NOT_LEADER_OR_FOLLOWER when leadership moves, by
+UNKNOWN_TOPIC_OR_PARTITION (REPLICA_NOT_AVAILABLE before 2.6) or KAFKA_STORAGE_ERROR when the partition goes.
 """
 
 from __future__ import annotations
@@ -53,10 +57,10 @@ TABLE: tuple[Row, ...] = (
     ("_UNSUPPORTED_FEATURE", "fatal", "not_sent", "The broker cannot do what idempotence needs.", "Use brokers from 0.11 on, or switch idempotence off."),
     # passes by itself: librdkafka retries these inside
     ("LEADER_NOT_AVAILABLE", "temporary", "rejected", "The partition has no leader at the moment.", "It passes when a leader is elected; look at the brokers if it does not."),
-    ("NOT_LEADER_FOR_PARTITION", "temporary", "rejected", "The partition's leader moved.", "It passes by itself."),
-    ("UNKNOWN_TOPIC_OR_PART", "temporary", "rejected", "The broker does not know the topic or partition.", "Create the topic; just after creation it passes by itself."),
+    ("NOT_LEADER_FOR_PARTITION", "temporary", "possibly_persisted", "The partition's leader moved, perhaps after it had written the message.", "It passes by itself; look whether the message landed before you send it again."),
+    ("UNKNOWN_TOPIC_OR_PART", "temporary", "possibly_persisted", "The broker does not know the topic or partition.", "Create the topic; just after creation it passes by itself."),
     ("BROKER_NOT_AVAILABLE", "temporary", "rejected", "The broker is not available.", "Look at the broker; replay when it is back."),
-    ("REPLICA_NOT_AVAILABLE", "temporary", "rejected", "A replica is not available.", "It passes by itself; look at the brokers if it does not."),
+    ("REPLICA_NOT_AVAILABLE", "temporary", "possibly_persisted", "A replica is not available.", "It passes by itself; look at the brokers if it does not."),
     ("NOT_ENOUGH_REPLICAS", "temporary", "rejected", "Fewer replicas are in sync than min.insync.replicas asks for.", "Bring the missing brokers back; replay then."),
     ("KAFKA_STORAGE_ERROR", "temporary", "possibly_persisted", "The broker cannot use its disk.", "Look at the broker's disk; replay when it is mended."),
     ("COORDINATOR_LOAD_IN_PROGRESS", "temporary", "rejected", "The coordinator is starting.", "It passes by itself."),
@@ -65,8 +69,8 @@ TABLE: tuple[Row, ...] = (
     ("INVALID_MSG", "temporary", "rejected", "The message arrived damaged.", "The next transmission usually succeeds; look at the network if it does not."),
     ("FENCED_LEADER_EPOCH", "temporary", "rejected", "The client knew an older leader.", "It passes by itself."),
     ("UNKNOWN_LEADER_EPOCH", "temporary", "rejected", "The client knew a newer leader than the broker.", "It passes by itself."),
-    ("UNKNOWN_TOPIC_ID", "temporary", "rejected", "The topic was deleted and made again.", "It passes when the client has fresh metadata."),
-    ("INCONSISTENT_TOPIC_ID", "temporary", "rejected", "The topic was deleted and made again.", "It passes when the client has fresh metadata."),
+    ("UNKNOWN_TOPIC_ID", "temporary", "possibly_persisted", "The topic was deleted and made again.", "It passes when the client has fresh metadata."),
+    ("INCONSISTENT_TOPIC_ID", "temporary", "possibly_persisted", "The topic was deleted and made again.", "It passes when the client has fresh metadata."),
     ("THROTTLING_QUOTA_EXCEEDED", "temporary", "rejected", "The client is over its quota.", "Send slower, or ask for a larger quota."),
     ("PREFERRED_LEADER_NOT_AVAILABLE", "temporary", "rejected", "The preferred leader is not available.", "It passes by itself."),
     ("_INVALID_DIFFERENT_RECORD", "temporary", "rejected", "Another record of the same batch was invalid.", "It is sent again without that record."),

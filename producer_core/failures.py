@@ -68,17 +68,28 @@ def retriable_codes(names: Sequence[str]) -> frozenset[str]:
     return frozenset(lookup(name).code for name in names)
 
 
-def judge(failure: Failure, *, latency: float | None, retry_backoff: float) -> tuple[Verdict, str]:
-    """Whether a message that came back with this failure may be on the broker, and why we say so.
+def judge(
+    failure: Failure, *, latency: float | None, retry_backoff: float, assigned: bool = True
+) -> tuple[Verdict, str]:
+    """Whether a message whose delivery report has this failure may be on the broker, and why we say so.
+
+    `assigned`: the report names a partition (`message.partition()` is not None). A message without one was
+    never put into a broker's queue, and librdkafka never takes a partition away again (rd_kafka_msg_partitioner).
 
     A refusal counts only when the message came back (`latency`, seconds from produce to report) before
     librdkafka could have sent it a second time: a code alone proves nothing, because the library retries
     inside, and an earlier transmission may have been written. All of its retries go through
-    rd_kafka_retry_msgq, which waits at least 0.8 x retry.backoff.ms. `not_sent` is said of local codes only:
-    any other may follow a transmission (a connection whose credentials expire, for one).
+    rd_kafka_retry_msgq, which waits at least 0.8 x retry.backoff.ms. The same holds for the library's own
+    words: a message that waits for its retry while its topic vanishes from the metadata comes back as
+    _UNKNOWN_PARTITION although it was written (measured), and a connection's credentials may expire.
     """
+    if not assigned or _is_ours(failure):
+        return refused_here(failure)
     if failure.kind == "local":
-        return "not_sent", f"It never left the client ({failure.code})."
+        return (
+            "possibly_persisted",
+            f"The client gave it up ({failure.code}), but an earlier transmission may have landed.",
+        )
     if failure.verdict != "rejected":
         return (
             "possibly_persisted",
@@ -90,6 +101,16 @@ def judge(failure: Failure, *, latency: float | None, retry_backoff: float) -> t
         "possibly_persisted",
         f"The broker refused it ({failure.code}), but an earlier transmission may have landed.",
     )
+
+
+def refused_here(failure: Failure) -> tuple[Verdict, str]:
+    """The verdict on what never reached a broker's queue: produce() raised, or it was no message at all."""
+    return "not_sent", f"It never left the client ({failure.code})."
+
+
+def _is_ours(failure: Failure) -> bool:
+    """A code that no library gives: `malformed`, `held`."""
+    return failure.kind == "local" and failure.number == 0
 
 
 def fingerprint(code: str, text: str) -> str:

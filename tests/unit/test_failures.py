@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer_core.config import DEFAULT_RETRIABLE
+from producer_core import ReliableKafkaProducer
+from producer_core.brokers import embedded
+from producer_core.config import DEFAULT_RETRIABLE, RetryConfig
 from producer_core.errors import ConfigError
-from producer_core.events import SAFE_VERDICTS
+from producer_core.events import Hook
 from producer_core.failures import (
     failure_of,
     fingerprint,
@@ -17,8 +21,13 @@ from producer_core.failures import (
     known_failures,
     lookup,
     normalise,
+    refused_here,
     retriable_codes,
 )
+from producer_core.librdkafka import library
+from tests.support import eventually
+
+UNKNOWN_TOPIC_OR_PART = 3
 
 CODES = {
     name: number
@@ -62,6 +71,20 @@ def test_what_was_interrupted_is_never_safe_to_resend():
     "code", ["_MSG_TIMED_OUT", "_PURGE_QUEUE", "_PURGE_INFLIGHT", "_TIMED_OUT", "_TRANSPORT"]
 )
 def test_a_message_that_may_be_on_the_log_is_not_called_lost(code):
+    assert judge(failure_of(code), latency=0.0, retry_backoff=BACKOFF)[0] == "possibly_persisted"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "NOT_LEADER_FOR_PARTITION",
+        "UNKNOWN_TOPIC_OR_PART",
+        "REPLICA_NOT_AVAILABLE",
+        "KAFKA_STORAGE_ERROR",
+        "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+    ],
+)
+def test_what_a_broker_says_after_it_wrote_the_message_is_no_refusal(code):
     assert judge(failure_of(code), latency=0.0, retry_backoff=BACKOFF)[0] == "possibly_persisted"
 
 
@@ -142,21 +165,85 @@ def test_credentials_that_expired_after_a_transmission_do_not_make_it_not_sent(c
     assert judge(failure_of(code), latency=30.0, retry_backoff=BACKOFF)[0] == "possibly_persisted"
 
 
+@pytest.mark.parametrize("code", ["_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_OR_PART", "_MSG_TIMED_OUT"])
+def test_a_message_that_was_never_given_a_partition_was_never_sent(code):
+    verdict, reason = judge(failure_of(code), latency=120.0, retry_backoff=BACKOFF, assigned=False)
+    assert (verdict, reason) == refused_here(failure_of(code))
+    assert verdict == "not_sent"
+
+
+@pytest.mark.parametrize("code", ["malformed", "held"])
+def test_our_own_codes_are_never_doubted(code):
+    assert judge(failure_of(code), latency=None, retry_backoff=BACKOFF)[0] == "not_sent"
+
+
 @given(
     code=st.sampled_from(sorted(CODES)),
     latency=st.none() | st.floats(0, 200),
     retry_backoff=st.floats(0, 10),
 )
-def test_a_verdict_is_never_safer_than_the_table(code, latency, retry_backoff):
+def test_a_report_on_a_message_that_had_a_partition_is_safe_only_as_a_quick_refusal(
+    code, latency, retry_backoff
+):
     failure = failure_of(code)
     verdict, reason = judge(failure, latency=latency, retry_backoff=retry_backoff)
 
-    assert verdict in (failure.verdict, "possibly_persisted")
+    assert verdict in ("rejected", "possibly_persisted")
     assert reason.endswith(".")
     assert failure.code in reason
     if verdict == "rejected":
+        assert failure.verdict == "rejected"
         assert latency < 0.8 * retry_backoff
-    assert verdict in (*SAFE_VERDICTS, "possibly_persisted")
+
+
+def test_a_written_message_whose_topic_then_vanished_is_not_called_not_sent():
+    """librdkafka says _UNKNOWN_PARTITION of a message that is on the log, and it was called safe to resend."""
+    quick, sent = RetryConfig(max_retries=0), Transmitted()
+    settings = {"topic.metadata.propagation.max.ms": 100, "statistics.interval.ms": 50, "linger_ms": 0}
+    with embedded.start(brokers=1, topics={"orders": 1}) as broker:
+        with ReliableKafkaProducer(
+            broker.bootstrap_servers, settings, quick, store=None, hooks=[sent]
+        ) as producer:
+            producer.send_message("orders", {"warm": 1})
+            producer.flush(10)
+            home = broker.leader("orders")
+            broker.set_latency(30, home)
+            message_id = producer.send_message("orders", {"n": 1})
+            eventually(lambda: sent.messages == 2)
+
+            forget_topic(broker, "orders", UNKNOWN_TOPIC_OR_PART)
+            broker.down(home)
+            letter = eventually(lambda: producer.dlq.get(message_id), timeout=20)
+
+        forget_topic(broker, "orders", 0)
+        broker.set_latency(0, home)
+        broker.up(home)
+        assert end_of(broker, "orders") == 2  # it is there
+    assert letter.verdict == "possibly_persisted", letter.code  # mostly _UNKNOWN_PARTITION, else _DESTROY
+
+
+class Transmitted(Hook):
+    """How many messages librdkafka has transmitted."""
+
+    messages = 0
+
+    def client_statistics(self, statistics):
+        self.messages = statistics["txmsgs"]
+
+
+def end_of(broker, topic):
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
+    try:
+        return consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)[1]
+    finally:
+        consumer.close()
+
+
+def forget_topic(broker, topic, code):
+    """The metadata of the embedded broker names no such topic from now on."""
+    set_error = library().rd_kafka_mock_topic_set_error
+    set_error.argtypes, set_error.restype = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int], None
+    set_error(broker._mock._cluster, topic.encode(), code)
 
 
 # groups of errors
