@@ -1,0 +1,29 @@
+"""The project's Streamlit settings are those that the dashboard's command gives."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from dashboard.serve import COLOURS, HOST, OPTIONS
+
+CONFIG = Path(__file__).parents[2] / ".streamlit" / "config.toml"
+
+
+def flat(table, prefix=""):
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def test_a_page_started_by_hand_has_the_settings_of_the_command():
+    found = dict(flat(tomllib.loads(CONFIG.read_text())))
+
+    assert found.pop("theme.chartCategoricalColors") == list(COLOURS)
+    assert found.pop("server.allowedHosts") == [HOST, "localhost"]
+    assert found.pop("server.address") == HOST
+    assert {
+        name: str(value).lower() if isinstance(value, bool) else value for name, value in found.items()
+    } == dict(OPTIONS)
