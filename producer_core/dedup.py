@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
-from producer_core.errors import DedupError
+from producer_core.errors import ConfigError, DedupError
 from producer_core.messages import TIME_FIELDS, checksum
 
 logger = logging.getLogger(__name__)
@@ -132,6 +132,11 @@ class RedisBackend:
     def __init__(self, client: Any, *, ttl: float, claim_ttl: float) -> None:
         import redis
 
+        if not isinstance(client, redis.Redis):
+            raise ConfigError(
+                f"redis_client must be a redis.Redis, not {type(client).__module__}.{type(client).__name__}.",
+                fix="For example redis_client=redis.Redis.from_url('redis://localhost:6379/0').",
+            )
         settings = dict(client.connection_pool.connection_kwargs)
         settings.update(
             socket_timeout=_PATIENCE, socket_connect_timeout=_PATIENCE, decode_responses=True, retry=None
@@ -302,8 +307,12 @@ class MessageDeduplicator:
             self._tell(False, "Redis answers again.")
 
     def _tell(self, degraded: bool, text: str) -> None:
-        if self.on_degraded is not None:
+        if self.on_degraded is None:
+            return
+        try:
             self.on_degraded(degraded, text)
+        except Exception:
+            logger.exception("de-duplication callback failed")
 
     def _count(self, duplicate: bool) -> None:
         with self._lock:

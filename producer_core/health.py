@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 logger = logging.getLogger(__name__)
@@ -43,21 +44,16 @@ _CHECKS = (
 def evaluate(
     sample: Mapping[str, Any], thresholds: Mapping[str, float], *, before: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """The alerts of one sample, in a fixed order. A key that is missing skips its check.
+    """The alerts of one sample, in a fixed order. A key or a threshold that is missing or None skips its check.
 
     A connection counts as lost when this sample and the one before say so: one may fall into a reconnect.
     """
     alerts = [
-        {
-            "type": check.type,
-            "value": sample[check.sample_key],
-            "threshold": limit,
-            "severity": check.severity,
-        }
+        {"type": check.type, "value": value, "threshold": limit, "severity": check.severity}
         for check in _CHECKS
-        if check.sample_key in sample
+        if (value := sample.get(check.sample_key)) is not None
         and (limit := thresholds.get(check.threshold_key)) is not None
-        and sample[check.sample_key] > limit
+        and value > limit
     ]
     if (
         before is not None
@@ -69,35 +65,39 @@ def evaluate(
 
 
 def summarise(history: Sequence[Mapping[str, Any]], thresholds: Mapping[str, float]) -> dict[str, Any]:
-    """Status, metrics and issues over the last ten samples; at least one is given."""
+    """Status, metrics and issues over the last ten samples; at least one is given.
+
+    A threshold that was taken away, or is None, is never exceeded.
+    """
     recent = list(history)[-_SUMMARISED:]
     error_rate, latency = _mean(recent, "error_rate"), _mean(recent, "avg_latency_ms")
-    dlq_size = max((sample.get("dlq_size", 0) for sample in recent), default=0)
-    status, issues = "healthy", []
-    if error_rate > thresholds["error_rate_threshold"]:
-        status = "unhealthy"
-        issues.append(f"High error rate: {error_rate:.2%}")
-    if latency > thresholds["latency_threshold_ms"]:
-        status = "degraded" if status == "healthy" else status
-        issues.append(f"High latency: {latency:.0f}ms")
-    if dlq_size > thresholds["dlq_size_threshold"]:
-        status = "degraded" if status == "healthy" else status
-        issues.append(f"High DLQ size: {dlq_size}")
-    if recent[-1].get("memory_usage", 0.0) > thresholds["memory_usage_threshold"]:
-        status = "degraded" if status == "healthy" else status
-        issues.append(f"High memory usage: {recent[-1]['memory_usage']:.0%}")
+    dlq_size = max((sample.get("dlq_size") or 0 for sample in recent), default=0)
+    memory = recent[-1].get("memory_usage") or 0.0
+
+    def above(value: float, threshold: str) -> bool:
+        limit = thresholds.get(threshold)
+        return limit is not None and value > limit
+
+    broken, slowed = [], []
+    if above(error_rate, "error_rate_threshold"):
+        broken.append(f"High error rate: {error_rate:.2%}")
+    if above(latency, "latency_threshold_ms"):
+        slowed.append(f"High latency: {latency:.0f}ms")
+    if above(dlq_size, "dlq_size_threshold"):
+        slowed.append(f"High DLQ size: {dlq_size}")
+    if above(memory, "memory_usage_threshold"):
+        slowed.append(f"High memory usage: {memory:.0%}")
     if len(recent) > 1 and not any(sample.get("producer_connected", True) for sample in recent[-2:]):
-        status = "unhealthy"
-        issues.append("No broker is connected")
+        broken.append("No broker is connected")
     return {
-        "status": status,
+        "status": "unhealthy" if broken else "degraded" if slowed else "healthy",
         "metrics": {"avg_error_rate": error_rate, "avg_latency_ms": latency, "max_dlq_size": dlq_size},
-        "issues": issues,
+        "issues": broken + slowed,
     }
 
 
 def _mean(samples: Sequence[Mapping[str, Any]], key: str) -> float:
-    values = [float(sample[key]) for sample in samples if key in sample]
+    values = [float(sample[key]) for sample in samples if sample.get(key) is not None]
     return sum(values) / len(values) if values else 0.0
 
 
@@ -211,33 +211,51 @@ def default_alert_handler(alert: Mapping[str, Any]) -> None:
     )
 
 
-def memory_usage() -> tuple[int, int | None]:
-    """Bytes this process holds in memory, and the most it may: the container's limit, else the machine's."""
-    return _resident(), _limit()
+def memory_usage(root: Path = Path("/")) -> tuple[int, int | None]:
+    """Bytes this process holds in memory, and the most it may: its control group's limit, else the machine's.
+
+    Either version of control groups, read below `root`; the tightest limit from the process's group upwards counts.
+    """
+    machine = _first_number(root / "proc/meminfo", scale=1024)
+    limits = [limit for path in _limit_files(root) if (limit := _first_number(path)) is not None]
+    if machine is not None:
+        limits.append(machine)
+    return _resident(root), min(limits, default=None)
 
 
-def _resident() -> int:
+def _resident(root: Path) -> int:
     try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        pages = int((root / "proc/self/statm").read_text().split()[1])
     except (OSError, IndexError, ValueError):
         return 0
-    import os
-
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def _limit() -> int | None:
-    machine = _first_number("/proc/meminfo", scale=1024)
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        limit = _first_number(path)
-        if limit is not None and (machine is None or limit < machine):
-            return limit
-    return machine
-
-
-def _first_number(path: str, scale: int = 1) -> int | None:
+def _limit_files(root: Path) -> Iterator[Path]:
+    """The files that may limit this process: `hierarchy:controllers:path` a line in /proc/self/cgroup."""
     try:
-        words = Path(path).read_text().split()
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, group = line.split(":", 2)
+        if controllers == "":
+            mount, name = root / "sys/fs/cgroup", "memory.max"
+        elif "memory" in controllers.split(","):
+            mount, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+        else:
+            continue
+        below = PurePosixPath(group.lstrip("/"))
+        for part in (
+            below,
+            *below.parents,
+        ):  # in a container the path may be the host's: then only the mount is there
+            yield mount / part / name
+
+
+def _first_number(path: Path, scale: int = 1) -> int | None:
+    try:
+        words = path.read_text().split()
     except OSError:
         return None
     return next((int(word) * scale for word in words if word.isdigit()), None)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 
 import pytest
+import redis.asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
 from producer_core.dedup import Claim, MemoryBackend, MessageDeduplicator
+from producer_core.errors import ConfigError
 from producer_core.testing import FakeClock
 
 TTL, CLAIM_TTL = 60.0, 10.0
@@ -195,6 +197,23 @@ def test_a_message_in_doubt_does_not_hold_its_copies_back_for_ever():
     assert dedup.claim("d", "orders", "copy") is Claim.PENDING
     clock.advance(150)
     assert dedup.claim("d", "orders", "copy") is Claim.NEW
+
+
+@pytest.mark.parametrize(
+    "client", [object(), "redis://localhost:6379/0", redis.asyncio.Redis()], ids=["object", "url", "asyncio"]
+)
+def test_what_is_no_redis_client_is_an_error_at_once(client):
+    with pytest.raises(ConfigError, match=r"must be a redis\.Redis"):
+        MessageDeduplicator(client)
+
+
+def test_a_callback_that_fails_does_not_stop_the_message(caplog):
+    nobody = redis.Redis(port=1)
+    dedup = MessageDeduplicator(nobody, on_degraded=lambda degraded, text: 1 / 0)
+    assert not dedup.is_duplicate({"n": 1}, "orders")
+    assert dedup.is_duplicate({"n": 1}, "orders")
+    assert "de-duplication callback failed" in caplog.text
+    nobody.close()
 
 
 STEPS = st.lists(

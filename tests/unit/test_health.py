@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from datetime import datetime
 
@@ -133,6 +134,25 @@ def test_thresholds_can_be_changed_and_a_summary_does_not_hand_them_out():
     assert monitor.thresholds["dlq_size_threshold"] == 5
 
 
+@pytest.mark.parametrize("key", DEFAULT_THRESHOLDS)
+@pytest.mark.parametrize(
+    "remove", [lambda limits, key: limits.pop(key), lambda limits, key: limits.update({key: None})]
+)
+def test_a_threshold_that_is_taken_away_is_never_exceeded_and_the_summary_still_comes(key, remove):
+    monitor = HealthMonitor()
+    remove(monitor.thresholds, key)
+    monitor.check(sample(error_rate=1.0, avg_latency_ms=1e6, dlq_size=1000, memory_usage=1.0))
+
+    summary = monitor.get_health_summary()  # it raised KeyError
+
+    assert len(summary["issues"]) == len(monitor.firing()) == 3
+
+
+def test_a_value_that_is_not_known_yet_skips_its_check():
+    summary = monitor_with(sample(avg_latency_ms=None, memory_usage=None, dlq_size=None)).get_health_summary()
+    assert (summary["status"], summary["metrics"]["avg_latency_ms"]) == ("healthy", 0.0)
+
+
 # the monitor
 
 
@@ -232,3 +252,55 @@ def test_the_default_handler_reads_missing_keys_as_unknown(caplog):
 def test_memory_usage_is_measured():
     used, limit = memory_usage()
     assert 1_000_000 < used < limit
+
+
+MACHINE = {"proc/self/statm": "9 2 1 1 0 1 0", "proc/meminfo": "MemTotal:       1000 kB\nMemFree: 1 kB\n"}
+
+
+@pytest.mark.parametrize(
+    ("files", "limit"),
+    [
+        ({}, 1_024_000),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n"}, 1_024_000),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "5000\n"}, 5000),  # a container
+        (
+            {  # a systemd service with MemoryMax: the limit is in its own group, not at the top
+                "proc/self/cgroup": "0::/system.slice/producer.service\n",
+                "sys/fs/cgroup/system.slice/memory.max": "max\n",
+                "sys/fs/cgroup/system.slice/producer.service/memory.max": "7000\n",
+            },
+            7000,
+        ),
+        (
+            {  # the tightest of nested groups
+                "proc/self/cgroup": "0::/a/b\n",
+                "sys/fs/cgroup/a/memory.max": "3000\n",
+                "sys/fs/cgroup/a/b/memory.max": "7000\n",
+            },
+            3000,
+        ),
+        (
+            {  # version 1, in a container that sees the host's path
+                "proc/self/cgroup": "3:cpu,cpuacct:/docker/x\n4:memory:/docker/x\n0::/docker/x\n",
+                "sys/fs/cgroup/memory/memory.limit_in_bytes": "6000\n",
+            },
+            6000,
+        ),
+        (
+            {  # version 1 writes a huge number for no limit
+                "proc/self/cgroup": "4:memory:/\n",
+                "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+            },
+            1_024_000,
+        ),
+    ],
+)
+def test_the_limit_is_the_tightest_that_binds_this_process(tmp_path, files, limit):
+    for name, text in {**MACHINE, **files}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert memory_usage(tmp_path) == (2 * os.sysconf("SC_PAGE_SIZE"), limit)
+
+
+def test_where_nothing_can_be_read_the_limit_is_unknown(tmp_path):
+    assert memory_usage(tmp_path) == (0, None)
