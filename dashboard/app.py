@@ -7,6 +7,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from dashboard.serve import put_plotly
 from dashboard.stores import opened, trouble
 from dashboard.views import common, dead_letters, overview
 from producer_core.errors import StoreError
@@ -46,5 +47,6 @@ def _look_again(path: Path) -> None:
     st.rerun()
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # `streamlit run dashboard/app.py` by hand
+    put_plotly(Path(__file__).parent / "static")
     main()

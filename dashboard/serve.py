@@ -63,13 +63,18 @@ def launch_folder() -> Path:
 
     state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
     folder = state / "producer-core" / f"dashboard-plotly-{plotly.__version__}"
-    (folder / "static").mkdir(parents=True, exist_ok=True, mode=0o700)
-    source = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+    put_plotly(folder / "static")
     _put(folder / "app.py", len(_LAUNCHER.encode()), lambda part: part.write_text(_LAUNCHER))
-    _put(
-        folder / "static" / "plotly.min.js", source.stat().st_size, lambda part: shutil.copyfile(source, part)
-    )
     return folder
+
+
+def put_plotly(static: Path) -> None:
+    """plotly.js into the folder that Streamlit serves as `app/static`."""
+    import plotly
+
+    static.mkdir(parents=True, exist_ok=True, mode=0o700)
+    source = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+    _put(static / "plotly.min.js", source.stat().st_size, lambda part: shutil.copyfile(source, part))
 
 
 def _put(target: Path, size: int, write: Callable[[Path], object]) -> None:
