@@ -24,6 +24,7 @@ def test_a_page_started_by_hand_has_the_settings_of_the_command():
     assert found.pop("theme.chartCategoricalColors") == list(COLOURS)
     assert found.pop("server.allowedHosts") == [HOST, "localhost"]
     assert found.pop("server.address") == HOST
-    assert {
-        name: str(value).lower() if isinstance(value, bool) else value for name, value in found.items()
-    } == dict(OPTIONS)
+    said = {
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in found.items()
+    }
+    assert said == dict(OPTIONS)
