@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import math
+import numbers
 import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -85,13 +87,25 @@ class RetryConfig:
     retriable_errors: list[str] = field(default_factory=lambda: list(DEFAULT_RETRIABLE))
 
     def __post_init__(self) -> None:
-        if self.max_retries < 0 or self.initial_delay_ms < 0 or self.max_delay_ms < 0:
-            raise ConfigError(
-                "RetryConfig takes no negative numbers.", fix="max_retries=0 switches retries off."
-            )
+        for name in ("max_retries", "initial_delay_ms", "max_delay_ms", "backoff_multiplier"):
+            value = getattr(self, name)
+            number = isinstance(value, numbers.Integral if name == "max_retries" else numbers.Real)
+            if isinstance(value, bool) or not number or not 0 <= value < math.inf:
+                raise ConfigError(
+                    f"RetryConfig: {name}={value!r} is not a number from 0 on.",
+                    fix="max_retries=0 switches retries off.",
+                )
         if self.backoff_multiplier < 1:
             raise ConfigError(
                 "backoff_multiplier below 1 would retry faster each time.", fix="Use 1.0 or more."
+            )
+        if not isinstance(self.jitter, bool):
+            raise ConfigError(f"RetryConfig: jitter={self.jitter!r} is not True or False.")
+        names: Any = self.retriable_errors
+        if isinstance(names, str):
+            raise ConfigError(
+                "RetryConfig: retriable_errors is a list of names.",
+                fix=f"Write retriable_errors=[{names!r}].",
             )
 
 

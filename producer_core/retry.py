@@ -69,13 +69,16 @@ def delay(attempt: int, config: RetryConfig, *, jitter: Callable[[], float] = ra
 
 
 def _allowed(failure: Failure, config: RetryConfig) -> bool:
-    names = tuple(config.retriable_errors)
-    return names == DEFAULT_RETRIABLE or failure.code in _codes(names)
+    names = frozenset(config.retriable_errors)
+    return names == _EVERYTHING or failure.code in _codes(names)
+
+
+_EVERYTHING = frozenset(DEFAULT_RETRIABLE)
 
 
 @cache
-def _codes(names: tuple[str, ...]) -> frozenset[str]:
-    return retriable_codes(names)
+def _codes(names: frozenset[str]) -> frozenset[str]:
+    return retriable_codes(tuple(names))
 
 
 class RetryManager:
@@ -202,7 +205,7 @@ class RetryManager:
                 if not self._heap:
                     self._changed.wait()
                 elif (left := self._heap[0][0] - self._clock()) > 0:
-                    self._changed.wait(left)
+                    self._changed.wait(min(left, threading.TIMEOUT_MAX))
                 else:
                     return heapq.heappop(self._heap)[2]
         return None

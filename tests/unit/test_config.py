@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import confluent_kafka
+import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -226,11 +228,31 @@ def test_the_retry_defaults_are_the_contracts():
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("max_retries", -1), ("initial_delay_ms", -1), ("max_delay_ms", -1), ("backoff_multiplier", 0.5)],
+    [
+        ("max_retries", -1),
+        ("max_retries", 1.5),
+        ("max_retries", None),
+        ("max_retries", True),
+        ("initial_delay_ms", -1),
+        ("initial_delay_ms", "100"),
+        ("initial_delay_ms", math.inf),
+        ("max_delay_ms", -1),
+        ("max_delay_ms", math.nan),
+        ("backoff_multiplier", 0.5),
+        ("backoff_multiplier", math.nan),
+        ("backoff_multiplier", math.inf),
+        ("jitter", "no"),
+        ("retriable_errors", "KafkaTimeoutError"),
+    ],
 )
-def test_impossible_retries_are_an_error(field, value):
-    with pytest.raises(ConfigError):
+def test_impossible_retries_are_an_error_that_names_the_field(field, value):
+    with pytest.raises(ConfigError, match=field):
         RetryConfig(**{field: value})
+
+
+def test_numbers_of_numpy_are_numbers():
+    config = RetryConfig(max_retries=numpy.int64(2), initial_delay_ms=numpy.float64(1.5))
+    assert (config.max_retries, config.initial_delay_ms) == (2, 1.5)
 
 
 # the library's names

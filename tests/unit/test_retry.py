@@ -59,6 +59,11 @@ def test_a_list_of_the_users_own_names_the_only_errors_that_are_retried():
     assert isinstance(decide(lookup("REQUEST_TIMED_OUT"), 1, config), GiveUp)
 
 
+def test_the_default_list_in_another_order_is_still_the_default():
+    config = RetryConfig(retriable_errors=list(reversed(RetryConfig().retriable_errors)))
+    assert isinstance(decide(lookup("NOT_ENOUGH_REPLICAS"), 1, config), RetryAfter)
+
+
 def test_listing_an_error_that_does_not_pass_does_not_make_it_retriable():
     config = RetryConfig(retriable_errors=["MSG_SIZE_TOO_LARGE"])
     assert isinstance(decide(lookup("MSG_SIZE_TOO_LARGE"), 1, config), GiveUp)
@@ -136,6 +141,17 @@ def test_a_message_that_is_due_sooner_overtakes_one_that_waits():
     manager.start()
     manager.schedule(Item(number=1), 3600)
     manager.schedule(Item(number=2), 0)
+
+    eventually(lambda: handed == [Item(number=2)])
+    assert manager.stop() == [Item(number=1)]
+
+
+def test_a_delay_of_ages_does_not_stop_what_is_due_sooner():
+    handed = []
+    manager = RetryManager(send=handed.append)
+    manager.start()
+    manager.schedule(Item(number=1), 1e15)  # longer than a thread can be told to wait
+    manager.schedule(Item(number=2), 0.01)
 
     eventually(lambda: handed == [Item(number=2)])
     assert manager.stop() == [Item(number=1)]
