@@ -8,8 +8,9 @@ import struct
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import date, datetime
+from datetime import time as time_of_day
 from decimal import Decimal
 from enum import Enum
 from typing import Any
@@ -90,8 +91,8 @@ def record_id(headers: Headers | None) -> bytes | None:
 def encode_value(value: Any, serializer: Callable[[Any], bytes] | None = None) -> bytes | None:
     """The bytes of a value: bytes pass through, None is a tombstone, everything else is compact JSON.
 
-    Numpy numbers stay numbers, datetimes become ISO 8601, UUID, Decimal and others their text.
-    NaN and the infinities have no JSON and raise InvalidMessage, as does what cannot be encoded.
+    Numpy numbers stay numbers, datetimes become ISO 8601, sets and tuples of any kind lists, UUID, Decimal and
+    others their text. NaN and the infinities have no JSON and raise InvalidMessage, as does what cannot be encoded.
     """
     if value is None or isinstance(value, bytes):
         return value
@@ -99,17 +100,7 @@ def encode_value(value: Any, serializer: Callable[[Any], bytes] | None = None) -
         return _checked(serializer, value)
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
-    try:
-        data = orjson.dumps(
-            value, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
-        )
-    except (TypeError, ValueError) as error:
-        if isinstance(error.__cause__, InvalidMessage):  # ours, from _plain, wrapped by orjson
-            raise error.__cause__ from None
-        raise InvalidMessage(f"The value cannot be written as JSON: {error}.") from error
-    if b"null" in data:  # orjson writes NaN as null: look only where one may hide
-        _refuse_nan(value)
-    return data
+    return _json(value)
 
 
 def decode_value(value: bytes | None) -> Any:
@@ -164,17 +155,23 @@ def encode_headers(headers: Mapping[str, Any] | Headers | None) -> list[tuple[st
 
 
 def checksum(topic: str, key: bytes | None, value: Any, *, ignored: Sequence[str] = TIME_FIELDS) -> str:
-    """SHA-256 over topic, key and content, without the ignored top-level fields; key order does not matter."""
+    """SHA-256 over topic, key and content, without the ignored top-level fields; key order does not matter.
+
+    The same in every process. InvalidMessage when a value that a serializer of the user's own may be able to
+    write cannot be compared here.
+    """
     if isinstance(value, Mapping):
         value = {name: item for name, item in value.items() if name not in ignored}
     if value is None or isinstance(value, bytes):
         body = b"n" if value is None else b"b" + value
     else:
-        body = b"j" + orjson.dumps(
-            value,
-            default=_plain,
-            option=orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS,
-        )
+        try:
+            body = b"j" + _json(value, orjson.OPT_SORT_KEYS)
+        except InvalidMessage as error:
+            raise InvalidMessage(
+                f"De-duplication cannot compare this value: {error}",
+                fix="Or pass dedup_key= with what makes it unique.",
+            ) from error
     parts = (topic.encode(), b"" if key is None else b"k" + key, body)
     digest = hashlib.sha256()
     for part in parts:
@@ -192,19 +189,47 @@ def _checked(serializer: Callable[[Any], bytes], value: Any) -> bytes | None:
     return data
 
 
+_OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
+
+
+def _json(value: Any, option: int = 0) -> bytes:
+    try:
+        data = orjson.dumps(value, default=_plain, option=_OPTIONS | option)
+    except (TypeError, ValueError) as error:
+        if isinstance(error.__cause__, InvalidMessage):  # ours, from _plain, wrapped by orjson
+            raise error.__cause__ from None
+        raise InvalidMessage(f"The value cannot be written as JSON: {error}.") from error
+    if b"null" in data:  # orjson writes NaN as null: look only where one may hide
+        _refuse_nan(value)
+    return data
+
+
 def _plain(value: Any) -> Any:
-    """What orjson does not know: Decimal and everything else as text, sets as lists, bytes refused."""
+    """What orjson does not know, in what it knows; text where there is nothing better, bytes refused."""
     if isinstance(value, Decimal):
         return _finite(value)
-    if isinstance(value, set | frozenset):
+    if isinstance(value, set | frozenset):  # its own order differs from process to process
+        return sorted(value, key=_json)
+    if isinstance(value, tuple):  # a named one
         return list(value)
+    if isinstance(value, date | time_of_day):  # a subclass: pandas.Timestamp
+        return value.isoformat()
     if isinstance(value, bytes | bytearray | memoryview):
         raise InvalidMessage(
             "Bytes inside a value have no JSON form.", fix="Encode them as text (base64) first."
         )
-    if hasattr(value, "item") and not isinstance(item := value.item(), type(value)):
-        return item
+    if isinstance(value, float):
+        return _checked_for_nan(float(value))
+    if hasattr(value, "flags") and hasattr(value, "tobytes") and not value.flags["C_CONTIGUOUS"]:
+        return value.copy(order="C")  # a slice or a transposed array
+    if hasattr(value, "tolist") and not isinstance(plain := value.tolist(), type(value)):
+        return _checked_for_nan(plain)
     return str(value)
+
+
+def _checked_for_nan(value: Any) -> Any:
+    _refuse_nan(value)
+    return value
 
 
 def _finite(value: Decimal) -> str:
@@ -218,9 +243,14 @@ def _refuse_nan(value: Any) -> None:
     while waiting:
         item = waiting.pop()
         if isinstance(item, Mapping):
+            waiting.extend(item)
             waiting.extend(item.values())
         elif isinstance(item, list | tuple | set | frozenset):
             waiting.extend(item)
+        elif isinstance(item, Enum):
+            waiting.append(item.value)
+        elif is_dataclass(item) and not isinstance(item, type):
+            waiting.extend(getattr(item, one.name, None) for one in fields(item))
         elif (isinstance(item, float) or type(item).__module__ == "numpy") and _has_nan(item):
             raise InvalidMessage(
                 "NaN and infinity have no JSON form.", fix="Use None, or leave the field out."
