@@ -170,7 +170,8 @@ class Cluster:
             f"No broker answers at {self._address} within {timeout:g} s: {self.last_error}.",
             fix="Check security.protocol and the certificates (--config, --config-file)."
             if "SSL" in self.last_error
-            else "Check the address and that the broker runs; producer-core doctor looks closer.",
+            else "Check the address and that the broker runs: producer-core doctor looks closer, "
+            "producer-core broker start runs one here.",
         )
 
 

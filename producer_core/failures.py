@@ -53,7 +53,7 @@ def lookup(name: str) -> Failure:
     code = _codes().get(_plain(text))
     if code is None:
         close = difflib.get_close_matches(_plain(text), _codes(), n=1, cutoff=0.5)
-        nearest = f"Did you mean {_codes()[close[0]]}?" if close else "See `producer-core explain --all`."
+        nearest = f"Did you mean {_codes()[close[0]]}?" if close else "See producer-core explain --all."
         raise ConfigError(f"There is no error code {name!r}.", fix=nearest)
     return _table()[code]
 

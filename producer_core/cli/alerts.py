@@ -21,7 +21,7 @@ def alerts() -> None:
     """Alerts: each fires once when its condition begins and resolves once when it ends."""
 
 
-@alerts.command(name="list")
+@alerts.command(name="list", short_help="What fires now; with --all what has resolved too.")
 @options.store_option
 @click.option("--all", "everything", is_flag=True, help="Resolved ones too.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
@@ -51,7 +51,7 @@ def ack(alert_id: str, store_path: Path | None) -> None:
     click.echo(f"Acknowledged {alert_id} as {options.me()}.")
 
 
-@alerts.command()
+@alerts.command(short_help="Keep RULE quiet for a while.")
 @click.argument("rule")
 @click.option("--subject", default="", help="Only for this subject (a topic, a producer); default all.")
 @click.option("--for", "length", type=options.Duration(), default="1h", show_default=True, help="How long.")

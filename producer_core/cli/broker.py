@@ -30,7 +30,7 @@ def broker() -> None:
     """
 
 
-@broker.command()
+@broker.command(short_help="Start it, and return when every broker answers.")
 @click.option(
     "--nodes",
     type=click.IntRange(1, 9),
@@ -74,7 +74,7 @@ def start(nodes: int, folder: Path | None, port: int | None, no_auto_create: boo
     click.echo(state.bootstrap_servers)
 
 
-@broker.command()
+@broker.command(short_help="Which brokers run, and where.")
 @click.option("--servers", is_flag=True, help="Only the addresses, for --bootstrap-servers.")
 @options.as_json
 @click.pass_context
@@ -110,7 +110,7 @@ def stop() -> None:
     click.echo(f"Stopped {show.count(len(state.nodes), 'broker')}. {kept}")
 
 
-@broker.command()
+@broker.command(short_help="Fetch Apache Kafka's jars now.")
 def fetch() -> None:
     """Fetch Apache Kafka's jars now, so that a later start needs no network."""
     from producer_core.brokers import jars

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,8 @@ def archive(store_path: Path | None, yes: bool, as_json: bool, **given: Any) -> 
     result = dead.archive(where, who=options.me(), origin="cli")
     _say(result, as_json)
     if result.count and not as_json:
-        click.echo(f"Undo: producer-core dlq restore --moment {result.moment!r}")
+        store = f" --store {shlex.quote(str(store_path))}" if store_path else ""
+        click.echo(f"Undo: producer-core dlq restore --moment {result.moment!r}{store}")
 
 
 @click.command(short_help="Bring archived dead letters back.")

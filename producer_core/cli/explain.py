@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from producer_core.cli import options, show
+from producer_core.cli.lazy import Failed
+
+if TYPE_CHECKING:
+    from producer_core.failures import Failure
 
 _KINDS = {
     "local": "local: the client refused it, nothing left this machine",
@@ -24,19 +30,28 @@ _VERDICTS = {
 
 
 @click.command(short_help="What an error code means and what to do about it.")
-@click.argument("code")
+@click.argument("code", required=False)
+@click.option("--all", "everything", is_flag=True, help="Every code, each with its meaning.")
 @options.as_json
-def explain(code: str, as_json: bool) -> None:
+def explain(code: str | None, everything: bool, as_json: bool) -> None:
     """What CODE means, by librdkafka's, Kafka's or kafka-python's name, or by its number.
 
     \b
       producer-core explain MSG_SIZE_TOO_LARGE
       producer-core explain NotLeaderForPartitionError
       producer-core explain 19
+      producer-core explain --all
     """
-    from producer_core.failures import lookup
+    from producer_core.failures import known_failures, lookup
 
+    if everything:
+        _list(known_failures(), as_json)
+        return
+    if code is None:
+        raise click.UsageError("Missing argument 'CODE'; --all lists every code.")
     failure = lookup(code)
+    if failure.code not in {known.code for known in known_failures()}:
+        raise Failed(f"There is no error code {code}.", "See producer-core explain --all.")
     if as_json:
         show.emit(dataclasses.asdict(failure))
         return
@@ -47,3 +62,11 @@ def explain(code: str, as_json: bool) -> None:
     click.echo(
         textwrap.fill(failure.advice, 96, initial_indent="  To do    ", subsequent_indent="           ")
     )
+
+
+def _list(failures: Sequence[Failure], as_json: bool) -> None:
+    if as_json:
+        show.emit([dataclasses.asdict(failure) for failure in failures])
+        return
+    rows = [(failure.code, failure.number or "", failure.kind, failure.meaning) for failure in failures]
+    show.table(("code", "number", "kind", "meaning"), rows, right=("number",), shrink=("meaning",))

@@ -52,8 +52,15 @@ class Moment(click.ParamType[float]):
         try:
             moment = datetime.fromisoformat(str(value))
         except ValueError:
+            pass
+        else:
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        try:
             return time.time() - Duration().convert(value, param, ctx)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        except click.BadParameter:
+            self.fail(
+                f"{value!r} is no moment; write 15m or 2h (ago), or 2026-01-31T12:00 (UTC).", param, ctx
+            )
 
 
 class Setting(click.ParamType[tuple[str, str]]):

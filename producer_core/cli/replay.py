@@ -83,7 +83,7 @@ def status(operation_id: str | None, store_path: Path | None, as_json: bool) -> 
         click.echo(f"  {row['count']:,} {row['state']}: {row['text']}")
 
 
-@replay.command()
+@replay.command(short_help="Send nothing more; the rest waits for resume.")
 @click.argument("operation_id")
 @options.store_option
 def pause(operation_id: str, store_path: Path | None) -> None:

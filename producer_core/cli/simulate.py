@@ -169,7 +169,7 @@ def _stream(
             work.run_topics(chosen, duration / 3600, rate_multiplier=multiplier, rate=rate)
 
 
-@simulate.command()
+@simulate.command(short_help="Send the last days of the shop, at full speed.")
 @click.option("--days", "-d", type=click.IntRange(min=1), default=30, show_default=True, help="How far back.")
 @click.option(
     "--batch-size",
@@ -206,7 +206,7 @@ def historical(
             work.generate_historical_data(days, batch_size=batch_size)
 
 
-@simulate.command()
+@simulate.command(short_help="Write records as JSON lines, to a file or here.")
 @click.option(
     "--type",
     "-t",
@@ -265,7 +265,7 @@ def generate(
         click.echo(f"{show.count(count, 'record')} written to {output}.", err=True)
 
 
-@simulate.command()
+@simulate.command(short_help="Print the shop's settings as JSON, to change them.")
 @click.option(
     "--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="A file; default standard output."
 )

@@ -20,7 +20,7 @@ def store() -> None:
     """
 
 
-@store.command()
+@store.command(short_help="Where it is, how large, what it holds.")
 @options.store_option
 @options.as_json
 def info(store_path: Path | None, as_json: bool) -> None:
@@ -51,7 +51,7 @@ def info(store_path: Path | None, as_json: bool) -> None:
     )
 
 
-@store.command()
+@store.command(short_help="Copy the store to TARGET while everyone goes on.")
 @click.argument("target", type=click.Path(path_type=Path))
 @options.store_option
 @options.as_json
@@ -70,7 +70,7 @@ def snapshot(target: Path, store_path: Path | None, as_json: bool) -> None:
         click.echo(f"Copied to {copy} ({show.size(copy.stat().st_size)}).")
 
 
-@store.command()
+@store.command(short_help="Sum up old seconds, delete what has had its time.")
 @options.store_option
 @options.yes
 @options.as_json

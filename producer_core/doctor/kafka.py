@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from producer_core.cluster import Cluster, ClusterView, TopicView
@@ -36,7 +37,8 @@ def examine_kafka(
     try:
         view = cluster.view(timeout=timeout)
     except BrokerError as error:
-        yield of_error("cluster", error)
+        found = of_error("cluster", error)
+        yield replace(found, fix=found.fix.replace("producer-core doctor looks closer, ", ""))
         return
     yield from judge_cluster(view)
     told = {finding.check for finding in listening}

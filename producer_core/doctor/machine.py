@@ -34,6 +34,7 @@ def versions() -> Iterator[Finding]:
 
 def check_store(path: Path | str | None, now: float) -> Iterator[Finding]:
     """Whether the store opens, and has room."""
+    from producer_core.dlq import DeadLetterFilter, DeadLetters
     from producer_core.store import Store, default_path
 
     place = Path(path) if path else default_path()
@@ -48,8 +49,9 @@ def check_store(path: Path | str | None, now: float) -> Iterator[Finding]:
     except StoreError as error:
         yield of_error("store", error)
         return
-    dead = info.rows.get("dead_letters", 0)
-    yield Finding("store", "ok", f"{place} opens: {info.bytes / (1 << 20):.1f} MiB, {dead:,} dead letters.")
+    dead = DeadLetters(store).count(DeadLetterFilter())
+    noun = f"{dead:,} dead letter{'' if dead == 1 else 's'}"
+    yield Finding("store", "ok", f"{place} opens: {info.bytes / (1 << 20):.1f} MiB, {noun}.")
     if info.network_file_system:
         yield Finding(
             "store", "problem", f"It is on {info.network_file_system}, where locks are unsafe.",

@@ -149,7 +149,7 @@ INSERT INTO operation_records
 SELECT ?, row_number() OVER (ORDER BY accepted_at, length(message_id), message_id), message_id,
        CASE WHEN reason IS NULL THEN 'pending' ELSE 'skipped' END, reason
 FROM (SELECT message_id, accepted_at,
-             CASE WHEN NOT replayable THEN 'it never became a message; edit it first'
+             CASE WHEN NOT replayable THEN 'it never became a message; mend the line at its source'
                   WHEN quarantined AND NOT ? THEN
                       'quarantined: it failed again in ' || replay_count || ' replays; replay it by itself'
                   WHEN cluster_id NOT IN ('', coalesce(?, cluster_id)) THEN

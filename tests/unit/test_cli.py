@@ -184,3 +184,17 @@ def test_explain_of_an_unknown_code_names_the_nearest():
 
     assert result.exit_code == 2
     assert "MSG_SIZE_TOO_LARGE" in result.stderr
+
+
+def test_every_code_is_listed_and_an_unknown_number_is_no_code():
+    listed = run("explain", "--all")
+    assert listed.exit_code == 0
+    assert "MSG_SIZE_TOO_LARGE" in listed.output
+    unknown = run("explain", "99999")
+    assert unknown.exit_code == 2
+    assert "explain --all" in unknown.output
+
+
+@pytest.mark.parametrize("group", ["simulate", "replay", "alerts", "store", "broker", "dlq", "pipeline"])
+def test_no_command_of_a_group_has_its_line_cut_off(group):
+    assert "..." not in run(group, "--help").output.partition("Commands:")[2]
