@@ -131,8 +131,8 @@ class ClientConfig:
 
     @property
     def delivery_timeout(self) -> float:
-        """Seconds until librdkafka gives a message up."""
-        return float(self.settings["message.timeout.ms"]) / 1000
+        """Seconds until librdkafka gives a message up; infinite when it never does (message.timeout.ms=0)."""
+        return float(self.settings["message.timeout.ms"]) / 1000 or math.inf
 
     @property
     def retry_backoff(self) -> float:
@@ -217,19 +217,18 @@ def _translate(given: Mapping[str, Any]) -> dict[str, Any]:
         for target, converted in _targets(name, value):
             if converted is None:  # kafka-python's way to say: the default
                 continue
-            if target in chosen and chosen[target] != converted and "timeout" not in origin[target] + name:
+            if target in chosen and chosen[target] != converted:
                 raise ConfigError(
                     f"{origin[target]!r} and {name!r} both set {target}, to different values.",
                     fix="Keep one.",
                 )
-            if target not in chosen or name == target:
-                chosen[target], origin[target] = converted, name
+            chosen[target], origin[target] = converted, name
+    if "request.timeout.ms" in chosen:  # kafka-python's covers both of librdkafka's
+        chosen.setdefault("socket.timeout.ms", chosen["request.timeout.ms"])
     return chosen
 
 
 def _targets(name: str, value: Any) -> list[tuple[str, Any]]:
-    if name in ("request_timeout_ms", "request.timeout.ms"):
-        return [("request.timeout.ms", value), ("socket.timeout.ms", value)]
     if name in ("buffer_memory", "buffer.memory"):
         return [("queue.buffering.max.kbytes", max(1, _whole(name, value) // 1024))]
     if name in ("bootstrap_servers", "bootstrap.servers"):
@@ -264,7 +263,7 @@ def _check_values(chosen: Mapping[str, Any]) -> None:
         if (reason := refusal(name, text)) is not None:
             shown = "Its value is not valid" if _SECRET.search(name) else reason
             raise ConfigError(
-                f"Setting {name!r}: {shown.rstrip('.')}.", fix="See librdkafka's CONFIGURATION.md."
+                f"Setting {name!r}: {shown.rstrip().rstrip('.')}.", fix="See librdkafka's CONFIGURATION.md."
             )
 
 

@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 _PATIENCE = 0.25
 """Seconds that Redis may take to answer before it counts as gone."""
+_LONGEST_CLAIM = 86_400.0
+"""Seconds after which a claim expires even where librdkafka never gives a message up: its process may be dead."""
 _REST = 5.0
 """Seconds for which a Redis that is gone is not asked again."""
 
@@ -195,6 +197,7 @@ class MessageDeduplicator:
         self.ignored_fields = tuple(ignored_fields)
         self.on_degraded = on_degraded
         self._clock = clock
+        claim_ttl = min(claim_ttl, _LONGEST_CLAIM)
         self._memory = MemoryBackend(
             ttl=ttl_seconds, claim_ttl=claim_ttl, max_size=max_memory_size, clock=clock
         )

@@ -70,7 +70,7 @@ def quantiles(counts: Mapping[int, int], qs: Iterable[float]) -> list[float | No
     ordered = sorted(counts.items())
     found: list[float | None] = []
     for q in wanted:
-        rank, seen = max(1, math.ceil(q * total)), 0
+        rank, seen = min(total, max(1, math.ceil(q * total))), 0
         for bucket, count in ordered:
             seen += count
             if seen >= rank:

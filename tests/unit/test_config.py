@@ -54,6 +54,10 @@ def test_the_defaults_are_the_promised_ones():
             {"request_timeout_ms": 9000, "socket.timeout.ms": 7000},
             {"request.timeout.ms": 9000, "socket.timeout.ms": 7000},
         ),
+        (  # it was overruled by the other, silently
+            {"socket_timeout_ms": 7000, "request_timeout_ms": 9000},
+            {"request.timeout.ms": 9000, "socket.timeout.ms": 7000},
+        ),
         ({"max_in_flight_requests_per_connection": 1}, {"max.in.flight.requests.per.connection": 1}),
         ({"compression_type": "zstd"}, {"compression.type": "zstd"}),
         ({"client_id": "me"}, {"client.id": "me"}),
@@ -96,6 +100,16 @@ def test_none_means_the_default_as_with_kafka_python():
     assert settings(ssl_cafile=None, linger_ms=None)["linger.ms"] == 5
 
 
+def test_a_delivery_timeout_of_nought_is_no_timeout():
+    assert client_config("a:1", {"delivery_timeout_ms": 0}).delivery_timeout == math.inf
+
+
+def test_an_error_of_the_library_is_one_line():
+    with pytest.raises(ConfigError) as caught:
+        client_config("a:1", {"batch_size": 0})
+    assert "\n" not in str(caught.value)
+
+
 def test_seconds_are_what_the_rest_of_the_code_reads():
     config = client_config("a:1", {"delivery_timeout_ms": 1500, "retry.backoff.ms": 2000})
     assert (config.delivery_timeout, config.retry_backoff) == (
@@ -115,6 +129,11 @@ def test_seconds_are_what_the_rest_of_the_code_reads():
         ({"retries": 0}, "retries=0", "Leave retries out"),
         ({"max_in_flight_requests_per_connection": 6}, "More than 5", "5 or less"),
         ({"linger_ms": 5000, "delivery_timeout_ms": 4000}, "linger_ms=5000", "Lower linger_ms"),
+        (
+            {"message_timeout_ms": 1000, "delivery_timeout_ms": 2000},
+            "both set message.timeout.ms",
+            "Keep one",
+        ),
         ({"enable.gapless.guarantee": True}, "gapless", "Leave it out"),
         ({"transactional.id": "x"}, "ours to choose", "Leave it out"),
         ({"max_block_ms": -1}, "negative", "0 means"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 
 import pytest
@@ -214,6 +215,16 @@ def test_a_callback_that_fails_does_not_stop_the_message(caplog):
     assert dedup.is_duplicate({"n": 1}, "orders")
     assert "de-duplication callback failed" in caplog.text
     nobody.close()
+
+
+def test_a_message_that_never_times_out_keeps_its_claim_for_a_day_and_not_for_ever():
+    clock = FakeClock()  # delivery_timeout_ms=0: the claim lived 30 s, then a copy was sent beside it
+    dedup = MessageDeduplicator(claim_ttl=math.inf, clock=clock)
+    dedup.claim("d", "orders", "a")
+    clock.advance(86_399)
+    assert dedup.claim("d", "orders", "copy") is Claim.PENDING
+    clock.advance(1)
+    assert dedup.claim("d", "orders", "copy") is Claim.NEW
 
 
 STEPS = st.lists(

@@ -66,6 +66,12 @@ def test_an_empty_histogram_has_no_quantiles():
     assert quantiles({}, (0.5, 0.99)) == [None, None]
 
 
+@given(LATENCIES.filter(len))
+def test_a_share_that_rounding_took_above_one_is_the_highest_latency(latencies):
+    counts = filled(latencies).counts
+    assert quantiles(counts, (1.0 + 1e-9, 0.5)) == quantiles(counts, (1.0, 0.5))  # it fell out of the list
+
+
 @given(LATENCIES, st.lists(QUANTILES, min_size=2, max_size=5).map(sorted))
 def test_a_higher_quantile_is_never_a_lower_latency(latencies, qs):
     found = quantiles(filled(latencies).counts, qs)
