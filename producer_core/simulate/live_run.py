@@ -132,6 +132,7 @@ class LiveRun:
         producer = ReliableKafkaProducer(
             place.bootstrap_servers,
             _SETTINGS,
+            health_check_interval=5,  # an alert on the page keeps up with its tiles
             store=self.store,
             cluster_id=place.cluster_id,
             transport=place.transport,
