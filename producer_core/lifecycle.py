@@ -11,17 +11,17 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError
 
+from producer_core.burial import Origin, dead_letter
 from producer_core.config import ClientConfig, RetryConfig
 from producer_core.connection import Connection
 from producer_core.dedup import Claim, MessageDeduplicator
 from producer_core.errors import QueueFull
 from producer_core.events import Acknowledged, Attempt, AttemptFailed, DeadLetter, Hook, Notice, Verdict
-from producer_core.failures import Failure, failure_of, fingerprint, judge
+from producer_core.failures import Failure, failure_of, judge
 from producer_core.messages import MessageStatus, id_text
 from producer_core.reports import Resent, as_message, delivery_report
 from producer_core.retry import RetryAfter, RetryManager, decide
@@ -33,16 +33,6 @@ _MOST_HELD = 10_000
 """Copies of pending claims, and retries, that wait in memory before send_message waits too."""
 _HOLD = 0.1
 """Seconds until a copy of a pending claim asks again."""
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Who sends: what each dead letter says of its producer."""
-
-    producer_id: str
-    host: str
-    version: str
-    cluster_id: Callable[[], str]
 
 
 class Lifecycle:
@@ -194,7 +184,7 @@ class Lifecycle:
         if len(delivery.attempts) > 1:
             self.retry_manager.settled(delivery, False)
         self._attempt_failed(delivery, failure, None)
-        letter = self._letter(delivery, failure, never_sent)
+        letter = dead_letter(delivery, failure, origin=self._origin, never_sent=never_sent)
         if letter.verdict in ("not_sent", "rejected"):
             self._release(delivery)
         if delivery.replay is None:
@@ -204,32 +194,6 @@ class Lifecycle:
         if delivery.callback is not None or delivery.on_delivery is not None:
             self._call_back(delivery, None, letter)
         self._settled.set()
-
-    def _letter(self, delivery: Delivery, failure: Failure, never_sent: bool) -> DeadLetter:
-        last = delivery.attempts[-1][0]
-        verdict, reason = _NEVER_SENT if never_sent else _worst(delivery, failure)
-        return DeadLetter(
-            message_id=id_text(delivery.id),
-            cluster_id=self._origin.cluster_id(),
-            producer_id=self._origin.producer_id,
-            topic=delivery.topic,
-            key=delivery.key,
-            value=delivery.value,
-            headers=tuple(delivery.headers[1:]),
-            partition=None if delivery.partition < 0 else delivery.partition,
-            timestamp_ms=delivery.timestamp_ms or None,
-            verdict=verdict,
-            verdict_reason=reason,
-            kind=failure.kind,
-            code=failure.code,
-            error_text=last.text,
-            fingerprint=fingerprint(failure.code, last.text),
-            attempts=tuple(attempt for attempt, _ in delivery.attempts),
-            accepted_at=delivery.accepted_at,
-            failed_at=last.failed_at,
-            host=self._origin.host,
-            version=self._origin.version,
-        )
 
     # retries, holds and replays
 
@@ -408,24 +372,6 @@ class Lifecycle:
                 delivery.callback(letter is None, as_message(delivery, report.error), report.error or report)
         except Exception:
             logger.exception("delivery callback failed", extra={"topic": delivery.topic})
-
-
-_NEVER_SENT: tuple[Verdict, str] = ("not_sent", "The client never sent a produce request to any broker.")
-
-
-def _worst(delivery: Delivery, failure: Failure) -> tuple[Verdict, str]:
-    """The worst that any attempt leaves possible; a later refusal does not undo an earlier doubt."""
-    verdicts = [verdict for _, verdict in delivery.attempts]
-    if "possibly_persisted" in verdicts:
-        doubtful = verdicts.index("possibly_persisted")
-        code = delivery.attempts[doubtful][0].code
-        return (
-            "possibly_persisted",
-            f"Attempt {doubtful + 1} ended in {code}: the broker may have the message.",
-        )
-    if verdicts[-1] == "rejected":
-        return "rejected", f"The broker refused its only transmission ({failure.code})."
-    return "not_sent", f"It never left the client ({failure.code})."
 
 
 class _NoMessage:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from producer_core import __version__
 from producer_core.batches import Gathering
+from producer_core.burial import Origin
 from producer_core.config import RetryConfig, client_config
 from producer_core.connection import Connection
 from producer_core.contract import BasicStats, ProducerStats, basic_stats, producer_stats
@@ -28,7 +29,7 @@ from producer_core.errors import ConfigError, InvalidMessage, NotAccepted, Produ
 from producer_core.events import Attempt, DeadLetter, Hook, Notice, Severity
 from producer_core.failures import failure_of, fingerprint
 from producer_core.health import HealthMonitor
-from producer_core.lifecycle import Lifecycle, Origin
+from producer_core.lifecycle import Lifecycle
 from producer_core.messages import (
     ID_HEADER,
     Message,

@@ -16,7 +16,7 @@ LAYERS = {
     1: "config events failures failure_table masking",
     2: "retry metrics health",
     3: "dedup journal store transport connection cluster",
-    4: "landing exactly_once dlq alerts recorder testing reports lifecycle telemetry batches sampler",
+    4: "landing exactly_once dlq alerts recorder testing reports lifecycle burial telemetry batches sampler",
     5: "producer replay keeping store_keeping contract monitor",
     6: "brokers simulate pipeline inputs doctor",
     7: "cli",

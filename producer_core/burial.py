@@ -1,0 +1,70 @@
+"""A burial: how a message that is given up becomes a dead letter, and what verdict it gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from producer_core.events import DeadLetter, Verdict
+from producer_core.failures import Failure, fingerprint
+from producer_core.messages import id_text
+from producer_core.transport import Delivery
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Who sends: what each dead letter says of its producer."""
+
+    producer_id: str
+    host: str
+    version: str
+    cluster_id: Callable[[], str]
+
+
+def dead_letter(delivery: Delivery, failure: Failure, *, origin: Origin, never_sent: bool) -> DeadLetter:
+    """The letter of a message whose last attempt ended in `failure`.
+
+    `never_sent`: the client's statistics, taken after the failure, prove that no request ever left.
+    """
+    last = delivery.attempts[-1][0]
+    verdict, reason = _NEVER_SENT if never_sent else _worst(delivery, failure)
+    return DeadLetter(
+        message_id=id_text(delivery.id),
+        cluster_id=origin.cluster_id(),
+        producer_id=origin.producer_id,
+        topic=delivery.topic,
+        key=delivery.key,
+        value=delivery.value,
+        headers=tuple(delivery.headers[1:]),
+        partition=None if delivery.partition < 0 else delivery.partition,
+        timestamp_ms=delivery.timestamp_ms or None,
+        verdict=verdict,
+        verdict_reason=reason,
+        kind=failure.kind,
+        code=failure.code,
+        error_text=last.text,
+        fingerprint=fingerprint(failure.code, last.text),
+        attempts=tuple(attempt for attempt, _ in delivery.attempts),
+        accepted_at=delivery.accepted_at,
+        failed_at=last.failed_at,
+        host=origin.host,
+        version=origin.version,
+    )
+
+
+_NEVER_SENT: tuple[Verdict, str] = ("not_sent", "The client never sent a produce request to any broker.")
+
+
+def _worst(delivery: Delivery, failure: Failure) -> tuple[Verdict, str]:
+    """The worst that any attempt leaves possible; a later refusal does not undo an earlier doubt."""
+    verdicts = [verdict for _, verdict in delivery.attempts]
+    if "possibly_persisted" in verdicts:
+        doubtful = verdicts.index("possibly_persisted")
+        code = delivery.attempts[doubtful][0].code
+        return (
+            "possibly_persisted",
+            f"Attempt {doubtful + 1} ended in {code}: the broker may have the message.",
+        )
+    if verdicts[-1] == "rejected":
+        return "rejected", f"The broker refused its only transmission ({failure.code})."
+    return "not_sent", f"It never left the client ({failure.code})."
