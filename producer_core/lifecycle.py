@@ -21,7 +21,7 @@ from producer_core.connection import Connection
 from producer_core.dedup import Claim, MessageDeduplicator
 from producer_core.errors import QueueFull
 from producer_core.events import Acknowledged, Attempt, AttemptFailed, DeadLetter, Hook, Notice, Verdict
-from producer_core.failures import Failure, failure_of, judge
+from producer_core.failures import Failure, failure_of, judge, refused_here
 from producer_core.messages import MessageStatus, id_text
 from producer_core.reports import Resent, as_message, delivery_report
 from producer_core.retry import RetryAfter, RetryManager, decide
@@ -136,8 +136,7 @@ class Lifecycle:
         if error is None:
             return self._acked(delivery, message)
         failure = failure_of(error)
-        latency = message.latency() if message is not None else None
-        verdict = _judge(failure, latency, self._config.retry_backoff, sent=message is not None)
+        verdict = _judge(failure, message, self._config.retry_backoff)
         delivery.attempts = (*delivery.attempts, (Attempt(self._clock(), failure.code, error.str()), verdict))
         match decide(failure, len(delivery.attempts), self._retry_config):
             case RetryAfter(seconds=seconds) if not self._closing:
@@ -380,6 +379,13 @@ class _NoMessage:
     def latency(self) -> None:
         return None
 
+    def partition(self) -> int:
+        return 0  # it may have been assigned to one: nothing is known
 
-def _judge(failure: Failure, latency: float | None, backoff: float, *, sent: bool) -> Verdict:
-    return judge(failure, latency=latency, retry_backoff=backoff)[0] if sent else "not_sent"
+
+def _judge(failure: Failure, message: Any, backoff: float) -> Verdict:
+    """The verdict of one attempt; without a message the client refused it on the spot."""
+    if message is None:
+        return refused_here(failure)[0]
+    assigned = message.partition() is not None
+    return judge(failure, latency=message.latency(), retry_backoff=backoff, assigned=assigned)[0]
