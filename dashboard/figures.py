@@ -2,47 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from typing import Any
 
 import plotly.graph_objects as go
 
 from dashboard.data import QUANTILES, Overview, Point
-from producer_core.histogram import RELATIVE_ERROR
+from dashboard.serve import COLOURS
+from dashboard.words import milliseconds
 
 _HEIGHT = 230
 _SHORT = 10  # seconds
 _LATENCY = ("#059669", "#7c3aed", "#db2777")  # not a topic's
+_LINES = 8
+_OTHERS = "#94a3b8"
+_DECADES = range(-1, 7)  # of milliseconds
+_TIMES = (
+    {"dtickrange": [None, 59_999], "value": "%H:%M:%S"},
+    {"dtickrange": [60_000, 43_200_000], "value": "%H:%M"},
+    {"dtickrange": [43_200_000, None], "value": "%-d %b"},
+)
+"""How a time is written on the axis, by the distance of its ticks in milliseconds."""
+
+Sums = Mapping[int, tuple[float, int, int]]
+"""By window: the seconds it covers, acknowledged, dead."""
 
 
 def throughput(page: Overview) -> Any:
     """Acknowledged messages a second, by topic."""
-    figure = _figure("messages / s", page.window)
-    for topic, points in _by_topic(page.series).items():
-        values = {point.at: point.acknowledged / _covered(point, page.now) for point in points}
-        _line(figure, topic, page, lambda at, values=values: values.get(at, 0.0), "%{y:,.1f} /s")
+    figure = _figure(page.window)
+    for topic, sums, colour in _topics(page, lambda point: (point.acknowledged, point.dead)):
+
+        def rate(at: int, sums: Sums = sums) -> float:
+            seconds, acknowledged, _ = sums.get(at, (1.0, 0, 0))
+            return acknowledged / seconds
+
+        _line(figure, topic, page, rate, "%{y:,.1f} /s", colour)
+    figure.update_yaxes(range=[0, _top(figure, least=1)])
     return _or_sentence(figure, page, "Nothing was acknowledged in this range.")
 
 
 def error_rate(page: Overview) -> Any:
     """Messages that died, as a share of those settled, by topic; nothing where a topic settled nothing."""
-    figure = _figure("failed, %", page.window)
-    for topic, points in _by_topic(page.series).items():
-        settled = {point.at: (point.dead, point.dead + point.acknowledged) for point in points}
+    figure = _figure(page.window)
+    for topic, sums, colour in _topics(page, lambda point: (point.dead, point.acknowledged)):
 
-        def share(at: int, settled: Mapping[int, tuple[int, int]] = settled) -> float | None:
-            dead, total = settled.get(at, (0, 0))
-            return 100 * dead / total if total else None
+        def share(at: int, sums: Sums = sums) -> float | None:
+            _, acknowledged, dead = sums.get(at, (1.0, 0, 0))
+            return 100 * dead / (dead + acknowledged) if dead + acknowledged else None
 
-        _line(figure, topic, page, share, "%{y:.2f} %")
-    figure.update_yaxes(range=[0, _top(figure, least=5)])
+        _line(figure, topic, page, share, "%{y:.2f} %", colour)
+    figure.update_yaxes(range=[0, _top(figure, least=5)], ticksuffix=" %")
     return _or_sentence(figure, page, "Nothing was settled in this range.")
 
 
 def latency(page: Overview) -> Any:
     """Percentiles from merged histograms, in milliseconds on a logarithmic axis."""
-    figure = _figure("ms", page.window)
+    figure = _figure(page.window)
     by_window = dict(page.percentiles)
     for place, quantile in enumerate(QUANTILES):
 
@@ -50,52 +70,72 @@ def latency(page: Overview) -> Any:
             found = by_window.get(at, (None,) * len(QUANTILES))[place]
             return None if found is None else 1000 * found
 
-        _line(
-            figure,
-            f"p{100 * quantile:g}",
-            page,
-            value,
-            f"%{{y:,.3~r}} ms (±{100 * RELATIVE_ERROR:.1f} %)",
-            _LATENCY[place],
-        )
-    figure.update_yaxes(type="log", dtick=1, tickformat=",~r")
+        _line(figure, f"p{100 * quantile:g}", page, value, "%{y:,.3~r} ms", _LATENCY[place])
+    figure.update_yaxes(
+        type="log",
+        range=_decades(figure),
+        tickvals=[10.0**power for power in _DECADES],
+        ticktext=[milliseconds(10.0 ** (power - 3)).replace(".0 ", " ") for power in _DECADES],
+    )
     return _or_sentence(figure, page, "No latency was measured in this range.")
 
 
 def waiting(counts: Mapping[str, int], empty: str) -> Any:
-    """Dead letters that wait, as bars, the longest on top."""
-    figure = _figure("", "")
-    ordered = sorted(counts.items(), key=lambda item: item[1])[-8:]
+    """Dead letters that wait, as bars, the longest on top; what has no room is added up in the last."""
+    figure = _figure("")
+    ordered = _with_others(counts)
     figure.add_bar(
         x=[count for _, count in ordered], y=[name for name, _ in ordered], orientation="h",
         text=[f"{count:,}" for _, count in ordered], textposition="auto", hovertemplate="%{y}: %{x:,}<extra></extra>",
+        marker={"color": COLOURS[0]}, insidetextanchor="end",
     )  # fmt: skip
     figure.update_layout(
-        height=max(120, 60 + 28 * len(ordered)), hovermode="closest", showlegend=False, bargap=0.4
+        height=max(92, 16 + 24 * len(ordered)),
+        margin={"l": 8, "b": 4, "t": 4},
+        hovermode="closest",
+        showlegend=False,
+        bargap=0.35,
     )
-    figure.update_yaxes(automargin=True, showgrid=False)
-    figure.update_xaxes(rangemode="tozero", showticklabels=False, showgrid=False)
+    figure.update_yaxes(automargin=True, showgrid=False, ticksuffix="  ")
+    figure.update_xaxes(rangemode="tozero", visible=False, fixedrange=True)
+    figure.update_yaxes(fixedrange=True)
     return figure if ordered else _sentence(figure, empty)
 
 
-def _figure(unit: str, revision: str) -> Any:
-    """Zoom is kept while `revision` is the same: until another range is chosen."""
+_BARS = 5
+
+
+def _with_others(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    if len(ordered) > _BARS:
+        rest = ordered[_BARS - 1 :]
+        ordered = [*ordered[: _BARS - 1], (_others(len(rest)), sum(count for _, count in rest))]
+    return ordered[::-1]
+
+
+def _others(number: int) -> str:
+    return f"{number} others"
+
+
+def _figure(revision: str) -> Any:
+    """Zoom is kept while `revision` is the same: until another range is chosen.
+
+    The left margin is the same for all lines, so that the time axes of charts above each other agree.
+    """
     figure = go.Figure()
     figure.update_layout(
         height=_HEIGHT,
-        margin={"l": 8, "r": 8, "t": 8, "b": 8},
+        margin={"l": 56, "r": 12, "t": 8, "b": 26},
         hovermode="x unified",
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "xanchor": "left"},
         uirevision=revision,
     )
-    figure.update_xaxes(automargin=True, showgrid=False)
-    figure.update_yaxes(
-        automargin=True, title={"text": unit, "standoff": 4}, rangemode="tozero", zeroline=False
-    )
+    figure.update_xaxes(showgrid=False, tickformatstops=_TIMES, hoverformat="%-d %b %Y, %H:%M:%S UTC")
+    figure.update_yaxes(rangemode="tozero", zeroline=False, nticks=5, separatethousands=True)
     return figure
 
 
-def _line(figure: Any, name: str, page: Overview, value: Any, hover: str, colour: str | None = None) -> None:
+def _line(figure: Any, name: str, page: Overview, value: Any, hover: str, colour: str) -> None:
     """One line over every window of the range; None, so a gap, where no producer wrote anything.
 
     The window that is not over yet is left out while it is short: what is still on its way would look like a dip.
@@ -116,29 +156,61 @@ def _line(figure: Any, name: str, page: Overview, value: Any, hover: str, colour
     )
 
 
+def _topics(page: Overview, weight: Callable[[Point], tuple[int, int]]) -> list[tuple[str, Sums, str]]:
+    """The topics that weigh most, each with its sums by window and a colour; the rest is one line more.
+
+    A topic has the same colour in every chart of the page.
+    """
+    names = sorted({point.topic for point in page.series})
+    first, second = Counter[str](), Counter[str]()
+    for point in page.series:
+        first[point.topic] += weight(point)[0]
+        second[point.topic] += weight(point)[1]
+    ranked = sorted(names, key=lambda name: (-first[name], -second[name], name))
+    shown = ranked if len(ranked) <= _LINES else ranked[: _LINES - 1]
+    lines = [(name, _sums(page, {name}), COLOURS[names.index(name) % len(COLOURS)]) for name in sorted(shown)]
+    rest = set(names) - set(shown)
+    return [*lines, (_others(len(rest)), _sums(page, rest), _OTHERS)] if rest else lines
+
+
+def _sums(page: Overview, topics: AbstractSet[str]) -> Sums:
+    sums: dict[int, tuple[float, int, int]] = {}
+    for point in page.series:
+        if point.topic in topics:
+            seconds, acknowledged, dead = sums.get(point.at, (1.0, 0, 0))
+            sums[point.at] = (
+                max(seconds, _covered(point, page.now)),
+                acknowledged + point.acknowledged,
+                dead + point.dead,
+            )
+    return sums
+
+
 def _covered(point: Point, now: float) -> float:
     """The seconds of a window that have passed."""
     return max(1.0, min(point.seconds, now - point.at))
 
 
-def _by_topic(series: Sequence[Point]) -> dict[str, list[Point]]:
-    topics: dict[str, list[Point]] = {}
-    for point in series:
-        topics.setdefault(point.topic, []).append(point)
-    return dict(sorted(topics.items()))
+def _values(figure: Any) -> list[float]:
+    return [y for trace in figure.data for y in trace.y if y is not None]
+
+
+def _decades(figure: Any) -> list[float]:
+    """The powers of ten around all values, so that the axis has labels and does not jump."""
+    values = _values(figure)
+    low, high = (min(values), max(values)) if values else (1.0, 10.0)
+    return [math.floor(math.log10(low)), max(math.ceil(math.log10(high)), math.floor(math.log10(low)) + 1)]
 
 
 def _top(figure: Any, least: float) -> float:
-    highest = max((y for trace in figure.data for y in trace.y if y is not None), default=0.0)
-    return max(least, 1.08 * highest)
+    return max(least, 1.08 * max(_values(figure), default=0.0))
 
 
 def _or_sentence(figure: Any, page: Overview, text: str) -> Any:
-    drawn = any(y is not None for trace in figure.data for y in trace.y)
     figure.update_xaxes(
         range=[datetime.fromtimestamp(page.since, UTC), datetime.fromtimestamp(page.now, UTC)]
     )
-    return figure if drawn else _sentence(figure, text)
+    return figure if _values(figure) else _sentence(figure, text)
 
 
 def _sentence(figure: Any, text: str) -> Any:

@@ -66,14 +66,14 @@ export default function ({ data, parentElement, setStateValue }) {
       row.appendChild(make('td')).append(check)
       item.cells.forEach((text, index) => {
         const cell = row.appendChild(make('td'))
-        if (index) { cell.textContent = text; return }
+        if (index) { cell.textContent = cell.title = text; return }
         const look = make('button', text, 'pc-look'); look.type = 'button'; look.title = 'Look inside'
         cell.append(look)
       })
       row.onclick = event => { if (!event.target.closest('td:first-child')) state.look(item.id) }
     } else item.cells.forEach((text, index) => {
       const cell = index ? row.cells[index + 1] : row.cells[1].firstChild
-      if (cell.textContent !== text) cell.textContent = text
+      if (cell.textContent !== text) { cell.textContent = text; if (index) cell.title = text }
     })
     if (row !== place) body.insertBefore(row, place); else place = place.nextSibling
   }

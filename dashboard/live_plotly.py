@@ -31,12 +31,19 @@ const listen = plot => {
   })
   plot.on('plotly_doubleclick', () => setTimeout(() => { plot.pcZoom = {} }))
 }
+// About how many rows the legend takes: each gets its own height, so that a narrow chart stays readable.
+const legendRows = (plot, figure) => {
+  if (figure.layout.showlegend === false || figure.data.length < 2) return 1
+  const longest = Math.max(...figure.data.map(line => (line.name ?? '').length))
+  const perRow = Math.max(1, Math.floor((plot.clientWidth - 68) / (44 + 7 * longest)))
+  return Math.ceil(figure.data.length / perRow)
+}
 export default function ({ data, parentElement }) {
   const plot = parentElement.querySelector('.live-plot')
   const css = getComputedStyle(parentElement.host ?? parentElement)
   const value = name => css.getPropertyValue(name).trim()
   plot.setAttribute('aria-label', data.alt)
-  plot.style.minHeight = data.height + 'px'
+  plot.style.minHeight ||= data.height + 'px'
   load().then(Plotly => {
     const figure = JSON.parse(data.spec), layout = figure.layout
     layout.template = undefined
@@ -46,6 +53,8 @@ export default function ({ data, parentElement }) {
     layout.font = { color: text, family: value('--st-font') || 'sans-serif', size: 12 }
     layout.hoverlabel = { bgcolor: value('--st-background-color') || '#fff', font: { color: text } }
     layout.colorway = value('--st-chart-categorical-colors').split(',').map(c => c.trim()).filter(Boolean)
+    layout.height = data.height + 19 * (legendRows(plot, figure) - 1)
+    plot.style.minHeight = layout.height + 'px'
     for (const axis of ['xaxis', 'yaxis']) Object.assign(layout[axis] ??= {}, { gridcolor: grid, linecolor: grid })
     if (plot.pcRevision !== layout.uirevision) { plot.pcRevision = layout.uirevision; plot.pcZoom = {} }
     for (const [axis, range] of Object.entries(plot.pcZoom)) Object.assign(layout[axis], { range: [...range], autorange: false })

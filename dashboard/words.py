@@ -67,6 +67,10 @@ def _failed(now: Situation) -> str:
     return f"{text}, {where}: {meaning[:1].lower()}{meaning[1:].rstrip('.')}."
 
 
+def sentence_case(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def count(number: float | None) -> str:
     """A whole number with thousands apart; a dash where there is none."""
     return "–" if number is None else f"{number:,.0f}"

@@ -48,6 +48,11 @@ def note(text: str, *, more: str = "") -> None:
     st.html(f'<p class="pc-note" title="{html.escape(more)}">{html.escape(text)}</p>')
 
 
+def stays(text: str) -> None:
+    """A few words that stay in the corner while the page is scrolled."""
+    st.html(f'<p class="pc-stays" aria-hidden="true">{html.escape(text)}</p>')
+
+
 @cache
 def _style() -> str:
     return files("dashboard").joinpath("style.css").read_text()

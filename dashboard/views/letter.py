@@ -19,6 +19,7 @@ def show(store: Store, message_id: str) -> None:
     found = data.letter(store, message_id)
     with st.container(border=True):
         common.heading("Inside the letter")
+        common.note("Click its row again to close this.")
         if found is None:
             common.note("It is not here any more.")
             return
@@ -35,12 +36,14 @@ def _story(letter: DeadLetter) -> None:
     common.fact("Topic", f"{letter.topic}{where}")
     common.fact(
         f"Verdict: {letter.verdict.replace('_', ' ')}",
-        f"{words.VERDICTS.get(letter.verdict, '')}. {letter.verdict_reason}",
+        f"{words.sentence_case(words.VERDICTS.get(letter.verdict, ''))}. {letter.verdict_reason}",
     )
     common.fact(letter.code, f"{failure.meaning} {failure.advice}")
     if letter.source:
         common.fact("Source", letter.source)
-    common.fact("State", f"{letter.state}, accepted {words.moment(letter.accepted_at)} UTC")
+    common.fact(
+        "State", f"{words.sentence_case(letter.state)}, accepted {words.moment(letter.accepted_at)} UTC"
+    )
     for number, attempt in enumerate(letter.attempts, start=1):
         at = f"Attempt {number}, {words.moment(attempt.failed_at)} UTC"
         common.fact(at, f"{attempt.code}: {masked(attempt.text)}")

@@ -11,6 +11,7 @@ from dashboard import actions, data, figures, words
 from dashboard.live_plotly import live_plotly
 from dashboard.stores import opened
 from dashboard.views import alerts, common, producers
+from producer_core.histogram import RELATIVE_ERROR
 
 REFRESH = 2.0
 
@@ -54,6 +55,7 @@ def _draw(path: Path, shown: data.Overview, now: float) -> None:
     common.say(*words.sentence(shown.situation))
     age = words.data_age(shown.seen_at, now).capitalize()
     common.note(f"{age} · times are UTC · store {path.name}", more=str(path))
+    common.stays(age)
     with common.panel(path):
         alerts.firing(opened(path), shown, now)
     _tiles(shown)
@@ -72,13 +74,14 @@ def _producers(path: Path) -> None:
 
 
 def _tiles(shown: data.Overview) -> None:
+    near = f" (to {words.percent(RELATIVE_ERROR)}, from merged histograms)."
     p50, p95, p99 = (words.milliseconds(value) for value in shown.latency)
     tiles = [
         ("Error rate", words.percent(shown.error_rate), "Messages that died, of all that were settled in the range."),
         ("Throughput", words.rate(shown.throughput), "Acknowledged messages a second, over the last minute."),
-        ("p50", p50, "Half of the messages are acknowledged within this time."),
-        ("p95", p95, "95 of 100 messages are acknowledged within this time."),
-        ("p99", p99, "99 of 100 messages are acknowledged within this time."),
+        ("Latency p50", p50, f"Half of the messages are acknowledged within this time{near}"),
+        ("Latency p95", p95, f"95 of 100 messages are acknowledged within this time{near}"),
+        ("Latency p99", p99, f"99 of 100 messages are acknowledged within this time{near}"),
         ("Pending", words.compact(shown.pending), "Accepted, and neither acknowledged nor dead yet."),
         ("Connection", words.connection(shown.situation), "Producers that reach a broker, of those that run."),
         ("Dead letters", words.compact(shown.dead_total), "They wait for a decision: replay or clear."),
@@ -92,22 +95,12 @@ def _charts(shown: data.Overview) -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         _chart("Error rate by topic", figures.error_rate(shown), "error-rate")
-        _chart("Latency, p50, p95 and p99", figures.latency(shown), "latency")
+        _chart("Latency: p50, p95, p99", figures.latency(shown), "latency")
     with right:
         _chart("Throughput by topic", figures.throughput(shown), "throughput")
-        by_topic, by_error = st.columns(2, gap="small")
-        with by_topic:
-            _chart(
-                "Dead letters by topic",
-                figures.waiting(shown.dead_by_topic, "No dead letters wait."),
-                "by-topic",
-            )
-        with by_error:
-            _chart(
-                "Dead letters by error",
-                figures.waiting(shown.dead_by_code, "No dead letters wait."),
-                "by-error",
-            )
+        empty = "No dead letters wait."
+        _chart("Dead letters by topic", figures.waiting(shown.dead_by_topic, empty), "by-topic")
+        _chart("Dead letters by error", figures.waiting(shown.dead_by_code, empty), "by-error")
 
 
 def _chart(title: str, figure: object, key: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from dashboard import actions, data, figures, serve, words
 from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.errors import StoreLocked
 from producer_core.events import Attempt, DeadLetter
 from producer_core.failures import fingerprint
 from producer_core.histogram import RELATIVE_ERROR, bucket_of
@@ -140,6 +141,31 @@ def test_a_topic_that_settled_nothing_has_no_error_rate(store):
     assert set(lines["busy"].y) == {None, 50.0}
 
 
+def test_a_chart_of_many_topics_keeps_the_most_telling_lines_and_adds_up_the_rest(store):
+    rows = [counts(NOW - 10, f"quiet-{n}", acknowledged=1) for n in range(12)]
+    store.append(Batch("p", 0, (*rows, counts(NOW - 10, "zebra", acknowledged=80, dead=20))))
+    page = data.overview(store, "5 min", NOW)
+    lines = {line.name: line for line in figures.throughput(page).data}
+    assert len(lines) == 8
+    assert "zebra" in lines
+    assert max(y for y in lines["6 others"].y if y is not None) == 3.0
+    failing = {line.name: line for line in figures.error_rate(page).data}
+    assert failing["zebra"].line.color == lines["zebra"].line.color
+
+
+def test_bars_of_many_topics_end_with_the_sum_of_the_rest():
+    bars = figures.waiting({f"t{n}": 10 - n for n in range(9)}, "none").data[0]
+    assert list(bars.y) == ["5 others", "t3", "t2", "t1", "t0"]
+    assert sum(bars.x) == sum(range(2, 11))
+
+
+def test_the_latency_axis_spans_whole_powers_of_ten_and_says_its_units(store):
+    fill(store)
+    axis = figures.latency(data.overview(store, "5 min", NOW)).layout.yaxis
+    assert tuple(axis.range) == (0, 3)
+    assert dict(zip(axis.tickvals, axis.ticktext, strict=True))[1000.0] == "1 s"
+
+
 # acts
 
 
@@ -212,6 +238,19 @@ def test_a_dead_producer_is_said_to_be_gone_and_replay_says_why_it_cannot(path, 
     assert "not seen for" in text_of(page)
     assert page.button(key="replay").disabled
     assert "Replay needs a running producer" in " ".join(text.value for text in page.text)
+
+
+def test_trouble_in_one_panel_leaves_the_rest_alive(path, store, monkeypatch):
+    def locked(*_):
+        raise StoreLocked
+
+    fill(store, seen_at=time.time())
+    monkeypatch.setattr(data, "dead_letters", locked)
+    page = opened(path, monkeypatch)
+    assert not page.exception
+    assert "Another process holds the store" in text_of(page)
+    assert "Delivering." in text_of(page)
+    assert "shop" in text_of(page)
 
 
 def test_a_missing_store_is_waited_for(path, monkeypatch):
