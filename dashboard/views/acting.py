@@ -9,7 +9,7 @@ import streamlit as st
 
 from dashboard import actions, data, words
 from dashboard.stores import opened
-from dashboard.views import common
+from dashboard.views import common, reading
 
 
 def version() -> int:
@@ -71,6 +71,7 @@ def _ask(path: Path, scope: data.Scope) -> None:
 
 def _finish(done: actions.Done) -> None:
     """Remember how it went, drop the selection, and draw again."""
+    reading.again()
     st.session_state["done"] = done
     st.session_state.pop("asked", None)
     st.session_state["letters_version"] = version() + 1

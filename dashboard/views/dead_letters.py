@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard import actions, data, words
 from dashboard.letter_list import Row, letter_list
 from dashboard.stores import opened
-from dashboard.views import acting, common, letter
+from dashboard.views import acting, common, letter, reading
 from producer_core.dlq import DeadLetterFilter, Group
 from producer_core.dlq.filter import STATES
 from producer_core.events import DeadLetter
@@ -28,7 +28,7 @@ def show(path: Path) -> None:
 
 def _filters(path: Path) -> DeadLetterFilter:
     state = st.session_state.get("state", STATES[0])
-    topics, codes = st.session_state["choices"] = data.choices(opened(path), state)
+    topics, codes = st.session_state["choices"] = reading.choices(path, state)
     with st.grid(5, gap="small", min_column_width=150):
         topic = _choice("Topic", topics, "topic")
         code = _choice("Error", codes, "code")
@@ -48,9 +48,9 @@ def _choice(label: str, options: tuple[str, ...], key: str) -> str | None:
 
 def _live(path: Path, where: DeadLetterFilter) -> None:
     with common.panel(path):
-        if data.choices(opened(path), where.state or STATES[0]) != st.session_state["choices"]:
+        if reading.choices(path, where.state or STATES[0]) != st.session_state["choices"]:
             st.rerun()
-        _draw(path, data.dead_letters(opened(path), where, time.time()))
+        _draw(path, reading.dead_letters(path, where))
 
 
 def _draw(path: Path, page: data.DeadLetterPage) -> None:

@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard import actions, data, figures, words
 from dashboard.live_plotly import live_plotly
 from dashboard.stores import opened
-from dashboard.views import alerts, common, producers
+from dashboard.views import alerts, common, producers, reading
 from producer_core.histogram import RELATIVE_ERROR
 
 REFRESH = 2.0
@@ -38,17 +38,11 @@ def _live(path: Path, window: str) -> None:
     now = time.time()
     with common.panel(path):
         actions.watch(opened(path), now)
-        st.session_state["overview"] = _read(path, window)
+        st.session_state["overview"] = reading.overview(path, window)
     shown = st.session_state.get("overview")
     if shown is None or shown.window != window:
         return
     _draw(path, shown, now)
-
-
-@st.cache_data(ttl=0.8, max_entries=32, show_spinner=False)  # type: ignore[untyped-decorator]  # streamlit is Any here
-def _read(path: Path, window: str) -> data.Overview:
-    """One look a second, however many browsers ask."""
-    return data.overview(opened(path), window, time.time())
 
 
 def _draw(path: Path, shown: data.Overview, now: float) -> None:
