@@ -134,12 +134,16 @@ def age(seconds: float) -> str:
     return f"{seconds / 86400:.0f} days"
 
 
+def live(seen_at: float | None, now: float) -> bool:
+    """Whether a producer was heard within the last seconds."""
+    return seen_at is not None and now - seen_at < 5
+
+
 def data_age(seen_at: float | None, now: float) -> str:
     """How old the newest data is."""
     if seen_at is None:
         return "no data yet"
-    seconds = now - seen_at
-    return "data is live" if seconds < 5 else f"data is {age(seconds)} old"
+    return "data is live" if live(seen_at, now) else f"data is {age(now - seen_at)} old"
 
 
 def act(verb: str, number: int) -> str:

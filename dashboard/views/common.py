@@ -48,9 +48,10 @@ def note(text: str, *, more: str = "") -> None:
     st.html(f'<p class="pc-note" title="{html.escape(more)}">{html.escape(text)}</p>')
 
 
-def stays(text: str) -> None:
-    """A few words that stay in the corner while the page is scrolled."""
-    st.html(f'<p class="pc-stays" aria-hidden="true">{html.escape(text)}</p>')
+def stays(text: str, *, live: bool) -> None:
+    """A few words that stay in the corner while the page is scrolled; a hollow ring where they are no longer live."""
+    ring = "" if live else " pc-old"
+    st.html(f'<p class="pc-stays{ring}">{html.escape(text)}</p>')
 
 
 @cache

@@ -47,9 +47,8 @@ def _live(path: Path, window: str) -> None:
 
 def _draw(path: Path, shown: data.Overview, now: float) -> None:
     common.say(*words.sentence(shown.situation))
-    age = words.data_age(shown.seen_at, now).capitalize()
-    common.note(f"{age} · times are UTC · store {path.name}", more=str(path))
-    common.stays(age)
+    common.note(f"Times are UTC · store {path.name}", more=str(path))
+    common.stays(words.data_age(shown.seen_at, now).capitalize(), live=words.live(shown.seen_at, now))
     with common.panel(path):
         alerts.firing(opened(path), shown, now)
     _tiles(shown)

@@ -221,6 +221,36 @@ def test_zoom_and_the_charts_themselves_survive_refreshes(page):
     eventually(lambda: chart.evaluate(since) < since_zoomed, timeout=5)
 
 
+def test_nothing_fades_while_the_page_refreshes(page):
+    page.evaluate(
+        """() => { window.faintest = 1; const look = () => {
+            for (const part of document.querySelectorAll('[data-stale="true"]'))
+                window.faintest = Math.min(window.faintest, +getComputedStyle(part).opacity)
+            requestAnimationFrame(look) }; look() }"""
+    )
+    for _ in range(3):
+        before = tile(page, "Throughput").inner_text()
+        eventually(lambda before=before: tile(page, "Throughput").inner_text() != before, timeout=20)
+    assert page.evaluate("window.faintest") == 1
+
+
+def test_two_dashboards_on_one_store_see_each_others_acts(load, page, browser, state_folder):
+    load.fail("late", 2)
+    choose(page, "Topic", "late")
+    with served(load.store, state_folder) as second:
+        context = browser.new_context()
+        other = context.new_page()
+        other.goto(f"{second}?topic=late")
+        rows = other.locator(".pc-letters tbody tr")
+        rows.first.wait_for(timeout=20_000)
+        chosen = rows.first.get_attribute("data-id")
+        page.locator(f'.pc-letters tr[data-id="{chosen}"] input').check()
+        button(page, "Clear 1").click()
+        says(page, "Archived 1 ")
+        other.locator(f'.pc-letters tr[data-id="{chosen}"]').wait_for(state="detached", timeout=10_000)
+        context.close()
+
+
 def test_replay_empties_a_topic_once_its_fault_is_over(load, page):
     load.fail("payments", 1)
     choose(page, "Topic", "payments")
