@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
+import uuid
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +22,17 @@ ORDER = {
     name: place
     for place, name in enumerate((None, "redis", "jupyter", "browser", "kafka", "spark", "kafka3"))
 }
+
+
+def pytest_configure():
+    """A shell starts background jobs with SIGINT ignored, and processes inherit that; those of our tests must not."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+MARK = f"PRODUCER_CORE_TEST_RUN={os.getpid()}-{uuid.uuid4().hex}"
+"""In the environment of every process that a test starts, detached or not: how we know ours at the end."""
+
+os.environ.update([MARK.split("=")])
 
 
 def service_of(item):
@@ -47,11 +61,38 @@ def pytest_terminal_summary(terminalreporter):
             )
 
 
+@pytest.hookimpl(trylast=True)  # after the services have been stopped
 def pytest_sessionfinish(session, exitstatus):
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    left = left_behind()
+    if left and reporter is not None:
+        reporter.line(f"\nprocesses that outlived the tests: {left}", red=True)
+        session.exitstatus = session.exitstatus or 1
     if REQUIRED and exitstatus == 0 and reporter is not None and reporter.stats.get("skipped"):
         session.exitstatus = 1
         reporter.line("a skipped service test counts as a failure here", red=True)
+
+
+def left_behind(patience=10):
+    """Processes of these tests that are still there, by id, after time to end; Linux only."""
+    try:
+        eventually(lambda: not ours(), patience)
+    except AssertionError:
+        return ours()
+    return {}
+
+
+def ours():
+    """The processes that carry our mark, by id, with their command."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # gone meanwhile, or somebody else's
+            if int(folder.name) == os.getpid() or MARK.encode() not in (folder / "environ").read_bytes():
+                continue
+            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if "multiprocessing" not in command:  # Python's own helpers end with this process
+                found[int(folder.name)] = command[:120]
+    return found
 
 
 @pytest.fixture(autouse=True)
