@@ -6,8 +6,10 @@ bin=${1:-.venv/bin}
 missing=()
 
 java_is_new_enough() {
-  local java=${JAVA_HOME:+$JAVA_HOME/bin/}java
-  command -v "$java" >/dev/null && [[ $("$java" -version 2>&1 | sed -n '1s/.*"\([0-9]*\).*/\1/p') -ge 17 ]]
+  local java=${JAVA_HOME:+$JAVA_HOME/bin/}java version
+  command -v "$java" >/dev/null || return 1
+  version=$("$java" -version 2>&1 | sed -n 's/^[a-z]* version "\([0-9]*\).*/\1/p')
+  [[ ${version:-0} -ge 17 ]]
 }
 java_is_new_enough || missing+=(openjdk-17-jre-headless)
 command -v redis-server >/dev/null || missing+=(redis-server)
@@ -19,11 +21,12 @@ if ((${#missing[@]})); then
     echo "Installing ${missing[*]} …"
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq
-    # exit 101: do not start the services that the packages bring
-    printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d.producer-core && chmod +x /usr/sbin/policy-rc.d.producer-core
-    [[ -e /usr/sbin/policy-rc.d ]] || { mv /usr/sbin/policy-rc.d.producer-core /usr/sbin/policy-rc.d; ours=1; }
+    policy=/usr/sbin/policy-rc.d # exit 101: do not start the services that the packages bring
+    if [[ ! -e $policy ]]; then
+      trap 'rm -f "$policy"' EXIT
+      printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod +x "$policy"
+    fi
     apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
-    rm -f /usr/sbin/policy-rc.d.producer-core ${ours:+/usr/sbin/policy-rc.d}
   else
     echo "The tests need these; install them and run again: ${missing[*]} (Java 17 or newer)" >&2
     exit 2
