@@ -175,6 +175,7 @@ def _node_to_json(node: Node) -> dict[str, Any]:
         "direct_port": node.direct_port,
         "controller_port": node.controller_port,
         "folder": str(node.folder),
+        "advertised": node.advertised,
     }
 
 

@@ -14,7 +14,7 @@ import signal
 import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import RLock
 from types import TracebackType
@@ -27,6 +27,7 @@ from producer_core.brokers.processes import Process, spawn
 from producer_core.errors import BrokerError, ConfigError
 
 Properties = Mapping[str, str] | Callable[[Node], Mapping[str, str]]
+Advertise = Mapping[int, tuple[str, int]] | Callable[[Node], tuple[str, int]]
 Progress = Callable[[str], None]
 
 
@@ -41,6 +42,7 @@ def start(
     properties: Properties | None = None,
     auto_create: bool = True,
     port: int | None = None,
+    advertise: Advertise | None = None,
     format_options: Sequence[str] = (),
     timeout: float = 90.0,
     progress: Progress = _silent,
@@ -49,14 +51,17 @@ def start(
 
     Without `folder` the data live in a temporary one and go with the cluster; with it they stay and a later
     start goes on with them. `properties` come last and win; a function gets each Node (its ports, its
-    folder). Topics that a client merely uses come to be with 4 partitions, unless `auto_create=False`.
+    folder), for example {"producer.id.expiration.ms": "5000"}. Topics that a client merely uses come to be with
+    4 partitions, unless `auto_create=False`. `advertise` gives clients another (host, port) for a node than the
+    one it listens on, for something that stands in between: by its number, or a function of its Node, which is
+    called before anything runs; brokers among themselves, and `direct_servers`, pass it by.
     `format_options` go to Kafka's storage tool (`--add-scram`, `--feature`).
     """
     installation = prepare(progress)
     home = Path(folder).absolute() if folder else Path(tempfile.mkdtemp(prefix="producer-core-kafka-"))
     cluster = Cluster(
         installation,
-        layout.plan(check_folder(home, nodes), home, port=port),
+        advertised(layout.plan(check_folder(home, nodes), home, port=port), advertise),
         home,
         temporary=folder is None,
     )
@@ -90,6 +95,14 @@ def check_folder(folder: Path, nodes: int) -> int:
             fix="Start as many, or choose another folder.",
         )
     return nodes
+
+
+def advertised(nodes: Sequence[Node], choice: Advertise | None) -> list[Node]:
+    """The same nodes with the addresses that clients are to be told."""
+    if choice is None:
+        return list(nodes)
+    ask = choice if callable(choice) else lambda node: choice.get(node.number, ("127.0.0.1", node.port))
+    return [replace(node, advertised="{}:{}".format(*ask(node))) for node in nodes]
 
 
 class Cluster:

@@ -24,9 +24,15 @@ class Node:
     direct_port: int
     controller_port: int
     folder: Path
+    advertised: str = ""
 
     @property
     def address(self) -> str:
+        """What clients are told; where the broker listens, unless something stands in between."""
+        return self.advertised or self.listens
+
+    @property
+    def listens(self) -> str:
         return f"127.0.0.1:{self.port}"
 
     @property
@@ -69,7 +75,7 @@ def settings(node: Node, nodes: Sequence[Node], *, auto_create: bool) -> dict[st
         "process.roles": "broker,controller",
         "node.id": str(node.number),
         "controller.quorum.voters": ",".join(f"{n.number}@127.0.0.1:{n.controller_port}" for n in nodes),
-        "listeners": f"CLIENT://{node.address},DIRECT://{node.direct_address},CONTROLLER://127.0.0.1:{node.controller_port}",
+        "listeners": f"CLIENT://{node.listens},DIRECT://{node.direct_address},CONTROLLER://127.0.0.1:{node.controller_port}",
         "advertised.listeners": f"CLIENT://{node.address},DIRECT://{node.direct_address}",
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,CLIENT:PLAINTEXT,DIRECT:PLAINTEXT",
         "controller.listener.names": "CONTROLLER",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 
 import psutil
 import pytest
@@ -36,6 +39,31 @@ def high_watermark(servers, topic, partition=0):
         return reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)[1]
     finally:
         reader.close()
+
+
+class Relay:
+    """Passes bytes on to one address, both ways, and counts the connections."""
+
+    def __init__(self, target):
+        self.connections = 0
+        self._target = target
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.address = self._server.getsockname()
+        Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            here, _ = self._server.accept()
+            self.connections += 1
+            there = socket.create_connection(self._target)
+            for one, other in ((here, there), (there, here)):
+                Thread(target=self._pass_on, args=(one, other), daemon=True).start()
+
+    def _pass_on(self, one, other):
+        with contextlib.suppress(OSError):
+            while data := one.recv(1 << 16):
+                other.sendall(data)
+        other.close()
 
 
 def brokers_under(folder):
@@ -81,6 +109,31 @@ def test_settings_of_ours_win_and_unknown_topics_can_be_refused():
             cluster.create_topic("bad/name")
         folder = cluster.folder
     assert not folder.exists()
+
+
+@pytest.mark.kafka
+def test_clients_can_be_sent_through_something_in_between():
+    passed = []
+
+    def relay_for(node):
+        passed.append(relay := Relay(("127.0.0.1", node.port)))
+        return relay.address
+
+    with kafka.start(advertise=relay_for) as cluster:
+        assert cluster.bootstrap_servers == "{}:{}".format(*passed[0].address)
+        cluster.create_topic("orders", partitions=1)
+        assert passed[0].connections == 0
+
+        assert send(cluster.bootstrap_servers, "orders", 10) == 10
+
+        assert passed[0].connections > 0
+        assert high_watermark(cluster.direct_servers, "orders") == 10
+
+
+def test_an_advertised_address_may_be_given_for_some_nodes_only(tmp_path):
+    nodes = kafka.advertised(layout.plan(2, tmp_path), {2: ("proxy", 1234)})
+    assert [node.address for node in nodes] == [f"127.0.0.1:{nodes[0].port}", "proxy:1234"]
+    assert f"CLIENT://{nodes[1].listens}," in layout.settings(nodes[1], nodes, auto_create=True)["listeners"]
 
 
 @pytest.mark.kafka
@@ -182,8 +235,6 @@ def test_a_broker_that_was_killed_is_shown_as_ended_and_can_be_started_anew(tmp_
 
 
 def test_a_taken_port_is_named():
-    import socket
-
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
