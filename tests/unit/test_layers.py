@@ -13,11 +13,11 @@ ROOT = Path(__file__).parents[2]
 
 LAYERS = {
     0: "errors messages histogram librdkafka",
-    1: "config events failures failure_table masking",
+    1: "config events failures failure_table masking reader",
     2: "retry metrics health",
-    3: "dedup journal store transport connection cluster",
-    4: "landing exactly_once dlq alerts recorder testing reports lifecycle burial telemetry batches sampler",
-    5: "producer replay keeping store_keeping contract monitor",
+    3: "dedup journal store transport connection cluster permissions replication landing",
+    4: "exactly_once dlq ordering in_doubt backlog alerts recorder testing reports lifecycle burial telemetry batches sampler",
+    5: "producer replay keeping store_keeping contract monitor upstream",
     6: "brokers simulate pipeline inputs doctor",
     7: "cli",
 }
