@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from producer_core.config import ClientConfig
@@ -28,6 +29,13 @@ _NOT_FOR_ASKING = (
     "throttle_cb",
     "logger",
 )
+_TRANSACTING = {
+    "enable.idempotence": True,
+    "acks": "all",
+    "message.timeout.ms": 30_000,
+    "transaction.timeout.ms": 30_000,
+    "linger.ms": 5,
+}
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _ADDRESS = re.compile(r"^\S+:\d+/(?:bootstrap|\d+): ")
 _STATE = re.compile(r" \(after \d+ms in state [^)]*\)")
@@ -61,11 +69,11 @@ class Cluster:
     """Asks within a bound of seconds. `last_error` is what the connection complained of last."""
 
     def __init__(self, config: ClientConfig, *, clock: Callable[[], float] = time.monotonic) -> None:
-        settings = {name: value for name, value in config.settings.items() if name not in _NOT_FOR_ASKING}
+        self._asking = {n: value for n, value in config.settings.items() if n not in _NOT_FOR_ASKING}
         self._address = config.bootstrap_servers
         self._clock = clock
         self._errors: list[KafkaError] = []
-        self._admin = AdminClient({**settings, "error_cb": self._errors.append}, logger=_quiet)
+        self._admin = AdminClient({**self._asking, "error_cb": self._errors.append}, logger=_quiet)
 
     @property
     def last_error(self) -> str:
@@ -132,6 +140,31 @@ class Cluster:
             max_message_bytes=_number(settings.get("max.message.bytes")),
         )
 
+    def operations(self, topics: Sequence[str], *, timeout: float = 10.0) -> dict[str, frozenset[str] | None]:
+        """What we may do on each topic: nothing where it may not even be seen; None where the cluster does not
+        tell, or has no such topic. BrokerUnreachable when nobody answers."""
+        if not topics:
+            return {}
+        self._metadata(timeout)
+        asked = self._admin.describe_topics(
+            TopicCollection(list(topics)), include_authorized_operations=True, request_timeout=timeout
+        )
+        return {topic: _operations(topic, future, timeout) for topic, future in asked.items()}
+
+    def may_transact(self, transactional_id: str, *, timeout: float = 10.0) -> bool:
+        """Whether transactions may be begun under this id. It fences whoever uses the very same one."""
+        self._metadata(timeout)
+        producer = Producer(
+            {**self._asking, **_TRANSACTING, "transactional.id": transactional_id}, logger=_quiet
+        )
+        try:
+            producer.init_transactions(timeout)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+                return False
+            raise BrokerError(f"Whether transactions are allowed cannot be tried: {_text(error)}.") from error
+        return True
+
     def _settings(self, kind: Any, name: str, timeout: float) -> Mapping[str, str]:
         """A resource's settings; empty where we may not read them."""
         asked = self._admin.describe_configs([ConfigResource(kind, name)], request_timeout=timeout)
@@ -173,6 +206,19 @@ class Cluster:
             else "Check the address and that the broker runs: producer-core doctor looks closer, "
             "producer-core broker start runs one here.",
         )
+
+
+def _operations(topic: str, future: Future[Any], timeout: float) -> frozenset[str] | None:
+    try:
+        allowed = future.result(timeout + 1).authorized_operations
+    except (KafkaException, FutureTimeout) as error:
+        match error.args[0].code() if isinstance(error, KafkaException) else None:
+            case KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                return frozenset()
+            case KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None
+        raise BrokerError(f"What we may do on topic {topic!r} is not told: {_text(error)}.") from error
+    return None if allowed is None else frozenset(operation.name for operation in allowed)
 
 
 def _number(text: str | None) -> int | None:

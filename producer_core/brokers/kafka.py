@@ -20,10 +20,12 @@ from threading import RLock
 from types import TracebackType
 
 from producer_core.brokers import jars, layout, readiness
+from producer_core.brokers import secure as access
 from producer_core.brokers.guard import Guard
 from producer_core.brokers.java import find_java
 from producer_core.brokers.layout import Node
 from producer_core.brokers.processes import Process, spawn
+from producer_core.brokers.secure import Security
 from producer_core.errors import BrokerError, ConfigError
 
 Properties = Mapping[str, str] | Callable[[Node], Mapping[str, str]]
@@ -43,6 +45,7 @@ def start(
     auto_create: bool = True,
     port: int | None = None,
     advertise: Advertise | None = None,
+    secure: bool = False,
     format_options: Sequence[str] = (),
     timeout: float = 90.0,
     progress: Progress = _silent,
@@ -54,16 +57,21 @@ def start(
     folder), for example {"producer.id.expiration.ms": "5000"}. Topics that a client merely uses come to be with
     4 partitions, unless `auto_create=False`. `advertise` gives clients another (host, port) for a node than the
     one it listens on, for something that stands in between: by its number, or a function of its Node, which is
-    called before anything runs; brokers among themselves, and `direct_servers`, pass it by.
+    called before anything runs; brokers among themselves, and `direct_servers`, pass it by. `secure`: clients
+    come over SASL_SSL and may do only what they are granted; the cluster's `security` has the users.
     `format_options` go to Kafka's storage tool (`--add-scram`, `--feature`).
     """
     installation = prepare(progress)
     home = Path(folder).absolute() if folder else Path(tempfile.mkdtemp(prefix="producer-core-kafka-"))
+    security = access.prepare(home / "security") if secure else None
+    if secure and advertise is None:
+        advertise = access.advertise
     cluster = Cluster(
         installation,
         advertised(layout.plan(check_folder(home, nodes), home, port=port), advertise),
         home,
         temporary=folder is None,
+        security=security,
     )
     try:
         cluster._begin(properties or {}, auto_create, format_options, timeout, progress)
@@ -109,13 +117,21 @@ class Cluster:
     """A running cluster; every method may be called from any thread, and waits until it is done.
 
     `bootstrap_servers` is for clients. `direct_servers` names the same brokers over their second listener,
-    for a reader that must not pass a proxy set in front of the first.
+    for a reader that must not pass a proxy set in front of the first. `security` has the passwords and
+    certificates of a secured cluster.
     """
 
     def __init__(
-        self, installation: Installation, nodes: Sequence[Node], folder: Path, *, temporary: bool
+        self,
+        installation: Installation,
+        nodes: Sequence[Node],
+        folder: Path,
+        *,
+        temporary: bool,
+        security: Security | None = None,
     ) -> None:
         self.nodes = tuple(nodes)
+        self.security = security
         self.folder = folder
         self.bootstrap_servers = ",".join(node.address for node in nodes)
         self.direct_servers = ",".join(node.direct_address for node in nodes)
@@ -211,12 +227,16 @@ class Cluster:
             properties,
             auto_create=auto_create,
             options=options,
+            security=self.security,
         )
         progress(f"waiting for {len(self.nodes)} broker{'s' if len(self.nodes) > 1 else ''}")
         with self._lock:
             for node in self.nodes:
                 self._launch(node)
         self.wait_ready(timeout)
+        if self.security is not None:
+            access.hand_out(self.security, self.bootstrap_servers)
+            access.admit(self.direct_servers, self.security)
 
     def _launch(self, node: Node) -> None:
         process = launch(self._installation, node)
@@ -264,12 +284,14 @@ def write_and_format(
     *,
     auto_create: bool,
     options: Sequence[str] = (),
+    security: Security | None = None,
 ) -> None:
     """Settings and empty storage for every node; storage that is there already stays as it is."""
     tools = []
+    securing = access.properties(security) if security else {}
     for node in nodes:
         extra = properties(node) if callable(properties) else properties
-        layout.write(node, {**layout.settings(node, nodes, auto_create=auto_create), **extra})
+        layout.write(node, {**layout.settings(node, nodes, auto_create=auto_create), **securing, **extra})
         tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(node.settings_file)]
         tools.append(
             spawn(
