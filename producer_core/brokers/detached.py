@@ -13,25 +13,36 @@ from pathlib import Path
 from typing import Any
 
 from producer_core.brokers import kafka, layout, readiness
+from producer_core.brokers import secure as access
 from producer_core.brokers.kafka import Progress
 from producer_core.brokers.layout import Node
 from producer_core.brokers.processes import Process
+from producer_core.brokers.secure import Security
 from producer_core.errors import BrokerError
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is known of the cluster; `temporary` says that its folder goes when it is stopped."""
+    """What is known of the cluster; `temporary` says that its folder goes when it is stopped.
+
+    `security` is there when it was started secured.
+    """
 
     cluster_id: str
     folder: Path
     temporary: bool
     nodes: tuple[Node, ...]
     processes: tuple[Process, ...]
+    security: Security | None = None
 
     @property
     def bootstrap_servers(self) -> str:
         return ",".join(node.address for node in self.nodes)
+
+    @property
+    def direct_servers(self) -> str:
+        """The listener for set-up, in the clear; it asks for no password."""
+        return ",".join(node.direct_address for node in self.nodes)
 
     @property
     def alive(self) -> tuple[int, ...]:
@@ -51,6 +62,7 @@ def start_detached(
     folder: Path | None = None,
     port: int | None = None,
     auto_create: bool = True,
+    secure: bool = False,
     timeout: float = 90.0,
     progress: Progress = lambda text: None,
 ) -> tuple[State, bool]:
@@ -63,7 +75,7 @@ def start_detached(
             return found, False
         if found:
             _forget(found)
-        return _start(nodes, folder, port, auto_create, timeout, progress), True
+        return _start(nodes, folder, port, auto_create, secure, timeout, progress), True
 
 
 def stop(timeout: float = 15.0) -> State | None:
@@ -76,23 +88,33 @@ def stop(timeout: float = 15.0) -> State | None:
 
 
 def _start(
-    nodes: int, folder: Path | None, port: int | None, auto_create: bool, timeout: float, progress: Progress
+    nodes: int,
+    folder: Path | None,
+    port: int | None,
+    auto_create: bool,
+    secure: bool,
+    timeout: float,
+    progress: Progress,
 ) -> State:
     installation = kafka.prepare(progress)
     home = (folder or _place() / "data").absolute()
     if folder is None:
         shutil.rmtree(home, ignore_errors=True)  # what a start that was killed left behind
     kafka.check_folder(home, nodes)
-    planned = layout.plan(nodes, home, port=port)
+    security = access.prepare(home / "security") if secure else None
+    planned = kafka.advertised(layout.plan(nodes, home, port=port), access.advertise if security else None)
     cluster_id = layout.cluster_id_in(home) or layout.new_cluster_id()
     progress("formatting the storage")
-    kafka.write_and_format(installation, planned, cluster_id, {}, auto_create=auto_create)
+    kafka.write_and_format(installation, planned, cluster_id, {}, auto_create=auto_create, security=security)
     progress(f"waiting for {nodes} broker{'s' if nodes > 1 else ''}")
     processes = tuple(kafka.launch(installation, node) for node in planned)
-    state = State(cluster_id, home, folder is None, tuple(planned), processes)
+    state = State(cluster_id, home, folder is None, tuple(planned), processes, security)
     _write(state)  # before waiting: were we killed now, `stop` would still find them
     try:
         readiness.wait({n.number: n.direct_address for n in planned}, lambda: _check(state), timeout)
+        if security is not None:
+            access.hand_out(security, state.bootstrap_servers)
+            access.admit(state.direct_servers, security)
     except BaseException:
         kafka.end_all(processes, 5)
         _forget(state)
@@ -140,6 +162,7 @@ def _write(state: State) -> None:
             "temporary": state.temporary,
             "nodes": [_node_to_json(node) for node in state.nodes],
             "processes": [{"pid": process.pid, "started": process.started} for process in state.processes],
+            "security": str(state.security.folder) if state.security else None,
         },
         indent=2,
     )
@@ -158,6 +181,7 @@ def _read() -> State | None:
             temporary=found["temporary"],
             nodes=tuple(_node_from_json(each) for each in found["nodes"]),
             processes=tuple(Process(each["pid"], each["started"]) for each in found["processes"]),
+            security=Security(Path(place)) if (place := found.get("security")) else None,
         )
     except FileNotFoundError:
         return None
