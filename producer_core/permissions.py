@@ -44,9 +44,7 @@ class Need:
 
 
 _WRITE = Need("topic", "WRITE", "to send")
-_SEE = Need(
-    "topic", "DESCRIBE", "to see the topic, its partitions and its watermarks (WRITE and READ bring it)"
-)
+_SEE = Need("topic", "DESCRIBE", "to see the topic and its watermarks")
 _LOOK = Need("topic", "READ", "to look whether a doubtful message is there")
 _CONFIGS = Need("topic", "DESCRIBE_CONFIGS", "to see min.insync.replicas and max.message.bytes")
 _TRANSACT = Need("transactional_id", "WRITE", "to commit, and to fence an earlier process")
@@ -63,7 +61,11 @@ TABLE: Mapping[Feature, tuple[Need, ...]] = MappingProxyType(
         "telemetry": (Need("topic", "WRITE", "to publish statistics"), _SEE),
     }
 )
-"""Idempotence needs no permission of its own since Kafka 2.8; before, IDEMPOTENT_WRITE on the cluster."""
+"""WRITE and READ bring DESCRIBE. Idempotence needs no permission of its own since Kafka 2.8; before, IDEMPOTENT_WRITE on the cluster."""
+
+
+MERELY_LOOK: frozenset[Feature] = frozenset({"probe", "standing", "replication"})
+"""Features without which messages are still delivered, only with less known of them."""
 
 
 def needed(

@@ -12,13 +12,12 @@ import click
 
 from producer_core.cli import options, show
 from producer_core.cli.lazy import Failed
+from producer_core.permissions import FEATURES, Feature
 
 if TYPE_CHECKING:
     from producer_core.brokers.detached import State
     from producer_core.brokers.secure import Security
-    from producer_core.permissions import Feature, Permission
-
-_FEATURES = ("send", "probe", "standing", "replication", "exactly_once", "replay", "telemetry")
+    from producer_core.permissions import Permission
 
 
 def _granting(command: options.F) -> options.F:
@@ -28,7 +27,7 @@ def _granting(command: options.F) -> options.F:
             "--transactional-id", metavar="ID", help="For exactly_once: every id that begins like this."
         ),
         click.argument("topics", nargs=-1, required=True),
-        click.argument("feature", type=click.Choice(_FEATURES)),
+        click.argument("feature", type=click.Choice(FEATURES)),
         click.argument("user"),
     ):
         command = option(command)

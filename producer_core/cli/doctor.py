@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from producer_core.cli import options, show
+from producer_core.permissions import FEATURES, Feature
 
 if TYPE_CHECKING:
     from producer_core.doctor import Finding
-
 _SIGNS = {"ok": "ok      ", "warning": "WARNING ", "problem": "PROBLEM "}
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
@@ -23,6 +23,14 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 @click.option(
     "--topic", "topics", multiple=True, help="Check this topic's replicas and our permissions; repeatable."
 )
+@click.option(
+    "--feature",
+    "features",
+    type=click.Choice(FEATURES),
+    multiple=True,
+    help="What our permissions must be enough for; repeatable. Default: send and probe.",
+)
+@click.option("--transactional-id", metavar="ID", help="Check that transactions may be begun under it.")
 @click.option("--redis-url", help="Check this Redis, for example redis://localhost:6379/0.")
 @click.option(
     "--timeout", type=options.Duration(), default="10s", show_default=True, help="How long a broker may take."
@@ -37,6 +45,8 @@ def doctor(
     config_file: Path | None,
     store_path: Path | None,
     topics: tuple[str, ...],
+    features: tuple[Feature, ...],
+    transactional_id: str | None,
     redis_url: str | None,
     timeout: float,
     as_json: bool,
@@ -45,17 +55,25 @@ def doctor(
 
     \b
       producer-core doctor --bootstrap-servers broker1:9092 --topic orders
+      producer-core doctor --topic orders --feature exactly_once --transactional-id shop
       producer-core doctor --json | jq '.findings[] | select(.level != "ok")'
 
     Exit code 0 without a problem (warnings are none), 1 with one.
     The JSON is {"status": "ok" | "warning" | "problem", "findings": [{"check", "level", "text", "fix"}]}.
     """
-    from producer_core.doctor import examine
+    from producer_core.doctor import DEFAULT_FEATURES, examine
 
     addresses, config = options.client_settings(servers, settings, config_file)
     found: list[Finding] = []
     for finding in examine(
-        addresses, config, topics=topics, store=store_path, redis_url=redis_url, timeout=timeout
+        addresses,
+        config,
+        topics=topics,
+        store=store_path,
+        redis_url=redis_url,
+        timeout=timeout,
+        features=features or DEFAULT_FEATURES,
+        transactional_id=transactional_id,
     ):
         found.append(finding)
         if not as_json:

@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from producer_core.doctor.finding import Finding
-from producer_core.doctor.kafka import examine_kafka, judge_cluster, judge_settings, judge_topic
+from producer_core.doctor.kafka import (
+    DEFAULT_FEATURES,
+    examine_kafka,
+    judge_cluster,
+    judge_settings,
+    judge_topic,
+)
 from producer_core.doctor.machine import (
     check_redis,
     check_store,
@@ -19,8 +25,10 @@ from producer_core.doctor.machine import (
     ping,
     versions,
 )
+from producer_core.permissions import Feature
 
 __all__ = [
+    "DEFAULT_FEATURES",
     "Finding",
     "check_store",
     "examine",
@@ -42,10 +50,14 @@ def examine(
     store: Path | str | None = None,
     redis_url: str | None = None,
     timeout: float = 10.0,
+    features: Sequence[Feature] = DEFAULT_FEATURES,
+    transactional_id: str | None = None,
 ) -> Iterator[Finding]:
-    """Every finding, as it is made; whatever fails is a finding too."""
+    """Every finding, as it is made; whatever fails is a finding too. `features` is what permissions are for."""
     yield from versions()
-    yield from examine_kafka(servers, settings, topics, timeout)
+    yield from examine_kafka(
+        servers, settings, topics, timeout, features=features, transactional_id=transactional_id
+    )
     yield from check_store(store, time.time())
     yield from check_redis(redis_url)
     yield java(java_version())

@@ -12,18 +12,22 @@ from producer_core.cluster import Cluster, ClusterView, TopicView
 from producer_core.config import DEFAULTS, ClientConfig, client_config
 from producer_core.doctor.finding import Finding, Level, of_error
 from producer_core.errors import BrokerError, ConfigError
+from producer_core.permissions import MERELY_LOOK, TABLE, Feature, Permission, lacking, needed
+from producer_core.replication import judge
 
 _CONNECT = 3.0
+DEFAULT_FEATURES: tuple[Feature, ...] = ("send", "probe")
 _SETTLED_PARTITIONERS = ("murmur2_random", "murmur2")
-_NEEDED = {
-    "WRITE": "to send",
-    "DESCRIBE": "to see the topic",
-    "READ": "to look whether a doubtful message is there",
-}
 
 
 def examine_kafka(
-    servers: str, settings: Mapping[str, Any], topics: Sequence[str], timeout: float
+    servers: str,
+    settings: Mapping[str, Any],
+    topics: Sequence[str],
+    timeout: float,
+    *,
+    features: Sequence[Feature] = DEFAULT_FEATURES,
+    transactional_id: str | None = None,
 ) -> Iterator[Finding]:
     try:
         config = client_config(servers, settings)
@@ -44,7 +48,9 @@ def examine_kafka(
     told = {finding.check for finding in listening}
     yield from (found for address in view.brokers.values() if (found := _listens(address)).check not in told)
     for topic in topics:
-        yield from _topic(cluster, topic, view, config)
+        yield from _topic(cluster, topic, view, config, features)
+    if transactional_id is not None:
+        yield _transactions(cluster, transactional_id, timeout)
     if not topics:
         yield Finding(
             "topic", "ok", "No topic was named; --topic NAME checks its replicas and our permissions."
@@ -88,7 +94,9 @@ def judge_cluster(view: ClusterView) -> Iterator[Finding]:
         )
 
 
-def judge_topic(topic: TopicView, *, largest_message: int) -> Iterator[Finding]:
+def judge_topic(
+    topic: TopicView, *, largest_message: int, features: Sequence[Feature] = DEFAULT_FEATURES
+) -> Iterator[Finding]:
     """What acks=all means on this topic, and how many brokers may fail."""
     check = f"topic {topic.name}"
     if topic.leaderless:
@@ -107,65 +115,75 @@ def judge_topic(topic: TopicView, *, largest_message: int) -> Iterator[Finding]:
             check, "warning", f"It takes messages of {topic.max_message_bytes:,} bytes, our client of "
             f"{largest_message:,}: those between die at the broker.", f"Set message.max.bytes={topic.max_message_bytes}."
         )  # fmt: skip
-    yield _permissions(check, topic)
+    yield _permissions(check, topic.name, topic.operations, features)
 
 
 def _replicas(check: str, topic: TopicView) -> Finding:
-    copies, least = topic.replication_factor, topic.min_insync_replicas or 1
-    start = (
-        f"{topic.partitions} partition{'s' * (topic.partitions != 1)}, {copies} replica{'s' * (copies != 1)}"
-    )
-    if copies == 1:
-        return Finding(
-            check, "warning", f"{start}: acks=all means one disk. No broker may fail: writing stops, and a lost disk "
-            "loses acknowledged messages.", "Give it three replicas and min.insync.replicas=2."
-        )  # fmt: skip
-    start = f"{start}, min.insync.replicas={least}"
-    if least >= copies:
-        return Finding(
-            check, "warning", f"{start}: no broker may fail, or writing stops.", f"Set min.insync.replicas={copies - 1}."
-        )  # fmt: skip
-    if least == 1:
-        return Finding(
-            check, "warning", f"{start}: while the others are behind, acks=all means one disk. {_may_fail(copies - 1)} "
-            "with writing going on, but an acknowledged message may then be lost.", "Set min.insync.replicas=2."
-        )  # fmt: skip
+    found = judge(topic)
+    return Finding(check, "ok" if found.strength == "sound" else "warning", found.text, found.fix)
+
+
+def _permissions(
+    check: str, topic: str, operations: frozenset[str] | None, features: Sequence[Feature]
+) -> Finding:
+    if operations is None:
+        return Finding(check, "ok", "The cluster does not tell our permissions.")
+    needs = {
+        need.operation: need
+        for feature in reversed(features)
+        for need in reversed(needed(feature, [topic]))
+        if need.resource == "topic"
+    }
+    asked = [need.lower().replace("_", " ") for need in reversed(needs)]
+    missing = lacking(list(reversed(needs.values())), {topic: operations})
+    if not missing:
+        return Finding(check, "ok", f"We may {', '.join(asked[:-1])} and {asked[-1]} it.")
+    names = ", ".join(need.operation for need in missing)
+    reasons = ", ".join(f"{need.operation} ({need.reason})" for need in missing)
     return Finding(
-        check, "ok", f"{start}: {_may_fail(copies - least)} with writing going on, and an acknowledged message "
-        f"survives the loss of {_brokers(least - 1)}."
+        check, _weight(missing, features), f"We lack {reasons}.", f"Grant {names} on topic {topic}."
+    )
+
+
+def _weight(missing: Sequence[Permission], features: Sequence[Feature]) -> Level:
+    """A problem when something cannot be delivered without them."""
+    delivering = {
+        need.operation for feature in features if feature not in MERELY_LOOK for need in TABLE[feature]
+    }
+    return "problem" if delivering & {need.operation for need in missing} else "warning"
+
+
+def _transactions(cluster: Cluster, transactional_id: str, timeout: float) -> Finding:
+    check = f"transactional id {transactional_id}"
+    try:
+        if cluster.may_transact(f"{transactional_id}-check", timeout=timeout):
+            return Finding(check, "ok", "We may use transactional ids that begin like this.")
+    except BrokerError as error:
+        return of_error(check, error)
+    return Finding(
+        check, "problem", "We lack WRITE on the transactional ids that begin like this (to commit, and to fence).",
+        f"Grant WRITE on transactional ids with the prefix {transactional_id}."
     )  # fmt: skip
 
 
-def _may_fail(number: int) -> str:
-    return f"{_brokers(number)} may fail"
-
-
-def _brokers(number: int) -> str:
-    return f"{number} broker{'s' * (number != 1)}"
-
-
-def _permissions(check: str, topic: TopicView) -> Finding:
-    if topic.operations is None:
-        return Finding(check, "ok", "The cluster does not tell our permissions.")
-    missing = [name for name in _NEEDED if not topic.operations & {name, "ALL"}]
-    if not missing:
-        return Finding(check, "ok", "We may write, describe and read it.")
-    level: Level = "problem" if "WRITE" in missing else "warning"
-    reasons = ", ".join(f"{name} ({_NEEDED[name]})" for name in missing)
-    return Finding(check, level, f"We lack {reasons}.", f"Grant {', '.join(missing)} on topic {topic.name}.")
-
-
-def _topic(cluster: Cluster, topic: str, view: ClusterView, config: ClientConfig) -> Iterator[Finding]:
-    if topic not in view.topics:
-        yield Finding(
-            f"topic {topic}", "problem", "It does not exist, or we may not see it.",
-            "Create it, or grant DESCRIBE; some clusters create topics when they are first written to."
-        )  # fmt: skip
-        return
+def _topic(
+    cluster: Cluster, topic: str, view: ClusterView, config: ClientConfig, features: Sequence[Feature]
+) -> Iterator[Finding]:
+    check = f"topic {topic}"
     try:
-        yield from judge_topic(cluster.topic(topic), largest_message=config.max_message_bytes)
+        if topic in view.topics:
+            found = cluster.topic(topic)
+            yield from judge_topic(found, largest_message=config.max_message_bytes, features=features)
+        elif (allowed := cluster.operations([topic])[topic]) is not None:
+            yield Finding(check, "problem", "We may not even see whether it exists.")
+            yield _permissions(check, topic, allowed, features)
+        else:
+            yield Finding(
+                check, "problem", "It does not exist.",
+                "Create it; some clusters create topics when they are first written to."
+            )  # fmt: skip
     except BrokerError as error:
-        yield of_error(f"topic {topic}", error, level="warning")
+        yield of_error(check, error, level="warning")
 
 
 def _listens(address: str) -> Finding:
