@@ -21,13 +21,16 @@ class Origin:
     cluster_id: Callable[[], str]
 
 
-def dead_letter(delivery: Delivery, failure: Failure, *, origin: Origin, never_sent: bool) -> DeadLetter:
+def dead_letter(
+    delivery: Delivery, failure: Failure, *, origin: Origin, proof: tuple[Verdict, str] | None = None
+) -> DeadLetter:
     """The letter of a message whose last attempt ended in `failure`.
 
-    `never_sent`: the client's statistics, taken after the failure, prove that no request ever left.
+    `proof` is a verdict and its reason that stand above the attempts: statistics that show that no request ever
+    left, or a look at the topic after the last request could arrive.
     """
     last = delivery.attempts[-1][0]
-    verdict, reason = _NEVER_SENT if never_sent else _worst(delivery, failure)
+    verdict, reason = proof or _worst(delivery, failure)
     return DeadLetter(
         message_id=id_text(delivery.id),
         cluster_id=origin.cluster_id(),
@@ -50,9 +53,6 @@ def dead_letter(delivery: Delivery, failure: Failure, *, origin: Origin, never_s
         host=origin.host,
         version=origin.version,
     )
-
-
-_NEVER_SENT: tuple[Verdict, str] = ("not_sent", "The client never sent a produce request to any broker.")
 
 
 def _worst(delivery: Delivery, failure: Failure) -> tuple[Verdict, str]:

@@ -44,6 +44,8 @@ def producer_stats(producer: ReliableKafkaProducer) -> ProducerStats:
         "messages_retried": snapshot.total("retried"),
         "messages_dlq": dead,
         "possible_duplicates": snapshot.total("possible_duplicates"),
+        "found_landed": snapshot.total("landed"),
+        "order_breaks": snapshot.total("order_breaks"),
         "total_bytes_sent": snapshot.total("bytes"),
         "start_time": datetime.fromtimestamp(producer.started_at),
         "elapsed_seconds": elapsed,

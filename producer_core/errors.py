@@ -15,7 +15,9 @@ ProducerError
 │   └── StoreCorrupt            not a DuckDB file, or damaged
 ├── DedupError                  the de-duplication backend could not answer
 ├── JournalError                the journal's folder
-│   └── JournalLocked           another process owns it
+│   ├── JournalLocked           another process owns it
+│   ├── JournalFull             its disk, or its bound, has no room left
+│   └── JournalDamaged          it was changed by something else
 ├── ReplayError                 a replay that cannot be planned or run
 │   ├── NobodyReplays           no process with a client configuration is alive
 │   └── OtherCluster            the dead letters come from another cluster
@@ -94,6 +96,14 @@ class JournalError(ProducerError):
 
 class JournalLocked(JournalError):
     """Another process owns this journal."""
+
+
+class JournalFull(JournalError):
+    """The journal has no room left."""
+
+
+class JournalDamaged(JournalError):
+    """The journal was changed by something else."""
 
 
 class ReplayError(ProducerError):

@@ -14,6 +14,10 @@ SAFE_VERDICTS: tuple[Verdict, ...] = ("not_sent", "rejected", "absent")
 State = Literal["dead", "replaying", "replayed", "landed", "archived", "purged"]
 Severity = Literal["info", "warning", "critical"]
 
+Remark = Literal["possible_duplicates", "landed", "order_breaks"]
+"""`possible_duplicates`: sent again although the broker may have it. `landed`: found on its topic instead.
+`order_breaks`: acknowledged while an earlier message of its key still waited for its retry."""
+
 
 class Acknowledged(NamedTuple):
     """The broker has the message. Latency is librdkafka's own, in seconds, from produce to acknowledgement."""
@@ -115,6 +119,9 @@ class Hook:
 
     def duplicate(self, topic: str) -> None:
         """A message was suppressed as a confirmed duplicate."""
+
+    def counted(self, topic: str, what: Remark) -> None:
+        """Something about one message that statistics count and nobody else does."""
 
     def client_statistics(self, statistics: Mapping[str, Any]) -> None:
         """librdkafka's statistics, once a second."""

@@ -98,20 +98,23 @@ def look(
     *,
     partition: int | None = None,
     since_ms: int | None = None,
+    floors: Mapping[int, int] | None = None,
     timeout: float = 10.0,
     max_records: int = 200_000,
 ) -> dict[str, Landing]:
     """Looks for many records of one topic in one pass.
 
     `config` is a client's settings in librdkafka's names; only connection and security are used. `since_ms`
-    is the oldest timestamp the records can carry; None reads from the first record. Never raises for what a
-    broker answers: a missing permission, an open transaction or a time-out makes the answer `inconclusive`.
+    is the oldest timestamp the records can carry; None reads from the first record. `floors` are offsets by
+    partition that were acknowledged before any of the records was accepted: they can only lie above them.
+    Never raises for what a broker answers: a missing permission, an open transaction or a time-out makes the
+    answer `inconclusive`, and so does a log that ends below a floor (acknowledged records are gone).
     """
     wanted = set(message_ids)
     search = _Search(wanted, deadline=time.monotonic() + timeout, max_records=max_records)
     if wanted:
         try:
-            _search(search, config, topic, partition, since_ms)
+            _search(search, config, topic, partition, since_ms, floors or {})
         except KafkaException as error:
             search.trouble = search.trouble or _words(error.args[0], topic)
     return {message_id: search.answer(message_id, topic) for message_id in wanted}
@@ -166,9 +169,14 @@ class _Search:
 
 
 def _search(
-    search: _Search, config: Mapping[str, Any], topic: str, partition: int | None, since_ms: int | None
+    search: _Search,
+    config: Mapping[str, Any],
+    topic: str,
+    partition: int | None,
+    since_ms: int | None,
+    floors: Mapping[int, int],
 ) -> None:
-    ranges = _ranges(search, config, topic, partition, since_ms)
+    ranges = _ranges(search, config, topic, partition, since_ms, floors)
     if ranges is None:
         return
     waiting = {number: span for number, span in ranges.items() if span.size}
@@ -180,7 +188,12 @@ def _search(
 
 
 def _ranges(
-    search: _Search, config: Mapping[str, Any], topic: str, partition: int | None, since_ms: int | None
+    search: _Search,
+    config: Mapping[str, Any],
+    topic: str,
+    partition: int | None,
+    since_ms: int | None,
+    floors: Mapping[int, int],
 ) -> dict[int, _Range] | None:
     """What to read in each partition, bounded by the true high watermark; None when it cannot be known."""
     with _consumer(search, config, {"isolation.level": "read_uncommitted"}) as handle:
@@ -191,9 +204,14 @@ def _ranges(
         for number in numbers:
             where = TopicPartition(topic, number)
             low, high = handle.get_watermark_offsets(where, timeout=_bound(search), cached=False)
-            ranges[number] = _Range(low, high, low)
+            floor = floors.get(number, -1)
+            if floor >= high:
+                search.trouble = f"partition {number} ends at {high}, below the acknowledged offset {floor}"
+                return None
+            ranges[number] = _Range(max(low, floor + 1), high, low)
         if since_ms is not None:
-            _skip_older(search, handle, topic, ranges, since_ms)
+            unknown = {number: span for number, span in ranges.items() if number not in floors}
+            _skip_older(search, handle, topic, unknown, since_ms)
         return ranges
 
 

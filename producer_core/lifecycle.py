@@ -1,7 +1,7 @@
 """The lifecycle of a message: accepted, in flight, waiting, settled. Nothing else changes a message's state.
 
 A message is in `pending` from acceptance until it is settled; taking it out of that table is the one atomic
-step that settles it, so whatever arrives twice (a late report, a close during a retry) is settled once.
+step that settles it, so whatever arrives twice (a late report, a look that found it, a close) settles it once.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError
 
@@ -19,20 +19,29 @@ from producer_core.burial import Origin, dead_letter
 from producer_core.config import ClientConfig, RetryConfig
 from producer_core.connection import Connection
 from producer_core.dedup import Claim, MessageDeduplicator
-from producer_core.errors import QueueFull
-from producer_core.events import Acknowledged, Attempt, AttemptFailed, DeadLetter, Hook, Notice, Verdict
+from producer_core.errors import JournalFull, QueueFull
+from producer_core.events import Acknowledged, Attempt, Hook, Notice, Remark, Verdict
 from producer_core.failures import Failure, failure_of, judge, refused_here
+from producer_core.in_doubt import QUIET, Doubt, InDoubt, Landed, Marks, OnAmbiguous, resolve
+from producer_core.landing import Landing
 from producer_core.messages import MessageStatus, id_text
-from producer_core.reports import Resent, as_message, delivery_report
+from producer_core.ordering import Lanes, Ordering
+from producer_core.reports import Resent
 from producer_core.retry import RetryAfter, RetryManager, decide
+from producer_core.telling import Audience
 from producer_core.transport import Delivery, Full, Refused, Report, TransportFactory
+
+if TYPE_CHECKING:
+    from producer_core.backlog import Backlog
 
 logger = logging.getLogger(__name__)
 
 _MOST_HELD = 10_000
-"""Copies of pending claims, and retries, that wait in memory before send_message waits too."""
+"""Messages that wait in memory for a twin, a retry or an earlier one of their key, before send_message waits too."""
 _HOLD = 0.1
 """Seconds until a copy of a pending claim asks again."""
+_NO_ROOM = 0.05
+"""Seconds until a message that had its turn, but found the client's queue full, tries again."""
 
 
 class Lifecycle:
@@ -47,14 +56,19 @@ class Lifecycle:
         transport: TransportFactory,
         hooks: Sequence[Hook],
         dedup: MessageDeduplicator | None = None,
+        ordering: Ordering = "key",
+        on_ambiguous: OnAmbiguous = "retry",
+        backlog: Callable[[Lifecycle], Backlog | None] = lambda lifecycle: None,
+        next_sequence: Callable[[], int] = lambda: 0,
         saturated: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._config = config
         self._retry_config = retry_config
         self._origin = origin
-        self._hooks = tuple(hooks)
+        self._audience = Audience(hooks)
         self._dedup = dedup
+        self._on_ambiguous = on_ambiguous
         self._saturated = saturated
         self._clock = clock
         self._settled = threading.Event()  # set after each batch of reports: room in the queue, or idle
@@ -63,53 +77,104 @@ class Lifecycle:
         self._unjudged: list[tuple[Delivery, Failure]] = []
         self.pending: dict[bytes, Delivery] = {}
         self.highest = -1  # the highest sequence that was acknowledged; written on the poll thread
+        self.lanes = Lanes(ordering)
         self.retry_manager = RetryManager(retry_config, send=self._due)
         self.connection = Connection(self.notice, clock=clock)
         self.transport = transport(config, self)
+        self._marks = Marks(next_sequence)
+        self.in_doubt = InDoubt(self.transport.look, self._looked, marks=self._marks)
+        self.backlog = backlog(self)
 
     def start(self) -> None:
         self.retry_manager.start()
         self.transport.start()
+        if self.backlog is not None:
+            self.backlog.start()
 
     # accepting
 
     def accept(self, delivery: Delivery) -> bool:
         """Take responsibility for a message; False when it is a confirmed duplicate. QueueFull after max_block."""
         delivery.accepted_at = self._clock()
-        delivery.attempts = ()
-        delivery.status = MessageStatus.PENDING
-        claim = self._claim_or_wait(delivery)
+        deadline = time.monotonic() + self._config.max_block
+        claim = self._claim_or_wait(delivery, deadline)
         if claim is Claim.DUPLICATE:
             self._duplicate(delivery)
             return False
-        self.pending[delivery.id] = delivery
+        delivery.status = MessageStatus.DUPLICATE if claim is Claim.PENDING else MessageStatus.PENDING
         try:
-            if claim is Claim.PENDING:
-                self._hold(delivery)
-            else:
-                self._hand_over(delivery, time.monotonic() + self._config.max_block)
+            self._take(delivery, deadline)
         except BaseException:
-            self.pending.pop(delivery.id, None)
             self._release(delivery)
             raise
         return True
 
-    def _hand_over(self, delivery: Delivery, deadline: float) -> None:
+    def _take(self, delivery: Delivery, deadline: float) -> None:
+        """Into the journal when there is one, and on its way."""
+        if self.backlog is None:
+            return self._hand_over(delivery, deadline)
+        while self._saturated():
+            self._wait_for_room(deadline, self._why_full())
         while True:
-            if not self._saturated():
-                self._settled.clear()
-                try:
-                    self.transport.produce(delivery)
-                    return
-                except Full:
-                    pass
-                except Refused as refusal:
-                    self._settle(delivery, refusal.error, None)
-                    return
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise QueueFull(self._why_full())
-            self._settled.wait(min(left, 0.1))
+            try:
+                return self.backlog.take(delivery)
+            except JournalFull as error:
+                self._wait_for_room(deadline, str(error))
+
+    def _hand_over(self, delivery: Delivery, deadline: float) -> None:
+        while self._saturated() or not self.offer(delivery):
+            self._wait_for_room(deadline, self._why_full())
+
+    def offer(self, delivery: Delivery) -> bool:
+        """Start a message on its way, or let it wait for its turn; False when there is no room for it now."""
+        self.pending[delivery.id] = delivery
+        if delivery.status is MessageStatus.DUPLICATE:
+            self._hold(delivery)
+            return True
+        if not self._admitted(delivery):
+            return delivery.id in self.pending
+        try:
+            self._produce(delivery)
+        except Full:
+            self._not_after_all(delivery)
+            return False
+        except BaseException:
+            self._not_after_all(delivery)
+            raise
+        return True
+
+    def _admitted(self, delivery: Delivery) -> bool:
+        """Whether nothing of its lane stands before it; where too much waits already it is taken back."""
+        lanes = self.lanes
+        if not (lanes.strict or lanes.busy):
+            return True
+        if lanes.held >= _MOST_HELD:
+            self.pending.pop(delivery.id, None)
+            return False
+        return lanes.admit(delivery)
+
+    def _not_after_all(self, delivery: Delivery) -> None:
+        self.pending.pop(delivery.id, None)
+        self._out_of_the_way(delivery, acknowledged=False)
+
+    def _produce(self, delivery: Delivery) -> None:
+        """Hand to the client. Full is raised; a refusal settles the message here and now."""
+        delivery.status = MessageStatus.PENDING
+        delivery.flying = True
+        try:
+            self.transport.produce(delivery)
+        except Refused as refusal:
+            self._settle(delivery, refusal.error, None)
+        except BaseException:
+            delivery.flying = False
+            raise
+
+    def _wait_for_room(self, deadline: float, why: str) -> None:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise QueueFull(why)
+        self._settled.clear()
+        self._settled.wait(min(left, 0.1))
 
     def _why_full(self) -> str:
         bound = f"No room for the message within {self._config.max_block:g} s"
@@ -129,23 +194,49 @@ class Lifecycle:
                 acknowledged.append(item)
         if acknowledged:
             self.connection.acknowledged()
-            self._tell("acknowledged", acknowledged)
+            self._marks.note(acknowledged)
+            self._audience.tell("acknowledged", acknowledged)
+        if self.backlog is not None:
+            self.backlog.flush()
         self._settled.set()
 
     def _settle(self, delivery: Delivery, error: KafkaError | None, message: Any) -> Acknowledged | None:
+        delivery.flying = False
         if error is None:
             return self._acked(delivery, message)
         failure = failure_of(error)
         verdict = _judge(failure, message, self._config.retry_backoff)
         delivery.attempts = (*delivery.attempts, (Attempt(self._clock(), failure.code, error.str()), verdict))
-        match decide(failure, len(delivery.attempts), self._retry_config):
-            case RetryAfter(seconds=seconds) if not self._closing:
-                self._retry(delivery, failure, seconds)
-            case _:
-                self._give_up(delivery, failure)
+        self._failed(delivery, failure, verdict)
         return None
 
+    def _failed(self, delivery: Delivery, failure: Failure, verdict: Verdict) -> None:
+        """An attempt came back: send again, look first, or give up."""
+        decision = decide(failure, len(delivery.attempts), self._retry_config)
+        retry_in = decision.seconds if isinstance(decision, RetryAfter) else None
+        if self._closing and retry_in is not None:
+            self._audience.attempt_failed(delivery, failure, None)
+            return self._keep(delivery, failure)
+        self._audience.attempt_failed(delivery, failure, retry_in)
+        if retry_in is not None:
+            delivery.status = MessageStatus.RETRYING
+            self.lanes.failed(delivery)
+        if verdict == "possibly_persisted" and self._look_first(delivery, failure, retry_in):
+            return None
+        if retry_in is not None:
+            return self.retry_manager.schedule(delivery, retry_in)
+        return self._give_up(delivery, failure)
+
+    def _keep(self, delivery: Delivery, failure: Failure) -> None:
+        """Failed while closing: it stays in the journal, or becomes a dead letter without one."""
+        if self.backlog is not None and delivery.replay is None:
+            self.pending.pop(delivery.id, None)
+        else:
+            self._bury(delivery, failure)
+
     def _acked(self, delivery: Delivery, message: Any) -> Acknowledged | None:
+        if self.backlog is not None:
+            self.backlog.leaving(delivery)
         if self.pending.pop(delivery.id, None) is None:
             return None
         delivery.status = MessageStatus.SENT
@@ -158,16 +249,14 @@ class Lifecycle:
         partition, offset, latency = message.partition(), message.offset(), message.latency()
         if delivery.replay is not None:
             delivery.replay(Resent(id_text(delivery.id), "acknowledged", partition, offset))
-        if delivery.callback is not None or delivery.on_delivery is not None:
-            self._call_back(delivery, message, None)
+        if self.backlog is not None:
+            self.backlog.acknowledged(delivery)
+        self._audience.call_back(delivery, message, None)
+        if self.lanes.busy:
+            self._out_of_the_way(delivery, acknowledged=True)
         return Acknowledged(
             delivery.topic, partition, offset, latency or 0.0, len(delivery.value or b""), tries, delivery.seq
         )
-
-    def _retry(self, delivery: Delivery, failure: Failure, seconds: float) -> None:
-        delivery.status = MessageStatus.RETRYING
-        self._attempt_failed(delivery, failure, seconds)
-        self.retry_manager.schedule(delivery, seconds)
 
     def _give_up(self, delivery: Delivery, failure: Failure) -> None:
         """Bury, once the evidence is in: a client that never sent a request proves it with its next statistics."""
@@ -176,30 +265,64 @@ class Lifecycle:
         else:
             self._bury(delivery, failure)
 
-    def _bury(self, delivery: Delivery, failure: Failure, *, never_sent: bool = False) -> None:
+    def _bury(
+        self, delivery: Delivery, failure: Failure, *, proof: tuple[Verdict, str] | None = None
+    ) -> None:
+        if self.backlog is not None:
+            self.backlog.leaving(delivery)
         if self.pending.pop(delivery.id, None) is None:
             return
         delivery.status = MessageStatus.DLQ
         if len(delivery.attempts) > 1:
             self.retry_manager.settled(delivery, False)
-        self._attempt_failed(delivery, failure, None)
-        letter = dead_letter(delivery, failure, origin=self._origin, never_sent=never_sent)
-        if letter.verdict in ("not_sent", "rejected"):
+        letter = dead_letter(delivery, failure, origin=self._origin, proof=proof)
+        if letter.verdict in ("not_sent", "rejected", "absent"):
             self._release(delivery)
         if delivery.replay is None:
-            self._tell("died", letter)
+            self._audience.tell("died", letter)
         else:
             delivery.replay(Resent(letter.message_id, "failed", letter=letter, text=letter.error_text))
-        if delivery.callback is not None or delivery.on_delivery is not None:
-            self._call_back(delivery, None, letter)
+        self._audience.call_back(delivery, None, letter)
+        self._out_of_the_way(delivery, acknowledged=False)
         self._settled.set()
 
-    # retries, holds and replays
+    def kept(self, message_ids: Iterable[str]) -> None:
+        """Dead letters are on disk: the journal need not remember them any more."""
+        if self.backlog is not None:
+            self.backlog.kept(message_ids)
+
+    # order
+
+    def _out_of_the_way(self, delivery: Delivery, *, acknowledged: bool) -> None:
+        """A message no longer stands in its lane: those behind it may follow."""
+        match self.lanes.settled(delivery, acknowledged=acknowledged):
+            case "free":
+                self._follow(delivery)
+            case "break":
+                self.remark(delivery.topic, "order_breaks")
+
+    def _follow(self, delivery: Delivery) -> None:
+        """Send what waited for this one; while closing nothing new leaves us."""
+        while not self._closing and (following := self.lanes.following(delivery)) is not None:
+            if following.in_doubt:  # it holds the lane until its look has answered
+                return
+            if not self._send_on(following):
+                return
+
+    def _send_on(self, delivery: Delivery) -> bool:
+        """Produce a message that waited; without room for it it keeps its turn and tries again soon."""
+        try:
+            self._produce(delivery)
+        except Full:
+            self.lanes.put_back(delivery)
+            self.retry_manager.schedule(delivery, _NO_ROOM, counted=False)
+            return False
+        return True
+
+    # retries, looks, holds and replays
 
     def resend(self, delivery: Delivery) -> None:
         """Send a dead letter again under its own id; its `replay` callable hears how it ended. QueueFull as accept."""
-        delivery.status = MessageStatus.PENDING
-        delivery.attempts = ()
         if self.pending.setdefault(delivery.id, delivery) is not delivery:
             raise QueueFull(f"Message {id_text(delivery.id)} is on its way already.")
         try:
@@ -210,21 +333,67 @@ class Lifecycle:
 
     def _due(self, delivery: Delivery) -> None:
         """A waiting message's time has come, on the retry thread."""
-        if delivery.id not in self.pending:
+        if delivery.id not in self.pending or delivery.flying or delivery.in_doubt:
             return None
         claim = Claim.NEW if delivery.replay else self._claim(delivery)  # a retry renews its claim
         if claim is Claim.PENDING:
             return self._hold(delivery)
         if claim is Claim.DUPLICATE:
             return self._duplicate_after_all(delivery)
-        delivery.status = MessageStatus.PENDING
-        try:
-            self.transport.produce(delivery)
-        except Full:
-            self.retry_manager.schedule(delivery, 0.05, counted=False)
-        except Refused as refusal:
-            self._settle(delivery, refusal.error, None)
+        if not self.lanes.turn(delivery):
+            return self._follow(delivery)
+        if self._send_on(delivery) and self.lanes.sent(delivery):
+            self._follow(delivery)
         return None
+
+    def _look_first(self, delivery: Delivery, failure: Failure, retry_in: float | None) -> bool:
+        """Ask the topic before anything else happens to a message that the broker may have."""
+        if self._closing or (failure.kind == "timed_out" and not self.connection.may_have_produced):
+            return False
+        delivery.in_doubt = True
+        delivery.status = MessageStatus.RETRYING
+        return self.in_doubt.ask(Doubt(delivery, failure, retry_in, time.monotonic()))
+
+    def recover(self, delivery: Delivery) -> None:
+        """A message of an earlier process whose end nobody knows: looked for before it is sent."""
+        failure = failure_of("_PURGE_INFLIGHT")
+        text = "the process that sent it ended before its report came"
+        attempt = Attempt(self._clock(), failure.code, text)
+        delivery.attempts = ((attempt, "possibly_persisted"),)
+        self.pending[delivery.id] = delivery
+        self.lanes.failed(delivery)
+        if not self._look_first(delivery, failure, 0.0):
+            self.pending.pop(delivery.id, None)  # closing: the journal still has it
+
+    def _looked(self, doubt: Doubt, landing: Landing) -> None:
+        """What a look says of a message in doubt, on the look's thread."""
+        delivery = doubt.delivery
+        if delivery.id not in self.pending:
+            return None
+        quiet_in = doubt.since + QUIET - time.monotonic()
+        policy: OnAmbiguous = "dead_letter" if doubt.retry_in is None else self._on_ambiguous
+        what = resolve(landing, policy, quiet=quiet_in <= 0)
+        if what == "wait" and self._on_ambiguous == "retry":
+            what = "bury"  # no retry is left, and nobody asked to wait for certainty
+        if what == "wait" and self.in_doubt.ask(doubt, after=quiet_in):
+            return None
+        delivery.in_doubt = False
+        if what == "landed":
+            return self._found(delivery, landing)
+        if what == "resend" and doubt.retry_in is not None:
+            if not (landing.outcome == "absent" and quiet_in <= 0):
+                self.remark(delivery.topic, "possible_duplicates")
+            return self.retry_manager.schedule(delivery, doubt.retry_in)
+        return self._bury(delivery, doubt.failure, proof=_proof(delivery, landing, quiet=quiet_in <= 0))
+
+    def _found(self, delivery: Delivery, landing: Landing) -> None:
+        item = self._acked(delivery, Landed(landing))
+        if item is not None:
+            self._audience.tell("acknowledged", [item])
+            self.remark(delivery.topic, "landed")
+        if self.backlog is not None:
+            self.backlog.flush()
+        self._settled.set()
 
     def _hold(self, delivery: Delivery) -> None:
         delivery.status = MessageStatus.DUPLICATE
@@ -232,28 +401,29 @@ class Lifecycle:
 
     def _duplicate(self, delivery: Delivery) -> None:
         delivery.status = MessageStatus.DUPLICATE
-        self._tell("duplicate", delivery.topic)
+        self._audience.tell("duplicate", delivery.topic)
         self._settled.set()
 
     def _duplicate_after_all(self, delivery: Delivery) -> None:
         """A held copy whose twin was acknowledged: its owner is told so."""
         if self.pending.pop(delivery.id, None) is not None:
+            if self.backlog is not None:
+                self.backlog.acknowledged(delivery)
+                self.backlog.flush()
             self._duplicate(delivery)
-            self._call_back(delivery, None, None)
+            self._audience.call_back(delivery, None, None)
+            self._out_of_the_way(delivery, acknowledged=False)
 
     def _claim(self, delivery: Delivery) -> Claim:
         if delivery.checksum is None or self._dedup is None:
             return Claim.NEW
         return self._dedup.claim(delivery.checksum, delivery.dedup_topic, delivery.id)
 
-    def _claim_or_wait(self, delivery: Delivery) -> Claim:
+    def _claim_or_wait(self, delivery: Delivery, deadline: float) -> Claim:
         """Claim; where too many copies are held already, wait for their twins as for room in the queue."""
-        deadline = time.monotonic() + self._config.max_block
         while (claim := self._claim(delivery)) is Claim.PENDING and self.retry_manager.pending >= _MOST_HELD:
-            if time.monotonic() > deadline:
-                raise QueueFull(f"{_MOST_HELD:,} messages wait for a retry or for their twin. Send slower.")
-            self._settled.clear()
-            self._settled.wait(0.1)
+            why = f"{_MOST_HELD:,} messages wait for a retry or for their twin. Send slower."
+            self._wait_for_room(deadline, why)
         return claim
 
     def _release(self, delivery: Delivery) -> None:
@@ -267,8 +437,8 @@ class Lifecycle:
         self.connection.statistics(statistics)
         unjudged, self._unjudged = self._unjudged, []
         for delivery, failure in unjudged:
-            self._bury(delivery, failure, never_sent=not self.connection.may_have_produced)
-        self._tell("client_statistics", statistics)
+            self._bury(delivery, failure, proof=None if self.connection.may_have_produced else _NEVER_SENT)
+        self._audience.tell("client_statistics", statistics)
 
     def connection_error(self, error: KafkaError) -> None:
         self.connection.failed(error)
@@ -280,45 +450,55 @@ class Lifecycle:
         self.notice(Notice("fatal_error", "critical", text, self._clock(), {"code": error.name()}))
         silent = KafkaError(KafkaError._PURGE_INFLIGHT, "the client failed before it reported this message")
         for delivery in list(self.pending.values()):
-            if delivery.generation == generation and delivery.status is MessageStatus.PENDING:
+            if delivery.generation == generation and delivery.flying:
                 self._settle(delivery, silent, _NoMessage())
 
     def notice(self, notice: Notice) -> None:
-        self._tell("notice", notice)
+        self._audience.tell("notice", notice)
+
+    def remark(self, topic: str, what: Remark) -> None:
+        self._audience.tell("counted", topic, what)
 
     # looking and closing
 
     def pending_by_topic(self) -> Counter[str]:
         return Counter(delivery.topic for delivery in list(self.pending.values()))
 
+    @property
+    def waiting(self) -> int:
+        """Accepted and not settled: in memory, and in the journal behind it."""
+        return len(self.pending) + (0 if self.backlog is None else self.backlog.waiting)
+
     def wait_idle(self, timeout: float | None) -> bool:
         """Until nothing is pending; False when the timeout in seconds ran out first."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        while self.pending:
+        while self.waiting:
             left = 0.1 if deadline is None else deadline - time.monotonic()
             if left <= 0:
                 return False
             self._settled.clear()
-            if self.pending:
+            if self.waiting:
                 self._settled.wait(min(left, 0.1))
         return True
 
     def close(self, timeout: float) -> None:
-        """Let what is pending finish for `timeout` seconds; what is left then becomes dead letters."""
+        """Let what is pending finish for `timeout` seconds; what is left stays in the journal, or becomes dead letters."""
         self.wait_idle(timeout)
         self._closing = True
+        if self.backlog is not None:
+            self.backlog.stop()
         self.retry_manager.stop()
+        self.in_doubt.stop(2.0)
         if self.pending:
             self.transport.purge()
             self._wait_reports(2.0)
         self.transport.stop()
-        for (
-            delivery,
-            failure,
-        ) in self._unjudged:  # no statistics came after their time-out, so nothing is proved
-            self._bury(delivery, failure)
+        for delivery, failure in self._unjudged:  # no statistics came after their time-out: nothing is proved
+            self._keep(delivery, failure)
         for delivery in list(self.pending.values()):
             self._abandon(delivery)
+        if self.backlog is not None:
+            self.backlog.flush()
 
     def _wait_reports(self, timeout: float) -> None:
         deadline = time.monotonic() + timeout
@@ -327,50 +507,38 @@ class Lifecycle:
             self._settled.wait(0.02)
 
     def _abandon(self, delivery: Delivery) -> None:
-        if delivery.status is MessageStatus.DUPLICATE and self._claim(delivery) is Claim.DUPLICATE:
-            self._duplicate_after_all(delivery)
-            return
-        never_sent = delivery.status is MessageStatus.DUPLICATE
-        failure = failure_of("held" if never_sent else "_PURGE_INFLIGHT")
+        """Nothing more can be done for it in this process."""
+        held = delivery.status is MessageStatus.DUPLICATE
+        if held and self._claim(delivery) is Claim.DUPLICATE:
+            return self._duplicate_after_all(delivery)
         if delivery.status is MessageStatus.RETRYING and delivery.attempts:
-            failure = failure_of(delivery.attempts[-1][0].code)
-        else:
-            text = (
-                "closed while a copy of it was still undecided"
-                if never_sent
-                else "closed before its report came"
-            )
-            verdict: Verdict = "not_sent" if never_sent else "possibly_persisted"
-            delivery.attempts = (*delivery.attempts, (Attempt(self._clock(), failure.code, text), verdict))
-        self._bury(delivery, failure)
+            return self._keep(delivery, failure_of(delivery.attempts[-1][0].code))
+        failure = failure_of("_PURGE_INFLIGHT" if delivery.flying else "held")
+        verdict: Verdict = "possibly_persisted" if delivery.flying else "not_sent"
+        attempt = Attempt(self._clock(), failure.code, _closed_while(delivery))
+        delivery.attempts = (*delivery.attempts, (attempt, verdict))
+        self._audience.attempt_failed(delivery, failure, None)
+        return self._keep(delivery, failure)
 
-    # telling
 
-    def _attempt_failed(self, delivery: Delivery, failure: Failure, retry_in: float | None) -> None:
-        attempt, verdict = delivery.attempts[-1]
-        event = AttemptFailed(
-            id_text(delivery.id), delivery.topic, failure.code, failure.kind, attempt.text, len(delivery.attempts),
-            retry_in, verdict == "possibly_persisted", attempt.failed_at,
-        )  # fmt: skip
-        self._tell("attempt_failed", event)
+_NEVER_SENT: tuple[Verdict, str] = ("not_sent", "The client never sent a produce request to any broker.")
 
-    def _tell(self, what: str, about: Any) -> None:
-        """Every hook hears of it; one that fails is logged, and neither the others nor our thread suffer."""
-        for hook in self._hooks:
-            try:
-                getattr(hook, what)(about)
-            except Exception:
-                logger.exception("hook failed", extra={"hook": type(hook).__name__, "event": what})
 
-    def _call_back(self, delivery: Delivery, message: Any, letter: DeadLetter | None) -> None:
-        report = delivery_report(delivery, message, letter)
-        try:
-            if delivery.on_delivery is not None:
-                delivery.on_delivery(report)
-            if delivery.callback is not None:
-                delivery.callback(letter is None, as_message(delivery, report.error), report.error or report)
-        except Exception:
-            logger.exception("delivery callback failed", extra={"topic": delivery.topic})
+def _closed_while(delivery: Delivery) -> str:
+    if delivery.flying:
+        return "closed before its report came"
+    if delivery.status is MessageStatus.DUPLICATE:
+        return "closed while a copy of it was still undecided"
+    return "closed while an earlier message of its key was still undecided"
+
+
+def _proof(delivery: Delivery, landing: Landing, *, quiet: bool) -> tuple[Verdict, str] | None:
+    """The verdict that a last look allows; None leaves it to the attempts. `absent` only once nothing can arrive."""
+    if all(verdict != "possibly_persisted" for _, verdict in delivery.attempts):
+        return None
+    if quiet and landing.outcome == "absent":
+        return "absent", f"{landing.text} No request of it can still arrive."
+    return None
 
 
 class _NoMessage:
@@ -387,5 +555,8 @@ def _judge(failure: Failure, message: Any, backoff: float) -> Verdict:
     """The verdict of one attempt; without a message the client refused it on the spot."""
     if message is None:
         return refused_here(failure)[0]
+    proved: Verdict | None = getattr(message, "verdict", None)  # a transaction that was aborted proves more
+    if proved is not None:
+        return proved
     assigned = message.partition() is not None
     return judge(failure, latency=message.latency(), retry_backoff=backoff, assigned=assigned)[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import struct
 import time
@@ -67,6 +68,19 @@ def new_session() -> uuid.UUID:
 def id_bytes(session: uuid.UUID, seq: int) -> bytes:
     """The id as the record's header carries it: 24 bytes."""
     return session.bytes + _SEQ.pack(seq)
+
+
+class SequenceNumbers:
+    """Numbers that count up, each given once; `take` is one atomic step."""
+
+    def __init__(self, first: int = 0) -> None:
+        self._count = itertools.count(first)
+        self.take = self._count.__next__
+
+    def peek(self) -> int:
+        """The number that will be given next."""
+        pickled: Any = self._count.__reduce__()  # (count, (next,)): the only way to look without taking
+        return int(pickled[1][0])
 
 
 def id_text(raw: bytes) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from producer_core.events import Acknowledged, AttemptFailed, DeadLetter, Hook
+from producer_core.events import Acknowledged, AttemptFailed, DeadLetter, Hook, Remark
 from producer_core.histogram import Histogram, bucket_of
 
 _HISTORY = 1000
@@ -26,6 +26,8 @@ class TopicCounters:
     retry_successes: int = 0
     duplicates: int = 0
     possible_duplicates: int = 0
+    landed: int = 0
+    order_breaks: int = 0
     bytes: int = 0
     latency_sum: float = 0.0
     histogram: Histogram = field(default_factory=Histogram)
@@ -87,7 +89,11 @@ class Metrics(Hook):
             self._errors[event.topic, event.code, event.kind] += 1
             if event.retry_in is not None:
                 counters.retried += 1
-                counters.possible_duplicates += event.ambiguous
+
+    def counted(self, topic: str, what: Remark) -> None:
+        with self._lock:
+            counters = self._of(topic)
+            setattr(counters, what, getattr(counters, what) + 1)
 
     def died(self, letter: DeadLetter) -> None:
         with self._lock:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import itertools
 import logging
 import os
 import re
@@ -28,12 +27,15 @@ from producer_core.dedup import MessageDeduplicator
 from producer_core.errors import ConfigError, InvalidMessage, NotAccepted, ProducerClosed
 from producer_core.events import Attempt, DeadLetter, Hook, Notice, Severity
 from producer_core.failures import failure_of, fingerprint
+from producer_core.guarantees import Delivered, Guarantees, Level
 from producer_core.health import HealthMonitor
+from producer_core.in_doubt import OnAmbiguous
 from producer_core.lifecycle import Lifecycle
 from producer_core.messages import (
     ID_HEADER,
     Message,
     MessageStatus,
+    SequenceNumbers,
     checksum,
     encode_headers,
     encode_key,
@@ -44,11 +46,13 @@ from producer_core.messages import (
     parse_id,
 )  # fmt: skip
 from producer_core.metrics import Metrics
+from producer_core.ordering import Ordering
 from producer_core.reports import CloseReport, DeliveryReport, Resent, as_message
 from producer_core.sampler import Sampler
-from producer_core.transport import Delivery, KafkaTransport, TransportFactory
+from producer_core.transport import Delivery, TransportFactory
 
 if TYPE_CHECKING:
+    from producer_core.backlog import Backlog
     from producer_core.keeping import Keeping
     from producer_core.store import Store
 
@@ -64,6 +68,17 @@ class ReliableKafkaProducer:
     Delivered means acknowledged by the broker. A message that cannot be delivered becomes a dead letter with
     a verdict that says whether a resend is safe. `store` is a path, a Store, None for none, or "auto" for the
     default path. All methods may be called from any thread; after a fork make a new producer in the child.
+
+    `ordering`: "key" holds back the later messages of a key while an earlier one waits for its retry, "strict"
+    has one message of a key in flight at a time, "none" waits for nothing. `on_ambiguous`: what follows when
+    the broker may have a message and a look at the topic did not find it: "retry" sends it again, "dead_letter"
+    keeps whatever is not proved absent for a person.
+
+    `journal_dir`: each message is written there before `send_message` returns and stays until it is settled;
+    what a crash leaves is sent at the next start, under the same ids. `journal_level` names what it survives:
+    "buffered" a broker outage, "process" also kill -9, "power" also a power failure. `delivery="exactly_once"`
+    needs a journal and sends in transactions of `shards` transactional ids that begin with `transactional_id`
+    (default: the journal's own id).
     """
 
     def __init__(
@@ -83,16 +98,28 @@ class ReliableKafkaProducer:
         telemetry_topic: str | None = None,
         cluster_id: str | None = None,
         run_replays: bool = True,
-        transport: TransportFactory = KafkaTransport,
+        delivery: Delivered = "at_least_once",
+        ordering: Ordering = "key",
+        on_ambiguous: OnAmbiguous = "retry",
+        journal_dir: Path | str | None = None,
+        journal_level: Level = "process",
+        transactional_id: str | None = None,
+        shards: int = 2,
+        transport: TransportFactory | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.config = client_config(bootstrap_servers, config)
+        self.guarantees = Guarantees(
+            delivery, ordering, on_ambiguous, journal_dir, journal_level, transactional_id, shards
+        )
+        self.config = client_config(bootstrap_servers, self.guarantees.settings(config))
         self.retry_config = retry_config or RetryConfig()
         self.bootstrap_servers = self.config.bootstrap_servers.split(",")
         self.enable_deduplication = enable_deduplication
         self._clock = clock
-        self._session = new_session()
-        self._sequence = itertools.count()
+        self._early: list[Notice] = []  # what the journal said before anybody could hear it
+        self.journal = self.guarantees.journal(self._journal_says)
+        self._session = new_session() if self.journal is None else self.journal.session
+        self._sequence = SequenceNumbers(0 if self.journal is None else self.journal.next_sequence)
         self._cluster_id = cluster_id
         self._closed: CloseReport | None = None
         self._closing = threading.Lock()  # makes close() happen once
@@ -109,9 +136,13 @@ class ReliableKafkaProducer:
             origin=Origin(
                 str(self._session), socket.gethostname(), __version__, lambda: self._cluster_id or ""
             ),
-            transport=transport,
+            transport=transport or self.guarantees.transport(self.journal),
             hooks=(self.metrics, self._keeping.hook, *hooks),
             dedup=self.deduplicator,
+            ordering=ordering,
+            on_ambiguous=on_ambiguous,
+            backlog=self._backlog,
+            next_sequence=self._sequence.peek,
             saturated=self._keeping.full,
             clock=clock,
         )
@@ -120,7 +151,23 @@ class ReliableKafkaProducer:
         self._lifecycle.start()
         self._keeping.start(self, run_replays=run_replays)
         self.health_monitor.start(self._sampler.sample)
+        for notice in self._early:
+            self._lifecycle.notice(notice)
         _open.add(self)
+
+    def _backlog(self, lifecycle: Lifecycle) -> Backlog | None:
+        if self.journal is None:
+            return None
+        from producer_core.backlog import Backlog
+
+        return Backlog(self.journal, lifecycle)
+
+    def _journal_says(self, kind: str, severity: str, text: str) -> None:
+        notice = Notice(kind, severity, text, self._clock())  # type: ignore[arg-type]  # the journal's words are ours
+        if hasattr(self, "_lifecycle"):
+            self._lifecycle.notice(notice)
+        else:
+            self._early.append(notice)
 
     def _deduplicator(self, redis_client: Any, ttl: int) -> MessageDeduplicator | None:
         if not self.enable_deduplication:
@@ -144,7 +191,7 @@ class ReliableKafkaProducer:
                 )
             from producer_core.keeping import InMemory
 
-            return InMemory(limit)
+            return InMemory(limit)  # with a journal, dead letters stay in it as well
         from producer_core.store_keeping import InStore  # loads DuckDB
 
         return InStore(
@@ -153,6 +200,8 @@ class ReliableKafkaProducer:
             metrics=self.metrics,
             telemetry_topic=telemetry_topic,
             client=self.config,
+            delivery=self.guarantees.delivery,
+            kept=lambda message_ids: self._lifecycle.kept(message_ids),
             clock=self._clock,
         )
 
@@ -239,7 +288,7 @@ class ReliableKafkaProducer:
     ) -> str:
         """Keep an input that cannot become a message: verdict `not_sent`, not replayable until edited."""
         self._check_open()
-        failure, now, number = failure_of(code), self._clock(), next(self._sequence)
+        failure, now, number = failure_of(code), self._clock(), self._sequence.take()
         letter = DeadLetter(
             id_text(id_bytes(self._session, number)), self._cluster_id or "", str(self._session), topic,
             encode_key(key), raw, (), None, None, "not_sent", "It never became a message.", failure.kind,
@@ -253,7 +302,7 @@ class ReliableKafkaProducer:
     def flush(self, timeout: float | None = None) -> None:
         """Wait until everything accepted is settled, or for `timeout` seconds; what is left is logged."""
         if not self._lifecycle.wait_idle(timeout):
-            logger.warning("flush timed out", extra={"pending": len(self._lifecycle.pending)})
+            logger.warning("flush timed out", extra={"pending": self._lifecycle.waiting})
 
     # looking
 
@@ -284,7 +333,7 @@ class ReliableKafkaProducer:
     @property
     def pending_count(self) -> int:
         """Messages accepted and not settled."""
-        return len(self._lifecycle.pending)
+        return self._lifecycle.waiting
 
     @property
     def elapsed(self) -> float:
@@ -303,11 +352,14 @@ class ReliableKafkaProducer:
         pending = self._lifecycle.pending.get(raw)
         if pending is not None:
             return pending.status
+        number = int.from_bytes(raw[16:])
+        ours = raw[:16] == self._session.bytes and number < self._sequence.peek()
+        if ours and self._lifecycle.backlog is not None and self._lifecycle.backlog.holds(number):
+            return MessageStatus.PENDING
         state = self._keeping.state(message_id)
         if state is not None:
             return MessageStatus.SENT if state in ("replayed", "landed") else MessageStatus.DLQ
-        ours = raw[:16] == self._session.bytes and int.from_bytes(raw[16:]) <= self._lifecycle.highest
-        return MessageStatus.SENT if ours else None
+        return MessageStatus.SENT if ours and number <= self._lifecycle.highest else None
 
     def get_stats(self) -> ProducerStats:
         return producer_stats(self)
@@ -387,8 +439,9 @@ class ReliableKafkaProducer:
     # closing
 
     def close(self, timeout: float = 30.0) -> CloseReport:
-        """Stop accepting, let what is pending finish for `timeout` seconds, keep the rest as dead letters.
+        """Stop accepting, let what is pending finish for `timeout` seconds, keep the rest.
 
+        The rest stays in the journal and is sent at the next start; without a journal it becomes dead letters.
         May be called again: it returns the same report.
         """
         with self._closing:
@@ -398,10 +451,18 @@ class ReliableKafkaProducer:
                 self._keeping.stop_replays()
                 self._lifecycle.close(timeout)
                 self._keeping.stop()
-                snapshot = self.metrics.snapshot()
-                self._closed = CloseReport(snapshot.acknowledged, snapshot.dead, lost=self._keeping.lost())
+                self._closed = self._report()
                 _open.discard(self)
             return self._closed
+
+    def _report(self) -> CloseReport:
+        """Where everything is. A dead letter that could be kept nowhere is still in the journal, if there is one."""
+        snapshot, unwritten = self.metrics.snapshot(), self._keeping.lost()
+        if self.journal is None or self._lifecycle.backlog is None:
+            return CloseReport(snapshot.acknowledged, snapshot.dead, lost=unwritten)
+        unkept, journaled = self._lifecycle.backlog.unkept, self.journal.unsettled()
+        self.journal.close()
+        return CloseReport(snapshot.acknowledged, snapshot.dead - unkept, journaled=journaled)
 
     def __enter__(self) -> Self:
         return self
@@ -429,7 +490,7 @@ class ReliableKafkaProducer:
             self._check_topic(topic)
         data = encode_value(value, serializer or self.config.value_serializer)
         key_data = encode_key(key, self.config.key_serializer)
-        raw = id_bytes(self._session, number := next(self._sequence))
+        raw = id_bytes(self._session, number := self._sequence.take())
         all_headers: list[tuple[str, bytes | None]] = [(ID_HEADER, raw)]
         if headers:
             all_headers += encode_headers(headers)

@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -80,6 +80,7 @@ class Recorder(Hook):
         each_second: Sequence[Callable[[Destination], None]] = (),
         telemetry: Publisher | None = None,
         buffer_limit: int = 10_000,
+        kept: Callable[[Iterable[str]], None] = lambda message_ids: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._open = open_store
@@ -90,6 +91,7 @@ class Recorder(Hook):
         self._each_second = tuple(each_second)
         self._telemetry = telemetry
         self._limit = buffer_limit
+        self._kept = kept
         self._clock = clock
         self._lock = threading.Lock()  # guards the three fields below
         self._letters: list[DeadLetter] = []
@@ -205,6 +207,7 @@ class Recorder(Hook):
     def _write(self, destination: Destination, letters: list[DeadLetter]) -> None:
         if letters:
             destination.letters.add(letters)
+            self._kept([letter.message_id for letter in letters])
             letters.clear()
         if self._spilled:
             with self._spill.taking() as earlier:
@@ -217,6 +220,7 @@ class Recorder(Hook):
         try:
             self._spill.append(letters)
             self._spilled = True
+            self._kept([letter.message_id for letter in letters])
         except StoreError as error:
             logger.error("dead letters cannot be spilled", extra={"count": len(letters), "error": str(error)})
             with self._lock:

@@ -42,7 +42,7 @@ class Sampler:
         return {
             "timestamp": datetime.fromtimestamp(now).isoformat(),
             "producer_connected": self._lifecycle.connection.connected,
-            "pending_messages": len(self._lifecycle.pending),
+            "pending_messages": self._lifecycle.waiting,
             "error_rate": dead / (acknowledged + dead) if acknowledged + dead else 0.0,
             "dlq_size": self._dlq_size(),
             "avg_latency_ms": 1000 * latency / acknowledged if acknowledged else 0.0,

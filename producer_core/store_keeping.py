@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,9 +49,12 @@ class InStore:
         metrics: Metrics,
         client: ClientConfig,
         telemetry_topic: str | None,
+        delivery: str,
+        kept: Callable[[Iterable[str]], None],
         clock: Callable[[], float],
     ) -> None:
         self._where = store
+        self._delivery = delivery
         self._clock = clock
         self._client = client
         self._limit = limit
@@ -72,6 +75,7 @@ class InStore:
             each_second=(self._watch,),
             telemetry=_publisher(client, telemetry_topic),
             buffer_limit=limit,
+            kept=kept,
             clock=clock,
         )
         self.hook = self.recorder
@@ -178,7 +182,7 @@ class InStore:
             memory_bytes=used,
             memory_limit=limit,
             runs_replays=self._run_replays,
-            delivery="at_least_once",
+            delivery=self._delivery,
             settings=orjson.dumps(self._client.masked(), default=str).decode(),
         )
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError
 
 from producer_core.config import ClientConfig
+from producer_core.landing import Landing
+from producer_core.messages import id_text
 from producer_core.transport import Delivery, Full, Listener, Refused
 
 Script = Callable[[Delivery], "int | str | None"]
@@ -58,6 +60,7 @@ class InMemoryTransport:
     """A cluster in memory: one partition a topic, outcomes by script, reports on a thread of its own.
 
     Pass `transport=InMemoryTransport.factory(...)` to ReliableKafkaProducer. `log` holds what was appended.
+    A code with a `+` before it ("+_MSG_TIMED_OUT") appends the message and fails it all the same.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class InMemoryTransport:
         refuse: Callable[[Delivery], int | None] | None = None,
     ) -> None:
         self.log: dict[str, list[Delivery]] = defaultdict(list)
+        self.blind = False
         self._listener = listener
         self._script = script or (lambda delivery: None)
         self._capacity = capacity
@@ -116,6 +120,26 @@ class InMemoryTransport:
     def cluster_id(self, topic: str | None, timeout: float) -> str | None:
         return "in-memory"
 
+    def look(
+        self,
+        topic: str,
+        message_ids: Iterable[str],
+        *,
+        since_ms: int | None = None,
+        floors: Mapping[int, int] | None = None,
+        timeout: float = 10.0,
+    ) -> dict[str, Landing]:
+        """Looks in `log`; while `blind` it finds nothing out, like a broker that does not answer."""
+        places = {id_text(delivery.id): offset for offset, delivery in enumerate(self.log[topic])}
+        return {message_id: self._landing(places.get(message_id)) for message_id in message_ids}
+
+    def _landing(self, offset: int | None) -> Landing:
+        if self.blind:
+            return Landing("inconclusive", None, None, 0, "Nobody can say yet: the broker does not answer.")
+        if offset is None:
+            return Landing("absent", None, None, 0, "It is not on the topic.")
+        return Landing("found", 0, offset, 1, f"It is at offset {offset}.")
+
     @property
     def held(self) -> int:
         """Messages that the script keeps in flight."""
@@ -158,7 +182,9 @@ class InMemoryTransport:
             elif isinstance(outcome, int) or outcome is None:
                 yield delivery, outcome
             else:
-                yield delivery, int(getattr(KafkaError, outcome))
+                if outcome.startswith("+"):
+                    self.log[delivery.topic].append(delivery)
+                yield delivery, int(getattr(KafkaError, outcome.lstrip("+")))
 
     def _report(self, outcomes: Iterable[tuple[Delivery, int | None]]) -> None:
         reports = [self._settled(delivery, code) for delivery, code in outcomes]

@@ -18,9 +18,11 @@ from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from producer_core import landing
 from producer_core.config import ClientConfig
 from producer_core.errors import ForkedProducer
 from producer_core.events import Attempt, Verdict
+from producer_core.landing import Landing
 from producer_core.messages import MessageStatus
 
 logger = logging.getLogger(__name__)
@@ -33,8 +35,9 @@ class Delivery:
     """One message on its way: the record to produce, the pending entry, and the delivery callback in one object."""
 
     __slots__ = (
-        "accepted_at", "attempts", "callback", "checksum", "dedup_topic", "generation", "headers", "id", "key",
-        "on_delivery", "partition", "record_id", "replay", "report", "seq", "status", "timestamp_ms", "topic", "value",
+        "accepted_at", "attempts", "callback", "checksum", "dedup_topic", "flying", "generation", "headers", "id",
+        "in_doubt", "key", "on_delivery", "partition", "record_id", "replay", "report", "seq", "status", "timestamp_ms", "topic",
+        "value",
     )  # fmt: skip
 
     def __init__(
@@ -66,6 +69,8 @@ class Delivery:
         self.on_delivery: Callable[[Any], None] | None = None
         self.replay: Callable[[Any], None] | None = None
         self.generation = 0  # of the client that took it
+        self.flying = False  # with the client, its report outstanding
+        self.in_doubt = False  # its topic is being looked at
         self.report: Callable[[Report], None] = _nobody
 
     def __call__(self, error: KafkaError | None, message: Any) -> None:
@@ -115,6 +120,17 @@ class Transport(Protocol):
 
     def cluster_id(self, topic: str | None, timeout: float) -> str | None:
         """The cluster's id, asked with one known topic if there is one; None when nobody answers in time."""
+
+    def look(
+        self,
+        topic: str,
+        message_ids: Sequence[str],
+        *,
+        since_ms: int | None = None,
+        floors: Mapping[int, int] | None = None,
+        timeout: float = 10.0,
+    ) -> Mapping[str, Landing]:
+        """Which of these messages are on the topic; blocks up to the timeout, so never on the poll thread."""
 
     def purge(self) -> None:
         """Give up everything outstanding; each still gets its report."""
@@ -179,6 +195,18 @@ class KafkaTransport:
         admin = AdminClient({**settings, "statistics.interval.ms": 0, "logger": _library_logger()})
         found: str | None = admin.describe_cluster(request_timeout=timeout).result(timeout + 1).cluster_id
         return found
+
+    def look(
+        self,
+        topic: str,
+        message_ids: Sequence[str],
+        *,
+        since_ms: int | None = None,
+        floors: Mapping[int, int] | None = None,
+        timeout: float = 10.0,
+    ) -> Mapping[str, Landing]:
+        settings = self._config.settings
+        return landing.look(settings, topic, message_ids, since_ms=since_ms, floors=floors, timeout=timeout)
 
     def purge(self) -> None:
         self._live[0].purge()

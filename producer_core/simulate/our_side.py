@@ -6,12 +6,13 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError
 
 from producer_core.config import ClientConfig
+from producer_core.landing import Landing
 from producer_core.simulate.faults import Fault, Outage, Reject, Slow
 from producer_core.transport import (
     Delivery,
@@ -101,6 +102,9 @@ class FaultyTransport:
 
     def cluster_id(self, topic: str | None, timeout: float) -> str | None:
         return self._inner.cluster_id(topic, timeout)
+
+    def look(self, topic: str, message_ids: Sequence[str], **bounds: Any) -> Mapping[str, Landing]:
+        return self._inner.look(topic, message_ids, **bounds)
 
     def purge(self) -> None:
         """What is held never left us: it is reported as purged from the queue."""

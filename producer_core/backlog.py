@@ -1,0 +1,220 @@
+"""The backlog: messages that are in the journal and not yet with the client, fed to it in their order.
+
+While the client has room a message goes to the journal and to the client in one step. When there is no room, and
+at a start that finds messages of an earlier process, messages go to the journal only; one thread reads them back
+and hands them on until it has caught up. So memory holds what the client holds, however long the brokers are away.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from producer_core.errors import JournalError
+from producer_core.journal import Journal, Record
+from producer_core.messages import ID_HEADER, parse_id
+from producer_core.transport import Delivery
+
+logger = logging.getLogger(__name__)
+
+_ROOM = 0.02
+"""Seconds until a message that found no room with the client is offered again."""
+_MOST_PENDING = 20_000
+"""Messages of an earlier process that are looked for at the same time."""
+
+_Owner = tuple[Callable[[bool, Any, Any], None] | None, Callable[[Any], None] | None, Any]
+
+
+class Sender(Protocol):
+    """What the backlog needs of the lifecycle."""
+
+    pending: dict[bytes, Delivery]
+
+    @property
+    def transport(self) -> Any: ...
+    def offer(self, delivery: Delivery) -> bool: ...
+    def recover(self, delivery: Delivery) -> None: ...
+
+
+class Backlog:
+    """Owns the feeding thread. A message is always in `pending`, in `_leaving`, or settled in the journal."""
+
+    def __init__(self, journal: Journal, sender: Sender) -> None:
+        self.journal = journal
+        self._sender = sender
+        self._session = journal.session.bytes
+        self._first = journal.next_sequence  # below: of an earlier process
+        self._proves = bool(getattr(sender.transport, "proves", False))  # it settles, and looks, by itself
+        self._gate = (
+            threading.RLock()
+        )  # guards the fields below; a message is written and handed on in one step
+        self._behind = journal.unsettled() > 0
+        self._fed = -1  # the highest sequence that was handed on while behind
+        self._newest = journal.next_sequence - 1
+        self._owners: dict[int, _Owner] = {}
+        self._stopping = threading.Event()
+        self._awake = threading.Event()
+        self._lock = threading.Lock()  # guards the two fields below
+        self._leaving: set[int] = set()
+        self._finished: list[int] = []
+        self._thread = threading.Thread(target=self._run, name="producer-core-backlog", daemon=True)
+
+    def start(self) -> None:
+        self._awake.set()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Feed nothing more; what was not fed stays in the journal."""
+        self._stopping.set()
+        self._awake.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(10)
+
+    @property
+    def waiting(self) -> int:
+        """Messages that the journal has and the client has not."""
+        if not self._behind:
+            return 0
+        return max(1, int(self.journal.unsettled()) - len(self._sender.pending))
+
+    def holds(self, seq: int) -> bool:
+        """Whether a message is in the journal and not yet with the client."""
+        return self._behind and seq > self._fed and self._is_waiting(seq)
+
+    @property
+    def unkept(self) -> int:
+        """Dead letters that no disk has taken: the journal keeps their messages."""
+        return len(self._leaving)
+
+    # accepting
+
+    def take(self, delivery: Delivery) -> None:
+        """Write a message down and hand it on, or leave it to the feeder. JournalFull when there is no room."""
+        with self._gate:
+            self.journal.append(_record(delivery))
+            self._newest = max(self._newest, delivery.seq)
+            if not self._behind and self._sender.offer(delivery):
+                return
+            self._behind = True
+            self._fed = min(self._fed, delivery.seq - 1) if self._fed >= 0 else delivery.seq - 1
+            if delivery.callback is not None or delivery.on_delivery is not None:
+                self._owners[delivery.seq] = (delivery.callback, delivery.on_delivery, delivery.record_id)
+        self._awake.set()
+
+    # settling
+
+    def leaving(self, delivery: Delivery) -> None:
+        """Called before a message leaves `pending`, so that the feeder never takes it for one that waits."""
+        if delivery.replay is None:
+            with self._lock:
+                self._leaving.add(delivery.seq)
+
+    def acknowledged(self, delivery: Delivery) -> None:
+        """It is done; `flush` writes that down."""
+        if delivery.replay is None:
+            with self._lock:
+                self._finished.append(delivery.seq)
+
+    def flush(self) -> None:
+        """Write down what was acknowledged since the last time, in one record."""
+        with self._lock:
+            finished, self._finished = self._finished, []
+        if finished:
+            self._settle(finished)
+
+    def kept(self, message_ids: Iterable[str]) -> None:
+        """Dead letters that are on disk now."""
+        raw = map(parse_id, message_ids)
+        ours = [int.from_bytes(one[16:]) for one in raw if one[:16] == self._session]
+        with self._lock:
+            dead = [seq for seq in ours if seq in self._leaving]
+        if dead:
+            self._settle(dead)
+
+    def _settle(self, sequences: list[int]) -> None:
+        if not self._proves:
+            try:
+                self.journal.settle(sequences)
+            except JournalError as error:  # sent again at the next start, after a look
+                logger.warning("journal cannot be marked", extra={"error": str(error)})
+        with self._lock:
+            self._leaving.difference_update(sequences)
+
+    # feeding
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._awake.wait()
+            self._awake.clear()
+            try:
+                while self._behind and not self._stopping.is_set():
+                    self._feed()
+            except JournalError:
+                logger.exception("journal cannot be read")
+                self._stopping.wait(1.0)
+                self._awake.set()
+
+    def _feed(self) -> None:
+        """One pass over what the journal holds beyond what was fed."""
+        start = self._fed
+        for record in self.journal.read(start):
+            if self._stopping.is_set() or self._fed < start:
+                return
+            if self._is_waiting(record.seq):
+                self._hand_on(record)
+            with self._gate:
+                if self._fed >= start:  # else somebody wrote an earlier one meanwhile: begin again there
+                    start = self._fed = max(self._fed, record.seq)
+        with self._gate:
+            if self._fed >= start:
+                self._fed = max(self._fed, start)
+                self._behind = self._fed < self._newest and self._any_left()
+
+    def _any_left(self) -> bool:
+        return any(self._is_waiting(record.seq) for record in self.journal.read(self._fed))
+
+    def _is_waiting(self, seq: int) -> bool:
+        """In this order: a message goes from `pending` to `_leaving` to settled, and enters each before it leaves."""
+        if _raw_id(self._session, seq) in self._sender.pending:
+            return False
+        with self._lock:
+            if seq in self._leaving:
+                return False
+        return not self.journal.is_settled(seq)
+
+    def _hand_on(self, record: Record) -> None:
+        delivery = self._delivery(record)
+        if record.seq < self._first and not self._proves:
+            while len(self._sender.pending) >= _MOST_PENDING and not self._stopping.wait(_ROOM):
+                pass
+            return self._sender.recover(delivery)
+        while not self._stopping.is_set() and not self._sender.offer(delivery):
+            self._stopping.wait(_ROOM)
+        return None
+
+    def _delivery(self, record: Record) -> Delivery:
+        raw = _raw_id(self._session, record.seq)
+        headers = [(ID_HEADER, raw), *record.headers]
+        delivery = Delivery(
+            raw, record.seq, record.topic, record.key, record.value, headers, record.partition, record.timestamp_ms
+        )  # fmt: skip
+        delivery.accepted_at = record.accepted_at
+        delivery.checksum = record.checksum
+        delivery.dedup_topic = record.dedup_topic
+        with self._gate:
+            owner = self._owners.pop(record.seq, (None, None, None))
+        delivery.callback, delivery.on_delivery, delivery.record_id = owner
+        return delivery
+
+
+def _raw_id(session: bytes, seq: int) -> bytes:
+    return session + seq.to_bytes(8)
+
+
+def _record(delivery: Delivery) -> Record:
+    return Record(
+        delivery.seq, delivery.topic, delivery.key, delivery.value, tuple(delivery.headers[1:]), delivery.partition,
+        delivery.timestamp_ms, delivery.accepted_at, delivery.checksum, delivery.dedup_topic,
+    )  # fmt: skip

@@ -1,0 +1,92 @@
+"""The guarantees: what a producer was asked to promise, checked, and the parts that keep the promise."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from producer_core.errors import ConfigError
+from producer_core.in_doubt import OnAmbiguous
+from producer_core.ordering import Ordering
+from producer_core.transport import KafkaTransport, TransportFactory
+
+if TYPE_CHECKING:
+    from producer_core.journal import Journal
+
+Delivered = Literal["at_least_once", "exactly_once"]
+Level = Literal["buffered", "process", "power"]
+
+_A_DAY = 24 * 3600 * 1000
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "delivery": get_args(Delivered),
+    "ordering": get_args(Ordering),
+    "on_ambiguous": get_args(OnAmbiguous),
+    "journal_level": get_args(Level),
+}
+
+
+@dataclass(frozen=True)
+class Guarantees:
+    """The producer's keywords of the same names."""
+
+    delivery: Delivered = "at_least_once"
+    ordering: Ordering = "key"
+    on_ambiguous: OnAmbiguous = "retry"
+    journal_dir: Path | str | None = None
+    journal_level: Level = "process"
+    transactional_id: str | None = None
+    shards: int = 2
+
+    def __post_init__(self) -> None:
+        for name, words in _CHOICES.items():
+            if getattr(self, name) not in words:
+                raise ConfigError(
+                    f"{name}={getattr(self, name)!r} is not known.", fix=f"Use one of {', '.join(words)}."
+                )
+        if self.delivery == "exactly_once" and self.journal_dir is None:
+            raise ConfigError(
+                "Exactly-once delivery needs a journal: without one a crash forgets what was accepted.",
+                fix="Give journal_dir, a folder of this producer alone.",
+            )
+        if self.delivery != "exactly_once" and self.transactional_id is not None:
+            raise ConfigError(
+                "transactional_id is only used for exactly-once delivery.", fix='Set delivery="exactly_once".'
+            )
+        if isinstance(self.shards, bool) or not isinstance(self.shards, int) or not 1 <= self.shards <= 16:
+            raise ConfigError(
+                f"shards={self.shards!r} is not a number from 1 to 16.", fix="2 to 4 suit most."
+            )
+
+    def settings(self, config: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """The client's settings: with a journal a message has a day, unless the user set a time.
+
+        A long delivery timeout keeps order and avoids doubt, and what a crash interrupts is in the journal.
+        """
+        given = dict(config or {})
+        names = {name.replace("_", ".") for name in given}
+        if self.journal_dir is None or names & {"delivery.timeout.ms", "message.timeout.ms"}:
+            return given
+        return {**given, "delivery_timeout_ms": _A_DAY}
+
+    def journal(self, notice: Callable[[str, str, str], None]) -> Journal | None:
+        if self.journal_dir is None:
+            return None
+        from producer_core.journal import Journal
+
+        return Journal.open(self.journal_dir, level=self.journal_level, notice=notice)
+
+    def transport(self, journal: Journal | None) -> TransportFactory:
+        if self.delivery != "exactly_once" or journal is None:
+            return KafkaTransport
+        from producer_core.exactly_once import TransactionalTransport
+
+        return functools.partial(
+            TransactionalTransport,
+            progress=journal,
+            transactional_id=self.transactional_id or f"producer-core-{journal.session}",
+            session=journal.session.bytes,
+            shards=self.shards,
+        )

@@ -1,0 +1,52 @@
+"""The audience: the hooks that hear what happens, and the owner of a message who hears how it ended."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from producer_core.events import AttemptFailed, DeadLetter, Hook
+from producer_core.failures import Failure
+from producer_core.messages import id_text
+from producer_core.reports import as_message, delivery_report
+from producer_core.transport import Delivery
+
+logger = logging.getLogger(__name__)
+
+
+class Audience:
+    """Tells everybody; what a listener raises is logged, and neither the others nor our thread suffer."""
+
+    def __init__(self, hooks: Sequence[Hook]) -> None:
+        self._hooks = tuple(hooks)
+
+    def tell(self, what: str, *about: Any) -> None:
+        """Call the method `what` of every hook."""
+        for hook in self._hooks:
+            try:
+                getattr(hook, what)(*about)
+            except Exception:
+                logger.exception("hook failed", extra={"hook": type(hook).__name__, "event": what})
+
+    def attempt_failed(self, delivery: Delivery, failure: Failure, retry_in: float | None) -> None:
+        attempt, verdict = delivery.attempts[-1]
+        event = AttemptFailed(
+            id_text(delivery.id), delivery.topic, failure.code, failure.kind, attempt.text, len(delivery.attempts),
+            retry_in, verdict == "possibly_persisted", attempt.failed_at,
+        )  # fmt: skip
+        self.tell("attempt_failed", event)
+
+    @staticmethod
+    def call_back(delivery: Delivery, message: Any, letter: DeadLetter | None) -> None:
+        """Tell the owner, once, how the message ended."""
+        if delivery.callback is None and delivery.on_delivery is None:
+            return
+        report = delivery_report(delivery, message, letter)
+        try:
+            if delivery.on_delivery is not None:
+                delivery.on_delivery(report)
+            if delivery.callback is not None:
+                delivery.callback(letter is None, as_message(delivery, report.error), report.error or report)
+        except Exception:
+            logger.exception("delivery callback failed", extra={"topic": delivery.topic})

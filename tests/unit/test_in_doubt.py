@@ -1,0 +1,150 @@
+"""Messages that the broker may have: looked for first, then sent again or kept for a person, as asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from producer_core import ReliableKafkaProducer, RetryConfig
+from producer_core.events import Acknowledged
+from producer_core.in_doubt import Marks, resolve
+from producer_core.landing import Landing
+from producer_core.testing import InMemoryTransport
+from tests.support import eventually
+
+QUICK = RetryConfig(max_retries=1, initial_delay_ms=1, max_delay_ms=2, jitter=False)
+
+
+def make(script, *, retry=QUICK, blind=False, **options):
+    made = []
+    transport = InMemoryTransport.factory(made, script=script)
+    producer = ReliableKafkaProducer(
+        "memory:1", None, retry, store=None, transport=transport, health_check_interval=3600, **options
+    )
+    made[0].blind = blind
+    producer.connection.acknowledged()  # something was sent before, so a time-out proves nothing
+    return producer, made[0]
+
+
+def once(code):
+    left = [code]
+    return lambda delivery: left.pop() if left else None
+
+
+def test_a_message_that_landed_is_not_sent_again():
+    reports = []
+    producer, transport = make(once("+_MSG_TIMED_OUT"))
+
+    producer.send_message("orders", b"1", "a", on_delivery=reports.append)
+    producer.flush(10)
+
+    assert len(transport.log["orders"]) == 1
+    assert [(report.error, report.offset) for report in reports] == [(None, 0)]
+    stats = producer.get_stats()
+    assert (stats["found_landed"], stats["possible_duplicates"], stats["messages_sent"]) == (1, 0, 1)
+    producer.close()
+
+
+def test_a_message_that_is_not_found_is_sent_again_and_counted_as_a_possible_duplicate():
+    producer, transport = make(once("_MSG_TIMED_OUT"))
+
+    producer.send_message("orders", b"1", "a")
+    producer.flush(10)
+
+    assert len(transport.log["orders"]) == 1
+    assert producer.get_stats()["possible_duplicates"] == 1
+    producer.close()
+
+
+def test_a_message_is_looked_for_before_it_dies():
+    producer, _ = make(lambda delivery: "+_MSG_TIMED_OUT", retry=RetryConfig(max_retries=0))
+
+    producer.send_message("orders", b"1", "a")
+    producer.flush(10)
+
+    assert producer.get_dlq_messages() == []
+    assert producer.get_stats()["messages_sent"] == 1
+    producer.close()
+
+
+def test_nothing_is_called_absent_while_an_old_attempt_may_still_arrive():
+    producer, _ = make(lambda delivery: "_MSG_TIMED_OUT", retry=RetryConfig(max_retries=0))
+
+    producer.send_message("orders", b"1", "a")
+    producer.flush(10)
+
+    assert [letter.verdict for letter in producer.dlq.letters("orders")] == ["possibly_persisted"]
+    producer.close()
+
+
+def test_with_dead_letter_what_is_proved_absent_is_sent_again(monkeypatch):
+    monkeypatch.setattr("producer_core.lifecycle.QUIET", 0.2)
+    producer, transport = make(once("_MSG_TIMED_OUT"), on_ambiguous="dead_letter")
+
+    producer.send_message("orders", b"1", "a")
+    producer.flush(10)
+
+    assert len(transport.log["orders"]) == 1
+    assert producer.get_stats()["possible_duplicates"] == 0
+    producer.close()
+
+
+def test_with_dead_letter_what_is_not_proved_absent_waits_for_a_person(monkeypatch):
+    monkeypatch.setattr("producer_core.lifecycle.QUIET", 0.2)
+    producer, transport = make(once("_MSG_TIMED_OUT"), blind=True, on_ambiguous="dead_letter")
+
+    producer.send_message("orders", b"1", "a")
+    producer.flush(10)
+
+    assert transport.log["orders"] == []
+    assert [letter.verdict for letter in producer.dlq.letters("orders")] == ["possibly_persisted"]
+    producer.close()
+
+
+def test_later_messages_of_a_key_wait_while_an_earlier_one_is_looked_for():
+    producer, transport = make(once("_MSG_TIMED_OUT"))
+
+    for number in range(4):
+        producer.send_message("orders", str(number), "a", value_serializer=str.encode)
+    eventually(lambda: len(transport.log["orders"]) == 4)
+    producer.flush(10)
+
+    assert sorted(int(one.value) for one in transport.log["orders"]) == [0, 1, 2, 3]
+    producer.close()
+
+
+def test_a_close_in_the_middle_of_a_look_keeps_the_message_as_a_dead_letter():
+    producer, _ = make(lambda delivery: "_MSG_TIMED_OUT", on_ambiguous="dead_letter")
+    producer.send_message("orders", b"1", "a")
+
+    report = producer.close(timeout=0.2)
+
+    assert (report.dead, report.acknowledged) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "policy", "quiet", "expected"),
+    [
+        ("found", "retry", False, "landed"),
+        ("found", "dead_letter", True, "landed"),
+        ("absent", "retry", False, "resend"),
+        ("inconclusive", "retry", True, "resend"),
+        ("absent", "dead_letter", False, "wait"),
+        ("absent", "dead_letter", True, "resend"),
+        ("inconclusive", "dead_letter", False, "wait"),
+        ("inconclusive", "dead_letter", True, "bury"),
+    ],
+)
+def test_what_follows_a_look(outcome, policy, quiet, expected):
+    assert resolve(Landing(outcome, None, None, 0, ""), policy, quiet=quiet) == expected
+
+
+def test_a_floor_is_what_was_acknowledged_before_the_message_existed():
+    sequence = [0]
+    marks = Marks(lambda: sequence[0], every=0.0)
+    marks.note([Acknowledged("orders", 0, 10, 0.0, 0, 1, 0)])
+    sequence[0] = 5
+    marks.note([Acknowledged("orders", 0, 20, 0.0, 0, 1, 4), Acknowledged("other", 3, 7, 0.0, 0, 1, 3)])
+
+    assert marks.floors("orders", 3) == {0: 10}
+    assert marks.floors("orders", 5) == {0: 20}
+    assert marks.floors("other", 4) == {}
