@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import logging
-import os
 import re
 import socket
-import threading
 import time
-import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +20,8 @@ from producer_core.config import RetryConfig, client_config
 from producer_core.connection import Connection
 from producer_core.contract import BasicStats, ProducerStats, basic_stats, producer_stats
 from producer_core.dedup import MessageDeduplicator
-from producer_core.errors import ConfigError, InvalidMessage, NotAccepted, ProducerClosed
+from producer_core.ending import Ending
+from producer_core.errors import ConfigError, ForkedProducer, InvalidMessage, NotAccepted
 from producer_core.events import Attempt, DeadLetter, Hook, Notice, Severity
 from producer_core.failures import failure_of, fingerprint
 from producer_core.guarantees import Delivered, Guarantees, Level
@@ -47,6 +44,7 @@ from producer_core.messages import (
 )  # fmt: skip
 from producer_core.metrics import Metrics
 from producer_core.ordering import Ordering
+from producer_core.replication import ReplicationWatch
 from producer_core.reports import CloseReport, DeliveryReport, Resent, as_message
 from producer_core.sampler import Sampler
 from producer_core.transport import Delivery, TransportFactory
@@ -59,7 +57,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_open: weakref.WeakSet[ReliableKafkaProducer] = weakref.WeakSet()
 
 
 class ReliableKafkaProducer:
@@ -121,8 +118,7 @@ class ReliableKafkaProducer:
         self._session = new_session() if self.journal is None else self.journal.session
         self._sequence = SequenceNumbers(0 if self.journal is None else self.journal.next_sequence)
         self._cluster_id = cluster_id
-        self._closed: CloseReport | None = None
-        self._closing = threading.Lock()  # makes close() happen once
+        self._ending = Ending(self._finish, self._report)
         self._topics: set[str] = set()  # names that passed the check
         self.started_at = clock()
         self.metrics = Metrics()
@@ -130,6 +126,7 @@ class ReliableKafkaProducer:
         self.health_monitor = HealthMonitor(health_check_interval)
         self.health_monitor.thresholds.update(_known(thresholds or {}, self.health_monitor.thresholds))
         self._keeping = self._keep(store, dlq_max_size, telemetry_topic)
+        self._replication = ReplicationWatch(self.config, self._notice)
         self._lifecycle = Lifecycle(
             self.config,
             self.retry_config,
@@ -137,7 +134,7 @@ class ReliableKafkaProducer:
                 str(self._session), socket.gethostname(), __version__, lambda: self._cluster_id or ""
             ),
             transport=transport or self.guarantees.transport(self.journal),
-            hooks=(self.metrics, self._keeping.hook, *hooks),
+            hooks=(self.metrics, self._keeping.hook, self._replication, *hooks),
             dedup=self.deduplicator,
             ordering=ordering,
             on_ambiguous=on_ambiguous,
@@ -153,7 +150,6 @@ class ReliableKafkaProducer:
         self.health_monitor.start(self._sampler.sample)
         for notice in self._early:
             self._lifecycle.notice(notice)
-        _open.add(self)
 
     def _backlog(self, lifecycle: Lifecycle) -> Backlog | None:
         if self.journal is None:
@@ -161,6 +157,9 @@ class ReliableKafkaProducer:
         from producer_core.backlog import Backlog
 
         return Backlog(self.journal, lifecycle)
+
+    def _notice(self, notice: Notice) -> None:
+        self._lifecycle.notice(notice)
 
     def _journal_says(self, kind: str, severity: str, text: str) -> None:
         notice = Notice(kind, severity, text, self._clock())  # type: ignore[arg-type]  # the journal's words are ours
@@ -287,7 +286,7 @@ class ReliableKafkaProducer:
         key: Any = None,
     ) -> str:
         """Keep an input that cannot become a message: verdict `not_sent`, not replayable until edited."""
-        self._check_open()
+        self._ending.check()
         failure, now, number = failure_of(code), self._clock(), self._sequence.take()
         letter = DeadLetter(
             id_text(id_bytes(self._session, number)), self._cluster_id or "", str(self._session), topic,
@@ -301,6 +300,8 @@ class ReliableKafkaProducer:
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until everything accepted is settled, or for `timeout` seconds; what is left is logged."""
+        if self._ending.forked:
+            raise ForkedProducer
         if not self._lifecycle.wait_idle(timeout):
             logger.warning("flush timed out", extra={"pending": self._lifecycle.waiting})
 
@@ -396,12 +397,12 @@ class ReliableKafkaProducer:
 
         Each leaves the DLQ only when its own delivery report came; one that fails again stays, once.
         """
-        self._check_open()
+        self._ending.check()
         return self._keeping.replay(self, topic, max_messages, timeout)
 
     def resend(self, letter: DeadLetter, settled: Callable[[Resent], None]) -> None:
         """Send one dead letter again under its own id; `settled` hears how it ended. Used by replays."""
-        self._check_open()
+        self._ending.check()
         original = str(letter.timestamp_ms or int(letter.accepted_at * 1000)).encode()
         raw = parse_id(letter.message_id)
         headers = [(ID_HEADER, raw), *letter.headers]
@@ -444,25 +445,26 @@ class ReliableKafkaProducer:
         The rest stays in the journal and is sent at the next start; without a journal it becomes dead letters.
         May be called again: it returns the same report.
         """
-        with self._closing:
-            if self._closed is None:
-                self._closed = CloseReport(0, 0)  # from here on send_message raises
-                self.health_monitor.stop()
-                self._keeping.stop_replays()
-                self._lifecycle.close(timeout)
-                self._keeping.stop()
-                self._closed = self._report()
-                _open.discard(self)
-            return self._closed
+        return self._ending.close(timeout)
+
+    def _finish(self, timeout: float) -> CloseReport:
+        self.health_monitor.stop()
+        self._keeping.stop_replays()
+        self._lifecycle.close(timeout)
+        self._replication.stop()
+        self._keeping.stop()
+        report = self._report()
+        if self.journal is not None:
+            self.journal.close()
+        return report
 
     def _report(self) -> CloseReport:
         """Where everything is. A dead letter that could be kept nowhere is still in the journal, if there is one."""
         snapshot, unwritten = self.metrics.snapshot(), self._keeping.lost()
         if self.journal is None or self._lifecycle.backlog is None:
             return CloseReport(snapshot.acknowledged, snapshot.dead, lost=unwritten)
-        unkept, journaled = self._lifecycle.backlog.unkept, self.journal.unsettled()
-        self.journal.close()
-        return CloseReport(snapshot.acknowledged, snapshot.dead - unkept, journaled=journaled)
+        dead = snapshot.dead - self._lifecycle.backlog.unkept
+        return CloseReport(snapshot.acknowledged, dead, journaled=self.journal.unsettled())
 
     def __enter__(self) -> Self:
         return self
@@ -484,8 +486,8 @@ class ReliableKafkaProducer:
         timestamp_ms: int | None,
         serializer: Callable[[Any], bytes] | None,
     ) -> Delivery:
-        if self._closed is not None:
-            raise ProducerClosed
+        if self._ending.begun:
+            self._ending.check()
         if topic not in self._topics:
             self._check_topic(topic)
         data = encode_value(value, serializer or self.config.value_serializer)
@@ -499,10 +501,6 @@ class ReliableKafkaProducer:
             -1 if partition is None else _whole(partition, "partition"),
             0 if timestamp_ms is None else _whole(timestamp_ms, "timestamp_ms"),
         )  # fmt: skip
-
-    def _check_open(self) -> None:
-        if self._closed is not None:
-            raise ProducerClosed
 
     def _check_topic(self, topic: str) -> None:
         if not isinstance(topic, str) or not _TOPIC.fullmatch(topic) or topic in (".", ".."):
@@ -537,13 +535,3 @@ def _known(given: Mapping[str, float], known: Mapping[str, float]) -> Mapping[st
         if name not in known:
             raise ConfigError(f"Unknown threshold {name!r}.", fix=f"Use one of {', '.join(sorted(known))}.")
     return given
-
-
-@atexit.register
-def _close_forgotten() -> None:
-    """Producers left open at the interpreter's end: settle what can be settled, within a short bound."""
-    for producer in list(_open):
-        producer.close(timeout=5.0)
-
-
-os.register_at_fork(after_in_child=_open.clear)

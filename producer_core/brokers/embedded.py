@@ -11,6 +11,7 @@ idempotent client's own retries, fences no transactional id, and shows aborted r
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Mapping
 from threading import RLock
@@ -51,7 +52,7 @@ class EmbeddedBroker:
         self._mock = MockCluster(1)
         self._rejections = Rejections(self._mock)
         # The mock's thread and sockets end with the interpreter or this object, also where stop() was forgotten.
-        self._finalizer = weakref.finalize(self, _close, self._rejections, self._mock)
+        self._finalizer = weakref.finalize(self, _close, self._rejections, self._mock, os.getpid())
         self._lock = RLock()  # guards everything below, and keeps changes of leaders and states apart
         self._brokers = max(brokers, 4)
         self._homes: dict[str, int] = {}
@@ -188,7 +189,9 @@ class EmbeddedBroker:
             self._mock.set_latency(number, self._latency.get(number, self._latency[None]))
 
 
-def _close(rejections: Rejections, mock: MockCluster) -> None:
+def _close(rejections: Rejections, mock: MockCluster, owner: int) -> None:
+    if os.getpid() != owner:  # a forked child has none of the broker's threads: destroying it would hang
+        return
     rejections.close()
     mock.close()
 

@@ -17,7 +17,7 @@ LAYERS = {
     2: "retry metrics health partitions",
     3: "dedup journal store transport connection cluster permissions replication landing",
     4: "exactly_once guarantees dlq ordering in_doubt backlog telling alerts recorder testing reports lifecycle burial telemetry batches sampler",
-    5: "producer replay keeping store_keeping contract monitor upstream",
+    5: "producer ending replay keeping store_keeping contract monitor upstream",
     6: "brokers simulate pipeline inputs doctor",
     7: "cli",
 }
