@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -9,6 +10,13 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from producer_core.events import Notice
+
+_STATE = re.compile(r" \(after \d+ms in state [^)]*\)")
+_PATIENCE = 3  # statistics, a second apart, that a client may take to connect for the first time
+_NO_REASON = (  # librdkafka gives none when, say, a broker's TLS listener is spoken to in the clear
+    "no broker could be reached, or none understood us: check the addresses, and security_protocol against the "
+    "brokers' listener"
+)
 
 
 class Connection:
@@ -20,6 +28,9 @@ class Connection:
         self._produced = False
         self._recreated = False
         self._epoch: int | None = None
+        self._refusals: set[str] = set()  # told since the last connection
+        self._lost = False  # had a connection and lost it, which was told
+        self._unconnected = 0  # statistics in a row without any connection, once something went wrong
         self.connected = False
         self.error: str | None = None
         self.queue_messages = 0
@@ -39,6 +50,7 @@ class Connection:
         self._produced = self._produced or _produced(statistics, brokers)
         self._epoch_is(statistics.get("eos", {}).get("producer_epoch"))
         self._now(any(broker.get("state") == "UP" for broker in brokers))
+        self._never()
 
     def acknowledged(self) -> None:
         """Something was acknowledged, so something was sent, whatever the statistics say."""
@@ -46,12 +58,15 @@ class Connection:
 
     def failed(self, error: KafkaError) -> None:
         """From error_cb: the only place where wrong credentials or a wrong address show before the time-out."""
-        text = error.str()
-        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) and text != self.error:
+        down, text = error.code() == KafkaError._ALL_BROKERS_DOWN, _STATE.sub("", error.str())
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) and text not in self._refusals:
+            self._refusals.add(text)
             self._tell(Notice("connection_refused", "critical", text, self._clock(), {"code": error.name()}))
-        if error.code() != KafkaError._ALL_BROKERS_DOWN or self.error is None:
+        if not down:
             self.error = text
-        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+        elif self.error is None:
+            self.error = _NO_REASON
+        if down:
             self._now(False)
 
     def recreated(self) -> None:
@@ -62,11 +77,23 @@ class Connection:
         if connected == self.connected:
             return
         self.connected = connected
+        self._lost = not connected
         if connected:
             self.error = None
+            self._refusals.clear()
+            self._unconnected = 0
             self._tell(Notice("connected", "info", "Connected to the brokers.", self._clock()))
         else:
             text = f"No broker is connected: {self.error or 'all connections are down'}"
+            self._tell(Notice("connection_lost", "critical", text, self._clock()))
+
+    def _never(self) -> None:
+        """Say once that no connection came about; the loss of one is said at once."""
+        if self.connected or self.error is None:
+            return
+        self._unconnected += 1
+        if self._unconnected == _PATIENCE and not self._refusals and not self._lost:
+            text = f"No broker is connected: {self.error}"
             self._tell(Notice("connection_lost", "critical", text, self._clock()))
 
     def _epoch_is(self, epoch: int | None) -> None:

@@ -176,14 +176,16 @@ def test_who_is_not_let_in_has_sent_nothing_and_knows_it(secured, topic, case, t
         )
 
 
-def test_who_comes_in_the_clear_is_not_let_in(secured, topic, kcat):
-    with sender(
-        secured, "app", **{"security.protocol": "PLAINTEXT", "delivery_timeout_ms": 2000}
-    ) as producer:
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_PLAINTEXT", "SSL"])
+def test_a_wrong_security_protocol_is_told_and_named_as_the_likely_cause(secured, topic, protocol, kcat):
+    heard = Heard()
+    with sender(secured, "app", heard=heard, **{"security.protocol": protocol}) as producer:
         producer.send_message(topic, b"1")
-        (letter,) = eventually(lambda: dead(producer), timeout=LONG)
+        (notice,) = eventually(lambda: heard.of("connection_lost"), timeout=LONG)
+        assert "security_protocol" in notice.text
+        assert producer.pending_count == 1
 
-    assert letter.verdict in ("not_sent", "possibly_persisted")
+    assert [letter.verdict for letter in dead(producer)] == ["not_sent"]
     assert values(secured, topic) == []
 
 
