@@ -277,7 +277,7 @@ def _check(chosen: Mapping[str, Any]) -> None:
     if idempotent and _number({"retries": 1, **chosen}, "retries") == 0:
         raise ConfigError(
             "retries=0 contradicts idempotence, which needs librdkafka's own retries to keep order.",
-            fix="Leave retries out: order holds with them. RetryConfig(max_retries=0) switches our own resends off.",
+            fix='Leave retries out, and use ordering="strict" for order at any price; RetryConfig(max_retries=0) switches our own resends off.',
         )
     if idempotent and _number(chosen, "max.in.flight.requests.per.connection") > 5:
         raise ConfigError(
@@ -287,7 +287,7 @@ def _check(chosen: Mapping[str, Any]) -> None:
     if _true(chosen.get("enable.gapless.guarantee", False)):
         raise ConfigError(
             "enable.gapless.guarantee turns one refused message into a fatal error of the whole client.",
-            fix="Leave it out: a refused message becomes a dead letter and the others go on.",
+            fix='Leave it out and use ordering="strict": order is kept, a refused message becomes a dead letter and the others go on.',
         )
     timeout, linger = _number(chosen, "message.timeout.ms"), _number(chosen, "linger.ms")
     if timeout and linger >= timeout:
@@ -297,7 +297,8 @@ def _check(chosen: Mapping[str, Any]) -> None:
         )
     if "transactional.id" in chosen:
         raise ConfigError(
-            "transactional.id is ours to choose.", fix="Leave it out; exactly-once delivery is not there yet."
+            "A transactional.id among the settings would make a client whose transactions nobody commits.",
+            fix='Leave it out here and use delivery="exactly_once", with transactional_id= if you want to name it.',
         )
 
 

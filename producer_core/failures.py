@@ -13,7 +13,8 @@ from confluent_kafka import KafkaError
 
 from producer_core.errors import ConfigError
 from producer_core.events import Kind, Verdict
-from producer_core.failure_table import ALIASES, ELSEWHERE, TABLE
+from producer_core.failure_names import ALIASES, NO_ERROR, PARENTS
+from producer_core.failure_table import BEYOND, ELSEWHERE, TABLE
 
 _NOT_OURS = "An answer to a consumer, an administrator or another broker; a producer should never see it."
 _UNKNOWN = "producer_core does not know this code."
@@ -39,7 +40,7 @@ def failure_of(error: KafkaError | int | str) -> Failure:
     """The failure behind an error, its number or its librdkafka name. An unknown one is possibly persisted."""
     if isinstance(error, int):
         error = KafkaError(error)
-    code = error if isinstance(error, str) else error.name()
+    code = error if isinstance(error, str) else _beyond().get(error.code(), error.name())
     return _table().get(code) or Failure(
         code, 0, "timed_out", "possibly_persisted", _UNKNOWN, _LOOK, "_OTHER"
     )
@@ -52,10 +53,22 @@ def lookup(name: str) -> Failure:
         return failure_of(int(text))
     code = _codes().get(_plain(text))
     if code is None:
+        _refuse_parents(text)
         close = difflib.get_close_matches(_plain(text), _codes(), n=1, cutoff=0.5)
         nearest = f"Did you mean {_codes()[close[0]]}?" if close else "See producer-core explain --all."
         raise ConfigError(f"There is no error code {name!r}.", fix=nearest)
     return _table()[code]
+
+
+def _refuse_parents(name: str) -> None:
+    """Names that people meet, but that stand for no error of their own."""
+    if _plain(name) in map(_plain, NO_ERROR):
+        raise ConfigError(f"{name} is no error.", fix="There is nothing to do.")
+    if _plain(name) in map(_plain, PARENTS):
+        raise ConfigError(
+            f"{name} is the parent of many errors.",
+            fix="Ask for the class of the error itself, for its number, or for the code in its text.",
+        )
 
 
 def known_failures() -> list[Failure]:
@@ -150,7 +163,7 @@ def _table() -> dict[str, Failure]:
     ]
     others = [
         Failure(code, _number(code), "permanent", "possibly_persisted", _NOT_OURS, _LOOK, code)
-        for code in ELSEWHERE
+        for code in (*ELSEWHERE, *BEYOND)
     ]
     return {failure.code: failure for failure in (*rows, *others)}
 
@@ -172,4 +185,10 @@ def _plain(name: str) -> str:
 
 
 def _number(code: str) -> int:
-    return int(getattr(KafkaError, code, 0))
+    return int(getattr(KafkaError, code, BEYOND.get(code, 0)))
+
+
+@cache
+def _beyond() -> dict[int, str]:
+    """The codes by number that the library has no name for."""
+    return {number: code for code, number in BEYOND.items()}

@@ -34,11 +34,13 @@ _VERDICTS = {
 @click.option("--all", "everything", is_flag=True, help="Every code, each with its meaning.")
 @options.as_json
 def explain(code: str | None, everything: bool, as_json: bool) -> None:
-    """What CODE means, by librdkafka's, Kafka's or kafka-python's name, or by its number.
+    """What CODE means, by the name in librdkafka, Kafka's protocol, kafka-python or Java, or by its number.
 
     \b
       producer-core explain MSG_SIZE_TOO_LARGE
+      producer-core explain NOT_LEADER_OR_FOLLOWER
       producer-core explain NotLeaderForPartitionError
+      producer-core explain OutOfOrderSequenceException
       producer-core explain 19
       producer-core explain --all
     """

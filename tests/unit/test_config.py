@@ -126,7 +126,7 @@ def test_seconds_are_what_the_rest_of_the_code_reads():
     [
         ({"acks": 1}, "contradicts idempotence", "acks='all'"),
         ({"acks": 0}, "contradicts idempotence", "enable_idempotence=False"),
-        ({"retries": 0}, "retries=0", "Leave retries out"),
+        ({"retries": 0}, "retries=0", 'ordering="strict"'),
         ({"max_in_flight_requests_per_connection": 6}, "More than 5", "5 or less"),
         ({"linger_ms": 5000, "delivery_timeout_ms": 4000}, "linger_ms=5000", "Lower linger_ms"),
         (
@@ -134,8 +134,8 @@ def test_seconds_are_what_the_rest_of_the_code_reads():
             "both set message.timeout.ms",
             "Keep one",
         ),
-        ({"enable.gapless.guarantee": True}, "gapless", "Leave it out"),
-        ({"transactional.id": "x"}, "ours to choose", "Leave it out"),
+        ({"enable.gapless.guarantee": True}, "gapless", 'ordering="strict"'),
+        ({"transactional.id": "x"}, "nobody commits", 'delivery="exactly_once"'),
         ({"max_block_ms": -1}, "negative", "0 means"),
         ({"max_block_ms": "soon"}, "max_block_ms='soon'", "0 means"),
         ({"linger_ms": "soon"}, "linger.ms", "CONFIGURATION.md"),

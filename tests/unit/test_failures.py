@@ -14,6 +14,8 @@ from producer_core.brokers import embedded
 from producer_core.config import DEFAULT_RETRIABLE, RetryConfig
 from producer_core.errors import ConfigError
 from producer_core.events import Hook
+from producer_core.failure_names import ALIASES, NO_ERROR, PARENTS
+from producer_core.failure_table import BEYOND, ELSEWHERE
 from producer_core.failures import (
     failure_of,
     fingerprint,
@@ -26,6 +28,7 @@ from producer_core.failures import (
 )
 from producer_core.librdkafka import library
 from tests.support import eventually
+from tests.unit import error_names
 
 UNKNOWN_TOPIC_OR_PART = 3
 
@@ -54,7 +57,7 @@ def test_every_code_of_the_library_has_a_row_that_helps(name):
 def test_no_row_stands_twice_or_for_nothing():
     rows = [failure.code for failure in known_failures()]
     assert len(rows) == len(set(rows))
-    assert set(rows) - set(CODES) == {"malformed", "held"}  # our own
+    assert set(rows) - set(CODES) - set(BEYOND) == {"malformed", "held"}  # our own
 
 
 def test_what_never_left_the_client_is_called_not_sent():
@@ -121,6 +124,62 @@ def test_an_unknown_name_is_possibly_persisted(name):
 )
 def test_an_error_is_found_by_the_name_that_people_know(name, code):
     assert lookup(name).code == code
+
+
+NAMED = {
+    name: int(number) if number else None
+    for names in (error_names.PROTOCOL, error_names.KAFKA_PYTHON, error_names.JAVA)
+    for name, _, number in (word.partition("=") for word in names.split())
+}
+
+
+KIN = {name.removesuffix("Error").removesuffix("Exception") for name in (*NO_ERROR, *PARENTS)}
+"""Kafka, Retriable, Authorization, … are errors in kafka-python and exceptions in Java."""
+
+
+@pytest.mark.parametrize(
+    "name", sorted(name for name in NAMED if name.removesuffix("Error").removesuffix("Exception") not in KIN)
+)
+def test_every_name_of_the_protocol_of_kafka_python_and_of_java_is_found(name):
+    failure, number = lookup(name), NAMED[name]
+    assert failure in known_failures()
+    if number is not None:
+        assert failure.number == number
+        assert lookup(str(number)) == failure_of(number) == failure
+
+
+def test_a_name_that_is_none_of_an_error_says_so():
+    for name in PARENTS:
+        with pytest.raises(ConfigError, match="parent of many errors"):
+            lookup(name)
+    for name in NO_ERROR:
+        with pytest.raises(ConfigError, match="is no error"):
+            lookup(name)
+
+
+def test_every_second_name_leads_to_a_row():
+    assert set(ALIASES.values()) <= {failure.code for failure in known_failures()}
+
+
+TRANSACTION_CALLS = """
+_CONFLICT _DESTROY _FENCED _GAPLESS_GUARANTEE _INCONSISTENT _INVALID_ARG _NOT_CONFIGURED _NO_OFFSET
+_OUTDATED _PREV_IN_PROGRESS _IN_PROGRESS _PURGE_QUEUE _STATE _TIMED_OUT _TRANSPORT _UNKNOWN_BROKER
+CLUSTER_AUTHORIZATION_FAILED CONCURRENT_TRANSACTIONS COORDINATOR_LOAD_IN_PROGRESS
+COORDINATOR_NOT_AVAILABLE FENCED_INSTANCE_ID GROUP_AUTHORIZATION_FAILED ILLEGAL_GENERATION
+INVALID_COMMIT_OFFSET_SIZE INVALID_PRODUCER_EPOCH INVALID_PRODUCER_ID_MAPPING
+INVALID_TRANSACTION_TIMEOUT INVALID_TXN_STATE NOT_COORDINATOR OFFSET_METADATA_TOO_LARGE
+OPERATION_NOT_ATTEMPTED PRODUCER_FENCED REBALANCE_IN_PROGRESS REQUEST_TIMED_OUT
+TOPIC_AUTHORIZATION_FAILED TRANSACTIONAL_ID_AUTHORIZATION_FAILED TRANSACTION_ABORTABLE
+TRANSACTION_COORDINATOR_FENCED UNKNOWN_MEMBER_ID UNKNOWN_PRODUCER_ID UNKNOWN_TOPIC_OR_PART
+UNSTABLE_OFFSET_COMMIT UNSUPPORTED_FOR_MESSAGE_FORMAT
+"""
+
+
+def test_what_a_transaction_call_can_give_is_explained_as_such():
+    """The codes that librdkafka's rdkafka_txnmgr.c names, with those that it passes on from TxnOffsetCommit."""
+    given = TRANSACTION_CALLS.split()
+    assert set(given) & {*ELSEWHERE, *BEYOND} == set()
+    assert {lookup(name).code for name in given} == set(given)
 
 
 def test_timed_out_of_the_client_and_of_the_broker_are_two_things():

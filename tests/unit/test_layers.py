@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 LAYERS = {
     0: "errors messages histogram librdkafka",
-    1: "config events failures failure_table masking reader",
+    1: "config events failures failure_table failure_names masking reader",
     2: "retry metrics health partitions",
     3: "dedup journal store transport connection cluster permissions replication landing",
     4: "exactly_once guarantees dlq ordering in_doubt backlog telling alerts recorder testing reports lifecycle burial telemetry batches sampler",
