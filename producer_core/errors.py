@@ -6,7 +6,8 @@ ProducerError
 │   ├── InvalidMessage          the message itself can never be sent as it is
 │   ├── QueueFull               no room within the bounded wait
 │   ├── ProducerClosed          the producer was closed
-│   └── ForkedProducer          the producer belongs to the parent process
+│   ├── ForkedProducer          the producer belongs to the parent process
+│   └── Fenced                  another process has taken over the transactional id
 ├── StoreError                  the DuckDB file
 │   ├── StoreUnavailable        not there, not a file, not writable
 │   │   └── StoreFull           its disk has no room left
@@ -60,6 +61,10 @@ class ProducerClosed(NotAccepted):
 
 class ForkedProducer(NotAccepted):
     """This producer belongs to the parent process. Make one in the child, after the fork."""
+
+
+class Fenced(NotAccepted):
+    """Another process uses this producer's transactional id, so this one sends nothing more."""
 
 
 class StoreError(ProducerError):

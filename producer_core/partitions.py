@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from producer_core.librdkafka import library
 
 Count = Callable[[str, float], "int | None"]
-"""Asks how many partitions a topic has, within so many seconds; None when nobody knows (yet)."""
+"""Asks how many partitions a topic has, within so many seconds; 0 when it does not exist, None when nobody knows."""
 
+_NO_SUCH = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 _RETRY = 0.5
 """Seconds until a topic whose count nobody knew is asked for again."""
 
@@ -53,12 +54,12 @@ class Partitioner:
     def choose(self, topic: str, key: bytes | None, id: bytes) -> int:
         """The partition of this message, -1 while the topic's partition count is not known."""
         count = self.count(topic)
-        if count is None:
+        if not count:
             return -1
         return self._hash(key, count) if key is not None else murmur2(id, count)
 
     def count(self, topic: str) -> int | None:
-        """How many partitions the topic has, as far as we know."""
+        """How many partitions the topic has, as far as we know; 0 while the brokers say that there is no such topic."""
         if self._clock() >= self._next_look.get(topic, 0.0):
             self._look(topic)
         return self._counts.get(topic)
@@ -79,9 +80,9 @@ class Partitioner:
     def _learn(self, topic: str, timeout: float) -> None:
         count = self._ask(topic, timeout)
         with self._lock:
-            if count:
+            if count or (count == 0 and not self._counts.get(topic)):
                 self._counts[topic] = count
-            known = topic in self._counts
+            known = self._counts.get(topic)
             self._next_look[topic] = self._clock() + (self._refresh if known else _RETRY)
 
 
@@ -132,7 +133,9 @@ def metadata_count(settings: Mapping[str, Any]) -> Count:
             described = client().list_topics(topic, timeout=timeout).topics[topic]
         except KafkaException:
             return None
-        return None if described.error is not None else len(described.partitions)
+        if described.error is not None:
+            return 0 if described.error.code() in _NO_SUCH else None
+        return len(described.partitions)
 
     return count
 

@@ -1,0 +1,79 @@
+"""What a failed transaction says: who is to blame for it, and whether another process has taken our place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaError
+
+from producer_core.exactly_once.ledger import Where
+from producer_core.failures import failure_of
+from producer_core.transport import Delivery
+
+FENCING = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
+
+_SINGLED_OUT = "_INVALID_DIFFERENT_RECORD"
+_WHOLE_TOPIC = frozenset(
+    {
+        "TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "TOPIC_EXCEPTION", "_UNKNOWN_TOPIC",
+        "_UNKNOWN_PARTITION",
+    }
+)  # fmt: skip
+"""Refusals that hold for every record of the topic or partition: no neighbour is to blame."""
+_MISUSE = frozenset({"_STATE", "_CONFLICT", "_QUEUE_FULL", "_FATAL"})
+_ROOM_TO_TIME_OUT = 0.8
+"""Share of transaction.timeout.ms from which on the coordinator may have ended our transaction by itself."""
+
+
+@dataclass(frozen=True)
+class Blame:
+    """`guilty` can never be written. `limits`: how many records of a partition the next transaction may hold,
+    where a batch was refused and one of several may be to blame."""
+
+    guilty: list[tuple[Delivery, KafkaError]] = field(default_factory=list)
+    limits: Mapping[Where, int] = field(default_factory=dict)
+
+
+def refused_for_good(error: KafkaError) -> bool:
+    """Whether this code says that the record itself will never be taken, as it is and where it is."""
+    failure = failure_of(error)
+    return (
+        failure.kind in ("permanent", "local")
+        and failure.verdict in ("rejected", "not_sent")
+        and failure.code not in _MISUSE
+    )
+
+
+def blame(reports: Sequence[tuple[Delivery, KafkaError | None]], sent: Mapping[Where, int]) -> Blame:
+    """Who is to blame, from the delivery reports of a transaction that held `sent` records of each partition.
+
+    A broker refuses batches: one record that is too large, or too many together, fails its neighbours with the
+    same code. So a record is guilty only when it was alone in its partition, or when the broker told it from its
+    neighbours, or when the reason is the topic. Else the partition goes on in smaller transactions.
+    """
+    suspects = [(delivery, error) for delivery, error in reports if error and refused_for_good(error)]
+    spared = {_where(delivery) for delivery, error in reports if error and error.name() == _SINGLED_OUT}
+    many = Counter(_where(delivery) for delivery, _ in suspects)
+    guilty, limits = [], {}
+    for delivery, error in suspects:
+        where = _where(delivery)
+        if error.name() in _WHOLE_TOPIC or sent[where] == 1 or where in spared:
+            guilty.append((delivery, error))
+        else:
+            limits[where] = max(1, min(sent[where] - 1, many[where] // 2))
+    return Blame(guilty, limits)
+
+
+def _where(delivery: Delivery) -> Where:
+    return (delivery.topic, delivery.partition)
+
+
+def somebody_elses(code: str, *, lasted: float, timeout: float, troubled: bool) -> bool:
+    """Whether a fencing code means that another process uses our transactional id.
+
+    The coordinator fences too when our transaction outlived its time-out, and after trouble with the connection
+    a late request of our own earlier client may have done it (`troubled`): then the shard begins anew.
+    """
+    return code in FENCING and lasted < _ROOM_TO_TIME_OUT * timeout and not troubled

@@ -1,0 +1,172 @@
+"""The ledger: which records of ours are on the log, and from where each partition must be read again.
+
+For each (topic, partition) it keeps `off`, the offset at and below which every record of ours is settled. It is
+durable (in the journal's settle log, one atomic record with the sequences it settles) and never runs ahead: a
+record found on the log whose delivery has not come back yet (a torn transaction, met after a restart) holds it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from producer_core.transport import Delivery
+
+Where = tuple[str, int]
+"""A partition: (topic, number)."""
+
+
+class Progress(Protocol):
+    """What is done, durably; a `producer_core.journal.Journal` is one."""
+
+    @property
+    def offsets(self) -> Mapping[Where, int]: ...
+    def settle(self, seqs: Iterable[int], offsets: Mapping[Where, int] | None = None) -> None: ...
+    def is_settled(self, seq: int) -> bool: ...
+
+
+class Place(NamedTuple):
+    """Where a record of ours lies; its timestamp in milliseconds."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int = -1
+
+
+class Ledger:
+    """Shared by the shards; every method may be called from any thread."""
+
+    def __init__(self, progress: Progress, session: bytes) -> None:
+        self._progress = progress
+        self._session = session
+        self._lock = threading.Lock()  # guards what follows, and the order of calls to progress
+        self._found: dict[bytes, Place] = {}
+        self._open: dict[Where, set[int]] = {}  # offsets of what was found and is not settled
+        self._reached: dict[Where, int] = {}  # the highest settled offset
+        self._settled: dict[Where, set[int]] = {}  # settled offsets above `off`
+
+    def partitions(self) -> list[Where]:
+        """Every partition a record of ours may lie in, beyond what is settled."""
+        return [where for where in self._progress.offsets if is_topic(where[0])]
+
+    def off(self, where: Where) -> int | None:
+        """At and below this offset every record of ours is settled; None for a partition never written to."""
+        return self._progress.offsets.get(where)
+
+    def begin(self, offsets: Mapping[Where, int]) -> None:
+        """Write down where partitions begin for us; before the first record of ours goes there."""
+        if offsets:
+            with self._lock:
+                self._progress.settle((), dict(offsets))
+
+    def begin_again(self, offsets: Mapping[Where, int]) -> None:
+        """These partitions are not what they were: made anew, or cut off below what was settled."""
+        with self._lock:
+            for where in offsets:
+                for kept in (self._open, self._reached, self._settled):
+                    kept.pop(where, None)
+        self.begin(offsets)
+
+    def is_own(self, id: bytes) -> bool:
+        return id[:16] == self._session
+
+    def found(self, where: Where, records: Sequence[tuple[bytes, Place]]) -> None:
+        """Everything of ours that lies above `off` in this partition, as a fenced read saw it."""
+        with self._lock:
+            settled = self._settled.setdefault(where, set())
+            self._found = {id: place for id, place in self._found.items() if place[:2] != where}
+            self._open[where] = set()
+            for id, place in records:
+                if place.offset in settled:
+                    continue
+                if self.is_own(id) and self._progress.is_settled(_seq(id)):
+                    settled.add(place.offset)
+                    self._reached[where] = max(self._reached.get(where, -1), place.offset)
+                    continue
+                self._found[id] = place
+                if self.is_own(id):
+                    self._open[where].add(place.offset)
+
+    @property
+    def found_any(self) -> bool:
+        return bool(self._found)
+
+    def place(self, id: bytes) -> Place | None:
+        """Where a record lies that was found and is not settled."""
+        return self._found.get(id)
+
+    def settle(self, landed: Sequence[tuple[Delivery, Place]]) -> None:
+        """These are on the log for good: one durable record with their sequences and the new `off`s."""
+        if not landed:
+            return
+        with self._lock:
+            touched = set()
+            for delivery, place in landed:
+                where = place[:2]
+                touched.add(where)
+                self._found.pop(delivery.id, None)
+                self._open.get(where, set()).discard(place.offset)
+                self._settled.setdefault(where, set()).add(place.offset)
+                self._reached[where] = max(self._reached.get(where, -1), place.offset)
+            offsets = {where: self._advance(where) for where in touched}
+            seqs = [delivery.seq for delivery, _ in landed if self.is_own(delivery.id)]
+            self._progress.settle(seqs, offsets)
+
+    def _advance(self, where: Where) -> int:
+        before = self._progress.offsets.get(where, -1)
+        off = advanced(before, self._reached[where], self._open.get(where, set()))
+        self._settled[where] = {offset for offset in self._settled[where] if offset > off}
+        return off
+
+
+def advanced(off: int, reached: int, open_offsets: Iterable[int]) -> int:
+    """The new `off` when everything up to `reached` is settled, but for what lies at `open_offsets`."""
+    first = min(open_offsets, default=None)
+    return max(off, reached if first is None else min(reached, first - 1))
+
+
+def split(
+    deliveries: Sequence[Delivery], ledger: Ledger
+) -> tuple[list[tuple[Delivery, Place]], list[Delivery]]:
+    """Those that are on the log already, with their places, and the rest, which must be sent; order kept."""
+    if not ledger.found_any:
+        return [], list(deliveries)
+    landed, rest = [], []
+    for delivery in deliveries:
+        place = ledger.place(delivery.id)
+        if place is None:
+            rest.append(delivery)
+        else:
+            landed.append((delivery, place))
+    return landed, rest
+
+
+def _seq(id: bytes) -> int:
+    return int.from_bytes(id[16:])
+
+
+# How many shards there were
+
+_SHARDS = "//shards/"
+"""Begins a name in the offsets that is no topic's (a topic has no slash): how many shards an id was used with."""
+
+
+def is_topic(name: str) -> bool:
+    """Whether a name among the progress's offsets is a topic's; the others are notes of this package."""
+    return not name.startswith(_SHARDS)
+
+
+def shard_ids(transactional_id: str, shards: int, offsets: Mapping[Where, int]) -> list[str]:
+    """Every transactional id that may have left a transaction behind; ours of now first."""
+    counts = {name.removeprefix(_SHARDS): count for (name, _), count in offsets.items() if not is_topic(name)}
+    counts[transactional_id] = max(shards, counts.get(transactional_id, 0))
+    ours = [f"{transactional_id}-{number}" for number in range(counts.pop(transactional_id))]
+    return ours + [f"{name}-{number}" for name, count in sorted(counts.items()) for number in range(count)]
+
+
+def shard_note(transactional_id: str, shards: int, offsets: Mapping[Where, int]) -> dict[Where, int]:
+    """What must be written down before these shards send; empty when it is known."""
+    name = (f"{_SHARDS}{transactional_id}", 0)
+    return {} if offsets.get(name, 0) >= shards else {name: shards}

@@ -1,0 +1,222 @@
+"""The read-back: what of ours is on the log, read after the fence, so that nothing of ours can still arrive.
+
+A `read_uncommitted` handle says how far to read (the other kind's watermark stops at an open transaction), a new
+`read_committed` consumer reads. A partition is done at a record, or an end of partition, at or past that bound:
+while a foreign transaction is open the reader stands before it, and waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from producer_core.exactly_once.ledger import Place, Where
+from producer_core.messages import record_id
+
+_PASSED_ON = (
+    "bootstrap.servers", "security.", "sasl.", "ssl.", "enable.ssl", "socket.", "broker.address.", "client.dns",
+    "reconnect.", "https.", "oauth_cb",
+)  # fmt: skip
+_READER: Mapping[str, Any] = {
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "earliest",  # retention may take the start away
+    "allow.auto.create.topics": False,
+    "fetch.wait.max.ms": 20,
+    "queued.max.messages.kbytes": 16_384,
+}
+_PATIENCE = 5.0
+"""Seconds until waiting is said, and then said no more."""
+_PAUSE = 0.1
+_GONE = 20.0
+"""Seconds for which a topic must be unknown before it counts as deleted; a restarting broker knows few."""
+_NEW = 5.0
+"""The same for a partition that we never wrote to."""
+_NO_SUCH = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+_QUIET = logging.getLogger("producer_core.exactly_once.reader")
+_QUIET.addHandler(logging.NullHandler())
+_QUIET.propagate = False
+
+Found = dict[Where, list[tuple[bytes, Place]]]
+
+
+@dataclass
+class Seen:
+    """What a read-back saw: ours, the end of each partition, and what an operator should know."""
+
+    found: Found = field(default_factory=dict)
+    ends: dict[Where, int] = field(default_factory=dict)
+    gone: dict[Where, int] = field(default_factory=dict)  # not what we knew: `off` begins again here
+    remarks: list[tuple[str, str]] = field(default_factory=list)  # kind of notice, sentence
+
+
+@dataclass
+class ReadBack:
+    """Reads for one shard, on its thread. `wait(seconds)` pauses and raises when the shard is to stop."""
+
+    settings: Mapping[str, Any]
+    wait: Callable[[float], None]
+    notice: Callable[[str, str], None]
+    connection_error: Callable[[KafkaError], None]
+
+    def __call__(self, offsets: Mapping[Where, int | None], wanted: Callable[[bytes], bool]) -> Seen:
+        """Everything `wanted` above these offsets, up to the ends as they are now; None: the end only.
+
+        Ends only when every partition was read, however long a broker is away or a foreign transaction open.
+        """
+        seen = Seen()
+        started, said = time.monotonic(), False
+        waiting = self._ranges(offsets, seen)
+        for where, (start, end) in waiting.items():
+            seen.found[where] = []
+            if start >= end:
+                seen.ends[where] = end
+        waiting = {where: span for where, span in waiting.items() if span[0] < span[1]}
+        while waiting:
+            self._read(waiting, wanted, seen)
+            if waiting and not said and time.monotonic() - started > _PATIENCE:
+                said = True
+                self.notice("read_back_waits", _waits(waiting))
+        if said:
+            self.notice("read_back_done", "The read-back is complete; sending goes on.")
+        return seen
+
+    def _ranges(self, offsets: Mapping[Where, int | None], seen: Seen) -> dict[Where, tuple[int, int]]:
+        ranges: dict[Where, tuple[int, int]] = {}
+        with self._consumer({"isolation.level": "read_uncommitted"}) as handle:
+            for where, off in offsets.items():
+                marks = self._watermarks(handle, where, _GONE if off is not None else _NEW)
+                if marks is None and off is None:
+                    continue
+                if marks is None:
+                    text = (
+                        f"{where[0]} [{where[1]}] does not exist any more; what we wrote there went with it."
+                    )
+                    seen.remarks.append(("topic_gone", text))
+                    seen.gone[where] = -1
+                    continue
+                low, end = marks
+                seen.ends[where] = end
+                start = end if off is None else off + 1
+                if start > end:
+                    text = f"{where[0]} [{where[1]}] ends at {end}, but {off} was acknowledged: records are gone."
+                    seen.remarks.append(("acknowledged_lost", text))
+                    seen.gone[where] = low - 1
+                    start = low
+                elif start < low:
+                    text = (
+                        f"Retention removed {where[0]} [{where[1]}] up to {low}; the read-back begins there."
+                    )
+                    seen.remarks.append(("evidence_removed", text))
+                    start = low
+                ranges[where] = (start, end)
+        return ranges
+
+    def _watermarks(self, handle: Consumer, where: Where, bound: float) -> tuple[int, int] | None:
+        """None when the partition has not existed for a while."""
+        began, said = time.monotonic(), False
+        while True:
+            try:
+                low, high = handle.get_watermark_offsets(TopicPartition(*where), timeout=5.0, cached=False)
+                return int(low), int(high)
+            except KafkaException as error:
+                unknown = error.args[0].code() in _NO_SUCH
+                if unknown and time.monotonic() - began > bound:
+                    return None
+                if not said and time.monotonic() - began > _PATIENCE:
+                    said = True
+                    self.notice(
+                        "read_back_waits", f"The end of {where[0]} [{where[1]}] is not known yet: {error}"
+                    )
+                self.wait(_PAUSE)
+
+    def _read(
+        self, waiting: dict[Where, tuple[int, int]], wanted: Callable[[bytes], bool], seen: Seen
+    ) -> None:
+        """One consumer's life: until everything is read, an error, or a few seconds without anything."""
+        with self._consumer({}) as reader:
+            reader.assign([TopicPartition(*where, start) for where, (start, _) in waiting.items()])
+            heard = time.monotonic()
+            while waiting and time.monotonic() - heard < _PATIENCE:
+                for message in reader.consume(500, timeout=_PAUSE):
+                    where = (message.topic(), message.partition())
+                    error = message.error()
+                    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                        self._refused(error)
+                    elif where in waiting:
+                        heard = time.monotonic()
+                        _take(message, where, waiting, wanted, seen)
+                self.wait(0)
+
+    def _refused(self, error: KafkaError) -> None:
+        """Errors of a reader are the connection's; a refusal is one that only an operator ends."""
+        if error.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED):
+            text = f"No permission for the read-back ({error.str()}). Grant READ on the topic; nothing is sent until then."
+            self.notice("read_back_refused", text)
+            self.wait(2.0)
+        else:
+            self.connection_error(error)
+            self.wait(_PAUSE)
+
+    @contextmanager
+    def _consumer(self, changes: Mapping[str, Any]) -> Iterator[Consumer]:
+        settings: dict[str, Any] = {
+            name: value for name, value in self.settings.items() if name.startswith(_PASSED_ON)
+        }
+        settings |= {**_READER, **changes}
+        settings["group.id"] = f"producer-core-landing-{uuid.uuid4().hex[:8]}"  # required, never joined
+        settings["client.id"] = f"read-back-{uuid.uuid4().hex[:8]}"
+        settings["error_cb"] = self.connection_error
+        consumer = Consumer(settings, logger=_QUIET)
+        try:
+            yield consumer
+        finally:
+            consumer.close()
+
+
+def _take(
+    message: Any,
+    where: Where,
+    waiting: dict[Where, tuple[int, int]],
+    wanted: Callable[[bytes], bool],
+    seen: Seen,
+) -> None:
+    """A record, or an end of partition, which counts only at or past the bound."""
+    start, end = waiting[where]
+    offset = message.offset()
+    if message.error() is not None:
+        if offset >= end:
+            del waiting[where]
+        return
+    if offset < start:
+        return
+    id = record_id(message.headers())
+    if id is not None and wanted(id):
+        seen.found[where].append((id, Place(*where, offset, message.timestamp()[1])))
+    if offset >= end - 1:
+        del waiting[where]
+    else:
+        waiting[where] = (offset + 1, end)  # a new reader goes on from here
+
+
+def _waits(waiting: Mapping[Where, tuple[int, int]]) -> str:
+    topic, number = next(iter(waiting))
+    more = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
+    return (
+        f"The read-back of {topic} [{number}]{more} waits: a broker is away, or another producer's transaction is "
+        "open there. Nothing is sent there until it ends."
+    )
+
+
+def starts(seen: Seen, unknown: Sequence[Where]) -> dict[Where, int]:
+    """The first `off` of partitions that we never wrote to: what is there now is not ours."""
+    return {where: seen.ends[where] - 1 for where in unknown if where in seen.ends}

@@ -1,0 +1,50 @@
+"""One set of client statistics for several clients, in librdkafka's own shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def merged(all_of: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What one client would say that did the work of all.
+
+    Without `eos`: each recovery takes a new epoch, so its rise means nothing here.
+    """
+    if not all_of:
+        return {}
+    result = {name: value for name, value in all_of[0].items() if name != "eos"}
+    for name in ("msg_cnt", "msg_size", "msg_max", "msg_size_max", "txmsgs", "txmsg_bytes", "tx", "tx_bytes"):
+        result[name] = sum(int(one.get(name, 0)) for one in all_of)
+    result["brokers"] = _brokers(all_of)
+    result["topics"] = _topics(all_of)
+    return result
+
+
+def _brokers(all_of: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for one in all_of:
+        for name, broker in one.get("brokers", {}).items():
+            known = found.get(name)
+            found[name] = broker if known is None else _both(known, broker)
+    return found
+
+
+def _both(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
+    requests = dict(left.get("req", {}))
+    for name, count in right.get("req", {}).items():
+        requests[name] = requests.get(name, 0) + count
+    up = left if left.get("state") == "UP" else right
+    return {**up, "req": requests}
+
+
+def _topics(all_of: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Each partition as the client shows it that wrote most to it: it belongs to one shard."""
+    found: dict[str, Any] = {}
+    for one in all_of:
+        for name, topic in one.get("topics", {}).items():
+            kept = found.setdefault(name, {**topic, "partitions": {}})["partitions"]
+            for number, partition in topic.get("partitions", {}).items():
+                if partition.get("txmsgs", 0) >= kept.get(number, {}).get("txmsgs", 0):
+                    kept[number] = partition
+    return found
