@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import uuid
 
 import pytest
@@ -13,7 +14,7 @@ import redis
 from producer_core import ReliableKafkaProducer
 from producer_core.dedup import Claim, MessageDeduplicator, RedisBackend
 from producer_core.errors import DedupError
-from producer_core.testing import FakeClock, InMemoryTransport
+from producer_core.testing import InMemoryTransport
 from tests.conftest import answers, needs
 from tests.support import eventually
 from tests.unit.test_dedup import BackendContract
@@ -93,18 +94,16 @@ def told():
     return []
 
 
-@pytest.fixture
-def clock():
-    return FakeClock()
+@pytest.fixture(autouse=True)
+def short_rest(monkeypatch):
+    monkeypatch.setattr("producer_core.shared_claims._REST", 0.2)
 
 
 @pytest.fixture
-def dedup(client, told, clock):
-    made = MessageDeduplicator(
-        client, max_memory_size=3, on_degraded=lambda *seen: told.append(seen), clock=clock
-    )
+def dedup(client, told):
+    made = MessageDeduplicator(client, max_memory_size=3, on_degraded=lambda *seen: told.append(seen))
     yield made
-    made._shared.close()
+    made.close()
 
 
 def test_two_producers_share_what_they_know(redis_server):
@@ -114,7 +113,7 @@ def test_two_producers_share_what_they_know(redis_server):
         assert not one.is_duplicate(value, "orders")
         assert other.is_duplicate(value, "orders")
         for dedup in (one, other):
-            dedup._shared.close()
+            dedup.close()
 
 
 def test_without_redis_memory_finds_the_latest_duplicates_and_the_owner_hears_of_it_once(
@@ -134,20 +133,106 @@ def test_without_redis_memory_finds_the_latest_duplicates_and_the_owner_hears_of
     assert "Redis does not answer" in text
 
 
-def test_a_redis_that_is_back_is_used_again_and_the_owner_hears_of_it_once(
-    own_redis, dedup, told, clock, client
-):
+def keys(client):
+    """What Redis knows: key to «1» when confirmed, «p:owner» while claimed."""
+    return {key.decode(): client.get(key).decode() for key in client.keys("msg_dedup:*")}
+
+
+def test_a_redis_that_is_back_is_used_again_and_hears_what_it_missed(own_redis, dedup, told, client):
     own_redis.stop()
-    dedup.is_duplicate({"n": 1}, "orders")
+    assert not dedup.is_duplicate({"n": 1}, "orders")
+    assert dedup.claim("sending", "orders", "me") is Claim.NEW
+    assert dedup.claim("failed", "orders", "me") is Claim.NEW
+    dedup.release("failed", "orders", "me")
     own_redis.start()
-    clock.advance(5)
 
-    assert not dedup.is_duplicate({"n": 2}, "orders")
+    eventually(lambda: not dedup.degraded and len(keys(client)) == 2, timeout=30)
 
-    assert len(client.keys("msg_dedup:orders:*")) == 1
+    digest = dedup.checksum("orders", None, {"n": 1})
+    assert keys(client) == {f"msg_dedup:orders:{digest}": "1", "msg_dedup:orders:sending": "p:me"}
     assert [degraded for degraded, _ in told] == [True, False]
-    assert not dedup.degraded
-    assert dedup.is_duplicate({"n": 1}, "orders")  # what memory learned meanwhile is not forgotten
+    other = MessageDeduplicator(client)
+    assert other.is_duplicate({"n": 1}, "orders")
+    assert other.claim("sending", "orders", "other") is Claim.PENDING
+    assert other.claim("failed", "orders", "other") is Claim.NEW
+    other.close()
+
+
+def test_a_redis_that_forgot_everything_is_not_believed_about_our_own(own_redis, dedup):
+    assert not dedup.is_duplicate({"n": 1}, "orders")
+    own_redis.stop()
+    own_redis.start()
+    assert dedup.is_duplicate({"n": 1}, "orders")
+
+
+def test_a_confirmation_waits_for_nobody(own_redis, dedup, client):
+    asked, ask = set(), dedup._shared._backend._ask
+    dedup._shared._backend._ask = lambda question: asked.add(threading.current_thread()) or ask(question)
+    for number in range(3):
+        dedup.claim(f"d{number}", "orders", "me")
+    assert asked == {threading.current_thread()}
+    asked.clear()
+    own_redis.freeze()
+    try:
+        for number in range(2):
+            dedup.confirm(f"d{number}", "orders")
+        dedup.release("d2", "orders", "me")
+    finally:
+        own_redis.thaw()
+    eventually(lambda: set(keys(client).values()) == {"1"} and len(keys(client)) == 2, timeout=30)
+    assert {thread.name for thread in asked} == {"producer-core-dedup"}
+
+
+def test_a_later_word_on_a_key_is_told_last_however_redis_comes_and_goes(own_redis, dedup, client):
+    own_redis.stop()
+    dedup.claim("d", "orders", "me")
+    dedup.confirm("d", "orders")
+    dedup.release("d", "orders", "a copy")  # another's release takes nothing back
+    own_redis.start()
+    eventually(lambda: keys(client) == {"msg_dedup:orders:d": "1"}, timeout=30)
+
+
+def test_what_was_released_a_moment_ago_can_be_claimed_at_once(own_redis, dedup):
+    for number in range(50):
+        assert dedup.claim("d", "orders", f"owner {number}") is Claim.NEW
+        dedup.release("d", "orders", f"owner {number}")
+
+
+def test_the_outbox_is_bounded(own_redis, dedup):
+    own_redis.stop()
+    for number in range(10):
+        dedup.claim(f"d{number}", "orders", "me")
+        dedup.confirm(f"d{number}", "orders")
+    assert dedup._shared.waiting == 3  # max_memory_size
+
+
+def test_closing_tells_redis_the_rest(own_redis, client):
+    dedup = MessageDeduplicator(client)
+    for number in range(1000):
+        dedup.confirm(f"d{number}", "orders")
+    dedup.close(30)
+    assert len(keys(client)) == 1000
+
+
+def test_what_was_confirmed_just_before_the_interpreter_ended_is_known(own_redis, client):
+    """Nobody called close()."""
+    code = (
+        "import sys, redis; from producer_core.dedup import MessageDeduplicator\n"
+        "dedup = MessageDeduplicator(redis.Redis(port=int(sys.argv[1])))\n"
+        "for number in range(1000): dedup.confirm(f'd{number}', 'orders')"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(own_redis.port)], timeout=60, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert len(keys(client)) == 1000
+
+
+def test_without_work_the_thread_ends_and_starts_again(own_redis, client, monkeypatch):
+    monkeypatch.setattr("producer_core.shared_claims._IDLE", 0.01)
+    dedup = MessageDeduplicator(client)
+    for number in range(2):
+        dedup.confirm(f"d{number}", "orders")
+        eventually(lambda: len(keys(client)) == number + 1 and dedup._shared._thread is None)
+    dedup.close()
 
 
 def test_a_message_claimed_before_redis_went_away_is_not_sent_twice(own_redis, dedup):
@@ -156,11 +241,11 @@ def test_a_message_claimed_before_redis_went_away_is_not_sent_twice(own_redis, d
     assert dedup.claim("d", "orders", "copy") is Claim.PENDING
 
 
-def test_a_message_claimed_while_redis_was_away_is_not_sent_twice_when_it_is_back(own_redis, dedup, clock):
+def test_a_message_claimed_while_redis_was_away_is_not_sent_twice_when_it_is_back(own_redis, dedup):
     own_redis.stop()
     assert dedup.claim("d", "orders", "a") is Claim.NEW
     own_redis.start()
-    clock.advance(5)
+    eventually(lambda: not dedup.degraded, timeout=30)
     assert dedup.claim("d", "orders", "copy") is Claim.PENDING
 
 
@@ -176,7 +261,7 @@ def test_a_redis_that_hangs_is_left_alone_after_one_question(own_redis, dedup, t
 
 def test_the_users_client_keeps_its_own_settings(client, dedup):
     assert client.connection_pool.connection_kwargs.get("socket_timeout") != 0.25
-    assert client.connection_pool is not dedup._shared._redis.connection_pool
+    assert client.connection_pool is not dedup._shared._backend._redis.connection_pool
     client.set("mine", b"\xff")
     assert client.get("mine") == b"\xff"
 
@@ -213,7 +298,7 @@ def test_a_process_that_was_killed_does_not_hold_its_message_for_ever(redis_serv
             child.communicate()
 
         eventually(lambda: dedup.claim("d", topic, "parent") is Claim.NEW)
-        dedup._shared.close()
+        dedup.close()
 
 
 def test_a_producer_over_redis_suppresses_what_another_delivered_and_goes_on_without_it(
@@ -231,6 +316,7 @@ def test_a_producer_over_redis_suppresses_what_another_delivered_and_goes_on_wit
     with make() as one, make() as other:
         one.send_message("orders", {"n": 1})
         one.flush(5)
+        eventually(lambda: set(keys(client).values()) == {"1"})
         assert other.send_message("orders", {"n": 1}) is None
 
         own_redis.stop()

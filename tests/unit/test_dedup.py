@@ -214,6 +214,7 @@ def test_a_callback_that_fails_does_not_stop_the_message(caplog):
     assert not dedup.is_duplicate({"n": 1}, "orders")
     assert dedup.is_duplicate({"n": 1}, "orders")
     assert "de-duplication callback failed" in caplog.text
+    dedup.close()
     nobody.close()
 
 
