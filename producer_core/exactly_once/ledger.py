@@ -8,7 +8,7 @@ record found on the log whose delivery has not come back yet (a torn transaction
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from producer_core.transport import Delivery
@@ -18,12 +18,11 @@ Where = tuple[str, int]
 
 
 class Progress(Protocol):
-    """What is done, durably; a `producer_core.journal.Journal` is one."""
+    """What is done, durably; a `producer_core.journal.Journal` is one, and says `is_settled(seq)` besides."""
 
     @property
     def offsets(self) -> Mapping[Where, int]: ...
     def settle(self, seqs: Iterable[int], offsets: Mapping[Where, int] | None = None) -> None: ...
-    def is_settled(self, seq: int) -> bool: ...
 
 
 class Place(NamedTuple):
@@ -40,6 +39,8 @@ class Ledger:
 
     def __init__(self, progress: Progress, session: bytes) -> None:
         self._progress = progress
+        # A progress that cannot say it only has us read further back than needed.
+        self._is_settled: Callable[[int], bool] = getattr(progress, "is_settled", lambda seq: False)
         self._session = session
         self._lock = threading.Lock()  # guards what follows, and the order of calls to progress
         self._found: dict[bytes, Place] = {}
@@ -81,7 +82,7 @@ class Ledger:
             for id, place in records:
                 if place.offset in settled:
                     continue
-                if self.is_own(id) and self._progress.is_settled(_seq(id)):
+                if self.is_own(id) and self._is_settled(_seq(id)):
                     settled.add(place.offset)
                     self._reached[where] = max(self._reached.get(where, -1), place.offset)
                     continue

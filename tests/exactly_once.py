@@ -1,0 +1,142 @@
+"""What the tests of exactly-once delivery share: a progress in memory, a listener, and an independent reader."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+import uuid
+from collections import Counter, defaultdict
+
+from producer_core.config import client_config
+from producer_core.exactly_once import TransactionalTransport
+from producer_core.messages import ID_HEADER, id_bytes
+from producer_core.transport import Delivery, Full
+from tests.support import eventually
+
+
+class MemoryProgress:
+    """A journal's settle log in memory; outlives the transports of a test, as a journal does."""
+
+    def __init__(self):
+        self.offsets, self.done, self.calls = {}, set(), []
+
+    def settle(self, seqs, offsets=None):
+        self.calls.append((tuple(seqs), dict(offsets or {})))
+        self.done.update(self.calls[-1][0])
+        self.offsets = {**self.offsets, **(offsets or {})}
+
+    def is_settled(self, seq):
+        return seq in self.done
+
+
+class Heard:
+    """A listener that remembers."""
+
+    def __init__(self):
+        self.acknowledged, self.failed, self.notices, self.statistics_seen = {}, {}, [], []
+        self.twice = []
+        self.talking = threading.Lock()
+
+    def reports(self, batch):
+        assert self.talking.acquire(blocking=False), "two calls at a time"
+        try:
+            for delivery, error, message in batch:
+                if delivery.seq in self.acknowledged or delivery.seq in self.failed:
+                    self.twice.append(delivery.seq)
+                if error is None:
+                    self.acknowledged[delivery.seq] = (message.partition(), message.offset())
+                else:
+                    self.failed[delivery.seq] = (error.name(), message.verdict)
+        finally:
+            self.talking.release()
+
+    def statistics(self, statistics):
+        self.statistics_seen.append(statistics)
+
+    def connection_error(self, error):
+        pass
+
+    def fatal(self, error, generation):
+        raise AssertionError("a transactional transport recovers by itself")
+
+    def notice(self, notice):
+        self.notices.append(notice)
+
+    @property
+    def kinds(self):
+        return [notice.kind for notice in self.notices]
+
+    def settled(self):
+        return len(self.acknowledged) + len(self.failed)
+
+
+class Sender:
+    """A transport with what it tells, for one topic; as a context it is stopped at the end."""
+
+    def __init__(self, servers, topic, *, progress=None, session=None, settings=None, **options):
+        self.topic = topic
+        self.session = session or uuid.uuid4()
+        self.progress = progress or MemoryProgress()
+        self.heard = Heard()
+        options.setdefault("transactional_id", f"{topic}-id")
+        self.transport = TransactionalTransport(
+            client_config(servers, settings),
+            self.heard,
+            progress=self.progress,
+            session=self.session.bytes,
+            **options,
+        )
+
+    def __enter__(self):
+        self.transport.start()
+        return self
+
+    def __exit__(self, *_):
+        self.transport.stop()
+
+    def delivery(self, seq, size=100, key=None, partition=-1):
+        raw = id_bytes(self.session, seq)
+        value = f"{seq} ".encode().ljust(size, b".")
+        return Delivery(raw, seq, self.topic, key, value, [(ID_HEADER, raw)], partition)
+
+    def send(self, seqs, **options):
+        for seq in seqs:
+            self.offer(self.delivery(seq, **options))
+
+    def offer(self, delivery, timeout=60):
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                return self.transport.produce(delivery)
+            except Full:
+                assert time.monotonic() < deadline, f"no room in {timeout} s: {self.heard.kinds}"
+                time.sleep(0.01)
+
+    def wait(self, count, timeout=90):
+        eventually(lambda: self.heard.settled() >= count, timeout)
+
+
+def read(cluster, topic):
+    """The sequences on each partition as kcat reads them: committed ones only, around whatever clients go through."""
+    command = ["kcat", "-C", "-b", cluster.direct_servers, "-t", topic, "-e", "-q", "-f", "%p %s\n"]
+    settings = ["-X", "isolation.level=read_committed", "-o", "beginning"]
+    out = subprocess.run([*command, *settings], capture_output=True, text=True, timeout=60, check=True).stdout
+    found = defaultdict(list)
+    for line in out.splitlines():
+        partition, seq, *_ = line.split()
+        found[int(partition)].append(int(seq))
+    return found
+
+
+def verify(cluster, topic, expected):
+    """Each exactly once, and in order on each partition; the partitions."""
+    found = read(cluster, topic)
+    counts = Counter(seq for seqs in found.values() for seq in seqs)
+    missing = sorted(set(expected) - counts.keys())
+    twice = sorted(seq for seq, count in counts.items() if count > 1)
+    strange = sorted(counts.keys() - set(expected))
+    disordered = [number for number, seqs in found.items() if seqs != sorted(seqs)]
+    problems = (len(missing), missing[:5], len(twice), twice[:5], len(strange), strange[:5], disordered)
+    assert problems == (0, [], 0, [], 0, [], []), problems
+    return found

@@ -1,0 +1,162 @@
+"""Exactly once on three real brokers, read independently by kcat: nothing lost, nothing twice, order kept."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from confluent_kafka import Producer
+
+from producer_core.errors import Fenced
+from producer_core.transport import Full
+from tests.exactly_once import Sender, read, verify
+from tests.support import eventually
+
+pytestmark = [pytest.mark.kafka3, pytest.mark.usefixtures("kcat")]
+
+QUICK = {"request.timeout.ms": 5000, "socket.timeout.ms": 6000, "reconnect.backoff.max.ms": 500}
+
+
+@pytest.fixture
+def topic(kafka3):
+    name = f"once-{uuid.uuid4().hex[:8]}"
+    kafka3.create_topic(name, partitions=4)
+    return name
+
+
+def test_thousands_arrive_once_and_in_order_and_reports_tell_where(kafka3, topic):
+    with Sender(kafka3.bootstrap_servers, topic, max_transaction_messages=1000) as sender:
+        sender.send(range(8000))
+        sender.wait(8000)
+
+        found = verify(kafka3, topic, range(8000))
+        assert len(found) == 4
+        assert sender.heard.failed == {}
+        assert sender.heard.twice == []
+        assert sender.progress.done == set(range(8000))
+        assert sender.heard.kinds == []
+        eventually(lambda: sender.heard.statistics_seen, 30)
+        assert "eos" not in sender.heard.statistics_seen[-1]
+    for number, seqs in found.items():
+        offsets = [sender.heard.acknowledged[seq][1] for seq in seqs]
+        assert offsets == sorted(set(offsets))
+        assert {sender.heard.acknowledged[seq][0] for seq in seqs} == {number}
+        assert sender.progress.offsets[topic, number] == offsets[-1]
+
+
+def test_a_broker_is_killed_in_the_middle(kafka3, topic):
+    with Sender(kafka3.bootstrap_servers, topic, settings=QUICK, max_transaction_messages=200) as sender:
+        sender.send(range(2000))
+        sender.wait(500)
+        kafka3.kill(2)
+        try:
+            sender.send(range(2000, 4000))
+            sender.wait(4000, 120)
+        finally:
+            kafka3.start_node(2)
+            kafka3.wait_ready()
+
+    verify(kafka3, topic, range(4000))
+    assert sender.heard.failed == {}
+    assert sender.heard.twice == []
+
+
+def test_messages_that_the_topic_never_takes_do_not_block_the_others(kafka3, topic):
+    small, bad = f"{topic}-small", {100, 101, 350}
+    kafka3.create_topic(small, partitions=2, config={"max.message.bytes": "5000"})
+    settings = {"compression.type": "none"}
+    with Sender(
+        kafka3.bootstrap_servers, small, shards=1, settings=settings, max_transaction_messages=24
+    ) as sender:
+        for seq in range(400):
+            sender.offer(sender.delivery(seq, size=6000 if seq in bad else 300, partition=seq % 2))
+        sender.wait(400, 120)
+
+    assert sender.heard.failed == dict.fromkeys(bad, ("MSG_SIZE_TOO_LARGE", "rejected"))
+    assert sender.progress.done == set(range(400)) - bad  # a dead letter is settled by its owner
+    verify(kafka3, small, set(range(400)) - bad)
+
+
+def test_a_message_for_a_partition_or_topic_that_is_not_there_is_refused(kafka3, topic):
+    with Sender(kafka3.bootstrap_servers, topic) as sender:
+        sender.offer(sender.delivery(0, partition=99))
+        sender.offer(sender.delivery(1, partition=0))
+        sender.wait(2)
+    assert sender.heard.failed == {0: ("_UNKNOWN_PARTITION", "not_sent")}
+    verify(kafka3, topic, [1])
+
+
+def test_a_second_process_with_the_same_id_takes_over_and_the_first_is_told(kafka3, topic):
+    with Sender(kafka3.bootstrap_servers, topic, shards=1) as first:
+        first.send(range(100))
+        first.wait(100)
+        with Sender(kafka3.bootstrap_servers, topic, shards=1) as second:
+            second.send(range(1000, 1100))
+            second.wait(100)
+            first.send(range(100, 110))
+
+            eventually(lambda: "fenced" in first.heard.kinds, 60)
+            with pytest.raises(Fenced, match=r"transactional id of its own.*Nothing is lost"):
+                first.transport.produce(first.delivery(110))
+            second.send(range(1100, 1200))
+            second.wait(200)
+        first.transport.purge()
+
+    verify(kafka3, topic, [*range(100), *range(1000, 1200)])
+    assert set(first.heard.failed) == set(range(100, 110))
+    assert not first.progress.done & set(range(100, 110))  # they stay in its journal
+
+
+def test_what_an_earlier_process_committed_but_did_not_write_down_is_found_not_sent(kafka3, topic):
+    with Sender(kafka3.bootstrap_servers, topic) as before:
+        before.send(range(50))
+        before.wait(50)
+        known = dict(before.progress.offsets), set(before.progress.done)
+        before.send(range(50, 100))
+        before.wait(100)
+    before.progress.offsets, before.progress.done = known  # killed after the commit, before the journal knew
+
+    with Sender(
+        kafka3.bootstrap_servers, topic, progress=before.progress, session=before.session, shards=3
+    ) as after:
+        after.send(range(50, 150))
+        after.wait(100)
+
+    verify(kafka3, topic, range(150))
+    assert {seq: after.heard.acknowledged[seq] for seq in range(50, 100)} == {
+        seq: before.heard.acknowledged[seq] for seq in range(50, 100)
+    }
+    assert before.progress.done == set(range(150))
+
+
+def test_behind_a_foreign_open_transaction_the_start_waits_and_says_so(kafka3, topic):
+    with Sender(kafka3.bootstrap_servers, topic) as before:
+        before.offer(before.delivery(0, partition=0))
+        before.wait(1)
+    foreign = Producer({"bootstrap.servers": kafka3.bootstrap_servers, "transactional.id": f"other-{topic}"})
+    foreign.init_transactions(60)
+    foreign.begin_transaction()
+    foreign.produce(topic, b"7777 not ours", partition=0)
+    assert foreign.flush(60) == 0
+
+    with Sender(kafka3.bootstrap_servers, topic, progress=before.progress, session=before.session) as sender:
+        sender.offer(sender.delivery(1, partition=0))
+        eventually(lambda: "read_back_waits" in sender.heard.kinds, 60)
+        assert sender.heard.settled() == 0
+        with pytest.raises(Full):  # where it goes cannot be chosen yet
+            sender.transport.produce(sender.delivery(2))
+        foreign.commit_transaction(60)
+        sender.wait(1)
+        assert "read_back_done" in sender.heard.kinds
+
+    assert read(kafka3, topic)[0] == [0, 7777, 1]
+
+
+def test_stopped_while_no_broker_answers_it_ends_at_once_and_nothing_counts_as_sent(kafka3, topic):
+    with Sender("127.0.0.1:9", topic) as sender:
+        sender.offer(sender.delivery(0, partition=0))
+        with pytest.raises(Full):
+            sender.transport.produce(sender.delivery(1))
+        sender.transport.purge()
+    assert sender.heard.failed == {0: ("_PURGE_QUEUE", None)}
+    assert sender.progress.done == set()
