@@ -1,0 +1,17 @@
+"""The progress: what is done, written down so that a crash counts all of a step or nothing of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+
+class Progress(Protocol):
+    """What exactly-once delivery needs of a journal, or of the file that stands for one."""
+
+    @property
+    def offsets(self) -> Mapping[tuple[str, int], int]:
+        """By topic and partition: the offset of the last own record such that every own one up to it is settled."""
+
+    def settle(self, seqs: Iterable[int], offsets: Mapping[tuple[str, int], int] | None = None) -> None:
+        """Write down that these are done and how far the log is known, as one step. JournalFull without room."""

@@ -1,0 +1,76 @@
+"""Ranges: a set of whole numbers that mostly follow one another, in little memory."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+
+class Ranges:
+    """Disjoint half-open ranges, in order. Adding at the end costs nothing; elsewhere one bisection."""
+
+    def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._count = 0
+        for start, end in ranges:
+            self.add(start, end)
+
+    def add(self, start: int, end: int) -> int:
+        """Add all from `start` up to, not including, `end`; how many of them are new."""
+        starts, ends = self._starts, self._ends
+        if starts and start == ends[-1]:  # the usual case
+            ends[-1] = end
+            self._count += end - start
+            return end - start
+        first = bisect_right(ends, start - 1)
+        last = first
+        low, high, had = start, end, 0
+        while last < len(starts) and starts[last] <= end:
+            low, high = min(low, starts[last]), max(high, ends[last])
+            had += ends[last] - starts[last]
+            last += 1
+        starts[first:last], ends[first:last] = [low], [high]
+        new = high - low - had
+        self._count += new
+        return new
+
+    def __contains__(self, number: int) -> bool:
+        place = bisect_right(self._starts, number) - 1
+        return place >= 0 and number < self._ends[place]
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(list(zip(self._starts, self._ends, strict=True)))
+
+    def __len__(self) -> int:
+        """How many numbers."""
+        return self._count
+
+    def overlap(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The parts of `start` to `end` that are in here."""
+        place = max(0, bisect_right(self._starts, start) - 1)
+        found = []
+        for low, high in zip(self._starts[place:], self._ends[place:], strict=True):
+            if low >= end:
+                break
+            if high > start:
+                found.append((max(low, start), min(high, end)))
+        return found
+
+    @property
+    def highest(self) -> int:
+        """The highest number; -1 when empty."""
+        return self._ends[-1] - 1 if self._ends else -1
+
+
+def ranges_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Numbers in any order as ranges."""
+    found: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if found and number < found[-1][1]:
+            continue
+        if found and number == found[-1][1]:
+            found[-1] = (found[-1][0], number + 1)
+        else:
+            found.append((number, number + 1))
+    return found

@@ -1,0 +1,252 @@
+"""A producer with a journal: what it accepted is in exactly one place, also across its death."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from producer_core import MessageStatus, ReliableKafkaProducer, RetryConfig
+from producer_core.errors import ConfigError, JournalLocked, QueueFull
+from producer_core.events import Hook
+from producer_core.journal import Journal
+from producer_core.testing import InMemoryTransport
+from tests.support import eventually
+
+QUICK = RetryConfig(max_retries=1, initial_delay_ms=1, max_delay_ms=2, jitter=False)
+
+
+def make(path, script=None, *, retry=QUICK, store=None, memory=None, **options):
+    made = []
+    transport = InMemoryTransport.factory(made, script=script, **(memory or {}))
+    producer = ReliableKafkaProducer(
+        "memory:1", options.pop("config", None), retry, store=store, transport=transport,
+        journal_dir=path, health_check_interval=3600, **options,
+    )  # fmt: skip
+    return producer, made[0]
+
+
+def send(producer, numbers, topic="orders", key=None):
+    return [producer.send_message(topic, b"%d" % number, key) for number in numbers]
+
+
+def values(transport, topic="orders"):
+    return [int(delivery.value) for delivery in transport.log[topic]]
+
+
+def crash(path, tmp_path):
+    copy = tmp_path / "after the crash"
+    shutil.copytree(path, copy)
+    return copy
+
+
+def test_what_is_acknowledged_leaves_the_journal(tmp_path):
+    producer, _ = make(tmp_path / "j")
+
+    send(producer, range(50))
+    report = producer.close()
+
+    assert (report.acknowledged, report.dead, report.journaled, report.lost) == (50, 0, 0, 0)
+    with Journal.open(tmp_path / "j") as journal:
+        assert journal.unsettled() == 0
+
+
+def test_what_close_could_not_deliver_stays_in_the_journal_and_is_sent_at_the_next_start(tmp_path):
+    producer, _ = make(tmp_path / "j", lambda delivery: "hold")
+    ids = send(producer, range(5), key="a")
+    report = producer.close(timeout=0.1)
+
+    assert (report.acknowledged, report.dead, report.journaled) == (0, 0, 5)
+    again, transport = make(tmp_path / "j")
+    again.flush(10)
+    assert values(transport) == list(range(5))
+    assert [again.get_message_status(one) for one in ids] == [MessageStatus.SENT] * 5
+    new = again.send_message("orders", b"9")
+    assert new not in ids
+    again.close()
+
+
+def test_a_crashed_producers_messages_are_looked_for_before_they_are_sent(tmp_path):
+    producer, transport = make(tmp_path / "j", lambda delivery: "hold" if delivery.value > b"2" else None)
+    send(producer, range(6), key="a")
+    eventually(lambda: transport.held == 3)
+    left = crash(tmp_path / "j", tmp_path)
+    landed = transport._held[0]
+
+    again, second = make(left)
+    second.log["orders"].append(landed)  # it was on the topic all the time
+    again.flush(10)
+
+    assert sorted(values(second)) == [3, 4, 5]
+    report = again.close()
+    assert (report.acknowledged, report.journaled) == (3, 0)
+    producer.close(timeout=0.1)
+
+
+def test_a_full_client_overflows_into_the_journal_and_order_is_kept(tmp_path):
+    producer, transport = make(
+        tmp_path / "j", lambda delivery: "hold", memory={"capacity": 10}, config={"max_block_ms": 0}
+    )
+    ids = send(producer, range(200), key="a")
+
+    assert producer.pending_count == 200
+    assert producer.get_message_status(ids[150]) is MessageStatus.PENDING
+    transport._script = lambda delivery: None
+    transport.release()
+    producer.flush(20)
+
+    assert values(transport) == list(range(200))
+    assert producer.close().acknowledged == 200
+
+
+def test_callbacks_of_messages_that_overflowed_are_called(tmp_path):
+    producer, transport = make(tmp_path / "j", lambda delivery: "hold", memory={"capacity": 3})
+    reports = []
+    for number in range(20):
+        producer.send_message("orders", b"%d" % number, record_id=number, on_delivery=reports.append)
+    transport._script = lambda delivery: None
+    transport.release()
+    producer.flush(20)
+
+    assert sorted(report.record_id for report in reports) == list(range(20))
+    producer.close()
+
+
+def test_messages_that_come_while_an_old_backlog_is_sent_stay_behind_it(tmp_path):
+    producer, _ = make(tmp_path / "j", lambda delivery: "hold")
+    send(producer, range(100), key="a")
+    producer.close(timeout=0)
+
+    again, transport = make(tmp_path / "j")
+    send(again, range(100, 120), key="a")
+    again.flush(20)
+
+    assert values(transport) == list(range(120))
+    again.close()
+
+
+def test_a_dead_letter_leaves_the_journal_once_the_store_has_it(tmp_path):
+    producer, _ = make(tmp_path / "j", lambda delivery: "POLICY_VIOLATION", store=tmp_path / "s.duckdb")
+    send(producer, range(3))
+    report = producer.close()
+
+    assert (report.acknowledged, report.dead, report.journaled) == (0, 3, 0)
+    with Journal.open(tmp_path / "j") as journal:
+        assert journal.unsettled() == 0
+
+
+def test_without_a_store_a_dead_letter_stays_in_the_journal(tmp_path):
+    producer, _ = make(tmp_path / "j", lambda delivery: "POLICY_VIOLATION")
+    send(producer, range(3))
+    report = producer.close()
+
+    assert (report.dead, report.journaled) == (0, 3)
+    again, transport = make(tmp_path / "j")
+    again.flush(10)
+    assert sorted(values(transport)) == [0, 1, 2]
+    again.close()
+
+
+def test_a_second_producer_on_the_same_journal_is_refused(tmp_path):
+    producer, _ = make(tmp_path / "j")
+    with pytest.raises(JournalLocked, match=str(os.getpid())):
+        make(tmp_path / "j")
+    producer.close()
+
+
+def test_a_full_journal_makes_the_sender_wait_and_raises_and_heals(tmp_path, monkeypatch):
+    opened = Journal.open
+    monkeypatch.setattr(
+        Journal, "open", lambda *a, **o: opened(*a, **{**o, "max_bytes": 600, "segment_bytes": 100})
+    )
+    producer, transport = make(tmp_path / "j", lambda delivery: "hold", config={"max_block_ms": 50})
+    accepted = 0
+    with pytest.raises(QueueFull, match="bound"):
+        for _ in range(1000):
+            producer.send_message("orders", b"%d" % accepted)
+            accepted += 1
+    transport._script = lambda delivery: None
+    transport.release()
+    producer.flush(10)
+    producer.send_message("orders", b"%d" % accepted)
+
+    assert producer.close().acknowledged == accepted + 1
+
+
+def test_exactly_once_without_a_journal_is_refused_with_the_fix():
+    with pytest.raises(ConfigError, match="journal_dir"):
+        ReliableKafkaProducer("memory:1", store=None, delivery="exactly_once")
+
+
+def test_with_a_journal_a_message_has_a_day_unless_a_time_was_given(tmp_path):
+    producer, _ = make(tmp_path / "j")
+    assert producer.config.delivery_timeout == 24 * 3600
+    producer.close()
+    producer, _ = make(tmp_path / "j", config={"delivery_timeout_ms": 60_000})
+    assert producer.config.delivery_timeout == 60
+    producer.close()
+
+
+class Ends(Hook):
+    def __init__(self):
+        self.acked = []
+
+    def acknowledged(self, batch):
+        self.acked.extend(item.seq for item in batch)
+
+
+def test_many_threads_and_a_client_that_is_often_full_send_everything_once(tmp_path):
+    ends = Ends()
+    producer, transport = make(tmp_path / "j", memory={"capacity": 7}, hooks=(ends,))
+    threads = [
+        threading.Thread(target=send, args=(producer, range(base, base + 300)), kwargs={"key": str(base)})
+        for base in range(0, 1800, 300)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    producer.flush(60)
+
+    assert sorted(values(transport)) == list(range(1800))
+    for base in range(0, 1800, 300):
+        mine = [value for value in values(transport) if base <= value < base + 300]
+        assert mine == sorted(mine)
+    assert producer.close().journaled == 0
+
+
+CHILD = """
+import sys, threading, time
+from producer_core import ReliableKafkaProducer
+from producer_core.testing import InMemoryTransport
+made = []
+producer = ReliableKafkaProducer(
+    "memory:1", None, store=None, journal_dir=sys.argv[1],
+    transport=InMemoryTransport.factory(made, script=lambda delivery: None if delivery.seq % 3 else "hold"),
+)
+while True:
+    print(producer.send_message("orders", b"x", "k%d" % (time.monotonic_ns() % 5)), flush=True)
+"""
+
+
+def test_every_message_a_killed_producer_accepted_is_acknowledged_or_in_its_journal(tmp_path):
+    path, accepted, settled = tmp_path / "j", set(), set()
+    for lines in (20, 100, 300):
+        child = subprocess.Popen([sys.executable, "-c", CHILD, str(path)], stdout=subprocess.PIPE, text=True)
+        for _ in range(lines):
+            accepted.add(child.stdout.readline().strip())
+        child.send_signal(signal.SIGKILL)
+        accepted |= set(child.stdout.read().split("\n")[:-1])
+        child.wait()
+        child.stdout.close()
+    with Journal.open(path) as journal:
+        kept = {f"{journal.session}-{record.seq}" for record in journal.read()}
+        settled = {one for one in accepted if journal.is_settled(int(one.rpartition("-")[2]))}
+
+    assert accepted <= kept | settled
+    assert all(int(one.rpartition("-")[2]) % 3 for one in settled)  # what was held was never acknowledged
