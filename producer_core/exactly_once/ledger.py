@@ -8,7 +8,7 @@ record found on the log whose delivery has not come back yet (a torn transaction
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple, Protocol
 
 from producer_core.transport import Delivery
@@ -43,6 +43,7 @@ class Ledger:
         self._is_settled: Callable[[int], bool] = getattr(progress, "is_settled", lambda seq: False)
         self._session = session
         self._lock = threading.Lock()  # guards what follows, and the order of calls to progress
+        self._offs = dict(progress.offsets)  # as written down
         self._found: dict[bytes, Place] = {}
         self._open: dict[Where, set[int]] = {}  # offsets of what was found and is not settled
         self._reached: dict[Where, int] = {}  # the highest settled offset
@@ -50,17 +51,17 @@ class Ledger:
 
     def partitions(self) -> list[Where]:
         """Every partition a record of ours may lie in, beyond what is settled."""
-        return [where for where in self._progress.offsets if is_topic(where[0])]
+        return [where for where in list(self._offs) if is_topic(where[0])]
 
     def off(self, where: Where) -> int | None:
         """At and below this offset every record of ours is settled; None for a partition never written to."""
-        return self._progress.offsets.get(where)
+        return self._offs.get(where)
 
     def begin(self, offsets: Mapping[Where, int]) -> None:
         """Write down where partitions begin for us; before the first record of ours goes there."""
         if offsets:
             with self._lock:
-                self._progress.settle((), dict(offsets))
+                self._write((), dict(offsets))
 
     def begin_again(self, offsets: Mapping[Where, int]) -> None:
         """These partitions are not what they were: made anew, or cut off below what was settled."""
@@ -73,8 +74,13 @@ class Ledger:
     def is_own(self, id: bytes) -> bool:
         return id[:16] == self._session
 
-    def found(self, where: Where, records: Sequence[tuple[bytes, Place]]) -> None:
-        """Everything of ours that lies above `off` in this partition, as a fenced read saw it."""
+    def found(
+        self, where: Where, records: Sequence[tuple[bytes, Place]], in_hand: Set[bytes] = frozenset()
+    ) -> None:
+        """Everything of ours that lies above `off` in this partition, as a fenced read saw it.
+
+        `in_hand` are the ids that wait to be sent: a replay's is settled in the journal and must be found all the same.
+        """
         with self._lock:
             settled = self._settled.setdefault(where, set())
             self._found = {id: place for id, place in self._found.items() if place[:2] != where}
@@ -82,7 +88,7 @@ class Ledger:
             for id, place in records:
                 if place.offset in settled:
                     continue
-                if self.is_own(id) and self._is_settled(_seq(id)):
+                if id not in in_hand and self.is_own(id) and self._is_settled(_seq(id)):
                     settled.add(place.offset)
                     self._reached[where] = max(self._reached.get(where, -1), place.offset)
                     continue
@@ -113,10 +119,14 @@ class Ledger:
                 self._reached[where] = max(self._reached.get(where, -1), place.offset)
             offsets = {where: self._advance(where) for where in touched}
             seqs = [delivery.seq for delivery, _ in landed if self.is_own(delivery.id)]
-            self._progress.settle(seqs, offsets)
+            self._write(seqs, offsets)
+
+    def _write(self, seqs: Iterable[int], offsets: Mapping[Where, int]) -> None:
+        self._progress.settle(seqs, offsets)
+        self._offs.update(offsets)
 
     def _advance(self, where: Where) -> int:
-        before = self._progress.offsets.get(where, -1)
+        before = self._offs.get(where, -1)
         off = advanced(before, self._reached[where], self._open.get(where, set()))
         self._settled[where] = {offset for offset in self._settled[where] if offset > off}
         return off

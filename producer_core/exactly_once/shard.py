@@ -397,14 +397,14 @@ class Shard:
         if not offsets:
             return
         with self._changed:
-            others = {one.delivery.id for one in self._queue if not self._ledger.is_own(one.delivery.id)}
-        seen = self._read_back(offsets, lambda id: self._ledger.is_own(id) or id in others)
+            in_hand = {one.delivery.id for one in self._queue}
+        seen = self._read_back(offsets, lambda id: self._ledger.is_own(id) or id in in_hand)
         for kind, text in seen.remarks:
             self._owner.notice(kind, "warning" if kind == "evidence_removed" else "critical", text)
         if seen.gone:
             self._durably(lambda: self._ledger.begin_again(seen.gone))
         for where, records in seen.found.items():
-            self._ledger.found(where, records)
+            self._ledger.found(where, records, in_hand)
 
     # telling, waiting
 
