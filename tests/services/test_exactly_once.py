@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import random
+import subprocess
+import sys
 import uuid
+from collections import Counter
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -160,3 +165,36 @@ def test_stopped_while_no_broker_answers_it_ends_at_once_and_nothing_counts_as_s
         sender.transport.purge()
     assert sender.heard.failed == {0: ("_PURGE_QUEUE", None)}
     assert sender.progress.done == set()
+
+
+def child(kafka3, topic, folder, *options):
+    command = [sys.executable, "-m", "tests.exactly_once_child", kafka3.bootstrap_servers, topic]
+    return subprocess.Popen(
+        [*command, folder / "journal", folder / "accepted", *options], cwd=Path(__file__).parents[2]
+    )
+
+
+def accepted(folder):
+    book = folder / "accepted"
+    return [int(line) for line in book.read_text().split("\n")[:-1]] if book.exists() else []
+
+
+@pytest.mark.parametrize("seed", [20261121])
+def test_a_process_is_killed_again_and_again(kafka3, topic, tmp_path, seed):
+    chance, kills = random.Random(seed), 5
+    for _ in range(kills):
+        goal = len(accepted(tmp_path)) + chance.randrange(50, 1200)
+        process = child(kafka3, topic, tmp_path)
+        try:
+            eventually(lambda goal=goal: len(accepted(tmp_path)) >= goal or process.poll() is not None, 60)
+        finally:
+            process.kill()
+            process.wait()
+    assert child(kafka3, topic, tmp_path, "--finish").wait(120) == 0
+
+    found = read(kafka3, topic)
+    counts = Counter(seq for seqs in found.values() for seq in seqs)
+    book = accepted(tmp_path)
+    assert (sorted(set(book) - counts.keys()), [seq for seq in counts if counts[seq] > 1]) == ([], [])
+    assert len(counts) - len(book) <= kills  # killed between the journal's promise and the test's book
+    assert all(seqs == sorted(seqs) for number, seqs in found.items())

@@ -1,0 +1,47 @@
+"""A process that sends through a journal, exactly once, until it is killed: started and killed by tests.
+
+    python -m tests.exactly_once_child SERVERS TOPIC JOURNAL ACCEPTED [--finish]
+
+Each sequence is written to ACCEPTED once the journal has it. With --finish nothing new is sent: it ends when
+everything that earlier ones left is on the topic.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from producer_core.journal import Journal, Record
+from tests.exactly_once import Sender
+
+SETTINGS = {
+    "queue.buffering.max.messages": 400,
+    "request.timeout.ms": 5000,
+    "socket.timeout.ms": 6000,
+    "reconnect.backoff.max.ms": 500,
+}
+
+
+def main(servers, topic, folder, accepted, finish):
+    book = os.open(accepted, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    with Journal.open(folder) as journal:
+        with Sender(
+            servers, topic, progress=journal, session=journal.session, settings=SETTINGS, max_transaction_messages=100
+        ) as sender:  # fmt: skip
+            left = list(journal.read())
+            seq = journal.next_sequence
+            for record in left:
+                sender.offer(sender.delivery(record.seq, partition=record.partition))
+            while not finish:
+                partition = seq % 4 if seq % 3 else -1
+                journal.append(Record(seq, topic, None, sender.delivery(seq).value, partition=partition))
+                os.write(book, f"{seq}\n".encode())
+                sender.offer(sender.delivery(seq, partition=partition))
+                seq += 1
+            sender.wait(len(left), 120)
+            assert journal.unsettled() == 0
+            assert sender.heard.failed == {}
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:5], finish=sys.argv[5:] == ["--finish"])
