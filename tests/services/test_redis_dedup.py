@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import random
 import signal
 import subprocess
 import sys
 import threading
 import uuid
+from collections import Counter
 
 import pytest
 import redis
+from confluent_kafka import Consumer, TopicPartition
 
 from producer_core import ReliableKafkaProducer
+from producer_core.brokers import embedded
 from producer_core.dedup import Claim, MessageDeduplicator, RedisBackend
 from producer_core.errors import DedupError
+from producer_core.events import Hook
 from producer_core.testing import InMemoryTransport
 from tests.conftest import answers, needs
 from tests.support import eventually
@@ -325,3 +331,177 @@ def test_a_producer_over_redis_suppresses_what_another_delivered_and_goes_on_wit
         assert other.send_message("orders", {"n": 2}) is None
         assert other.get_stats()["deduplication_stats"]["degraded"]
     assert "degraded to memory" in caplog.text
+
+
+# two processes, one of which is killed
+
+
+SENDER = """
+import sys, threading, redis
+from producer_core import MessageDeduplicator, ReliableKafkaProducer
+
+servers, port, topic, count = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+
+class Sender(ReliableKafkaProducer):
+    def _deduplicator(self, redis_client, ttl):
+        return MessageDeduplicator(redis_client, ttl_seconds=ttl, claim_ttl=10)
+
+reports, suppressed = [], 0
+with Sender(servers, redis_client=redis.Redis(port=port), enable_deduplication=True, store=None) as producer:
+    print(producer.identity.replace("-", ""), flush=True)
+    sys.stdin.readline()
+    pause = threading.Event()
+    for number in range(count):
+        options = {"dedup_key": str(number), "on_delivery": reports.append}
+        suppressed += producer.send_message(topic, b"%d" % number, **options) is None
+        print(number, flush=True)
+        pause.wait(0.003)
+    producer.flush(120)
+sent = sum(report.error is None and not report.duplicate for report in reports)
+print("done", sent, suppressed + sum(report.duplicate for report in reports), flush=True)
+"""
+
+
+class Pair:
+    """Two processes that send the same messages; the first is killed when it has sent some of them."""
+
+    def __init__(self, broker, port, topic, count, kill_at):
+        words = [sys.executable, "-c", SENDER, broker.bootstrap_servers, str(port), topic, str(count)]
+        self.topic, self.kill_at = topic, kill_at
+        self.victim, self.other = (
+            subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for _ in range(2)
+        )
+        self.session = self.victim.stdout.readline().strip()
+        self.other.stdout.readline()
+
+    def go(self):
+        for process in (self.victim, self.other):
+            process.stdin.write("go\n")
+            process.stdin.flush()
+
+    def kill(self, client):
+        """At its point; then the keys that the victim had claimed and not confirmed: it may have sent those."""
+        while (line := self.victim.stdout.readline()) and line.strip() != str(self.kill_at):
+            pass
+        self.victim.kill()
+        self.victim.wait(30)
+        found = {key: client.get(key) for key in client.keys(f"msg_dedup:{self.topic}:*")}
+        self.doubtful = {
+            key for key, value in found.items() if value.startswith(b"p:" + self.session.encode())
+        }
+
+    def end(self):
+        """What the survivor said: how many it sent, and how many were there already."""
+        out, _ = self.other.communicate(timeout=150)
+        return [int(number) for number in out.splitlines()[-1].split()[1:]]
+
+    def stop(self):
+        for process in (self.victim, self.other):
+            process.kill()
+            process.communicate()
+
+
+def on_topic(broker, topic):
+    """How often each value is on the topic's only partition."""
+    reader = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "look"})
+    _, end = reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+    reader.assign([TopicPartition(topic, 0, 0)])
+    found = []
+    while len(found) < end:
+        found += [message.value() for message in reader.consume(end, timeout=10)]
+    reader.close()
+    return Counter(found)
+
+
+def test_of_two_processes_one_sends_each_message_and_none_is_lost_whenever_one_is_killed(redis_server):
+    count, seed = 300, int.from_bytes(os.urandom(4))
+    print("seed", seed)
+    points = random.Random(seed).sample(range(count), 3)
+    with embedded.start(brokers=1) as broker, redis.Redis(port=redis_server) as client:
+        pairs = []
+        try:
+            for point in points:
+                topic = f"shared-{uuid.uuid4().hex}"
+                broker.create_topic(topic, partitions=1)
+                pairs.append(Pair(broker, redis_server, topic, count, point))
+            for pair in pairs:
+                pair.go()
+            for pair in pairs:
+                pair.kill(client)
+            ended = [pair.end() for pair in pairs]
+        finally:
+            for pair in pairs:
+                pair.stop()
+
+        for pair, (sent, suppressed) in zip(pairs, ended, strict=True):
+            found = on_topic(broker, pair.topic)
+            twice = {value for value, times in found.items() if times > 1}
+            doubtful = {
+                value
+                for value in found
+                if f"msg_dedup:{pair.topic}:{_digest(pair.topic, value.decode())}".encode() in pair.doubtful
+            }
+            assert set(found) == {b"%d" % number for number in range(count)}, f"lost; seed {seed}"
+            assert twice <= doubtful, f"sent by both; seed {seed}"
+            assert max(found.values()) <= 2
+            assert sent + suppressed == count
+
+
+def _digest(topic, dedup_key):
+    return ReliableKafkaProducer._checksum(topic, None, None, dedup_key)
+
+
+class Heard(Hook):
+    def __init__(self):
+        self.kinds = []
+
+    def notice(self, notice):
+        if notice.kind.startswith("dedup"):
+            self.kinds.append(notice.kind)
+
+
+@pytest.mark.parametrize(
+    ("leave", "come_back"), [("freeze", "thaw"), ("stop", "start")], ids=["frozen", "killed"]
+)
+def test_a_producer_sends_on_while_redis_is_gone_and_tells_it_all_afterwards(
+    own_redis, client, leave, come_back
+):
+    """A message waits for a Redis that is gone once, whoever sends it and however many follow."""
+    hook = Heard()
+    producer = ReliableKafkaProducer(
+        "memory:1",
+        redis_client=client,
+        enable_deduplication=True,
+        store=None,
+        hooks=[hook],
+        transport=InMemoryTransport.factory(),
+    )
+    backend, asked = producer.deduplicator._shared._backend, []
+    ask = backend._ask
+    backend._ask = lambda question: asked.append(threading.current_thread()) or ask(question)
+
+    def send(numbers):
+        return [producer.send_message("orders", b"", dedup_key=str(number)) for number in numbers]
+
+    send(range(10))
+    producer.flush(30)
+    eventually(lambda: producer.deduplicator._shared.waiting == 0, timeout=60)
+    asked.clear()
+    getattr(own_redis, leave)()
+    try:
+        accepted = send(range(10, 200))
+        again = send(range(5))
+        producer.flush(30)
+    finally:
+        getattr(own_redis, come_back)()
+    eventually(lambda: not producer.deduplicator.degraded and len(keys(client)) >= 190, timeout=60)
+    eventually(lambda: producer.deduplicator._shared.waiting == 0, timeout=60)
+
+    assert None not in accepted
+    assert again == [None] * 5
+    assert asked.count(threading.current_thread()) < 10  # one, or a few that Redis still answered
+    assert (hook.kinds[0], hook.kinds[-1]) == ("dedup_degraded", "dedup_restored")
+    assert set(keys(client).values()) == {"1"}
+    assert producer.close().acknowledged == 200
+    producer.deduplicator.close()
