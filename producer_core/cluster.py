@@ -24,6 +24,7 @@ _quiet.propagate = False
 _NOT_FOR_ASKING = (
     "statistics.interval.ms",
     "transactional.id",
+    "enable.idempotence",  # would ask for a producer id, which takes WRITE on some topic
     "error_cb",
     "stats_cb",
     "throttle_cb",

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from producer_core.cluster import Cluster
 from producer_core.config import ClientConfig
+from producer_core.errors import BrokerError
 
 Feature = Literal["send", "probe", "standing", "replication", "exactly_once", "replay", "telemetry"]
 Resource = Literal["topic", "group", "transactional_id", "cluster"]
@@ -116,3 +117,21 @@ def check(
         if need.resource == "transactional_id"
         and not cluster.may_transact(f"{need.name}-check", timeout=timeout)
     ]
+
+
+def require(
+    config: ClientConfig,
+    topics: Sequence[str],
+    *,
+    feature: Feature,
+    transactional_id: str | None = None,
+    timeout: float = 10.0,
+) -> None:
+    """BrokerError with the whole list when something is missing; as `check` otherwise."""
+    missing = check(config, topics, feature=feature, transactional_id=transactional_id, timeout=timeout)
+    if missing:
+        raise BrokerError(
+            f"{feature} lacks permissions: {'; '.join(f'{each} ({each.reason})' for each in missing)}.",
+            fix=f"Grant {', '.join(str(each) for each in missing)}; producer-core doctor --feature {feature} shows "
+            "what is still missing.",
+        )

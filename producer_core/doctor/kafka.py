@@ -128,14 +128,12 @@ def _permissions(
 ) -> Finding:
     if operations is None:
         return Finding(check, "ok", "The cluster does not tell our permissions.")
-    needs = {
-        need.operation: need
-        for feature in reversed(features)
-        for need in reversed(needed(feature, [topic]))
-        if need.resource == "topic"
-    }
-    asked = [need.lower().replace("_", " ") for need in reversed(needs)]
-    missing = lacking(list(reversed(needs.values())), {topic: operations})
+    needs: dict[str, Permission] = {}
+    for feature in features:
+        for need in needed(feature, [topic]):
+            needs.setdefault(need.operation, need)
+    asked = [operation.lower().replace("_", " ") for operation in needs]
+    missing = lacking(list(needs.values()), {topic: operations})
     if not missing:
         return Finding(check, "ok", f"We may {', '.join(asked[:-1])} and {asked[-1]} it.")
     names = ", ".join(need.operation for need in missing)

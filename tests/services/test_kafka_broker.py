@@ -17,9 +17,12 @@ import pytest
 from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import Producer, TopicPartition
 
-from producer_core.brokers import jars, kafka, layout
+from producer_core.brokers import jars, kafka, layout, secure
 from producer_core.brokers.java import find_java
+from producer_core.cluster import Cluster
+from producer_core.config import client_config
 from producer_core.errors import BrokerError, ConfigError, MissingTool
+from producer_core.replication import ReplicationWatch
 from tests.support import eventually
 
 
@@ -213,6 +216,88 @@ def test_broker_start_leaves_a_broker_running_until_broker_stop(tmp_path):
     assert not (place / "data").exists()
     assert command("status", state=tmp_path, check=False).returncode == 1
     assert command("stop", state=tmp_path).returncode == 0
+
+
+@pytest.mark.kafka
+def test_broker_start_secure_gives_users_whose_permissions_the_command_line_changes(tmp_path):
+    def cli(*words, check=True):
+        return subprocess.run(
+            [sys.executable, "-m", "producer_core.cli", *map(str, words)],
+            env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
+            input='{"n":1}\n',
+            capture_output=True,
+            text=True,
+            check=check,
+        )
+
+    def doctor_of_app2():
+        return cli("doctor", "--config-file", users["app2"]["config_file"], "--topic", "orders", check=False)
+
+    try:
+        started = json.loads(cli("broker", "start", "--secure", "--json").stdout)
+        users = {user["name"]: user for user in started["users"]}
+        assert started["bootstrap_servers"].startswith("localhost:")
+        assert started["username"] == "app"
+        for file in (started["ca"], started["password_file"], started["config_file"]):
+            assert Path(file).stat().st_mode & 0o777 == 0o600
+        passwords = [Path(user["password_file"]).read_text().strip() for user in users.values()]
+        running = " ".join(" ".join(p.info["cmdline"] or []) for p in psutil.process_iter(["cmdline"]))
+        assert not any(password in running for password in passwords)
+        assert cli("broker", "status", "--config-file").stdout.strip() == started["config_file"]
+        assert json.loads(cli("broker", "status", "--json").stdout) == started
+
+        sent = cli("send", "orders", "-", "--config-file", started["config_file"], "--json")
+        assert json.loads(sent.stdout)["acknowledged"] == 1
+
+        assert "We lack WRITE (to send)" in doctor_of_app2().stdout
+        granted = cli("broker", "grant", "app2", "replay", "orders").stdout.splitlines()
+        assert "app2 may now: READ on topic orders" in granted
+        eventually(lambda: "We may write, describe and read it." in doctor_of_app2().stdout, timeout=60)
+        cli("broker", "revoke", "app2", "replay", "orders")
+        eventually(lambda: doctor_of_app2().returncode == 1, timeout=60)
+
+        unknown = cli("broker", "grant", "app9", "send", "orders", check=False)
+        assert (unknown.returncode, "There are admin, app, app2" in unknown.stderr) == (2, True)
+    finally:
+        cli("broker", "stop")
+    assert cli("broker", "grant", "app2", "send", "orders", check=False).returncode == 2
+    assert not Path(started["ca"]).exists()
+
+
+@pytest.mark.kafka
+def test_a_secured_broker_keeps_its_passwords_with_its_data(tmp_path):
+    seen = []
+    for _ in range(2):
+        with kafka.start(folder=tmp_path / "kafka", secure=True) as cluster:
+            user = cluster.security.settings("app2")
+            client = client_config(cluster.bootstrap_servers, user)
+            assert Cluster(client).operations(["orders"], timeout=60)["orders"] == frozenset()
+            seen.append((user["sasl.password"], cluster.security.ca.read_bytes()))
+    assert seen[0] == seen[1]
+
+
+def test_without_openssl_the_error_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingTool, match="apt-get install openssl"):
+        secure.prepare(tmp_path / "security")
+
+
+@pytest.mark.kafka3
+def test_a_topic_where_acks_all_may_mean_one_copy_is_told(kafka3):
+    told = []
+    looking = ReplicationWatch(client_config(kafka3.bootstrap_servers), told.append)
+    kafka3.create_topic("one-copy", partitions=1, replicas=1)
+    kafka3.create_topic("one-in-sync", partitions=1, config={"min.insync.replicas": "1"})
+    kafka3.create_topic("two-in-sync", partitions=1)
+
+    for topic in ("two-in-sync", "one-copy", "one-in-sync"):
+        looking.look(topic)
+
+    eventually(lambda: len(told) == 2, timeout=60)
+    assert {notice.details["topic"]: notice.details["strength"] for notice in told} == {
+        "one-copy": "one_copy",
+        "one-in-sync": "one_copy_at_times",
+    }
 
 
 @pytest.mark.kafka
