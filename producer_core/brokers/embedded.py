@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from threading import RLock
 from types import TracebackType
 from uuid import uuid4
@@ -60,6 +60,7 @@ class EmbeddedBroker:
         self._latency: dict[int | None, float] = {None: 0.0}  # by broker; None: of the others
         self._down: set[int] = set()
         self._all_down = False
+        self._advertised = False
         self._drain_when_up: set[int] = set()
         for number in range(2, self._brokers + 1):
             self._mock.add_broker(number)
@@ -134,6 +135,18 @@ class EmbeddedBroker:
             for number in self._drain_when_up - self._down if self._answering() else ():
                 self._drain(number)
                 self._drain_when_up.discard(number)
+
+    def advertise(self, listen: Callable[[int, str, int], tuple[str, int]]) -> None:
+        """Something stands in between: `listen(number, host, port)` says where clients find each broker from now on.
+
+        For `FaultProxy.listen`. Call it after the last topic was made; `bootstrap_servers` stays direct.
+        """
+        with self._lock:
+            if not self._advertised:
+                self._learn_addresses(self.bootstrap_servers)
+                self._advertised = True
+            for number, (host, port) in self._addresses.items():
+                self._mock.advertise(number, *listen(number, host, port))
 
     def stop(self) -> None:
         """Ends the cluster; its records are gone. Calling it again does nothing."""

@@ -41,6 +41,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "rd_kafka_mock_broker_set_down": (_int, [_void, _id]),
     "rd_kafka_mock_broker_set_up": (_int, [_void, _id]),
     "rd_kafka_mock_broker_set_rtt": (_int, [_void, _id, _int]),
+    "rd_kafka_mock_broker_set_host_port": (None, [_void, _id, _text, _int]),
     "rd_kafka_mock_broker_push_request_error_rtts": (_int, [_void, _id, ctypes.c_int16, _size]),
     "rd_kafka_mock_broker_error_stack_cnt": (_int, [_void, _id, ctypes.c_int16, ctypes.POINTER(_size)]),
     "rd_kafka_mock_group_initial_rebalance_delay_ms": (None, [_void, _id]),
@@ -117,6 +118,13 @@ class MockCluster:
             some = waiting[start : start + _BATCH]
             pairs = [_int(number) for code in some for number in (code, 0)]  # 0: the broker's own latency
             self._do("broker_push_request_error_rtts", broker, PRODUCE, len(some), *pairs)
+
+    def advertise(self, broker: int, host: str, port: int) -> None:
+        """Clients are told this address from now on; the broker listens where it did."""
+        with self._lock:
+            if self._cluster is None:
+                raise BrokerError("The embedded broker was stopped. Start a new one.")
+            self._lib.rd_kafka_mock_broker_set_host_port(self._cluster, broker, host.encode(), port)
 
     def errors_left(self, broker: int) -> int:
         left = _size(0)
