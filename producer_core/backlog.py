@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from producer_core.errors import JournalError
+from producer_core.errors import Fenced, JournalError
 from producer_core.journal import Journal, Record
 from producer_core.messages import ID_HEADER, parse_id
 from producer_core.transport import Delivery
@@ -54,11 +54,13 @@ class Backlog:
         self._fed = -1  # the highest sequence that was handed on while behind
         self._newest = journal.next_sequence - 1
         self._owners: dict[int, _Owner] = {}
+        self._refused: Fenced | None = None
         self._stopping = threading.Event()
         self._awake = threading.Event()
         self._lock = threading.Lock()  # guards the two fields below
         self._leaving: set[int] = set()
         self._finished: list[int] = []
+        self._troubled = False
         self._thread = threading.Thread(target=self._run, name="producer-core-backlog", daemon=True)
 
     def start(self) -> None:
@@ -93,15 +95,24 @@ class Backlog:
     def take(self, delivery: Delivery) -> None:
         """Write a message down and hand it on, or leave it to the feeder. JournalFull when there is no room."""
         with self._gate:
+            if self._refused is not None:
+                raise self._refused
             self.journal.append(_record(delivery))
             self._newest = max(self._newest, delivery.seq)
-            if not self._behind and self._sender.offer(delivery):
+            if not self._behind and self._offered(delivery):
                 return
             self._behind = True
             self._fed = min(self._fed, delivery.seq - 1) if self._fed >= 0 else delivery.seq - 1
             if delivery.callback is not None or delivery.on_delivery is not None:
                 self._owners[delivery.seq] = (delivery.callback, delivery.on_delivery, delivery.record_id)
         self._awake.set()
+
+    def _offered(self, delivery: Delivery) -> bool:
+        try:
+            return self._sender.offer(delivery)
+        except BaseException:
+            self.journal.settle((delivery.seq,))  # the caller is told that it was not accepted
+            raise
 
     # settling
 
@@ -112,35 +123,47 @@ class Backlog:
                 self._leaving.add(delivery.seq)
 
     def acknowledged(self, delivery: Delivery) -> None:
-        """It is done; `flush` writes that down."""
+        """It is done; `flush` writes that down, unless the transport did so with its commit."""
         if delivery.replay is None:
             with self._lock:
-                self._finished.append(delivery.seq)
+                if self._proves:
+                    self._leaving.discard(delivery.seq)
+                else:
+                    self._finished.append(delivery.seq)
+
+    def needless(self, delivery: Delivery) -> None:
+        """A copy of a message that was acknowledged: it is done without having been sent."""
+        with self._lock:
+            self._finished.append(delivery.seq)
 
     def flush(self) -> None:
         """Write down what was acknowledged since the last time, in one record."""
         with self._lock:
             finished, self._finished = self._finished, []
-        if finished:
-            self._settle(finished)
+        if finished and not self._settle(finished):
+            with self._lock:
+                self._finished += finished  # with the next ones
 
     def kept(self, message_ids: Iterable[str]) -> None:
         """Dead letters that are on disk now."""
         raw = map(parse_id, message_ids)
         ours = [int.from_bytes(one[16:]) for one in raw if one[:16] == self._session]
         with self._lock:
-            dead = [seq for seq in ours if seq in self._leaving]
-        if dead:
-            self._settle(dead)
+            self._finished += [seq for seq in ours if seq in self._leaving]
+        self.flush()
 
-    def _settle(self, sequences: list[int]) -> None:
-        if not self._proves:
-            try:
-                self.journal.settle(sequences)
-            except JournalError as error:  # sent again at the next start, after a look
+    def _settle(self, sequences: list[int]) -> bool:
+        try:
+            self.journal.settle(sequences)
+        except JournalError as error:
+            if not self._troubled:
                 logger.warning("journal cannot be marked", extra={"error": str(error)})
+            self._troubled = True
+            return False
+        self._troubled = False
         with self._lock:
             self._leaving.difference_update(sequences)
+        return True
 
     # feeding
 
@@ -151,6 +174,9 @@ class Backlog:
             try:
                 while self._behind and not self._stopping.is_set():
                     self._feed()
+            except Fenced as error:  # for good: what is here is sent by whoever starts with this journal next
+                self._refused = error
+                return
             except JournalError:
                 logger.exception("journal cannot be read")
                 self._stopping.wait(1.0)

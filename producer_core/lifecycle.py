@@ -408,7 +408,7 @@ class Lifecycle:
         """A held copy whose twin was acknowledged: its owner is told so."""
         if self.pending.pop(delivery.id, None) is not None:
             if self.backlog is not None:
-                self.backlog.acknowledged(delivery)
+                self.backlog.needless(delivery)
                 self.backlog.flush()
             self._duplicate(delivery)
             self._audience.call_back(delivery, None, None)

@@ -451,6 +451,8 @@ class ReliableKafkaProducer:
         self.health_monitor.stop()
         self._keeping.stop_replays()
         self._lifecycle.close(timeout)
+        if self.deduplicator is not None:
+            self.deduplicator.close()
         self._replication.stop()
         self._keeping.stop()
         report = self._report()
