@@ -129,7 +129,6 @@ def test_closing_twice_and_from_many_threads_gives_one_report(broker, topic):
         producer.send_message(topic, b"2")
 
 
-@pytest.mark.xfail(reason="close() on the poll thread waits for itself", strict=False)
 def test_close_in_a_delivery_callback_neither_hangs_nor_loses(broker, topic):
     producer, heard = make(broker), []
     begun = threading.Event()
@@ -242,7 +241,6 @@ def test_at_exit_without_a_broker_what_is_left_is_dead_in_the_store(topic, tmp_p
 # forks
 
 
-@pytest.mark.xfail(reason="close() in a child waits on locks of the parent", run=False)
 def test_a_forked_child_is_told_and_its_parent_goes_on(broker, topic):
     code = (
         HEAD
