@@ -28,8 +28,6 @@ from producer_core.landing import Landing
 from producer_core.partitions import Partitioner, metadata_count
 from producer_core.transport import Delivery, Full, Listener, Refused, Report
 
-logger = logging.getLogger(__name__)
-
 _MESSAGE_TIMEOUT = 60_000
 """Milliseconds for a message inside its transaction; one lost broker stalls everything for about 10 s."""
 _MORE = 30_000
@@ -213,7 +211,6 @@ class TransactionalTransport:
                 self._listener.connection_error(error)
 
     def notice(self, kind: str, severity: Severity, text: str) -> None:
-        logger.log(_LEVELS[severity], "exactly once", extra={"kind": kind, "text": text})
         tell = getattr(self._listener, "notice", None)
         with self._telling:
             if tell is not None and not self._silent:
@@ -230,9 +227,6 @@ class TransactionalTransport:
         for event in self._all_fenced:
             while not event.wait(0.1) and not stopping.is_set():
                 pass
-
-
-_LEVELS: Mapping[str, int] = {"info": logging.INFO, "warning": logging.WARNING, "critical": logging.CRITICAL}
 
 
 def transactional_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -254,7 +248,11 @@ def transactional_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _library_logger() -> logging.Logger:
+    """librdkafka's own log. A fatal error is its loudest word, and here one of the cases that we recover from, so
+    it is quiet unless `producer_core.librdkafka` was given a level."""
     library = logging.getLogger("producer_core.librdkafka")
-    if library.level == logging.NOTSET:
-        library.setLevel(logging.CRITICAL)
-    return library
+    quiet = library.getChild("transactions")
+    quiet.setLevel(
+        library.level if logging.NOTSET < library.level < logging.CRITICAL else logging.CRITICAL + 1
+    )
+    return quiet
