@@ -1,0 +1,111 @@
+"""The open questions of a watch: at most one a partition, each with the mark it is about and when it is asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from producer_core.standing.evidence import Finding, Mark, Trigger
+from producer_core.standing.memory import Key
+
+_FIRST, _LONGEST = 0.5, 60.0
+"""Seconds until an unanswered question is asked again: doubling."""
+
+
+@dataclass(slots=True)
+class Suspicion:
+    """A code said that the broker does not know us; answered when every partition it may mean has its finding."""
+
+    code: str
+    subject: str
+    open: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Question:
+    """What is to be found out about one partition."""
+
+    key: Key
+    trigger: Trigger
+    last: Mark | None
+    due: float
+    topic_id: str | None = None
+    message: int | None = None
+    """The sequence of a message that is itself in doubt."""
+    suspicion: Suspicion | None = None
+    unanswered: int = 0
+    seen_gone: bool = False
+    told: bool = False
+    version: int = 0
+    """Grows when another reason to ask joins: a look that was made before does not answer that one."""
+
+    @property
+    def urgent(self) -> bool:
+        return self.suspicion is not None or self.trigger == "duplicate"
+
+    def again(self, now: float) -> None:
+        """Nobody could answer: later."""
+        self.due = now + min(_FIRST * 2.0 ** min(self.unanswered, 16), _LONGEST)
+        self.unanswered += 1
+
+
+class Questions:
+    """Not locked: its owner is."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._open: dict[Key, Question] = {}
+        self.skipped = 0
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._open
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, question: Question) -> None:
+        """One a partition: a second reason to ask joins the first, whose mark is the older one."""
+        known = self._open.get(question.key)
+        if known is None:
+            if len(self._open) >= self._limit and not question.urgent:
+                self.skipped += 1
+                return
+            self._open[question.key] = question
+        else:
+            known.due = min(known.due, question.due)
+            known.told = False
+            known.version += 1
+            if question.urgent and not known.urgent:
+                known.trigger, known.message = question.trigger, question.message
+            if known.suspicion is None:
+                known.suspicion = question.suspicion
+            elif question.suspicion is not None:
+                return
+        if question.suspicion is not None:
+            question.suspicion.open += 1
+
+    def remove(self, question: Question) -> None:
+        self._open.pop(question.key, None)
+
+    def drop_routine(self, topic: str) -> None:
+        """All about a topic that nobody waits for."""
+        for key, question in list(self._open.items()):
+            if key[0] == topic and not question.urgent:
+                del self._open[key]
+
+    def due(self, now: float, most: int, *, urgent_only: bool = False) -> list[Question]:
+        """What is to be asked now, the urgent first."""
+        ready = [
+            question
+            for question in self._open.values()
+            if question.due <= now and (question.urgent or not urgent_only)
+        ]
+        ready.sort(key=lambda question: (not question.urgent, question.due))
+        return ready[:most]
+
+    def next_due(self) -> float | None:
+        return min((question.due for question in self._open.values()), default=None)
+
+    def about(self, topic: str, partition: int) -> bool:
+        """Whether something is still to be found out about this partition, or about the topic as a whole."""
+        return (topic, partition) in self._open or (topic, -1) in self._open
