@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 
 from dashboard.data import QUANTILES, Overview, Point
 from dashboard.serve import COLOURS
-from dashboard.words import milliseconds
+from dashboard.words import milliseconds, short
 
 _HEIGHT = 230
 _SHORT = 10  # seconds
@@ -80,25 +80,34 @@ def latency(page: Overview) -> Any:
     return _or_sentence(figure, page, "No latency was measured in this range.")
 
 
-def waiting(counts: Mapping[str, int], empty: str) -> Any:
-    """Dead letters that wait, as bars, the longest on top; what has no room is added up in the last."""
+def waiting(counts: Mapping[str, int], empty: str, *, beside: Iterable[str] = ()) -> Any:
+    """Dead letters that wait, as bars, the longest on top; what has no room is added up in the last.
+
+    `beside`: the names of a chart next to this one, so that the bars of both begin at the same place.
+    """
     figure = _figure("")
     ordered = _with_others(counts)
+    longest = max((len(short(name)) for name in (*counts, *beside)), default=0)
     figure.add_bar(
-        x=[count for _, count in ordered], y=[name for name, _ in ordered], orientation="h",
-        text=[f"{count:,}" for _, count in ordered], textposition="auto", hovertemplate="%{y}: %{x:,}<extra></extra>",
-        marker={"color": COLOURS[0]}, insidetextanchor="end",
+        x=[count for _, count in ordered], y=list(range(len(ordered))), customdata=[name for name, _ in ordered],
+        text=[f"{count:,}" for _, count in ordered], textposition="auto", insidetextanchor="end", orientation="h",
+        hovertemplate="%{customdata}: %{x:,}<extra></extra>", marker={"color": COLOURS[0]},
     )  # fmt: skip
     figure.update_layout(
         height=max(92, 16 + 24 * len(ordered)),
-        margin={"l": 8, "b": 4, "t": 4},
+        margin={"l": 16 + 7.2 * longest, "b": 4, "t": 4},
         hovermode="closest",
         showlegend=False,
         bargap=0.35,
     )
-    figure.update_yaxes(automargin=True, showgrid=False, ticksuffix="  ")
-    figure.update_xaxes(rangemode="tozero", visible=False, fixedrange=True)
-    figure.update_yaxes(fixedrange=True)
+    figure.update_yaxes(
+        tickvals=list(range(len(ordered))),
+        ticktext=[short(name) for name, _ in ordered],
+        ticksuffix="  ",
+        showgrid=False,
+        fixedrange=True,
+    )
+    figure.update_xaxes(visible=False, fixedrange=True, rangemode="tozero")
     return figure if ordered else _sentence(figure, empty)
 
 
@@ -147,7 +156,7 @@ def _line(figure: Any, name: str, page: Overview, value: Any, hover: str, colour
     figure.add_scatter(
         x=[datetime.fromtimestamp(at, UTC) for at in ats],
         y=[value(at) if at in written else None for at in ats],
-        name=name,
+        name=short(name),
         mode="lines+markers",
         marker={"size": 3},
         connectgaps=False,

@@ -67,6 +67,14 @@ def _failed(now: Situation) -> str:
     return f"{text}, {where}: {meaning[:1].lower()}{meaning[1:].rstrip('.')}."
 
 
+def short(name: str, longest: int = 26) -> str:
+    """A name that fits beside a chart; of a long one its beginning and its end."""
+    if len(name) <= longest:
+        return name
+    end = longest // 3
+    return f"{name[: longest - end - 1]}…{name[-end:]}"
+
+
 def sentence_case(text: str) -> str:
     return text[:1].upper() + text[1:]
 
@@ -152,12 +160,12 @@ def act(verb: str, number: int) -> str:
 
 
 VERDICTS: Mapping[str, str] = {
-    "not_sent": "never left the client: safe to send again",
-    "rejected": "refused by the broker: safe to send again",
-    "absent": "looked for and not on the topic: safe to send again",
-    "possibly_persisted": "may be on the broker: a replay looks for it first",
+    "not_sent": "never left the client, safe to send again",
+    "rejected": "refused by the broker, safe to send again",
+    "absent": "looked for and not on the topic, safe to send again",
+    "possibly_persisted": "may be on the broker; a replay looks for it first",
     "found": "is on the topic already",
-    "inconclusive": "could not be looked up: may be on the broker",
+    "inconclusive": "could not be looked up, may be on the broker",
 }
 
 

@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from producer_core.errors import StoreUnavailable
+from producer_core.errors import ProducerError, StoreUnavailable
 
 if TYPE_CHECKING:
     from producer_core.producer import ReliableKafkaProducer
@@ -27,29 +27,41 @@ class Monitor:
         self._widget: Any = None
 
     def widget(self) -> Any:
-        """The live widget; the same object each time. ImportError says what to install."""
+        """The live widget; the same object until close(). ImportError says what to install."""
         if self._widget is None:
             self._widget = _widget_class()(self.store)
         return self._widget
 
     def close(self) -> None:
-        """End the widget; its numbers stay in the notebook as they were."""
+        """End the widget; the numbers of its last picture stay in the notebook."""
         if self._widget is not None:
             self._widget.close()
+            self._widget = None
 
     def _ipython_display_(self) -> None:
-        self.widget()._ipython_display_()
+        try:
+            widget = self.widget()
+        except (ImportError, ProducerError):
+            raise NotImplementedError from None  # IPython then shows the text
+        widget._ipython_display_()
 
     def __repr__(self) -> str:
         try:
-            return str(self.widget().text())
-        except ImportError:
-            totals = self.store.rows("totals")[0]
-            waiting = sum(row["count"] for row in self.store.rows("dead_letters_by_topic"))
-            return (
-                f"{totals['acknowledged']:,} messages acknowledged, {totals['dead']:,} died, "
-                f"{waiting:,} dead letters wait. {_NO_WIDGET}"
-            )
+            return _text(self.store)
+        except ProducerError as error:
+            return str(error)
+
+
+def _text(store: Store) -> str:
+    try:
+        return str(_widget_class().describe(store))
+    except ImportError:
+        totals = store.rows("totals")[0]
+        waiting = sum(row["count"] for row in store.rows("dead_letters_by_topic"))
+        return (
+            f"{totals['acknowledged']:,} messages acknowledged, {totals['dead']:,} died, "
+            f"{waiting:,} dead letters wait. {_NO_WIDGET}"
+        )
 
 
 def _store_of(source: Any) -> Store:

@@ -10,13 +10,16 @@ import shutil
 import sys
 import tempfile
 import time
+from io import BytesIO
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from producer_core.simulate.live_run import LiveRun
 
-LIMIT = 250_000
+LIMIT = 200_000
+COLOURS = 255
 SHOTS = (
     ("overview-light", "light", 1280, 1180),
     ("overview-dark", "dark", 1280, 1180),
@@ -60,7 +63,8 @@ def shoot(browser: Browser, port: int, into: Path, name: str, scheme: str, width
     page.goto(f"http://127.0.0.1:{port}/?range=5+min")
     settle(page)
     target = into / f"{name}.png"
-    page.screenshot(path=target)
+    picture = Image.open(BytesIO(page.screenshot()))
+    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(target, optimize=True)
     context.close()
     size = target.stat().st_size
     print(f"{target}: {size / 1000:.0f} kB{', too large' if size > LIMIT else ''}")

@@ -1,46 +1,60 @@
-// Everything of a message is set as text, never as HTML.
-const EVERY = 2000, BUSY = 6000, SURE = 5000
+// Everything of a message is set as text, never as HTML. An act is sent only right after the kernel has
+// answered, so that a click on a busy kernel is dropped, and said to be, instead of being done much later.
+const EVERY = 2000, BUSY = 6000, SURE = 5000, LOST = 30000
+const ARCHIVED = 'They go to the archive; producer-core dlq restore brings them back.'
+
 const make = (parent, tag, name) => {
   const node = document.createElement(tag)
   if (name) node.className = name
   parent.append(node)
   return node
 }
+const say = (node, text) => { if (node.textContent !== text) node.textContent = text }
+
 const bars = (svg, sent, failed) => {
-  const width = 640, height = 80, top = Math.max(1e-9, ...sent, ...failed), step = width / Math.max(1, sent.length)
+  const width = 640, height = 80, step = width / Math.max(1, sent.length)
+  const top = Math.max(1e-9, ...sent.map((good, place) => good + failed[place]))
   svg.setAttribute('viewBox', `0 0 ${width} ${height}`)
   svg.setAttribute('preserveAspectRatio', 'none')
   svg.replaceChildren()
   sent.forEach((good, place) => {
+    let foot = height
     for (const [value, colour] of [[good, '#2563eb'], [failed[place], '#dc2626']]) {
       if (!value) continue
       const tall = Math.max(1, (height - 2) * value / top), bar = document.createElementNS(svg.namespaceURI, 'rect')
-      const box = { x: place * step, y: height - tall, width: step * 0.8, height: tall, fill: colour }
+      foot -= tall
+      const box = { x: place * step, y: foot, width: step * 0.8, height: tall, fill: colour }
       for (const [name, v] of Object.entries(box)) bar.setAttribute(name, v)
       svg.append(bar)
     }
   })
 }
+
 export default {
   render({ model, el }) {
-    const root = make(el, 'div', 'pc-monitor')
-    const sentence = make(root, 'div', 'pc-sentence'), tiles = make(root, 'div', 'pc-tiles')
-    sentence.setAttribute('role', 'status')
+    const twin = '.pc-static-' + model.get('uid') // hidden while this view lives, back when it goes
+    make(el, 'style').textContent = `.jp-OutputArea-child:has(${twin}), ${twin} { display: none }`
+    const root = make(el, 'div', 'pc-monitor'), sentence = make(root, 'div', 'pc-sentence')
+    const alerts = make(root, 'div', 'pc-alerts'), tiles = make(root, 'div', 'pc-tiles')
     const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg')
-    svg.setAttribute('role', 'img')
-    svg.setAttribute('aria-label', 'Messages a second: acknowledged blue, failed red')
     root.append(svg)
-    const dead = make(root, 'div', 'pc-dead'), acts = make(root, 'div', 'pc-acts')
+    const caption = make(root, 'small'), dead = make(root, 'div', 'pc-dead'), acts = make(root, 'div', 'pc-acts')
     const replay = make(acts, 'button'), clear = make(acts, 'button'), said = make(acts, 'span', 'pc-said')
     const age = make(root, 'small', 'pc-age')
-    let asked = 0, sure = null, seen = model.get('first')
-    const label = (button, words) => {
-      const armed = sure && sure.button === button
-      button.textContent = armed ? `${words}: sure?` : words
+    sentence.setAttribute('role', 'status')
+    said.setAttribute('role', 'status')
+    svg.setAttribute('role', 'img')
+    let seen = model.get('first'), asked = 0, armed = null, wanted = null, unsure
+
+    const button = (node, verb) => {
+      const name = seen.dead_total ? `${verb} ${seen.dead_total.toLocaleString('en')}` : verb
+      say(node, armed === node ? `${name}: sure?` : name)
+      node.classList.toggle('pc-sure', armed === node)
     }
     const draw = () => {
-      sentence.textContent = seen.sentence
+      say(sentence, seen.sentence)
       sentence.className = `pc-sentence pc-${seen.tone}`
+      say(alerts, seen.alerts.join('\n'))
       tiles.replaceChildren()
       for (const [name, value] of seen.tiles) {
         const tile = make(tiles, 'span')
@@ -48,52 +62,58 @@ export default {
         make(tile, 'b').textContent = value
       }
       bars(svg, seen.sent, seen.failed)
-      dead.textContent = seen.dead.length ? 'Dead letters: ' + seen.dead.map(([t, n]) => `${t} ${n}`).join(', ') : ''
-      const number = seen.dead_total || ''
-      label(replay, `Replay ${number}`)
-      label(clear, `Clear ${number}`)
-      replay.disabled = !seen.dead_total || !!seen.why_not
-      replay.title = seen.why_not || seen.warning || ''
+      svg.setAttribute('aria-label', seen.caption)
+      say(caption, seen.caption)
+      say(dead, seen.dead_text)
+      button(replay, 'Replay')
+      button(clear, 'Clear')
+      replay.disabled = !!seen.why_not
+      replay.title = seen.why_not
       clear.disabled = !seen.dead_total
-      age.textContent = `as of ${seen.as_of}`
-      for (const node of document.querySelectorAll('.pc-static-' + model.get('uid'))) {
-        (node.closest('.jp-OutputArea-child') ?? node).style.display = 'none'
-      }
+      say(age, `as of ${seen.as_of}`)
     }
-    const ask = type => {
-      const now = Date.now()
-      if (asked && now - asked < (type === 'ask' ? 30000 : 0)) {
-        if (now - asked > BUSY) age.textContent = `kernel busy; as of ${seen.as_of}`
-        return
+    const send = message => { asked = Date.now(); model.send(message) }
+    const tick = () => {
+      const silent = asked ? Date.now() - asked : 0
+      if (wanted && Date.now() > wanted.before) {
+        wanted = null
+        say(said, 'The kernel did not answer; nothing was done.')
       }
-      asked = now
-      model.send({ type })
+      if (!asked || silent > LOST) send({ type: 'ask' })
+      else if (silent > BUSY) say(age, `The kernel is busy or gone: no answer for ${Math.round(silent / 1000)} s. As of ${seen.as_of}`)
     }
-    const click = (button, type) => button.addEventListener('click', () => {
-      if (!sure || sure.button !== button) {
-        sure = { button }
-        setTimeout(() => { if (sure && sure.button === button) { sure = null; draw() } }, SURE)
-      } else if (!asked || Date.now() - asked < BUSY) {
-        sure = null
-        asked = 0
-        ask(type)
+    const click = (node, type, warning) => node.addEventListener('click', event => {
+      if (event.detail > 1) return // a double click is one click
+      clearTimeout(unsure)
+      if (armed !== node) {
+        armed = node
+        say(said, warning())
+        unsure = setTimeout(() => { armed = null; say(said, ''); draw() }, SURE)
       } else {
-        said.textContent = 'The kernel is busy; nothing was done.'
-        sure = null
+        armed = null
+        wanted = { type, until: seen.until, before: Date.now() + BUSY }
+        say(said, 'Asking the kernel …')
+        if (!asked) send({ type: 'ask' })
       }
       draw()
     })
-    click(replay, 'replay')
-    click(clear, 'clear')
     const heard = message => {
       asked = 0
-      if (message.said) said.textContent = message.said
+      if (message.said && !armed) say(said, message.said)
       if (message.seen) seen = message.seen
       draw()
+      if (!wanted) return
+      const { type, until, before } = wanted
+      wanted = null
+      if (Date.now() <= before) send({ type, until })
+      else say(said, 'The kernel was busy; nothing was done.')
     }
+    click(replay, 'replay', () => seen.warning)
+    click(clear, 'clear', () => ARCHIVED)
     model.on('msg:custom', heard)
     draw()
-    const timer = setInterval(() => ask('ask'), EVERY)
-    return () => { clearInterval(timer); model.off('msg:custom', heard) }
+    tick()
+    const timer = setInterval(tick, EVERY)
+    return () => { clearInterval(timer); clearTimeout(unsure); model.off('msg:custom', heard) }
   },
 }

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import streamlit as st
 
 from dashboard import actions, data, words
 from dashboard.stores import opened
 from dashboard.views import common, reading
+from producer_core.dlq import DeadLetterFilter
+from producer_core.errors import StoreError
+from producer_core.store import Store
 
 
 def version() -> int:
@@ -18,41 +25,56 @@ def version() -> int:
 
 
 def bar(path: Path, page: data.DeadLetterPage, scope: data.Scope) -> None:
-    """Replay and Clear, with the number of letters they mean; then the last act in words."""
+    """Replay and Clear, with the number of letters they mean; then the last act in words.
+
+    Acts are callbacks: they run before the page is drawn again, so a click is never lost to a refresh that
+    begins at the same moment, and it means what was on the button when it was pressed.
+    """
     why_not = words.why_no_replay(page.where.state, scope.count, page.runners)
     with st.container(horizontal=True, vertical_alignment="center"):
-        _replay(path, scope, why_not)
-        _clear(path, page, scope)
+        label = words.act("Replay", scope.count if why_not is None else 0)
+        st.button(
+            label, key="replay", type="primary", icon=":material/replay:", disabled=why_not is not None,
+            on_click=_replay, args=(path, scope),
+        )  # fmt: skip
+        _clear_button(path, page, scope)
         if why_not is not None and scope.count:
             st.text(why_not)
-    if st.session_state.get("asked") == scope.about and why_not is None:
-        _ask(path, scope)
+    asked: Asked | None = st.session_state.get("asked")
+    if asked is not None and asked.selection == scope.about and why_not is None:
+        _ask(path, asked.scope)
     _result(path)
 
 
-def _replay(path: Path, scope: data.Scope, why_not: str | None) -> None:
-    label = words.act("Replay", scope.count if why_not is None else 0)
-    if not st.button(
-        label, key="replay", type="primary", icon=":material/replay:", disabled=why_not is not None
-    ):
-        return
+class Asked(NamedTuple):
+    """What a person was asked about: the selection as it is on the page, and its letters at that moment."""
+
+    selection: DeadLetterFilter
+    scope: data.Scope
+
+
+def _replay(path: Path, scope: data.Scope) -> None:
+    """At once where every verdict is safe and there are few; else what will be done is shown first, frozen."""
     if scope.safe and scope.count <= actions.AT_ONCE:
-        _finish(actions.start_replay(opened(path), scope.about))
-    st.session_state["asked"] = scope.about
+        _do(path, lambda store: actions.start_replay(store, scope.about))
+    else:
+        now = replace(scope.about, until=min(scope.about.until or math.inf, time.time()))
+        st.session_state["asked"] = Asked(scope.about, replace(scope, about=now))
 
 
-def _clear(path: Path, page: data.DeadLetterPage, scope: data.Scope) -> None:
+def _clear_button(path: Path, page: data.DeadLetterPage, scope: data.Scope) -> None:
     if page.where.state == "archived":
-        if st.button(words.act("Restore", scope.count), key="restore", disabled=not scope.count):
-            _finish(actions.restore(opened(path), scope.about))
+        st.button(
+            words.act("Restore", scope.count), key="restore", disabled=not scope.count,
+            on_click=_restore, args=(path, scope.about),
+        )  # fmt: skip
         return
     dead = page.where.state == "dead"
-    label = words.act("Clear", scope.count if dead else 0)
-    if st.button(
-        label, key="clear", icon=":material/archive:", disabled=not dead or not scope.count,
+    st.button(
+        words.act("Clear", scope.count if dead else 0), key="clear", icon=":material/archive:",
+        disabled=not dead or not scope.count, on_click=_clear, args=(path, scope.about),
         help="Puts them into the archive. Nothing is deleted; Undo brings them back.",
-    ):  # fmt: skip
-        _finish(actions.clear(opened(path), scope.about))
+    )  # fmt: skip
 
 
 def _ask(path: Path, scope: data.Scope) -> None:
@@ -62,20 +84,48 @@ def _ask(path: Path, scope: data.Scope) -> None:
         for verdict, count in scope.verdicts.items():
             common.note(f"{count:,} {verdict.replace('_', ' ')}: {words.VERDICTS.get(verdict, '')}")
         with st.container(horizontal=True):
-            if st.button(f"Replay {scope.count:,} now", key="replay_sure", type="primary"):
-                _finish(actions.start_replay(opened(path), scope.about))
-            if st.button("Leave them", key="replay_not"):
-                st.session_state.pop("asked", None)
-                st.rerun(scope="fragment")
+            st.button(
+                f"Replay {scope.count:,} now", key="replay_sure", type="primary",
+                on_click=_replay_asked, args=(path, scope.about),
+            )  # fmt: skip
+            st.button("Leave them", key="replay_not", on_click=_leave)
 
 
-def _finish(done: actions.Done) -> None:
-    """Remember how it went, drop the selection, and draw again."""
+def _replay_asked(path: Path, about: DeadLetterFilter) -> None:
+    _do(path, lambda store: actions.start_replay(store, about))
+
+
+def _leave() -> None:
+    st.session_state.pop("asked", None)
+
+
+def _clear(path: Path, about: DeadLetterFilter) -> None:
+    _do(path, lambda store: actions.clear(store, about))
+
+
+def _restore(path: Path, about: DeadLetterFilter) -> None:
+    _do(path, lambda store: actions.restore(store, about))
+
+
+def _undo(path: Path, undo: tuple[DeadLetterFilter, float]) -> None:
+    _do(path, lambda store: actions.undo_clear(store, undo))
+
+
+def _cancel(path: Path, operation_id: str) -> None:
+    cancelled = actions.cancel_replay(opened(path), operation_id)
+    st.session_state["done"] = replace(cancelled, operation_id=operation_id)
+
+
+def _do(path: Path, act: Callable[[Store], actions.Done]) -> None:
+    """Act, remember how it went, and drop the selection."""
+    try:
+        done = act(opened(path))
+    except StoreError as error:
+        done = actions.Done(False, str(error))
     reading.again()
     st.session_state["done"] = done
     st.session_state.pop("asked", None)
     st.session_state["letters_version"] = version() + 1
-    st.rerun(scope="fragment")
 
 
 def _result(path: Path) -> None:
@@ -89,8 +139,8 @@ def _result(path: Path) -> None:
         return
     with st.container(horizontal=True, vertical_alignment="center"):
         common.say("good" if done.ok else "bad", done.text)
-        if done.undo is not None and st.button("Undo", key="undo", icon=":material/undo:"):
-            _finish(actions.undo_clear(opened(path), done.undo))
+        if done.undo is not None:
+            st.button("Undo", key="undo", icon=":material/undo:", on_click=_undo, args=(path, done.undo))
 
 
 def _others(path: Path) -> None:
@@ -110,6 +160,4 @@ def _follow(path: Path, operation_id: str) -> None:
     settled = operation.total - operation.left
     with st.container(horizontal=True, vertical_alignment="center"):
         st.progress(settled / max(operation.total, 1), text=f"Replaying: {settled:,} of {operation.total:,}")
-        if st.button("Cancel", key="cancel_replay"):
-            cancelled = actions.cancel_replay(opened(path), operation_id)
-            st.session_state["done"] = replace(cancelled, operation_id=operation_id)
+        st.button("Cancel", key="cancel_replay", on_click=_cancel, args=(path, operation_id))

@@ -21,5 +21,8 @@ def firing(store: Store, shown: data.Overview, now: float) -> None:
 def _acknowledge(store: Store, alert_id: str, by: str | None) -> None:
     if by is not None:
         common.note(f"{by} looks after it")
-    elif st.button("Acknowledge", key=f"acknowledge-{alert_id}", width="stretch"):
-        common.note(actions.acknowledge(store, alert_id).text)
+    else:  # a callback: the click counts also when a refresh begins at the same moment
+        key = f"acknowledge-{alert_id}"
+        st.button(
+            "Acknowledge", key=key, width="stretch", on_click=actions.acknowledge, args=(store, alert_id)
+        )

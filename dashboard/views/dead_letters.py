@@ -48,9 +48,9 @@ def _choice(label: str, options: tuple[str, ...], key: str) -> str | None:
 
 def _live(path: Path, where: DeadLetterFilter) -> None:
     with common.panel(path):
-        if reading.choices(path, where.state or STATES[0]) != st.session_state["choices"]:
-            st.rerun()
         _draw(path, reading.dead_letters(path, where))
+        if reading.choices(path, where.state or STATES[0]) != st.session_state["choices"]:
+            st.rerun()  # last, because what it interrupts is not drawn
 
 
 def _draw(path: Path, page: data.DeadLetterPage) -> None:

@@ -91,9 +91,9 @@ def _charts(shown: data.Overview) -> None:
         _chart("Latency: p50, p95, p99", figures.latency(shown), "latency")
     with right:
         _chart("Throughput by topic", figures.throughput(shown), "throughput")
-        empty = "No dead letters wait."
-        _chart("Dead letters by topic", figures.waiting(shown.dead_by_topic, empty), "by-topic")
-        _chart("Dead letters by error", figures.waiting(shown.dead_by_code, empty), "by-error")
+        topics, codes, empty = shown.dead_by_topic, shown.dead_by_code, "No dead letters wait."
+        _chart("Dead letters by topic", figures.waiting(topics, empty, beside=codes), "by-topic")
+        _chart("Dead letters by error", figures.waiting(codes, empty, beside=topics), "by-error")
 
 
 def _chart(title: str, figure: object, key: str) -> None:

@@ -74,7 +74,7 @@ def test_every_cell_runs_in_a_real_kernel_and_the_export_shows_the_numbers(jupyt
     assert "POLICY_VIOLATION - rejected" in run
     assert "40 replayed, 0 left" in run
     assert "CloseReport(acknowledged=2040, dead=40, journaled=0, lost=0)" in run
-    assert any("pc-static" in output and "dead letters <b>40</b>" in output for output in outputs)
+    assert any("pc-static" in output and "dead letters<br><b>40</b>" in output for output in outputs)
     assert sum(map(len, outputs)) < 100_000
 
 

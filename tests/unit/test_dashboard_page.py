@@ -154,9 +154,18 @@ def test_a_chart_of_many_topics_keeps_the_most_telling_lines_and_adds_up_the_res
 
 
 def test_bars_of_many_topics_end_with_the_sum_of_the_rest():
-    bars = figures.waiting({f"t{n}": 10 - n for n in range(9)}, "none").data[0]
-    assert list(bars.y) == ["5 others", "t3", "t2", "t1", "t0"]
-    assert sum(bars.x) == sum(range(2, 11))
+    bars = figures.waiting({f"t{n}": 10 - n for n in range(9)}, "none")
+    assert list(bars.layout.yaxis.ticktext) == ["5 others", "t3", "t2", "t1", "t0"]
+    assert sum(bars.data[0].x) == sum(range(2, 11))
+
+
+def test_long_names_leave_room_for_the_bars_and_stay_apart():
+    names = {f"{'a' * 120}{n}{'b' * 120}": n for n in (1, 2)}
+    bars = figures.waiting(names, "none")
+    assert [len(text) for text in bars.layout.yaxis.ticktext] == [26, 26]
+    assert len(set(bars.data[0].y)) == 2
+    assert list(bars.data[0].customdata) == list(names)
+    assert bars.layout.margin.l < 210
 
 
 def test_the_latency_axis_spans_whole_powers_of_ten_and_says_its_units(store):
