@@ -38,6 +38,11 @@ def pipeline() -> None:
     type=click.Path(path_type=Path, file_okay=False),
     help="How far the job has read; default: a folder beside the store.",
 )
+@click.option(
+    "--history",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Keep every row as Parquet in this folder, too.",
+)
 @click.option("--once", is_flag=True, help="Merge what is there now, then end. Default: go on until Ctrl-C.")
 @click.option("--master", default="local[2,4]", show_default=True, help="The Spark master.")
 @click.option(
@@ -53,6 +58,7 @@ def telemetry(
     bootstrap_servers: str,
     store_path: Path | None,
     checkpoint: Path | None,
+    history: Path | None,
     once: bool,
     master: str,
     jars: tuple[Path, ...],
@@ -91,6 +97,7 @@ def telemetry(
             topics=topics,
             checkpoint=checkpoint or store.path.with_name(store.path.name + ".telemetry"),
             once=once,
+            history=history,
             told=_say,
             stopped=stopping.is_set,
         )

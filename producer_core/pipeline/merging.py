@@ -6,22 +6,24 @@ and a lost checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
+
+import duckdb
 
 from producer_core.store import ErrorRow, LatencyRow, ProducerRow, StatisticsRow
 
 if TYPE_CHECKING:
-    import duckdb
-
     from producer_core.store import Store
 
-_FRESH = """
-CREATE OR REPLACE TEMP TABLE fresh AS
+_UNSEEN = """
 SELECT DISTINCT ids.producer_id, ids.sequence FROM ids
 WHERE NOT EXISTS (SELECT 1 FROM merged_batches AS known
                   WHERE known.producer_id = ids.producer_id
                     AND ids.sequence BETWEEN known.first_batch AND known.last_batch)"""
+
+_FRESH = f"CREATE OR REPLACE TEMP TABLE fresh AS {_UNSEEN}"
 
 _ADD = """
 INSERT INTO {table} (resolution, {columns})
@@ -53,6 +55,7 @@ ON CONFLICT (producer_id) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" f
 WHERE excluded.seen_at >= producers.seen_at"""
 
 _KINDS: Mapping[str, Any] = {"statistics": StatisticsRow, "latencies": LatencyRow, "errors": ErrorRow}
+_GIVEN = ("ids", *_KINDS, "producers")
 
 
 def merge(store: Store, tables: Mapping[str, Any], *, query_id: str, batch_id: int, now: float) -> int:
@@ -60,13 +63,37 @@ def merge(store: Store, tables: Mapping[str, Any], *, query_id: str, batch_id: i
     with store.borrow(write=True, timeout=60) as connection:
         if _committed(connection, query_id, batch_id):
             return 0
-        connection.register("ids", tables["ids"])
-        for name in (*_KINDS, "producers"):
-            connection.register(f"{name}_rows", tables[name])
-        try:
+        with _registered(
+            connection, {name if name == "ids" else f"{name}_rows": tables[name] for name in _GIVEN}
+        ):
             return _merge(connection, query_id, batch_id, now)
-        finally:
-            for name in ("ids", *(f"{name}_rows" for name in (*_KINDS, "producers"))):
+
+
+def committed(store: Store, *, query_id: str, batch_id: int) -> bool:
+    """Whether this micro-batch is in the store already."""
+    with store.borrow(timeout=60, limit=10) as connection:
+        return _committed(connection, query_id, batch_id)
+
+
+def unseen(store: Store, ids: Any) -> Any:
+    """Those of `ids` (producer_id, sequence) that the store has not merged yet, as an Arrow table."""
+    with store.borrow(timeout=60, limit=10) as connection:
+        with _registered(connection, {"ids": ids}):
+            return connection.sql(_UNSEEN).to_arrow_table()
+
+
+@contextmanager
+def _registered(connection: duckdb.DuckDBPyConnection, tables: Mapping[str, Any]) -> Iterator[None]:
+    """Arrow tables under these names for a while."""
+    for name, table in tables.items():
+        connection.register(name, table)
+    try:
+        yield
+    finally:
+        for name in tables:
+            with suppress(
+                duckdb.Error
+            ):  # a failed transaction refuses this too, and would hide why it failed
                 connection.unregister(name)
 
 

@@ -86,7 +86,7 @@ def fetch_connector() -> list[Path]:
     import pyspark
 
     ivy, done = folder() / "ivy", folder() / "connector.txt"
-    if not done.exists():
+    if not _all_there(done):
         coordinate = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
         result = subprocess.run(
             [sys.executable, "-c", _RESOLVE, coordinate, str(ivy)],
@@ -103,6 +103,11 @@ def fetch_connector() -> list[Path]:
             )
         done.write_text("\n".join(str(jar) for jar in jars))
     return [Path(line) for line in done.read_text().splitlines()]
+
+
+def _all_there(listed: Path) -> bool:
+    """Whether the list exists and every jar on it: somebody may have cleaned the cache."""
+    return listed.exists() and all(Path(line).exists() for line in listed.read_text().splitlines())
 
 
 _RESOLVE = """

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
-from producer_core.pipeline.merging import merge
+from producer_core.pipeline.merging import committed, merge, unseen
 from producer_core.store import ErrorRow, LatencyRow, ProducerRow, StatisticsRow
 from producer_core.telemetry import SCHEMA_VERSION
 
@@ -29,6 +29,7 @@ _SCHEMA = (
 )
 _TYPES = {int: "bigint", float: "double", str: "string", bool: "boolean"}
 _OFFSETS_A_BATCH = 50_000
+_KINDS: Mapping[str, Any] = {"statistics": StatisticsRow, "latencies": LatencyRow, "errors": ErrorRow}
 
 
 @dataclass(frozen=True)
@@ -65,15 +66,32 @@ def parse(records: DataFrame) -> DataFrame:
 
 
 def known(batches: DataFrame) -> DataFrame:
-    """Batches that this code understands, each once."""
-    fits = f"v = {SCHEMA_VERSION} and producer_id is not null and sequence is not null"
-    return batches.where(fits).drop("value", "v").dropDuplicates(["producer_id", "sequence"])
+    """Batches that this code understands to the last column, each once."""
+    return batches.where(_fits()).drop("value", "v").dropDuplicates(["producer_id", "sequence"])
 
 
 def unknown(batches: DataFrame) -> DataFrame:
-    """The raw values of everything else: a newer schema, or no telemetry at all."""
-    fits = f"v = {SCHEMA_VERSION} and producer_id is not null and sequence is not null"
-    return batches.where(f"not coalesce({fits}, false)").select("value")
+    """The raw values of everything else: a newer schema, rows of another shape, or no telemetry at all."""
+    return batches.where(f"not coalesce({_fits()}, false)").select("value")
+
+
+def _fits() -> str:
+    """True for a batch of our version whose every row has our columns; else one bad record would stop the job."""
+    rows_fit = [f"forall({column}, row -> {_row_fits(kind, 'row')})" for column, kind in _KINDS.items()]
+    producer_fits = f"(producer is null or {_row_fits(ProducerRow, 'producer')})"
+    named = [f"v = {SCHEMA_VERSION}", "producer_id is not null", "sequence is not null"]
+    return " and ".join([*named, *rows_fit, producer_fits])
+
+
+def _row_fits(kind: type[Any], row: str) -> str:
+    hints = get_type_hints(kind).values()
+    columns = [_column_fits(f"get({row}, {place})", hint) for place, hint in enumerate(hints)]
+    return " and ".join([f"size({row}) = {len(columns)}", *columns])
+
+
+def _column_fits(column: str, hint: Any) -> str:
+    fits = f"try_cast({column} as {_sql_type(hint)}) is not null"
+    return f"({column} is null or {fits})" if type(None) in get_args(hint) else fits
 
 
 def rows(batches: DataFrame, column: str, kind: type[Any]) -> DataFrame:
@@ -101,7 +119,7 @@ def _columns(kind: type[Any], source: str) -> list[Any]:
     from pyspark.sql import functions as F
 
     return [
-        F.col(source)[place].cast(_sql_type(hint)).alias(name)
+        F.get(F.col(source), F.lit(place)).try_cast(_sql_type(hint)).alias(name)
         for place, (name, hint) in enumerate(get_type_hints(kind).items())
     ]
 
@@ -111,28 +129,44 @@ def _sql_type(hint: Any) -> str:
     return _TYPES[next((part for part in get_args(hint) if part is not type(None)), hint)]
 
 
-def sink(store: Store, aside: Path, told: Callable[[Merged], None]) -> Callable[[DataFrame, int], None]:
-    """What `foreachBatch` calls: flatten, then merge in one transaction."""
+def sink(
+    store: Store, aside: Path, told: Callable[[Merged], None], history: Path | None = None
+) -> Callable[[DataFrame, int], None]:
+    """What `foreachBatch` calls: flatten, write the history, then merge in one transaction."""
 
     def write(records: DataFrame, batch_id: int) -> None:
         query_id = str(records.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
+        if committed(store, query_id=query_id, batch_id=batch_id):
+            return  # Spark repeats a micro-batch whose end it did not write down
         parsed = parse(records).persist()
         try:
-            batches = known(parsed)
-            tables = {
-                "ids": batches.select("producer_id", "sequence").toArrow(),
-                "statistics": rows(batches, "statistics", StatisticsRow).toArrow(),
-                "latencies": rows(batches, "latencies", LatencyRow).toArrow(),
-                "errors": rows(batches, "errors", ErrorRow).toArrow(),
-                "producers": heartbeats(batches).toArrow(),
-            }
-            set_aside = _set_aside(unknown(parsed), aside / f"{query_id}-{batch_id:08d}")
+            batches, name = known(parsed), f"{query_id}-{batch_id:08d}"
+            tables = _tables(batches)
+            set_aside = _set_aside(unknown(parsed), aside / name)
+            if history is not None:
+                _keep(batches, unseen(store, tables["ids"]), history, name)
         finally:
             parsed.unpersist()
         merged = merge(store, tables, query_id=query_id, batch_id=batch_id, now=time.time())
         told(Merged(tables["ids"].num_rows, merged, set_aside))
 
     return write
+
+
+def _tables(batches: DataFrame) -> dict[str, Any]:
+    flat = {column: rows(batches, column, kind).toArrow() for column, kind in _KINDS.items()}
+    ids = batches.select("producer_id", "sequence").toArrow()
+    return {"ids": ids, **flat, "producers": heartbeats(batches).toArrow()}
+
+
+def _keep(batches: DataFrame, fresh: Any, history: Path, name: str) -> None:
+    """Parquet of what is new, a folder a kind and micro-batch; written again whole when the batch is run again."""
+    if not fresh.num_rows:
+        return
+    new = batches.join(batches.sparkSession.createDataFrame(fresh), ["producer_id", "sequence"], "left_semi")
+    for column, kind in _KINDS.items():
+        target = history / column / name  # no `=` in a folder's name: readers would take it for a column
+        rows(new, column, kind).coalesce(1).write.mode("overwrite").parquet(str(target))
 
 
 def _set_aside(values: DataFrame, target: Path) -> int:
@@ -150,6 +184,7 @@ def run(
     topics: Sequence[str],
     checkpoint: Path,
     once: bool,
+    history: Path | None = None,
     options: Mapping[str, str] | None = None,
     told: Callable[[Merged], None] = lambda merged: None,
     stopped: Callable[[], bool] = lambda: False,
@@ -165,7 +200,7 @@ def run(
         told(done[-1])
 
     writer = read(session, servers, topics, options or {}).writeStream.foreachBatch(
-        sink(store, checkpoint / "set_aside", tell)
+        sink(store, checkpoint / "set_aside", tell, history)
     )
     writer = writer.option("checkpointLocation", str(checkpoint / "spark"))
     query = (writer.trigger(availableNow=True) if once else writer.trigger(processingTime="1 second")).start()

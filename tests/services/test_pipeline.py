@@ -7,6 +7,7 @@ import subprocess
 import sys
 import uuid
 
+import duckdb
 import pytest
 from confluent_kafka import Producer
 
@@ -62,6 +63,12 @@ def totals(path):
     return (*sums, *counts), ranges
 
 
+def kept(folder, column="acknowledged"):
+    """The sum of a column over the Parquet history, as any reader would read it."""
+    ((total,),) = duckdb.sql(f"SELECT sum({column}) FROM read_parquet('{folder}/**/*.parquet')").fetchall()
+    return total
+
+
 def test_a_batch_survives_its_way_through_kafka():
     original = batch("p1", 3)
     assert decode(encode(original)) == original
@@ -73,20 +80,25 @@ def test_a_batch_counts_once_however_often_it_comes(kafka, tmp_path):
     batches = [batch(producer, sequence) for producer in ("p1", "p2", "p3") for sequence in range(20)]
     values = [encode(item) for item in batches] + [encode(item) for item in batches[:7]]
     newer = json.dumps({"v": SCHEMA_VERSION + 1, "producer_id": "p1", "sequence": 99}).encode()
-    publish(kafka, topic, [*values, newer, b"not JSON"])
+    wrong_type = encode(batch("p1", 30)).replace(b'"orders",10', b'"orders","many"')
+    short_row = encode(batch("p1", 31)).replace(b",1000,0.5", b"")
+    broken = [newer, b"not JSON", wrong_type, short_row]
+    publish(kafka, topic, [*values, *broken])
 
-    first = job(kafka, topic, path)
+    first = job(kafka, topic, path, "--history", str(tmp_path / "history"))
     again = job(kafka, topic, path)
     publish(kafka, topic, [encode(batch("p1", 21)), encode(batch("p1", 20)), values[0]])
     late = job(kafka, topic, path)
     publish(kafka, topic, values[:3])
     lost_checkpoint = job(kafka, topic, path, "--checkpoint", str(tmp_path / "another"))
 
-    assert (first["merged"], first["set_aside"]) == (60, 2)
+    assert (first["merged"], first["set_aside"]) == (60, 4)
     assert again == {"batches": 0, "merged": 0, "set_aside": 0}
     assert late["merged"] == 2
     assert lost_checkpoint["merged"] == 0
     assert totals(path) == ((620, 62_000, 620), [("p1", 0, 21), ("p2", 0, 19), ("p3", 0, 19)])
+    assert kept(tmp_path / "history" / "statistics") == 600
+    assert kept(tmp_path / "history" / "latencies", "count") == 600
 
 
 def test_what_a_producer_publishes_equals_what_it_wrote_down(kafka, tmp_path):
