@@ -101,8 +101,8 @@ class Backlog:
             self._newest = max(self._newest, delivery.seq)
             if not self._behind and self._offered(delivery):
                 return
+            self._fed = min(self._fed, delivery.seq - 1) if self._behind else delivery.seq - 1
             self._behind = True
-            self._fed = min(self._fed, delivery.seq - 1) if self._fed >= 0 else delivery.seq - 1
             if delivery.callback is not None or delivery.on_delivery is not None:
                 self._owners[delivery.seq] = (delivery.callback, delivery.on_delivery, delivery.record_id)
         self._awake.set()

@@ -348,7 +348,12 @@ class Lifecycle:
 
     def _look_first(self, delivery: Delivery, failure: Failure, retry_in: float | None) -> bool:
         """Ask the topic before anything else happens to a message that the broker may have."""
-        if self._closing or (failure.kind == "timed_out" and not self.connection.may_have_produced):
+        if failure.kind == "timed_out" and not self.connection.may_have_produced:
+            return False
+        return self._ask(delivery, failure, retry_in)
+
+    def _ask(self, delivery: Delivery, failure: Failure, retry_in: float | None) -> bool:
+        if self._closing:
             return False
         delivery.in_doubt = True
         delivery.status = MessageStatus.RETRYING
@@ -362,7 +367,7 @@ class Lifecycle:
         delivery.attempts = ((attempt, "possibly_persisted"),)
         self.pending[delivery.id] = delivery
         self.lanes.failed(delivery)
-        if not self._look_first(delivery, failure, 0.0):
+        if not self._ask(delivery, failure, 0.0):
             self.pending.pop(delivery.id, None)  # closing: the journal still has it
 
     def _looked(self, doubt: Doubt, landing: Landing) -> None:
