@@ -1,0 +1,70 @@
+"""A stand-in for the journal: an input that can be read again from any row on, such as a file."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from producer_core.transport import Delivery
+
+
+class Numbers(Protocol):
+    """Where the sequences of messages come from: `take` gives one, `peek` is higher than all that were taken."""
+
+    take: Callable[[], int]
+
+    def peek(self) -> int: ...
+
+
+class Sender(Protocol):
+    """What a keeper needs of the lifecycle."""
+
+    pending: dict[bytes, Delivery]
+
+    @property
+    def transport(self) -> Any: ...
+    def offer(self, delivery: Delivery) -> bool: ...
+
+
+class Keeper(Protocol):
+    """What the lifecycle tells whoever keeps messages until they are settled; `Backlog` over a journal is one."""
+
+    @property
+    def waiting(self) -> int:
+        """Messages that are kept and not with the client."""
+
+    @property
+    def unkept(self) -> int:
+        """Dead letters that no disk has taken."""
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def take(self, delivery: Delivery) -> None:
+        """Keep a message and send it on its way. JournalFull when there is no room."""
+
+    def holds(self, seq: int) -> bool: ...
+    def leaving(self, delivery: Delivery) -> None: ...
+    def acknowledged(self, delivery: Delivery) -> None: ...
+    def needless(self, delivery: Delivery) -> None: ...
+    def flush(self) -> None: ...
+    def kept(self, message_ids: Iterable[str]) -> None: ...
+
+
+class StandIn(Protocol):
+    """Numbers the messages itself, keeps their progress, and gives the lifecycle its keeper.
+
+    What is not settled when the producer closes is not a dead letter: it is still in the input.
+    """
+
+    session: uuid.UUID
+    numbers: Numbers
+
+    @property
+    def offsets(self) -> Mapping[tuple[str, int], int]: ...
+    def settle(self, seqs: Iterable[int], offsets: Mapping[tuple[str, int], int] | None = None) -> None: ...
+    def keeper(self, sender: Sender) -> Keeper: ...
+    def unsettled(self) -> int:
+        """Messages that were accepted and are not settled."""
+
+    def close(self) -> None: ...
