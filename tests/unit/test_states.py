@@ -1,0 +1,147 @@
+"""A state machine: whatever order reports, retries, looks, fatal errors and ends come in, each message is in one place."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from producer_core import ReliableKafkaProducer, RetryConfig
+from producer_core.events import Hook
+from producer_core.journal import Journal
+from producer_core.testing import InMemoryTransport
+from tests.support import eventually
+
+QUICK = RetryConfig(max_retries=2, initial_delay_ms=1, max_delay_ms=3, jitter=False)
+CODES = [
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.NOT_ENOUGH_REPLICAS,
+    KafkaError._MSG_TIMED_OUT,
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError._PURGE_QUEUE,
+]
+
+
+class Ends(Hook):
+    def __init__(self):
+        self.acked, self.dead = Counter(), Counter()
+
+    def acknowledged(self, batch):
+        self.acked.update(item.seq for item in batch)
+
+    def died(self, letter):
+        self.dead[int(letter.message_id.rpartition("-")[2])] += 1
+
+
+class Life(RuleBasedStateMachine):
+    """The transport keeps everything in flight until a rule reports it."""
+
+    journaled = False
+
+    @initialize(
+        ordering=st.sampled_from(["key", "strict", "none"]), policy=st.sampled_from(["retry", "dead_letter"])
+    )
+    def begin(self, ordering, policy):
+        self.folder = Path(tempfile.mkdtemp())
+        self.options = {"ordering": ordering, "on_ambiguous": policy}
+        self.accepted, self.gone = set(), Counter()
+        self.ends = Ends()
+        self.start()
+
+    def start(self):
+        made = []
+        self.producer = ReliableKafkaProducer(
+            "memory:1", None, QUICK, store=self.folder / "s.duckdb" if self.journaled else None,
+            journal_dir=self.folder / "journal" if self.journaled else None,
+            transport=InMemoryTransport.factory(made, script=lambda delivery: "hold", capacity=20),
+            hooks=(self.ends,), health_check_interval=3600, run_replays=False, **self.options,
+        )  # fmt: skip
+        self.transport = made[0]
+        self.producer.connection.acknowledged()
+
+    @rule(key=st.sampled_from([None, "a", "b"]), count=st.integers(1, 4))
+    def send(self, key, count):
+        if not self.journaled and self.transport.outstanding() + count > 15:
+            return
+        for _ in range(count):
+            message_id = self.producer.send_message("orders", b"x", key)
+            self.accepted.add(int(message_id.rpartition("-")[2]))
+
+    @rule(outcomes=st.lists(st.none() | st.sampled_from(CODES), min_size=1, max_size=6), landed=st.booleans())
+    def report(self, outcomes, landed):
+        with self.transport._changed:
+            held, self.transport._held = self.transport._held, []
+        outcomes = (outcomes * len(held))[: len(held)]
+        for delivery, code in zip(held, outcomes, strict=True):
+            if code is not None and landed:
+                self.transport.log["orders"].append(delivery)
+        self.transport._report(list(zip(held, outcomes, strict=True)))
+
+    @rule(blind=st.booleans())
+    def the_broker_answers_looks_or_not(self, blind):
+        self.transport.blind = blind
+
+    @rule()
+    def the_client_turns_fatal(self):
+        error = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        with self.transport._changed:
+            self.transport._held.clear()
+            self.transport._queue.clear()
+        self.producer._lifecycle.fatal(error, 0)
+
+    @rule(timeout=st.sampled_from([0.0, 0.05]))
+    def close_and_start_again(self, timeout):
+        self.close(timeout)
+        self.start()
+
+    def close(self, timeout):
+        before = Counter(self.ends.acked) + Counter(self.ends.dead)
+        report = self.producer.close(timeout=timeout)
+        assert report.lost == 0
+        if not self.journaled:
+            assert report.journaled == 0
+            assert set(self.ends.acked) | set(self.ends.dead) == self.accepted
+            assert report.acknowledged + report.dead == len(self.accepted)
+            self.accepted, self.ends = set(), Ends()
+            return
+        with Journal.open(self.folder / "journal") as journal:
+            kept = {record.seq for record in journal.read()}
+        assert kept | set(self.ends.acked) | set(self.ends.dead) == self.accepted
+        assert not kept & (set(self.ends.acked) | set(self.ends.dead))
+        assert report.journaled == len(kept)
+        assert before <= Counter(self.ends.acked) + Counter(self.ends.dead)
+
+    @invariant()
+    def nothing_ends_twice(self):
+        if hasattr(self, "ends"):
+            ended = Counter(self.ends.acked) + Counter(self.ends.dead)
+            assert not [seq for seq, times in ended.items() if times > 1]
+            assert set(ended) <= self.accepted
+
+    def teardown(self):
+        if hasattr(self, "producer"):
+            self.transport._script = lambda delivery: None
+            self.transport.release()
+            if self.options["on_ambiguous"] == "retry":
+                eventually(lambda: self.producer.pending_count == 0, timeout=30)
+            self.close(0.1)
+            shutil.rmtree(self.folder)
+
+
+class LifeWithAJournal(Life):
+    journaled = True
+
+
+@pytest.mark.parametrize("machine", [Life, LifeWithAJournal])
+def test_every_message_is_in_exactly_one_place_in_any_order_of_events(machine):
+    from hypothesis.stateful import run_state_machine_as_test
+
+    steps = settings(max_examples=12, stateful_step_count=15, deadline=None)
+    run_state_machine_as_test(machine, settings=steps)
