@@ -16,6 +16,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from producer_core.errors import ConfigError
 from producer_core.exactly_once.judging import refused_for_good
 from producer_core.transport import Delivery, Report
 
@@ -194,3 +195,12 @@ class Client:
             with contextlib.suppress(Exception):
                 producer.purge()
                 producer.poll(0)
+
+
+def check(settings: Mapping[str, Any]) -> None:
+    """ConfigError where the library does not make a transactional client of these settings. Nobody is asked."""
+    alone = {"bootstrap.servers": "", "transactional.id": "check", "statistics.interval.ms": 0}
+    try:
+        Producer({**settings, **alone})
+    except KafkaException as error:
+        raise ConfigError(f"Transactions cannot be had with these settings: {error.args[0].str()}") from error

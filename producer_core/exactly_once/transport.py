@@ -21,6 +21,7 @@ from producer_core import landing
 from producer_core.config import ClientConfig
 from producer_core.errors import Fenced, ForkedProducer
 from producer_core.events import Notice, Severity
+from producer_core.exactly_once.client import check
 from producer_core.exactly_once.ledger import Ledger, Progress, Where, shard_ids, shard_note
 from producer_core.exactly_once.shard import Bounds, Shard
 from producer_core.exactly_once.statistics import merged
@@ -73,6 +74,7 @@ class TransactionalTransport:
         self._missing: dict[str, float] = {}
         self._ledger = Ledger(progress, session)
         settings = transactional_settings(config.settings)
+        check(settings)
         self._partitioner = Partitioner(
             metadata_count(config.settings), partitioner=str(settings.get("partitioner", "murmur2_random"))
         )
@@ -241,6 +243,9 @@ def transactional_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     transaction = int(chosen.get("transaction.timeout.ms", message + _MORE))
     chosen["transaction.timeout.ms"] = transaction
     chosen["message.timeout.ms"] = min(message, transaction * 3 // 4)
+    chosen["socket.timeout.ms"] = min(
+        int(chosen.get("socket.timeout.ms", 60_000)), transaction
+    )  # librdkafka asks it
     chosen["enable.idempotence"] = True
     chosen["acks"] = "all"
     chosen.setdefault("logger", _library_logger())

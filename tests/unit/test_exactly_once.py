@@ -10,6 +10,8 @@ from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as some
 
+from producer_core.errors import ConfigError
+from producer_core.exactly_once.client import check
 from producer_core.exactly_once.judging import blame, refused_for_good, somebody_elses
 from producer_core.exactly_once.ledger import Ledger, Place, advanced, shard_ids, shard_note, split
 from producer_core.exactly_once.shard import Waiting, take
@@ -234,6 +236,12 @@ def test_a_message_times_out_before_its_transaction_does():
     assert transactional_settings({"message.timeout.ms": 0})["message.timeout.ms"] == 60_000
     chosen = transactional_settings({"message.timeout.ms": 120_000, "transaction.timeout.ms": 10_000})
     assert (chosen["message.timeout.ms"], chosen["transaction.timeout.ms"]) == (7500, 10_000)
+    check(chosen)
+
+
+def test_settings_that_no_transaction_can_have_are_refused_at_once():
+    with pytest.raises(ConfigError, match=r"max\.in\.flight"):
+        check(transactional_settings({"max.in.flight.requests.per.connection": 50}))
 
 
 def test_statistics_of_several_clients_are_those_of_one():
