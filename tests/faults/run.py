@@ -1,0 +1,93 @@
+"""Running scenarios: the media are started once, each run is judged and saved."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from tests.faults.result import judge
+from tests.faults.scenarios import SCENARIOS
+from tests.faults.stage import Embedded, Real, Stage
+
+REAL_PROPERTIES = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "unclean.leader.election.interval.ms": "2000",
+    "transaction.max.timeout.ms": "900000",
+}
+
+
+class Media:
+    """Brokers by name, each started when first asked for."""
+
+    def __init__(self):
+        self._real = None
+
+    def get(self, name):
+        if name == "embedded":
+            return Embedded()  # new each time: it forgets records beyond 5 MB a partition
+        if self._real is None:
+            self._real = Real(properties=REAL_PROPERTIES)
+        return self._real
+
+    def give_back(self, medium):
+        if medium is not self._real:
+            medium.stop()
+
+    def discard(self):
+        """After a scenario that broke down: whatever it left behind is not the next one's."""
+        self.stop()
+
+    def stop(self):
+        if self._real is not None:
+            self._real.stop()
+            self._real = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+
+def command(result):
+    """What replays a run."""
+    long = " --long" if result.long else ""
+    return (
+        f"python -m tests.faults run --scenario {result.scenario} --medium {result.medium}"
+        f" --guarantee {result.guarantee} --seed {result.seed}{long}"
+    )
+
+
+def run(media, name, medium_name, guarantee, *, seed, long=False, folder=None, notes=None):
+    """One run of one scenario: its Result. `folder` keeps what the run wrote."""
+    scenario = SCENARIOS[name]
+    place = Path(folder or tempfile.mkdtemp(prefix=f"faults-{name}-"))
+    medium = media.get(medium_name)
+    began = time.monotonic()
+    stage = Stage(
+        medium,
+        name=name,
+        guarantee=guarantee,
+        seed=seed,
+        long=long,
+        folder=place,
+        topic_config=scenario.topic_config,
+    )
+    stage.notes.update(notes or {})
+    try:
+        scenario.play(stage)
+        evidence = stage.evidence(5 if scenario.expected == "violation" else 30)
+        result = judge(stage, evidence, time.monotonic() - began, scenario.expected)
+    except BaseException:
+        stage.end()
+        media.discard()
+        raise
+    stage.end()
+    media.give_back(medium)
+    if result.good and folder is None:
+        shutil.rmtree(place, ignore_errors=True)
+    elif folder is None:
+        result.notes["folder"] = str(place)
+    return result

@@ -1,0 +1,702 @@
+"""The scenarios S1 to S21 of the field notes, what we are compared with (C1, C2), and the proof of the verdicts (V)."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from producer_core.brokers.proxy import (
+    BlackHole,
+    Delay,
+    Hold,
+    Partition,
+    Refuse,
+    Reset,
+    Rule,
+    Slow,
+    Swallow,
+    Tap,
+)
+from tests.support import eventually
+
+ALO, EO = "at_least_once", "exactly_once"
+BOTH = (ALO, EO)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`runs` are pairs of medium and guarantee; the first of them is the short form's."""
+
+    name: str
+    title: str
+    play: Callable
+    runs: tuple[tuple[str, str], ...]
+    expected: str = "none"
+    repeats: int = 1
+    topic_config: dict | None = None
+    kind: str = "reliable"
+
+
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def scenario(name, title, *runs, **options):
+    def keep(play):
+        SCENARIOS[name] = Scenario(name, title, play, runs, **options)
+        return play
+
+    return keep
+
+
+def stream(stage, *rules, count=None, rate=None, timeout=None, **settings):
+    """A stream of messages, all of it under these rules."""
+    count = count or (100_000 if stage.long else 1_000)
+    rate = rate or (2_000 if stage.long else 300)
+    with stage.harm(*rules):
+        stage.write(count=count, rate=rate, **settings)
+        stage.until(lambda: stage.accepted() >= count, timeout or 120 + 5 * count / rate)
+    stage.finish(300 if stage.long else 120)
+
+
+@scenario("S1", "every error code that a broker can answer, once and for some time", ("embedded", ALO))
+def every_error_code(stage):
+    from producer_core.failures import failure_of
+
+    codes = sorted(code for code in range(1, 120) if failure_of(code).kind != "local")
+    chosen = codes if stage.long else stage.chance.sample(codes, 12)
+    stage.notes["codes"] = len(chosen)
+    stage.ordered = True
+    broker = stage.medium.broker
+    stage.write(rate=300, config={"message.timeout.ms": 3000}, retry={"max_retries": 1})
+    stage.until(lambda: stage.reported() > 20)
+    for code in chosen:
+        before = stage.reported()
+        broker.fail_next(stage.topic, code, 1)
+        stage.until(lambda before=before: stage.reported() > before + 10)
+        broker.reject(stage.topic, code)
+        stage.pause(0.3)
+        broker.accept(stage.topic)
+        before = stage.reported()
+        stage.until(lambda before=before: stage.reported() > before + 10)
+    stage.finish()
+
+
+@scenario("S2", "a fatal error with requests in flight: works again within 20 s", ("embedded", ALO))
+def fatal_errors(stage):
+    broker = stage.medium.broker
+    stage.write(rate=1000, config={"linger.ms": 0}, retry={"max_retries": 5})
+    for _ in range(30 if stage.long else 3):
+        before = stage.reported()
+        stage.until(lambda before=before: stage.reported() > before + 100)
+        codes = ["REQUEST_TIMED_OUT", "OUT_OF_ORDER_SEQUENCE_NUMBER"]
+        broker.fail_next(stage.topic, stage.chance.choice(codes), 1)
+        broker.fail_next(stage.topic, "OUT_OF_ORDER_SEQUENCE_NUMBER", stage.chance.randint(1, 5))
+        began, before = time.monotonic(), stage.reported()
+        stage.until(lambda before=before: stage.reported() > before + 200)
+        took = time.monotonic() - began
+        stage.notes["slowest"] = max(round(took, 1), stage.notes.get("slowest", 0))
+        if took > 20:
+            stage.problems.append(f"I7: {took:.1f} s until it worked again")
+    stage.finish()
+
+
+@scenario(
+    "S3",
+    "the broker forgets the producer; records are deleted under it",
+    ("embedded", ALO),
+    ("kafka3", ALO),
+    ("kafka3", EO),
+)
+def forgotten(stage):
+    stage.write(rate=300, retry={"max_retries": 5})
+    for _ in range(20 if stage.long else 3):
+        before = stage.reported()
+        stage.until(lambda before=before: stage.reported() > before + 100)
+        if stage.medium.broker:
+            stage.medium.broker.fail_next(stage.topic, "UNKNOWN_PRODUCER_ID", stage.chance.randint(1, 2))
+        else:
+            delete_records(stage)
+        stage.broker_faults += 1
+    stage.finish()
+
+
+def delete_records(stage):
+    """Everything that is there now; remembered, so that nobody misses it."""
+    admin = AdminClient({"bootstrap.servers": stage.medium.direct, "log_level": 0})
+    everything = [TopicPartition(stage.topic, number, -1) for number in range(4)]
+    for where, future in admin.delete_records(everything).items():
+        stage.removed[where.partition] = max(
+            future.result(20).low_watermark, stage.removed.get(where.partition, 0)
+        )
+
+
+@scenario(
+    "S4", "acknowledgements are lost, then the connection", ("kafka3", EO), ("kafka3", ALO), ("embedded", ALO)
+)
+def lost_answers(stage):
+    chance = 0.02 if stage.long else 0.06
+    stream(
+        stage,
+        Rule(Swallow(0.3), api="Produce", chance=chance),
+        Rule(Swallow(0.2), api="EndTxn", chance=chance),
+    )
+
+
+@scenario(
+    "S5", "requests are lost until their messages expire", ("embedded", ALO), ("kafka3", ALO), ("kafka3", EO)
+)
+def lost_requests(stage):
+    config = {"message.timeout.ms": 4000, "request.timeout.ms": 1500, "socket.timeout.ms": 2000}
+    stream(
+        stage,
+        Rule(BlackHole(), api="Produce", chance=0.004 if stage.long else 0.03),
+        Rule(BlackHole(2.5), api=("AddPartitionsToTxn", "EndTxn"), chance=0.01),
+        config=config,
+    )
+
+
+def bad_topic(stage):
+    """A compacted topic: each record without a key is refused, and that moves the producer's epoch."""
+    name = f"{stage.topic}-bad"
+    stage.medium.create_topic(name, 1, {"cleanup.policy": "compact"})
+    return name
+
+
+def epoch_trap(stage, kind):
+    """Answers for one topic are lost while another topic refuses records for good (kafka-real-notes 1.1)."""
+    swallow = [
+        Rule(Swallow(1.0), api="Produce", broker=stage.medium.leader(stage.topic, n), chance=0.05)
+        for n in range(2)
+    ]
+    count = 20_000 if stage.long else 1_500
+    stream(stage, *swallow, count=count, rate=400, kind=kind, bad_topic=bad_topic(stage), bad_every=20)
+
+
+@scenario(
+    "S6", "an answer is lost while another topic refuses records for good", ("kafka3", EO), ("kafka3", ALO)
+)
+def refused_elsewhere(stage):
+    epoch_trap(stage, "reliable")
+
+
+@scenario(
+    "C1",
+    "the same as S6 over a plain idempotent producer: must show duplicates",
+    ("kafka3", ALO),
+    expected="violation",
+)
+def plain_refused_elsewhere(stage):
+    stage.ordered = False
+    epoch_trap(stage, "plain")
+
+
+@scenario("S7", "the leader is killed", ("kafka3", EO), ("kafka3", ALO))
+def leader_killed(stage):
+    cluster = stage.medium.cluster
+    stage.write(rate=1000 if stage.long else 300)
+    for _ in range(5 if stage.long else 1):
+        before = stage.reported()
+        stage.until(lambda before=before: stage.reported() > before + 300)
+        leader = stage.medium.leader(stage.topic)
+        cluster.kill(leader)
+        stage.broker_faults += 1
+        before = stage.reported()
+        stage.until(lambda before=before: stage.reported() > before + 300)
+        cluster.start_node(leader, wait=False)
+        if stage.long:
+            stage.medium.restore()
+            reach = stage.accepted() + 20_000
+            stage.until(lambda reach=reach: stage.accepted() >= reach)
+    stage.finish()
+
+
+@scenario(
+    "S8", "the leader is stopped for a time around its session, and goes on", ("kafka3", ALO), ("kafka3", EO)
+)
+def leader_paused(stage):
+    cluster = stage.medium.cluster
+    stage.write(rate=1000 if stage.long else 300)
+    for seconds in (3, 5, 7, 12, 30, 5, 7, 9) if stage.long else (4,):
+        before = stage.reported()
+        stage.until(lambda before=before: stage.reported() > before + 300)
+        leader = stage.medium.leader(stage.topic)
+        cluster.pause(leader)
+        stage.pause(seconds)
+        cluster.resume(leader)
+        stage.broker_faults += 1
+        if stage.long:
+            reach = stage.accepted() + 12_000
+            stage.until(lambda reach=reach: stage.accepted() >= reach)
+    stage.until(lambda: stage.reported() > 500)
+    stage.finish()
+
+
+@scenario("S9", "every broker is restarted in turn; two are down at once", ("kafka3", EO), ("kafka3", ALO))
+def rolling_restart(stage):
+    cluster = stage.medium.cluster
+    stage.write(rate=1000 if stage.long else 200)
+    stage.until(lambda: stage.reported() > 200)
+    nodes = [node.number for node in cluster.nodes]
+    for number in (
+        nodes * (3 if stage.long else 1)
+        if stage.name == "S9" and (stage.long or stage.notes.get("all"))
+        else nodes[:1]
+    ):
+        cluster.stop_node(number)
+        cluster.start_node(number, wait=False)
+        stage.medium.restore()
+        stage.broker_faults += 1
+    if stage.long:
+        for number in nodes[:2]:
+            cluster.kill(number)
+        stage.broker_faults += 2
+        stage.pause(8)
+        for number in nodes[:2]:
+            cluster.start_node(number, wait=False)
+        stage.medium.restore()
+        stage.until(lambda: stage.accepted() >= 100_000, 300)
+    before = stage.reported()
+    stage.until(lambda: stage.reported() > before + 200)
+    stage.finish()
+
+
+@scenario(
+    "S10",
+    "no broker can be reached, and the queue is full: the journal grows, memory does not",
+    ("embedded", ALO),
+    ("kafka3", EO),
+)
+def outage(stage):
+    stage.journal = stage.folder / "journal"
+    seconds = 90 if stage.long else 5
+    child = stage.write(
+        rate=2000, config={"queue.buffering.max.messages": 2000, "message.timeout.ms": 600_000}
+    )
+    stage.until(lambda: stage.reported() > 500)
+    before = memory(child)
+    with stage.harm(Rule(Refuse())):
+        stage.pause(seconds)
+        stage.notes["accepted without a broker"] = stage.accepted() - stage.reported()
+        after = memory(child)
+        stage.notes["MiB"] = [before, after]
+    if after > before + 150:
+        stage.problems.append(f"I8: memory grew from {before} to {after} MiB")
+    if stage.notes["accepted without a broker"] < 1000 * seconds:
+        stage.problems.append(f"I8: only {stage.notes['accepted without a broker']} were accepted meanwhile")
+    stage.child.process.stdin.close()
+    code = stage.child.process.wait(300)
+    if code:
+        stage.problems.append(f"the writer ended with {code}: {stage.errors()}")
+
+
+def memory(child):
+    """MiB that the process has in memory."""
+    text = Path(f"/proc/{child.process.pid}/status").read_text()
+    return next(int(line.split()[1]) // 1024 for line in text.splitlines() if line.startswith("VmRSS"))
+
+
+def network_trouble(chance=0.012):
+    """The faults of kafka-real-notes section 2."""
+    apis = ("Produce", "AddPartitionsToTxn", "EndTxn", "InitProducerId")
+    return [
+        Rule(Reset(), api=apis, chance=chance / 4),
+        Rule(Swallow(0.3), api=apis, chance=chance / 4),
+        Rule(BlackHole(0.5), api=apis, chance=chance / 4),
+        Rule(Delay(0.05, up_to=1.0), api=apis, chance=chance / 4),
+    ]
+
+
+@scenario(
+    "S11",
+    "the process is killed at any moment, under a bad network",
+    ("kafka3", EO),
+    ("kafka3", ALO),
+    ("embedded", ALO),
+)
+def process_killed(stage):
+    stage.journal = stage.folder / "journal"
+    rate = 1000 if stage.long else 300
+    with stage.harm(*network_trouble()):
+        for _ in range(stage.notes.get("kills") or (60 if stage.long else 4)):
+            stage.write(rate=rate)
+            before = stage.accepted()
+            stage.until(lambda before=before: stage.accepted() > before)
+            stage.pause(stage.chance.uniform(0.0, 2.0))
+            stage.kill_writer()
+    stage.drain()
+
+
+@scenario(
+    "S12",
+    "the process is killed between EndTxn and its answer, and between the answer and the journal",
+    ("kafka3", EO),
+)
+def killed_at_the_commit(stage):
+    stage.journal = stage.folder / "journal"
+    for turn in range(100 if stage.long else 4):
+        child = stage.write(rate=500)
+
+        def kill(_, child=child):
+            child.process.send_signal(signal.SIGKILL)
+
+        tap = Tap(kill, answer=turn % 2 == 1)
+        rule = Rule(
+            tap, api="EndTxn", containing=stage.topic.encode(), skip=stage.chance.randint(0, 6), times=1
+        )
+        with stage.harm(rule):
+            stage.until(lambda child=child: not child.alive)
+        stage.kills += 1
+        stage.kill_writer()
+    stage.drain()
+
+
+def stale_requests(chance=0.06):
+    return [
+        Rule(Hold(0.8, into_next=True), api="EndTxn", chance=chance),
+        Rule(Hold(0.05, up_to=3.0), api="Produce", chance=0.009),
+    ]
+
+
+@scenario(
+    "S13",
+    "EndTxn and Produce requests arrive during the next transaction; the process is killed meanwhile",
+    ("kafka3", EO),
+    ("kafka3", ALO),
+)
+def stale_arrivals(stage):
+    stage.journal = stage.folder / "journal"
+    rate = 500
+    chance = 0.06 if stage.long else 0.25
+    with stage.harm(*stale_requests(chance), *network_trouble()):
+        for _ in range(100 if stage.long else 2):
+            stage.write(rate=rate)
+            before = stage.accepted()
+            stage.until(lambda before=before: stage.accepted() > before + rate)
+            stage.pause(stage.chance.uniform(0.5, 3.5))
+            stage.kill_writer()
+    stage.drain()
+
+
+@scenario(
+    "C2",
+    "transactions with a progress record sent along, under stale EndTxn: must show losses",
+    ("kafka3", EO),
+    expected="violation",
+)
+def progress_record(stage):
+    """The data's Produce is slower than the progress record's, and a stale EndTxn commits in between."""
+    stage.ordered = False
+    names = f"{stage.topic}-data", f"{stage.topic}-progress"
+    admin = AdminClient({"bootstrap.servers": stage.medium.direct, "log_level": 0})
+    topics = [
+        NewTopic(names[0], 1, replica_assignment=[[1, 2, 3]]),
+        NewTopic(names[1], 1, replica_assignment=[[2, 3, 1]]),
+    ]
+    for future in admin.create_topics(topics).values():
+        future.result(20)
+    stage.topic = names[0]
+    count = 4_000 if stage.long else 800
+    rules = [
+        Rule(Hold(1.0, into_next=True), api="EndTxn", containing=names[0].encode(), chance=0.3),
+        Rule(Delay(0.15), api="Produce", broker=1, containing=names[0].encode()),
+    ]
+    with stage.harm(*rules):
+        stage.write(
+            kind="progress",
+            count=count,
+            direct=stage.medium.direct,
+            progress_topic=names[1],
+            options={},
+            config={"message.timeout.ms": 30000, "request.timeout.ms": 5000},
+        )
+        stage.until(lambda: not stage.child.alive, 180)
+    stage.finish()
+
+
+@scenario("S14", "two processes with one journal, and with one transactional id", ("kafka3", EO))
+def two_processes(stage):
+    stage.write(rate=300)
+    first = stage.child
+    stage.until(lambda: stage.reported() > 300)
+    options = stage.options()
+    ledger = stage.folder / "second"
+    second = stage.second(ledger, options={**options})  # the same journal: refused at once
+    eventually(lambda: not second.alive, 60)
+    words = [kind for kind, _ in stage.notices_in(ledger)]
+    if "refused_to_start" not in words:
+        stage.problems.append(f"a second process took the same journal: {words}")
+    ledger = stage.folder / "third"
+    third = stage.second(
+        ledger, options={**options, "journal_dir": str(stage.folder / "other")}, first=1_000_000, rate=300
+    )
+    stage.ledgers.append(ledger)
+    eventually(lambda: not first.alive, 120)
+    words = [kind for kind, _ in stage.notices()]
+    if not {"fenced", "send_refused"} & set(words):
+        stage.problems.append(f"the first process was not told that it was fenced: {words}")
+    eventually(lambda: stage.watch_of(ledger)["r"] > 300, 120)
+    third.end(120)
+    stage.drain()
+
+
+@scenario(
+    "S15",
+    "a process sleeps longer than its transaction may last; a stranger's transaction stays open",
+    ("kafka3", EO),
+)
+def transaction_timeout(stage):
+    config = {"transaction.timeout.ms": 5000, "message.timeout.ms": 4500, "request.timeout.ms": 2000}
+    stage.write(rate=300, config=config)
+    stranger = Producer(
+        {
+            "bootstrap.servers": stage.medium.direct,
+            "transactional.id": f"{stage.topic}-stranger",
+            "log_level": 0,
+        }
+    )
+    stranger.init_transactions(30)
+    for turn in range(10 if stage.long else 1):
+        before = stage.reported()
+        stage.until(lambda before=before: stage.reported() > before + 300)
+        stranger.begin_transaction()
+        for number in range(4):
+            stranger.produce(stage.topic, f"{-1 - turn * 4 - number} ", "stranger", partition=number)
+        stranger.flush(20)
+        stage.child.signal(signal.SIGSTOP)
+        stage.pause(8)
+        stage.child.signal(signal.SIGCONT)
+        stage.pause(1)
+        stranger.abort_transaction(20)
+        stage.broker_faults += 1
+    before = stage.reported()
+    stage.until(lambda: stage.reported() > before + 300)
+    stage.finish()
+
+
+@scenario(
+    "S16",
+    "client and one broker are parted, one way or both, on and off",
+    ("kafka3", EO),
+    ("kafka3", ALO),
+    ("embedded", ALO),
+)
+def parted(stage):
+    stage.write(rate=1000 if stage.long else 300)
+    stage.until(lambda: stage.reported() > 200)
+    for turn in range(20 if stage.long else 2):
+        broker = (
+            stage.chance.randint(1, 3) if stage.medium.cluster else stage.medium.broker.leader(stage.topic)
+        )
+        way = stage.chance.choice(["both", "requests", "answers"])
+        rule = Rule(Partition(way), broker=broker)
+        for _ in range(8):  # flapping
+            with stage.harm(rule):
+                stage.pause(0.2)
+            stage.pause(0.2)
+        with stage.harm(rule):
+            stage.pause(8 if stage.long else 3)
+        stage.broker_faults += 9
+        before = stage.reported()
+        stage.until(lambda before=before: stage.reported() > before + 300)
+    if stage.long:
+        stage.until(lambda: stage.accepted() >= 100_000, 300)
+    stage.finish()
+
+
+@scenario("S17", "a network of 1 Mbit and 0.4 s", ("kafka3", EO), ("embedded", ALO))
+def slow_network(stage):
+    rules = [Rule(Slow(125_000)), Rule(Delay(0.1, up_to=0.4))]
+    stream(stage, *rules, count=20_000 if stage.long else 1_000, rate=200)
+
+
+@scenario("S18", "partitions are added; the topic is deleted and made again", ("kafka3", ALO))
+def topic_changes(stage):
+    """What was on the deleted topic went with it; whatever was not reported by then has to arrive."""
+    stage.ordered = False  # keys move when partitions are added
+    admin = AdminClient({"bootstrap.servers": stage.medium.direct, "log_level": 0})
+    stage.write(rate=200, retry={"max_retries": 8}, config={"topic.metadata.refresh.interval.ms": 2000})
+    stage.until(lambda: stage.reported() > 200)
+    next(iter(admin.create_partitions([NewPartitions(stage.topic, 6)]).values())).result(20)
+    before = stage.reported()
+    stage.until(lambda: stage.reported() > before + 200)
+    stage.medium.cluster.delete_topic(stage.topic)
+    stage.medium.create_topic(stage.topic, 6)
+    from tests.faults.ledger import parse
+
+    stage.pause(1)
+    lives = parse(stage.ledger)
+    stage.excused |= {report.number for life in lives for report in life.reports}
+    stage.excused |= {number for life in lives for number in life.accepted}  # was under way
+    stage.broker_faults += 2
+    before = stage.reported()
+    stage.until(lambda: stage.reported() > before + 300)
+    stage.finish()
+
+
+@scenario("S19", "the journal's disk is full, its end torn, a bit of it turned", ("embedded", ALO))
+def bad_disk(stage):
+    stage.journal = stage.folder / "journal"
+    few = {"queue.buffering.max.messages": 500, "max_block_ms": 300, "message.timeout.ms": 600_000}
+    with stage.harm(Rule(Refuse())):
+        child = stage.write(rate=1000, size=1000, config=few)
+        stage.until(lambda: stage.accepted() > 200)
+        _, hard = resource.prlimit(child.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(child.process.pid, resource.RLIMIT_FSIZE, (1_000_000, hard))
+        stage.until(lambda: stage.watch.look()["x"] > 2)
+        stage.notes["refused by a full disk"] = stage.watch.words["x"]
+        resource.prlimit(child.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+        before = stage.accepted()
+        stage.until(lambda: stage.accepted() > before + 200)
+        stage.kill_writer()
+        segments = sorted(stage.journal.glob("*"), key=lambda file: file.stat().st_size)
+        largest = segments[-1]
+        data = bytearray(largest.read_bytes())
+        stage.notes["segment"] = [largest.name, len(data)]
+        data[len(data) // 3] ^= 0x10
+        largest.write_bytes(data[:-7] if data.rstrip(b"\0") == data else data)
+    stage.write(rate=300, count=300)
+    stage.finish()
+    stage.notes["said"] = sorted({kind for kind, _ in stage.notices()})
+    if "journal_damaged" not in stage.notes["said"]:
+        stage.problems.append(f"the turned bit was not told: {stage.notes['said']}")
+    stage.allowed_losses = 2  # the damaged record and the torn one, which were told
+
+
+@scenario(
+    "S20", "an unclean election loses acknowledged records: it must be told", ("kafka3", ALO), ("kafka3", EO)
+)
+def unclean_election(stage):
+    cluster, topic = stage.medium.cluster, f"{stage.topic}-unclean"
+    admin = AdminClient({"bootstrap.servers": stage.medium.direct, "log_level": 0})
+    config = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
+    one = NewTopic(topic, 1, replica_assignment=[[1, 2]], config=config)
+    next(iter(admin.create_topics([one]).values())).result(20)
+    stage.topic, stage.ordered = topic, False
+    stage.write(rate=100, retry={"max_retries": 5})
+    stage.until(lambda: stage.reported() > 100)
+    cluster.kill(2)
+    before = stage.reported()
+    stage.until(lambda: stage.reported() > before + 200)  # acknowledged by node 1 alone
+    cluster.kill(1)
+    cluster.start_node(2, wait=False)
+    stage.broker_faults += 2
+    before = stage.reported()
+    stage.until(lambda: stage.reported() > before + 200)
+    stage.finish()
+    told = {kind for kind, _ in stage.notices()}
+    stage.notes["told"] = sorted(told)
+    stage.unclean = "acknowledged_lost" in told
+
+
+@scenario("S21", "everything at once", ("kafka3", EO), ("kafka3", ALO))
+def soak(stage):
+    stage.journal = stage.folder / "journal"
+    until = time.monotonic() + (1200 if stage.long else 15)
+    cluster = stage.medium.cluster
+    with stage.harm(*network_trouble(), *stale_requests()):
+        while time.monotonic() < until:
+            stage.write(rate=1000 if stage.long else 300)
+            reached = stage.accepted()
+            stage.until(lambda reached=reached: stage.accepted() > reached)
+            what = stage.chance.choice(
+                ["pause", "parted", "slow", "nothing", *(["kill"] if stage.long else [])]
+            )
+            node = stage.chance.randint(1, 3)
+            if what == "pause":
+                cluster.pause(node)
+                stage.pause(stage.chance.uniform(1, 12 if stage.long else 3))
+                cluster.resume(node)
+            elif what == "kill":
+                cluster.kill(node)
+                stage.pause(stage.chance.uniform(1, 6))
+                cluster.start_node(node, wait=False)
+                stage.pause(10)
+                stage.medium.restore()
+            elif what == "parted":
+                with stage.harm(Rule(Partition("both"), broker=node)):
+                    stage.pause(stage.chance.uniform(1, 8 if stage.long else 3))
+            elif what == "slow":
+                with stage.harm(Rule(Slow(200_000))):
+                    stage.pause(2)
+            stage.broker_faults += what != "nothing"
+            stage.pause(stage.chance.uniform(0.5, 3))
+            stage.kill_writer()
+    stage.drain()
+
+
+@scenario(
+    "V",
+    "what is called safe to resend is not on the log",
+    ("embedded", ALO),
+    ("kafka3", ALO),
+    repeats=25,
+    topic_config={"max.message.bytes": "4000"},
+)
+def verdicts(stage):
+    """Short time-outs, no resends, and a broker that refuses now and then what it took before."""
+    stage.ordered = False
+    trouble = [
+        Rule(Swallow(0.1), api="Produce", chance=0.15),
+        Rule(Reset(), api="Produce", chance=0.1),
+        Rule(BlackHole(), api="Produce", chance=0.08),
+        Rule(Delay(0.0, up_to=0.3), api="Produce", chance=0.2),
+        Rule(Hold(0.05, up_to=1.5), api="Produce", chance=0.05),
+    ]
+    config = {
+        "message.timeout.ms": stage.chance.choice([800, 1500, 2500]),
+        "request.timeout.ms": 1000,
+        "socket.timeout.ms": 1000,
+        "linger.ms": stage.chance.choice([0, 5]),
+        "batch.num.messages": stage.chance.choice([1, 5, 50]),
+        "enable.idempotence": stage.chance.random() < 0.7,
+        "message.max.bytes": 1_000_000,
+    }
+    stopping = threading.Event()
+    broker = stage.medium.broker
+
+    def refuse_now_and_then():
+        codes = [
+            "POLICY_VIOLATION",
+            "INVALID_RECORD",
+            "MSG_SIZE_TOO_LARGE",
+            "TOPIC_AUTHORIZATION_FAILED",
+            "INVALID_TIMESTAMP",
+        ]
+        while not stopping.is_set():
+            broker.reject(stage.topic, stage.chance.choice(codes))
+            stopping.wait(stage.chance.uniform(0.1, 0.5))
+            broker.accept(stage.topic)
+            stopping.wait(stage.chance.uniform(0.1, 0.5))
+
+    harmer = threading.Thread(target=refuse_now_and_then)
+    if broker:
+        harmer.start()
+    policy = "dead_letter" if stage.seed % 25 == 0 and stage.notes.get("patient") else "retry"
+    try:
+        with stage.harm(*trouble):
+            stage.write(
+                count=2000 if stage.long else 400,
+                rate=200,
+                config=config,
+                retry={"max_retries": stage.chance.choice([0, 0, 1])},
+                options={"on_ambiguous": policy},
+                big_every=0 if broker else 3,
+            )
+            stage.until(lambda: stage.accepted() >= (2000 if stage.long else 400))
+            stage.until(lambda: stage.reported() >= stage.accepted(), 90)
+    finally:
+        stopping.set()
+        if broker:
+            harmer.join(20)
+    stage.finish()
+
+
+__all__ = ["ALO", "EO", "SCENARIOS", "Scenario"]
