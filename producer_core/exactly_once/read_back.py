@@ -67,6 +67,7 @@ class ReadBack:
     wait: Callable[[float], None]
     notice: Callable[[str, str], None]
     connection_error: Callable[[KafkaError], None]
+    _refusal_said: bool = False
 
     def __call__(self, offsets: Mapping[Where, int | None], wanted: Callable[[bytes], bool]) -> Seen:
         """Everything `wanted` above these offsets, up to the ends as they are now; None: the end only.
@@ -75,6 +76,7 @@ class ReadBack:
         """
         seen = Seen()
         started, said = time.monotonic(), False
+        self._refusal_said = False
         waiting = self._ranges(offsets, seen)
         for where, (start, end) in waiting.items():
             seen.found[where] = []
@@ -160,8 +162,10 @@ class ReadBack:
     def _refused(self, error: KafkaError) -> None:
         """Errors of a reader are the connection's; a refusal is one that only an operator ends."""
         if error.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED):
-            text = f"No permission for the read-back ({error.str()}). Grant READ on the topic; nothing is sent until then."
-            self.notice("read_back_refused", text)
+            if not self._refusal_said:
+                self._refusal_said = True
+                text = f"No permission for the read-back: {error.str()}. Grant READ on the topic; it goes on then."
+                self.notice("read_back_refused", text)
             self.wait(2.0)
         else:
             self.connection_error(error)

@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError
 from producer_core.errors import JournalError
 from producer_core.events import Severity, Verdict
 from producer_core.exactly_once.client import Client, Stopped, TransactionFailed
-from producer_core.exactly_once.judging import Blame, blame, somebody_elses
+from producer_core.exactly_once.judging import FENCING, Blame, blame, somebody_elses
 from producer_core.exactly_once.ledger import Ledger, Place, Where, split
 from producer_core.exactly_once.outcome import Outcome
 from producer_core.exactly_once.read_back import ReadBack, starts
@@ -37,7 +37,8 @@ _PATIENCE = 5.0
 """Seconds that waiting for the coordinator goes without a word."""
 _EXPLAINED = 3
 _RECENTLY = 300.0
-"""A fencing within so many seconds of trouble of our own is put down to it, so many times."""
+"""A fencing within so many seconds of trouble of our own is put down to it, so many times until it was quiet as long:
+a late request of an earlier client of ours may have done it. Another process would come back each time."""
 _LIMIT_LASTS = 10.0
 """Seconds a partition goes on in small transactions after a batch of it was refused."""
 
@@ -112,8 +113,8 @@ class Shard:
         self._limits: dict[Where, tuple[int, float]] = {}
         self._trouble: str | None = None
         self._failures = 0  # transactions in a row
-        self._failed_at: deque[float] = deque(maxlen=_EXPLAINED)
-        self._explained: deque[float] = deque(maxlen=_EXPLAINED)
+        self._failed_at: deque[float] = deque(maxlen=10)
+        self._explained = 0  # times we were fenced and took it for our own doing
         self._read_back = ReadBack(settings, self._wait, self._warn, owner.connection_error)
         self._thread = threading.Thread(target=self._run, name=f"producer-core-shard-{number}", daemon=True)
 
@@ -306,11 +307,15 @@ class Shard:
 
     def _after(self, failure: TransactionFailed, deliveries: Sequence[Delivery], lasted: float) -> None:
         error = failure.error
-        troubled = self._troubled()
+        now = time.monotonic()
+        recently = [at for at in self._failed_at if now - at < _RECENTLY]
+        own_doing = (self._live().troubled or bool(recently)) and self._explained < _EXPLAINED
+        self._failed_at.append(now)
         if somebody_elses(
-            error.name(), lasted=lasted, timeout=self._bounds.transaction_timeout, troubled=troubled
+            error.name(), lasted=lasted, timeout=self._bounds.transaction_timeout, troubled=own_doing
         ):
             raise _TakenOver
+        self._explained = self._explained + 1 if error.name() in FENCING else self._explained * bool(recently)
         sent = Counter((one.topic, one.partition) for one in deliveries)
         judged = blame([(one, problem) for one, problem, _ in failure.reports], sent)
         if not (judged.guilty or judged.limits):
@@ -319,18 +324,6 @@ class Shard:
             )
         self._recover(sent)
         self._punish(judged)
-
-    def _troubled(self) -> bool:
-        """Whether a fencing may be our own doing; so many times only."""
-        now = time.monotonic()
-        recent = any(now - at < _RECENTLY for at in self._failed_at)
-        troubled = (self._live().troubled or recent) and not (
-            len(self._explained) == _EXPLAINED and now - self._explained[0] < _RECENTLY
-        )
-        self._failed_at.append(now)
-        if troubled:
-            self._explained.append(now)
-        return troubled
 
     def _recover(self, partitions: Iterable[Where]) -> None:
         """A new client, fenced; then everything that the old one left on these partitions is read back."""

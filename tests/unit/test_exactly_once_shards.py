@@ -1,0 +1,287 @@
+"""Shards over a log in memory on which transactions end in every way: nothing lost, nothing twice, order kept."""
+
+from __future__ import annotations
+
+import random
+import threading
+import uuid
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+import pytest
+from confluent_kafka import KafkaError
+
+from producer_core.errors import Fenced, JournalFull
+from producer_core.exactly_once import shard
+from producer_core.exactly_once.client import TransactionFailed
+from producer_core.exactly_once.ledger import Place
+from producer_core.exactly_once.read_back import Seen
+from tests.exactly_once import MemoryProgress, Sender
+from tests.support import eventually
+
+SESSION = uuid.UUID(int=7)
+LOST = KafkaError(KafkaError._TIMED_OUT)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a delivery report says."""
+
+    place: Place
+
+    def topic(self):
+        return self.place.topic
+
+    def partition(self):
+        return self.place.partition
+
+    def offset(self):
+        return self.place.offset
+
+    def timestamp(self):
+        return (1, 0)
+
+
+class Log:
+    """Partitions in memory. `endings` are drawn for each transaction; "committed" when there are none."""
+
+    def __init__(self, seed=0, endings=("committed",), bad=()):
+        self.records = defaultdict(list)
+        self.chance = random.Random(seed)
+        self.endings = list(endings)
+        self.bad = set(bad)
+        self.transactions = Counter()
+        self.fences = Counter()
+        self.lock = threading.RLock()
+
+    def append(self, delivery):
+        records = self.records[delivery.topic, delivery.partition]
+        records.append(delivery.id)
+        return (
+            delivery,
+            None,
+            Written(Place(delivery.topic, delivery.partition, len(records) - 1)),
+        )
+
+    def seqs(self):
+        return {
+            where: [int.from_bytes(id[16:]) for id in ids if id is not None]
+            for where, ids in self.records.items()
+        }
+
+    def verify(self, expected):
+        seqs = self.seqs()
+        assert Counter(seq for one in seqs.values() for seq in one) == Counter(expected)
+        assert all(one == sorted(one) for one in seqs.values())
+
+
+class FakeClient:
+    """A client whose transactions end as the log's chance says."""
+
+    def __init__(self, log, name):
+        self.log, self.name, self.alive, self.troubled = log, name, True, False
+        self.dead = False
+
+    def fence(self, waiting):
+        with self.log.lock:
+            self.log.fences[self.name] += 1
+
+    def transact(self, deliveries, deadline):
+        assert not self.dead, "used after a failure"
+        with self.log.lock:
+            ending = self.log.chance.choice(self.log.endings)
+            self.log.transactions[ending] += 1
+            bad = [one for one in deliveries if one.seq in self.log.bad]
+            if bad:
+                self.dead = True
+                error = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+                partitions = {one.partition for one in bad}
+                refused = [(one, error, None) for one in deliveries if one.partition in partitions]
+                raise TransactionFailed(error, refused)
+            if ending == "committed":
+                return [self.log.append(one) for one in deliveries], []
+            self.dead = True
+            if ending == "answer lost":
+                for one in deliveries:
+                    self.log.append(one)
+            elif ending == "torn":  # a late EndTxn committed what had been appended of each partition
+                partitions = sorted({one.partition for one in deliveries})
+                bound = {partition: self.log.chance.randrange(len(deliveries)) for partition in partitions}
+                for position, one in enumerate(deliveries):
+                    if position < bound[one.partition]:
+                        self.log.append(one)
+            for records in self.log.records.values():
+                records.append(None)  # a control marker
+            raise TransactionFailed(KafkaError(KafkaError._FENCED) if ending == "fenced" else LOST)
+
+    def serve(self, timeout=0.0):
+        pass
+
+    def destroy(self):
+        self.alive = False
+
+
+class FakeReadBack:
+    def __init__(self, log):
+        self.log = log
+
+    def __call__(self, offsets, wanted):
+        seen = Seen()
+        with self.log.lock:
+            for where, off in offsets.items():
+                records = self.log.records[where]
+                seen.ends[where] = len(records)
+                if off is not None:
+                    seen.found[where] = [
+                        (id, Place(*where, offset, 0))
+                        for offset, id in enumerate(records)
+                        if offset > off and id is not None and wanted(id)
+                    ]
+        return seen
+
+
+@pytest.fixture
+def on(monkeypatch):
+    """Makes a sender over a log; without pauses."""
+
+    def make(log, **options):
+        monkeypatch.setattr(shard, "Client", lambda settings, name, **_: FakeClient(log, name))
+        monkeypatch.setattr(shard, "ReadBack", lambda *_: FakeReadBack(log))
+        monkeypatch.setattr(shard, "_BREATH", 0.0)
+        monkeypatch.setattr(
+            shard.Shard, "_pause", lambda self, seconds: shard.Shard._wait(self, min(seconds, 0.001))
+        )
+        options = {"max_transaction_messages": 10, "max_age": 0.002, "session": SESSION} | options
+        return Sender("127.0.0.1:9", "t", **options)
+
+    return make
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_however_transactions_end_and_whenever_the_process_dies_each_is_there_once_and_in_order(on, seed):
+    chance = random.Random(seed)
+    log = Log(seed, ["committed", "committed", "answer lost", "torn", "nothing"])
+    progress = MemoryProgress()
+    total = 0
+    for life in range(6):
+        with on(log, progress=progress, shards=chance.randint(1, 3)) as sender:
+            left = [seq for seq in range(total) if seq not in progress.done]
+            fresh = list(range(total, total + chance.randrange(80)))
+            total += len(fresh)
+            for seq in left + fresh:
+                sender.offer(sender.delivery(seq, partition=seq % 4))
+            if life < 5:  # killed: whatever its threads would still have settled is not settled
+                count = chance.randrange(len(left + fresh) + 1)
+                eventually(lambda count=count, sender=sender: sender.heard.settled() >= count, 30)
+            else:
+                sender.wait(len(left + fresh))
+        assert sender.heard.twice == []
+    log.verify(range(total))
+    assert progress.done == set(range(total))
+    assert all(
+        off < len(log.records[where]) for where, off in progress.offsets.items() if where in log.records
+    )
+
+
+def test_the_log_in_memory_can_tell_a_careless_sender(on, monkeypatch):
+    """The proof of the proof: without the read-back the same log has duplicates."""
+    monkeypatch.setattr(
+        FakeReadBack, "__call__", lambda self, offsets, wanted: Seen(ends=dict.fromkeys(offsets, 0))
+    )
+    log = Log(1, ["committed", "answer lost"])
+    with on(log) as sender:
+        for seq in range(200):
+            sender.offer(sender.delivery(seq, partition=seq % 4))
+        sender.wait(200)
+    with pytest.raises(AssertionError):
+        log.verify(range(200))
+
+
+def test_messages_that_are_refused_are_found_among_their_neighbours(on):
+    bad = {17, 18, 60}
+    log = Log(bad=bad)
+    with on(log, shards=1) as sender:
+        for seq in range(100):
+            sender.offer(sender.delivery(seq, partition=seq % 2))
+        sender.wait(100)
+        assert sender.heard.failed == dict.fromkeys(bad, ("MSG_SIZE_TOO_LARGE", "rejected"))
+    log.verify(set(range(100)) - bad)
+
+
+def test_taken_over_it_stops_for_good_and_keeps_what_it_has(on):
+    log = Log(endings=["fenced"])
+    progress = MemoryProgress()
+    with on(log, progress=progress, shards=1) as sender:
+        sender.offer(sender.delivery(0, partition=0))
+        eventually(lambda: sender.heard.kinds == ["fenced"])
+        with pytest.raises(Fenced):
+            sender.transport.produce(sender.delivery(1, partition=0))
+        assert sender.transport.outstanding() == 1
+        sender.transport.purge()
+        assert sender.heard.failed == {0: ("_PURGE_QUEUE", None)}
+    assert progress.done == set()
+    assert log.fences == {"t-id-0": 1}
+
+
+def test_a_fence_after_trouble_of_our_own_is_overcome_but_not_for_ever(on):
+    log = Log(endings=["nothing"])
+    with on(log, shards=1) as sender:
+        sender.offer(sender.delivery(0, partition=0))
+        eventually(lambda: log.transactions["nothing"] > 1)
+        log.endings = ["fenced"]
+        eventually(lambda: "fenced" in sender.heard.kinds)
+    assert log.transactions["fenced"] == 4
+
+
+def test_a_journal_without_room_delays_reports_and_repeats_nothing(on):
+    class FullOnce(MemoryProgress):
+        refusals = 0
+
+        def settle(self, seqs, offsets=None):
+            if seqs and self.refusals < 1:
+                self.refusals += 1
+                raise JournalFull("no room")
+            super().settle(seqs, offsets)
+
+    log = Log()
+    with on(log, progress=FullOnce(), shards=1) as sender:
+        sender.offer(sender.delivery(0, partition=0))
+        sender.wait(1)
+        assert sender.heard.kinds == ["journal_full"]
+    log.verify([0])
+
+
+def test_given_up_before_anything_was_read_back_it_stays_in_doubt_and_later_it_was_not_sent(on, monkeypatch):
+    reading = threading.Event()
+    log = Log()
+    real = FakeReadBack.__call__
+
+    def slow(self, offsets, wanted):
+        assert reading.wait(30)
+        return real(self, offsets, wanted)
+
+    monkeypatch.setattr(FakeReadBack, "__call__", slow)
+    progress = MemoryProgress()
+    progress.settle((), {("t", 0): -1})
+    with on(log, progress=progress, shards=1) as sender:
+        sender.offer(sender.delivery(0, partition=0))
+        sender.transport.purge()
+        assert sender.heard.failed == {0: ("_PURGE_QUEUE", None)}
+        reading.set()
+    with on(log, progress=progress, shards=1, max_age=60) as sender:
+        eventually(lambda: sender.transport._shards[0].recovered.is_set())
+        sender.offer(sender.delivery(1, partition=0))
+        sender.transport.purge()
+        assert sender.heard.failed == {1: ("_PURGE_QUEUE", "not_sent")}
+
+
+def test_a_full_queue_says_so(on):
+    log = Log()
+    with on(log, shards=1, max_age=60, settings={"queue.buffering.max.messages": 3}) as sender:
+        log.lock.acquire()  # nothing ends
+        try:
+            with pytest.raises(shard.Full):
+                for seq in range(20):
+                    sender.transport.produce(sender.delivery(seq, partition=0))
+        finally:
+            log.lock.release()
