@@ -26,6 +26,8 @@ if TYPE_CHECKING:  # what __getattr__ answers, for type checkers and editors
     from producer_core.messages import MessageStatus as MessageStatus
     from producer_core.monitor import Monitor as Monitor
     from producer_core.producer import ReliableKafkaProducer as ReliableKafkaProducer
+    from producer_core.reader import Seen as Seen
+    from producer_core.reader import unique as unique
     from producer_core.retry import RetryManager as RetryManager
     from producer_core.simulate.config import DataGenerationConfig as DataGenerationConfig
     from producer_core.simulate.generator import ECommerceDataGenerator as ECommerceDataGenerator
@@ -39,6 +41,8 @@ if TYPE_CHECKING:  # what __getattr__ answers, for type checkers and editors
     from producer_core.simulate.patterns import TemporalPatterns as TemporalPatterns
     from producer_core.simulate.streaming import KafkaDataProducer as KafkaDataProducer
     from producer_core.store import Store as Store
+    from producer_core.upstream import UpstreamOffsets as UpstreamOffsets
+    from producer_core.upstream import in_order as in_order
 
 __version__ = "0.1.0"
 
@@ -67,10 +71,14 @@ _HOME = {
     "RetryConfig": "config",
     "RetryManager": "retry",
     "SeasonalPatterns": "simulate.patterns",
+    "Seen": "reader",
     "Store": "store",
     "TemporalContext": "simulate.patterns",
     "TemporalPatterns": "simulate.patterns",
+    "UpstreamOffsets": "upstream",
     "default_alert_handler": "health",
+    "in_order": "upstream",
+    "unique": "reader",
 }
 
 __all__ = sorted(_HOME)
