@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from producer_core.alerts import RULES, AlertLog, after, alert, evaluate_store, follow
+from producer_core.alerts import ENDS, RULES, AlertLog, ToldAlerts, after, alert, evaluate_store, follow
+from producer_core.events import Notice
 from producer_core.store import Batch, ProducerRow, Store
 
 
@@ -167,3 +168,100 @@ def test_one_process_evaluates_and_another_follows_when_it_dies(store):
     assert evaluate_store(store, 1010.0, owner="second") == []
     assert kinds(evaluate_store(store, 1041.0, owner="second")) == [("fired", "producer_gone")]
     assert evaluate_store(store, 1042.0, owner="first") == []
+
+
+# alerts that begin with a notice
+
+
+def told(kind, at=1.0, **details):
+    return Notice(kind, "critical", f"{kind} happened", at, details)
+
+
+def firing(alerts, now=2.0, **options):
+    return [(item.rule, item.subject) for item in alerts.firing("p-1", now, **options)]
+
+
+def test_every_notice_that_becomes_an_alert_has_a_rule_with_its_own_words():
+    for kind in ENDS:
+        assert "{text}" in RULES[kind].text, kind
+        for other in ENDS[kind].by:
+            assert other != kind
+
+
+def test_a_notice_fires_until_its_time_is_over_and_counts_its_repetitions():
+    alerts = ToldAlerts()
+    alerts.notice(told("fatal_error", 10.0))
+    alerts.notice(told("fatal_error", 300.0))
+
+    (item,) = alerts.firing("p-1", 800.0)
+    assert (item.subject, item.value, item.started_at, item.text) == (
+        "p-1", 2, 10.0, "fatal_error happened",
+    )  # fmt: skip
+    assert firing(alerts, 901.0) == []
+
+
+def test_notices_that_are_no_trouble_are_no_alerts():
+    alerts = ToldAlerts()
+    for kind in ("connected", "store_available", "nothing_to_lose", "duplicate_confirmed", "dedup_restored"):
+        alerts.notice(told(kind))
+
+    assert firing(alerts) == []
+
+
+def test_a_suspicion_ends_with_the_finding_that_answers_it():
+    alerts = ToldAlerts()
+    alerts.notice(told("loss_suspected", subject="orders"))
+    before = firing(alerts)
+    alerts.notice(told("producer_desynchronised", subject="orders/3", ends=[("loss_suspected", "orders")]))
+
+    assert before == [("loss_suspected", "orders")]
+    assert firing(alerts) == [("producer_desynchronised", "orders/3")]
+
+
+def test_what_is_over_ends_its_trouble_and_no_other_subjects():
+    alerts = ToldAlerts()
+    alerts.notice(told("transactions_failing"))
+    alerts.notice(told("standing_unknown", subject="orders/1"))
+    alerts.notice(told("standing_unknown", subject="orders/2"))
+    alerts.notice(told("transactions_recovered"))
+    alerts.notice(told("retention_removed", subject="orders/1"))
+
+    assert firing(alerts) == [("standing_unknown", "orders/2"), ("retention_removed", "orders/1")]
+
+
+def test_only_facts_outlast_their_producer():
+    alerts = ToldAlerts()
+    for kind in ENDS:
+        alerts.notice(told(kind, subject="s"))
+
+    assert {rule for rule, _ in firing(alerts, closed=True)} == {
+        kind for kind in RULES if RULES[kind].lasting
+    }
+    assert firing(alerts, 10**9, closed=True)
+
+
+def test_told_alerts_are_bounded_and_keep_the_facts():
+    alerts = ToldAlerts()
+    alerts.notice(told("acknowledged_lost", subject="orders/0"))
+    for number in range(3000):
+        alerts.notice(told("retention_removed", subject=f"orders/{number}"))
+
+    assert len(firing(alerts)) == 1000
+    assert ("acknowledged_lost", "orders/0") in firing(alerts)
+
+
+def test_a_fact_fires_until_somebody_acknowledges_it(store):
+    log = AlertLog(store, clock=lambda: 50.0)
+    lost = alert("acknowledged_lost", "orders/3", 1.0, text="gone")
+    log.record(follow({}, [lost, too_slow(1)], 1))
+
+    for item in log.list():
+        assert log.acknowledge(item.alert_id, who="ann", origin="cli")
+
+    seen = {item.rule: (item.state, item.acknowledged_by, item.resolved_at) for item in log.list()}
+    assert seen == {
+        "acknowledged_lost": ("resolved", "ann", 50.0),
+        "high_latency": ("firing", "ann", None),
+    }
+    log.record(follow({lost.key: lost}, [], 60))  # its producer hears of it later
+    assert log.list()[1].resolved_at == 50.0
