@@ -203,6 +203,26 @@ def test_send_while_another_thread_closes_is_accepted_or_refused_never_forgotten
     assert report.lost == 0
 
 
+def test_with_a_journal_what_is_left_stays_in_it_and_goes_out_at_the_next_start(tmp_path):
+    with embedded.start(brokers=1, topics={"orders": 1}) as broker:
+        producer = make(broker, journal_dir=tmp_path / "journal")
+        for number in range(5):
+            producer.send_message("orders", b"%d" % number)
+        producer.flush(30)
+        broker.down()
+        ids = {producer.send_message("orders", b"%d" % number) for number in range(5, 105)}
+        report = producer.close(timeout=1)
+        broker.up()
+        with make(broker, journal_dir=tmp_path / "journal") as again:
+            again.flush(60)
+        found = on_topic(broker, "orders")
+
+    assert (report.acknowledged, report.dead, report.journaled, report.lost) == (5, 0, 100, 0)
+    assert len(ids) == 100
+    assert again.close().acknowledged == 100
+    assert set(found) == {b"%d" % number for number in range(105)}
+
+
 # forgetting to close
 
 
@@ -320,6 +340,57 @@ if __name__ == "__main__":
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["forked", "0 1"]
     assert on_topic(broker, topic) == [b"by the parent"]
+
+
+JOURNALED = """
+import os, signal, sys
+from producer_core import ReliableKafkaProducer
+from producer_core.errors import JournalLocked
+servers, topic, folder = sys.argv[1:4]
+producer = ReliableKafkaProducer(servers, store=None, journal_dir=folder)
+producer.send_message(topic, b"parent")
+producer.flush()
+child = os.fork()
+"""
+
+
+def test_a_journal_can_be_opened_again_while_a_forked_child_lives(broker, topic, tmp_path):
+    code = (
+        JOURNALED
+        + """
+if child == 0:
+    signal.pause()
+producer.close()
+try:
+    with ReliableKafkaProducer(servers, store=None, journal_dir=folder) as again:
+        again.send_message(topic, b"again")
+    print(again.close().acknowledged)
+finally:
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+"""
+    )
+    done = run(code, broker.bootstrap_servers, topic, tmp_path / "journal")
+    assert done.stdout == "1\n", done.stderr
+
+
+def test_a_forked_child_does_not_get_its_parents_journal(broker, topic, tmp_path):
+    code = (
+        JOURNALED
+        + """
+if child == 0:
+    try:
+        ReliableKafkaProducer(servers, store=None, journal_dir=folder)
+    except JournalLocked as error:
+        print(str(os.getppid()) in str(error), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+producer.send_message(topic, b"after")
+print(producer.close().acknowledged)
+"""
+    )
+    done = run(code, broker.bootstrap_servers, topic, tmp_path / "journal")
+    assert done.stdout == "True\n2\n", done.stderr
 
 
 # the command line, asked to stop
