@@ -206,7 +206,8 @@ class Standing(Hook):
         stopping = False
         while not stopping:
             with self._changed:
-                self._changed.wait_for(self._something_to_do, self._pause())
+                while not self._something_to_do():
+                    self._changed.wait(self._pause())
                 stopping = self._stopping
                 outbox, self._outbox = self._outbox, []
                 if self._sweep:

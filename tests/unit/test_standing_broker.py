@@ -1,0 +1,194 @@
+"""Our standing with a broker, through real librdkafka on the embedded one: codes, epochs, retention, duplicates."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from confluent_kafka import Producer
+
+from producer_core.brokers import embedded
+from producer_core.messages import id_bytes
+from producer_core.standing import BrokerAsker, Standing, Wanted
+from tests.support import eventually
+from tests.unit.standing_rig import Rig
+
+SESSION = uuid.uuid4()
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with embedded.start() as running:
+        yield running
+
+
+@pytest.fixture
+def topic(cluster):
+    name = f"orders-{uuid.uuid4().hex[:8]}"
+    cluster.create_topic(name, 2)
+    return name
+
+
+@pytest.fixture
+def asker(cluster):
+    return BrokerAsker({"bootstrap.servers": cluster.bootstrap_servers})
+
+
+def put(cluster, topic, *values, partition=0, first_seq=0, ids=True):
+    """What a producer of our session writes."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0, "linger.ms": 0})
+    for seq, value in enumerate(values, first_seq):
+        headers = [("pc-id", id_bytes(SESSION, seq))] if ids else []
+        producer.produce(topic, value, partition=partition, headers=headers)
+    assert producer.flush(30) == 0
+
+
+# the questions
+
+
+def test_the_broker_shows_both_ends_and_the_record_in_between(cluster, topic, asker):
+    put(cluster, topic, b"a", b"b", b"c")
+
+    wanted = [Wanted(topic, 0, 1), Wanted(topic, 0, 9), Wanted(topic, 1, 0), Wanted(topic, 0, None)]
+    # one question a partition: the same partition twice is two rounds
+    here, there = asker.look([wanted[0], wanted[2]], 30)
+    (past,) = asker.look([wanted[1]], 30)
+    (ends,) = asker.look([wanted[3]], 30)
+
+    assert (here.low, here.high, here.found_at, here.found_id, here.trouble) == (
+        0, 3, 1, id_bytes(SESSION, 1), "",
+    )  # fmt: skip
+    assert (there.low, there.high, there.found_at) == (0, 0, None)
+    assert (past.high, past.found_at, past.trouble) == (3, None, "")
+    assert (ends.low, ends.high) == (0, 3)
+    assert here.exists and here.topic_id == asker.topic_ids([topic], 30)[topic]
+
+
+def test_a_topic_that_is_not_there_is_said_so(asker):
+    (look,) = asker.look([Wanted("never-made", 0, 5)], 30)
+
+    assert look.exists is False
+    assert asker.topic_ids(["never-made"], 30) == {}
+
+
+def test_a_message_in_doubt_is_looked_for_by_its_id(cluster, topic, asker):
+    put(cluster, topic, b"a", b"b")
+
+    (found,) = asker.look([Wanted(topic, 0, 1, f"{SESSION}-0")], 30)
+    (absent,) = asker.look([Wanted(topic, 0, None, f"{SESSION}-77")], 30)
+
+    assert (found.landing.outcome, found.landing.offset) == ("found", 0)
+    assert absent.landing.outcome == "absent"
+
+
+def test_nobody_answers_within_the_bound():
+    asker = BrokerAsker({"bootstrap.servers": "127.0.0.1:1"})
+
+    (look,) = asker.look([Wanted("orders", 0, 5)], 0.5)
+
+    assert look.trouble
+    assert asker.topic_ids(["orders"], 0.5) == {}
+
+
+# through the lifecycle of real messages
+
+
+def test_an_unknown_producer_with_everything_in_place_is_out_of_step_only(cluster, topic):
+    with Rig(cluster.bootstrap_servers, topic) as rig:
+        rig.send(3)
+        cluster.fail_next(topic, "REQUEST_TIMED_OUT")  # makes it a retry, so that the next answer is fatal
+        cluster.fail_next(topic, "UNKNOWN_PRODUCER_ID")
+        rig.send(1)
+
+        finding = rig.standing.await_finding(topic, 0, 30)
+
+        assert finding.case == "desynchronised"
+        assert finding.numbers["last_acknowledged"] >= 2
+        eventually(lambda: "producer_desynchronised" in rig.kinds(), 30)
+        assert "loss_suspected" not in rig.kinds()
+
+
+def test_out_of_order_is_suspected_at_once_and_then_resolved(cluster, topic):
+    with Rig(cluster.bootstrap_servers, topic) as rig:
+        rig.send(3)
+        cluster.fail_next(topic, "OUT_OF_ORDER_SEQUENCE_NUMBER")
+        rig.send(1)
+
+        assert rig.standing.await_finding(topic, 0, 30).case == "desynchronised"
+        eventually(lambda: "producer_desynchronised" in rig.kinds(), 30)
+        kinds = [kind for kind in rig.kinds() if kind in ("loss_suspected", "producer_desynchronised")]
+        assert kinds == ["loss_suspected", "producer_desynchronised"]
+        assert not rig.standing.lost
+
+
+def test_retention_explains_why_the_broker_does_not_know_us(cluster, topic):
+    with Rig(cluster.bootstrap_servers, topic) as rig:
+        rig.send(2)
+        put(cluster, topic, *[b"x" * 900_000] * 12, ids=False)  # a mock partition keeps 5 MB
+        cluster.fail_next(topic, "REQUEST_TIMED_OUT")
+        cluster.fail_next(topic, "UNKNOWN_PRODUCER_ID")
+        rig.send(1)
+
+        finding = rig.standing.await_finding(topic, 0, 30)
+
+        assert finding.case == "retention_removed"
+        assert finding.numbers["low_watermark"] > finding.numbers["last_acknowledged"]
+        eventually(lambda: "retention_removed" in rig.kinds(), 30)
+
+
+def test_nothing_acknowledged_yet_is_nothing_to_lose(cluster, topic):
+    with Rig(cluster.bootstrap_servers, topic) as rig:
+        cluster.fail_next(topic, "OUT_OF_ORDER_SEQUENCE_NUMBER")
+        rig.send(1)
+
+        eventually(lambda: "nothing_to_lose" in rig.kinds(), 30)
+        assert {finding.case for finding in rig.standing.findings} == {"nothing_to_lose"}
+
+
+def test_an_error_that_the_client_swallows_shows_as_a_rise_of_its_epoch(cluster, topic):
+    with Rig(cluster.bootstrap_servers, topic, {"statistics.interval.ms": 100}) as rig:
+        rig.send(2)
+        eventually(lambda: rig.eos.get("producer_epoch") == 0, 30)
+        cluster.fail_next(topic, "UNKNOWN_PRODUCER_ID")  # on a first transmission: swallowed
+        rig.send(1)
+
+        eventually(lambda: "epoch_rose" in rig.kinds(), 30)
+        rose = next(notice for notice in rig.notices if notice.kind == "epoch_rose")
+        assert (rose.details["old"], rose.details["new"], rose.details["failures"]) == (0, 1, {})
+        assert rig.failed == []
+        eventually(lambda: "intact" in rig.cases(), 30)
+
+
+def test_a_duplicate_that_is_no_duplicate_is_acknowledged_and_lost(cluster, topic):
+    """The mock answers so without having the message; librdkafka reports a success without an offset."""
+    with Rig(cluster.bootstrap_servers, topic) as rig:
+        rig.send(2)
+        cluster.fail_next(topic, "DUPLICATE_SEQUENCE_NUMBER")
+        rig.send(1)
+
+        eventually(lambda: "acknowledged_lost" in rig.kinds(), 30)
+        assert (topic, 0) in rig.standing.lost
+        lost = rig.standing.lost[topic, 0]
+        assert lost.trigger == "duplicate"
+        assert "is not on" in lost.text
+
+
+def test_a_partition_idle_for_long_is_looked_at_when_it_is_written_again(cluster, topic):
+    with Rig(cluster.bootstrap_servers, topic, idle=0.0) as rig:
+        rig.send(1)
+        rig.send(1)
+
+        eventually(lambda: "intact" in rig.cases(), 30)
+        assert rig.kinds() == []
+
+
+def test_a_watch_that_fails_disturbs_nobody(cluster, topic, caplog):
+    class Broken(Standing):
+        def acknowledged(self, batch):
+            raise RuntimeError("broken hook")
+
+    with Rig(cluster.bootstrap_servers, topic, made=Broken) as rig:
+        rig.send(5)
+
+        assert [report.error for report in rig.reports] == [None] * 5
+    assert "hook failed" in caplog.text
