@@ -429,3 +429,47 @@ def test_sigterm_in_mid_stream_settles_what_was_accepted_and_reports_it(broker, 
     assert said["accepted"] == said["acknowledged"] + said["dead"] > 0
     assert written(broker, topic) == said["acknowledged"]
     assert said["last_position"] == said["rows"]
+
+
+def test_a_second_sigterm_keeps_what_a_broker_that_is_gone_did_not_take(tmp_path):
+    path = tmp_path / "store.duckdb"
+    with embedded.start(brokers=1, topics={"orders": 1}) as broker:
+        arguments = ["send", "orders", "-", "-b", broker.bootstrap_servers, "--store", str(path), "--json"]
+        process = subprocess.Popen(
+            [*COMMAND, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        try:
+            process.stdin.write(b'{"n":1}\n' * 5)
+            process.stdin.flush()
+            eventually(lambda: written(broker, "orders") == 5, timeout=60)
+            broker.down()
+            process.stdin.write(b'{"n":2}\n' * 50)
+            process.stdin.flush()
+            eventually(lambda: pending_in(path) == 50, timeout=60)
+
+            process.send_signal(signal.SIGTERM)
+            with pytest.raises(subprocess.TimeoutExpired):  # it waits for what it accepted
+                process.communicate(timeout=3)
+            process.send_signal(signal.SIGTERM)
+            out, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+            process.communicate()
+
+    said = json.loads(out)
+    assert process.returncode == said["exit_code"] == 130
+    assert (said["accepted"], said["acknowledged"], said["dead"]) == (55, 5, 50)
+    store = Store.open(path)
+    assert DeadLetters(store).count(DeadLetterFilter()) == 50
+    store.close()
+
+
+def pending_in(path):
+    """How many messages the producer says it has accepted and not settled."""
+    store = Store.open(path)
+    try:
+        with store.borrow() as connection:
+            found = connection.execute("SELECT max(pending) FROM producers").fetchone()[0]
+    finally:
+        store.close()
+    return found
