@@ -233,7 +233,10 @@ def _targets(name: str, value: Any) -> list[tuple[str, Any]]:
         return [("queue.buffering.max.kbytes", max(1, _whole(name, value) // 1024))]
     if name in ("bootstrap_servers", "bootstrap.servers"):
         return [("bootstrap.servers", addresses(value))]
-    target = NAMES.get(name) or NAMES.get(name.replace("_", ".")) or name.replace("_", ".")
+    dotted = (
+        name if knows_property(name) else name.replace("_", ".")
+    )  # log_level is librdkafka's own spelling
+    target = NAMES.get(name) or NAMES.get(name.replace("_", ".")) or dotted
     if not name.endswith("_cb") and not knows_property(target):
         raise ConfigError(f"Unknown setting {name!r}.", fix=_nearest(name))
     if target == "acks" and str(value) == "-1":

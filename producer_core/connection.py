@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError
@@ -47,7 +47,7 @@ class Connection:
         ]
         self.queue_messages = int(statistics.get("msg_cnt", 0))
         self.queue_limit = int(statistics.get("msg_max", 0))
-        self._produced = self._produced or _produced(statistics, brokers)
+        self._produced = self._produced or produced(statistics)
         self._epoch_is(statistics.get("eos", {}).get("producer_epoch"))
         self._now(any(broker.get("state") == "UP" for broker in brokers))
         self._never()
@@ -105,11 +105,13 @@ class Connection:
         self._epoch = epoch
 
 
-def _produced(statistics: Mapping[str, Any], brokers: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether anything was handed to a broker. A broker that left takes its counters along (measured), the
+def produced(statistics: Mapping[str, Any]) -> bool:
+    """Whether a client's statistics show that anything was handed to a broker. A broker that left takes its counters along (measured), the
     messages transmitted by partition stay, so both are looked at."""
+    brokers = statistics.get("brokers", {}).values()
     requests = any(broker.get("req", {}).get("Produce", 0) for broker in brokers)
     partitions = (
         part for topic in statistics.get("topics", {}).values() for part in topic["partitions"].values()
     )
-    return requests or statistics.get("txmsgs", 0) > 0 or any(part.get("txmsgs", 0) for part in partitions)
+    transmitted = statistics.get("txmsgs", 0) > 0 or any(part.get("txmsgs", 0) for part in partitions)
+    return requests or transmitted

@@ -27,6 +27,9 @@ class Ending:
         self._report: CloseReport | None = None
         self.begun = False
         self.forked = False
+
+    def at_exit(self) -> None:
+        """From now on the interpreter's end closes what was forgotten, and a fork disowns it."""
         _open.add(self)
 
     def check(self) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from producer_core.errors import ConfigError
+from producer_core.config import ClientConfig
+from producer_core.errors import BrokerUnreachable, ConfigError
 from producer_core.in_doubt import OnAmbiguous
 from producer_core.ordering import Ordering
 from producer_core.transport import KafkaTransport, TransportFactory
@@ -78,6 +80,19 @@ class Guarantees:
 
         return Journal.open(self.journal_dir, level=self.journal_level, notice=notice)
 
+    def require(self, config: ClientConfig, journal: Journal | None, topics: Sequence[str]) -> None:
+        """BrokerError with the list of what exactly-once delivery may not do here; nobody answering is no refusal."""
+        if self.delivery == "exactly_once" and journal is not None:
+            from producer_core import permissions
+
+            with contextlib.suppress(BrokerUnreachable):
+                permissions.require(
+                    config, topics, feature="exactly_once", transactional_id=self._name(journal), timeout=5
+                )
+
+    def _name(self, journal: Journal) -> str:
+        return self.transactional_id or f"producer-core-{journal.session}"
+
     def transport(self, journal: Journal | None) -> TransportFactory:
         if self.delivery != "exactly_once" or journal is None:
             return KafkaTransport
@@ -86,7 +101,7 @@ class Guarantees:
         return functools.partial(
             TransactionalTransport,
             progress=journal,
-            transactional_id=self.transactional_id or f"producer-core-{journal.session}",
+            transactional_id=self._name(journal),
             session=journal.session.bytes,
             shards=self.shards,
         )

@@ -29,7 +29,7 @@ from producer_core.ordering import Lanes, Ordering
 from producer_core.reports import Resent
 from producer_core.retry import RetryAfter, RetryManager, decide
 from producer_core.telling import Audience
-from producer_core.transport import Delivery, Full, Refused, Report, TransportFactory
+from producer_core.transport import NOT_SENT, Delivery, Full, Refused, Report, TransportFactory
 
 if TYPE_CHECKING:
     from producer_core.backlog import Backlog
@@ -75,6 +75,7 @@ class Lifecycle:
         self._closing = False
         # touched on the poll thread, and by close() after it
         self._unjudged: list[tuple[Delivery, Failure]] = []
+        self._broken = ""  # the code of the client's last fatal error, until something is acknowledged
         self.pending: dict[bytes, Delivery] = {}
         self.highest = -1  # the highest sequence that was acknowledged; written on the poll thread
         self.lanes = Lanes(ordering)
@@ -194,6 +195,7 @@ class Lifecycle:
                 acknowledged.append(item)
         if acknowledged:
             self.connection.acknowledged()
+            self._broken = ""
             self._marks.note(acknowledged)
             self._audience.tell("acknowledged", acknowledged)
         if self.backlog is not None:
@@ -448,15 +450,18 @@ class Lifecycle:
     def connection_error(self, error: KafkaError) -> None:
         self.connection.failed(error)
 
-    def fatal(self, error: KafkaError, generation: int) -> None:
+    def fatal(self, error: KafkaError, generation: int, *, sent: bool = True) -> None:
         """The client broke and was re-created; what the broken one never reported is settled as ambiguous."""
-        self.connection.recreated()
-        text = f"The Kafka client failed and was re-created: {error.str()}"
-        self.notice(Notice("fatal_error", "critical", text, self._clock(), {"code": error.name()}))
+        if sent:
+            self.connection.recreated()
+        if error.name() != self._broken:  # told once until something is acknowledged again
+            self._broken = error.name()
+            text = f"The Kafka client failed and was re-created: {error.str()}"
+            self.notice(Notice("fatal_error", "critical", text, self._clock(), {"code": error.name()}))
         silent = KafkaError(KafkaError._PURGE_INFLIGHT, "the client failed before it reported this message")
         for delivery in list(self.pending.values()):
             if delivery.generation == generation and delivery.flying:
-                self._settle(delivery, silent, _NoMessage())
+                self._settle(delivery, silent, _NoMessage() if sent else NOT_SENT)
 
     def notice(self, notice: Notice) -> None:
         self._audience.tell("notice", notice)

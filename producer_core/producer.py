@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -115,41 +116,55 @@ class ReliableKafkaProducer:
         self._clock = clock
         self._early: list[Notice] = []  # what the journal said before anybody could hear it
         self.journal = self.guarantees.journal(self._journal_says)
-        self._session = new_session() if self.journal is None else self.journal.session
-        self._sequence = SequenceNumbers(0 if self.journal is None else self.journal.next_sequence)
-        self._cluster_id = cluster_id
-        self._ending = Ending(self._finish, self._report)
-        self._topics: set[str] = set()  # names that passed the check
-        self.started_at = clock()
-        self.metrics = Metrics()
-        self.deduplicator = self._deduplicator(redis_client, dedup_ttl)
-        self.health_monitor = HealthMonitor(health_check_interval)
-        self.health_monitor.thresholds.update(_known(thresholds or {}, self.health_monitor.thresholds))
-        self._keeping = self._keep(store, dlq_max_size, telemetry_topic)
-        self._replication = ReplicationWatch(self.config, self._notice)
-        self._lifecycle = Lifecycle(
-            self.config,
-            self.retry_config,
-            origin=Origin(
-                str(self._session), socket.gethostname(), __version__, lambda: self._cluster_id or ""
-            ),
-            transport=transport or self.guarantees.transport(self.journal),
-            hooks=(self.metrics, self._keeping.hook, self._replication, *hooks),
-            dedup=self.deduplicator,
-            ordering=ordering,
-            on_ambiguous=on_ambiguous,
-            backlog=self._backlog,
-            next_sequence=self._sequence.peek,
-            saturated=self._keeping.full,
-            clock=clock,
-        )
-        self.retry_manager = self._lifecycle.retry_manager
-        self._sampler = Sampler(self.metrics, self._lifecycle, self._keeping.size, clock=clock)
-        self._lifecycle.start()
-        self._keeping.start(self, run_replays=run_replays)
-        self.health_monitor.start(self._sampler.sample)
-        for notice in self._early:
-            self._lifecycle.notice(notice)
+        with self._or_let_go():
+            self._session = new_session() if self.journal is None else self.journal.session
+            self._sequence = SequenceNumbers(0 if self.journal is None else self.journal.next_sequence)
+            self._cluster_id = cluster_id
+            self._ending = Ending(self._finish, self._report)
+            self._topics: set[str] = set()  # names that passed the check
+            self.started_at = clock()
+            self.metrics = Metrics()
+            self.deduplicator = self._deduplicator(redis_client, dedup_ttl)
+            self.health_monitor = HealthMonitor(health_check_interval)
+            self.health_monitor.thresholds.update(_known(thresholds or {}, self.health_monitor.thresholds))
+            self._keeping = self._keep(store, dlq_max_size, telemetry_topic)
+            self._replication = ReplicationWatch(self.config, self._notice)
+            self._lifecycle = Lifecycle(
+                self.config,
+                self.retry_config,
+                origin=Origin(
+                    str(self._session), socket.gethostname(), __version__, lambda: self._cluster_id or ""
+                ),
+                transport=transport or self.guarantees.transport(self.journal),
+                hooks=(self.metrics, self._keeping.hook, self._replication, *hooks),
+                dedup=self.deduplicator,
+                ordering=ordering,
+                on_ambiguous=on_ambiguous,
+                backlog=self._backlog,
+                next_sequence=self._sequence.peek,
+                saturated=self._keeping.full,
+                clock=clock,
+            )
+            self.retry_manager = self._lifecycle.retry_manager
+            self._sampler = Sampler(self.metrics, self._lifecycle, self._keeping.size, clock=clock)
+            if transport is None:
+                self.guarantees.require(self.config, self.journal, ())
+            self._lifecycle.start()
+            self._keeping.start(self, run_replays=run_replays)
+            self.health_monitor.start(self._sampler.sample)
+            for notice in self._early:
+                self._lifecycle.notice(notice)
+            self._ending.at_exit()
+
+    @contextlib.contextmanager
+    def _or_let_go(self) -> Iterator[None]:
+        """What fails while the producer is made must not keep the journal's folder."""
+        try:
+            yield
+        except BaseException:
+            if self.journal is not None:
+                self.journal.close()
+            raise
 
     def _backlog(self, lifecycle: Lifecycle) -> Backlog | None:
         if self.journal is None:
@@ -510,6 +525,8 @@ class ReliableKafkaProducer:
                 f"{topic!r:.80} is not a topic name.",
                 fix="Kafka takes 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'.",
             )
+        if self.connection.connected:
+            self.guarantees.require(self.config, self.journal, (topic,))
         self._topics.add(topic)
 
     @staticmethod

@@ -20,6 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from producer_core import landing
 from producer_core.config import ClientConfig
+from producer_core.connection import produced
 from producer_core.errors import ForkedProducer
 from producer_core.events import Attempt, Verdict
 from producer_core.landing import Landing
@@ -29,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 _POLL = 0.1
 """Seconds a poll waits for something to report; it returns as soon as there is."""
+_LONGEST_PAUSE = 30.0
+"""Seconds between two clients when one after the other breaks."""
 
 
 class Delivery:
@@ -81,6 +84,20 @@ def _nobody(report: Report) -> None:
     raise AssertionError("a delivery reported before a transport took it")
 
 
+class _NotSent:
+    """Stands for the report of a message that provably never left us."""
+
+    verdict: Verdict = "not_sent"
+
+    def partition(self) -> None:
+        return None
+
+    def latency(self) -> None:
+        return None
+
+
+NOT_SENT = _NotSent()
+
 Report = tuple[Delivery, KafkaError | None, Any]
 """A delivery report: the delivery, its error or None, and confluent_kafka's Message."""
 
@@ -103,7 +120,8 @@ class Listener(Protocol):
     def reports(self, batch: Sequence[Report]) -> None: ...
     def statistics(self, statistics: Mapping[str, Any]) -> None: ...
     def connection_error(self, error: KafkaError) -> None: ...
-    def fatal(self, error: KafkaError, generation: int) -> None: ...
+    def fatal(self, error: KafkaError, generation: int, *, sent: bool = True) -> None:
+        """The client broke and a new one is there; without `sent` nothing of the broken one ever left us."""
 
 
 class Transport(Protocol):
@@ -153,6 +171,10 @@ class KafkaTransport:
         self._thread = threading.Thread(target=self._run, name="producer-core-poll", daemon=True)
         self._pid = os.getpid()
         self._live = (self._connect(), 0)  # the client and its generation, replaced together
+        self._refusal: KafkaError | None = None  # why nothing can be sent until the next client
+        # touched on the poll thread only
+        self._fatals = 0  # clients that broke since something was acknowledged
+        self._latest: list[Mapping[str, Any]] = []  # the last statistics, once there are any
 
     def start(self) -> None:
         self._thread.start()
@@ -160,6 +182,8 @@ class KafkaTransport:
     def produce(self, delivery: Delivery) -> None:
         if os.getpid() != self._pid:
             raise ForkedProducer
+        if self._refusal is not None:
+            raise Refused(self._refusal)
         client, delivery.generation = self._live
         delivery.report = self._reports.append
         try:
@@ -191,7 +215,11 @@ class KafkaTransport:
     def _describe_cluster(self, timeout: float) -> str | None:
         from confluent_kafka.admin import AdminClient
 
-        settings = {name: value for name, value in self._config.settings.items() if not name.endswith("_cb")}
+        # An admin client with idempotence would ask for a producer id, which not every user may have.
+        left_out = ("_cb", "enable.idempotence")
+        settings = {
+            name: value for name, value in self._config.settings.items() if not name.endswith(left_out)
+        }
         admin = AdminClient({**settings, "statistics.interval.ms": 0, "logger": _library_logger()})
         found: str | None = admin.describe_cluster(request_timeout=timeout).result(timeout + 1).cluster_id
         return found
@@ -228,7 +256,9 @@ class KafkaTransport:
         return settings
 
     def _statistics(self, text: str) -> None:
-        self._listener.statistics(json.loads(text))
+        statistics = json.loads(text)
+        self._latest[:] = [statistics]
+        self._listener.statistics(statistics)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -250,6 +280,8 @@ class KafkaTransport:
         if count:
             batch = self._reports[:count]
             del self._reports[:count]  # appends only happen inside poll, on this thread
+            if self._fatals and any(error is None for _, error, _ in batch):
+                self._fatals = 0
             self._listener.reports(batch)
 
     def _failed(self, error: KafkaError) -> None:
@@ -257,11 +289,24 @@ class KafkaTransport:
             logger.warning("poll reported an error", extra={"code": error.name(), "error": error.str()})
             return
         self._drain(5.0)
+        sent = not self._never_sent(1.5)
+        if sent:
+            self._hand_over()
+        else:
+            self._refuse(error)
+        self._renew(error, sent)
+
+    def _renew(self, error: KafkaError, sent: bool) -> None:
+        """A new client in the broken one's place, after a pause that grows while none of them gets anywhere."""
         dead, generation = self._live
+        self._fatals += 1
+        if self._fatals > 1:
+            self._stopping.wait(min(0.25 * 2**self._fatals, _LONGEST_PAUSE))
         self._live = (self._connect(), generation + 1)
+        self._refusal = None
         self._discard(dead)
         self._hand_over()
-        self._listener.fatal(error, generation)
+        self._listener.fatal(error, generation, sent=sent)
 
     def _drain(self, bound: float) -> None:
         """Collect what a broken client still reports: in-flight requests finish with their own result."""
@@ -270,7 +315,25 @@ class KafkaTransport:
         while len(client) and time.monotonic() < deadline:
             with contextlib.suppress(KafkaException):
                 client.poll(_POLL)
-        self._hand_over()
+
+    def _never_sent(self, bound: float) -> bool:
+        """Whether statistics that were taken now prove it: a client without a producer id cannot have produced."""
+        if not self._config.idempotent:
+            return False
+        self._latest.clear()
+        deadline = time.monotonic() + bound
+        while not self._latest and time.monotonic() < deadline:
+            with contextlib.suppress(KafkaException):
+                self._live[0].poll(_POLL)
+        return any(
+            taken.get("eos", {}).get("producer_id") == -1 and not produced(taken) for taken in self._latest
+        )
+
+    def _refuse(self, error: KafkaError) -> None:
+        """Nothing left us and nothing can: what is here, and what comes until the next client, is refused for that."""
+        self._refusal = KafkaError(error.code(), error.str())
+        unsent, self._reports[:] = list(self._reports), []
+        self._listener.reports([(delivery, self._refusal, NOT_SENT) for delivery, _, _ in unsent])
 
     @staticmethod
     def _discard(client: Producer) -> None:
