@@ -1,0 +1,250 @@
+"""The progress of a file that is sent: the file stands for the journal, a small state file for its marks."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+
+from producer_core.errors import JournalError, JournalFull
+from producer_core.inputs.identity import session_of
+from producer_core.inputs.state_file import State, StateFile, Where
+from producer_core.journal.ranges import ranges_of
+from producer_core.messages import parse_id
+from producer_core.stand_in import Sender
+from producer_core.transport import Delivery
+
+logger = logging.getLogger(__name__)
+
+_EVERY = 0.25
+"""Seconds between two writes of what was settled. What a crash forgets of it is found on the topic again
+(exactly_once), or counted as possibly twice (at_least_once)."""
+_FEWEST, _MOST = 500, 50_000
+"""Rows that may be handed over before it is written down how far they may reach."""
+
+
+class Numbers:
+    """The row that is handed over now: its number is its message's sequence."""
+
+    def __init__(self) -> None:
+        self.at = -1
+
+    def take(self) -> int:
+        return self.at
+
+    def peek(self) -> int:
+        return self.at + 1
+
+
+class FileProgress:
+    """What is done of a file, durably. It is the producer's `journal`; every method may be called from any thread.
+
+    Whatever is not settled is read from the file again at the next start, so nothing else has to be kept.
+    """
+
+    def __init__(self, file: StateFile, state: State, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._file = file
+        self._clock = clock
+        self._lock = threading.RLock()  # guards the fields below
+        self._state = state
+        self._saved_at = float("-inf")
+        self._block = _FEWEST
+        self._highest = -1
+        self._reached_before = state.reached
+        self._bad: set[int] = set()  # malformed, and not yet kept
+        self.already = len(state.settled)
+        self.session = session_of(state.job, state.run)
+        self.numbers = Numbers()
+        self.keeps_reach = state.job.delivery != "exactly_once"
+        self.save()
+
+    # what is done
+
+    @property
+    def offsets(self) -> Mapping[Where, int]:
+        with self._lock:
+            return MappingProxyType(dict(self._state.offsets))
+
+    def is_settled(self, seq: int) -> bool:
+        with self._lock:
+            return seq in self._state.settled
+
+    def settle(self, seqs: Iterable[int], offsets: Mapping[Where, int] | None = None) -> None:
+        """Rows are done. Offsets alone say where the log begins for us, and are on disk when this returns."""
+        ranges = ranges_of(seqs)
+        with self._lock:
+            for start, end in ranges:
+                self._state.settled.add(start, end)
+            self._state.offsets.update(offsets or {})
+            if not ranges or self._clock() - self._saved_at >= _EVERY:
+                self.save()
+
+    def bury(self, seqs: Iterable[int]) -> None:
+        """Rows are done: their dead letters are on disk."""
+        with self._lock:
+            for seq in seqs:
+                new = self._state.settled.add(seq, seq + 1)
+                if seq in self._bad:
+                    self._bad.discard(seq)
+                    self._state.malformed += new
+                else:
+                    self._state.dead += new
+            if self._clock() - self._saved_at >= _EVERY:
+                self.save()
+
+    def malformed(self, seq: int) -> None:
+        """This row never became a message; `bury` counts it so."""
+        with self._lock:
+            self._bad.add(seq)
+
+    def reach(self, seq: int) -> None:
+        """This row is about to be handed over; that it may have been is on disk before."""
+        with self._lock:
+            self._highest = max(self._highest, seq)
+            if seq < self._state.reached or not self.keeps_reach:
+                return
+            quick = self._clock() - self._saved_at < _EVERY
+            self._block = min(_MOST, self._block * 2) if quick else max(_FEWEST, self._block // 2)
+            self.save()
+
+    def save(self) -> None:
+        """Write it down. JournalFull when the disk does not take it; nothing is lost by that."""
+        with self._lock:
+            if self._highest >= 0 and self.keeps_reach:
+                self._state.reached = max(self._state.reached, self._highest + self._block)
+            try:
+                self._file.write(self._state)
+            except OSError as error:
+                raise JournalFull(
+                    f"The state file {self._file.path} cannot be written: {error.strerror or error}.",
+                    fix="Free its disk.",
+                ) from error
+            self._saved_at = self._clock()
+
+    # what became of it
+
+    @property
+    def possibly_twice(self) -> int:
+        """Rows that were sent again, in all runs, although an earlier one may have had them acknowledged."""
+        return self._state.doubtful
+
+    @property
+    def dead(self) -> int:
+        """Rows that are dead letters, of all runs."""
+        return self._state.dead
+
+    @property
+    def malformed_rows(self) -> int:
+        return self._state.malformed
+
+    @property
+    def done(self) -> int:
+        """Rows that need nothing more."""
+        with self._lock:
+            return len(self._state.settled)
+
+    def all_read(self, rows: int) -> bool:
+        """The input has so many rows: whether all of them are done. Then at_least_once forgets the job."""
+        with self._lock:
+            if self.done < rows:
+                return False
+            self._state.rows = rows
+            if self.keeps_reach:
+                self._file.remove()
+            else:
+                self.save()
+            return True
+
+    # the producer's journal
+
+    def keeper(self, sender: Sender) -> RowsKeeper:
+        return RowsKeeper(self, sender)
+
+    def unsettled(self) -> int:
+        """Rows that were handed over and are not done; they are sent again at the next start."""
+        with self._lock:
+            below = self._state.settled.overlap(0, self._highest + 1)
+            return max(0, self._highest + 1 - sum(end - start for start, end in below))
+
+    def close(self) -> None:
+        """The producer has ended: nothing beyond what was handed over can have been sent."""
+        with self._lock:
+            self._block = 1
+            self._state.reached = max(self._reached_before, self._highest + 1)
+            try:
+                self.save()
+            except JournalError as error:
+                logger.warning("state of a send not written", extra={"error": str(error)})
+
+
+class RowsKeeper:
+    """What the lifecycle tells of rows; the file itself keeps them."""
+
+    def __init__(self, progress: FileProgress, sender: Sender) -> None:
+        self._progress = progress
+        self._sender = sender
+        self._proves = bool(getattr(sender.transport, "proves", False))  # it settles by itself
+        self._lock = threading.Lock()  # guards the fields below
+        self._leaving: set[int] = set()
+        self._finished: list[int] = []
+
+    waiting = 0
+
+    @property
+    def unkept(self) -> int:
+        return len(self._leaving)
+
+    def start(self) -> None:
+        """There is nothing to feed: `send` reads the file."""
+
+    def stop(self) -> None:
+        """There is nothing to stop."""
+
+    def holds(self, seq: int) -> bool:
+        return False
+
+    def take(self, delivery: Delivery) -> None:
+        self._progress.reach(delivery.seq)
+        if not self._sender.offer(delivery):
+            raise JournalFull("The client has no room for the next row.")
+
+    def leaving(self, delivery: Delivery) -> None:
+        if delivery.replay is None:
+            with self._lock:
+                self._leaving.add(delivery.seq)
+
+    def acknowledged(self, delivery: Delivery) -> None:
+        if self._proves:
+            with self._lock:
+                self._leaving.discard(delivery.seq)
+        else:
+            self.needless(delivery)
+
+    def needless(self, delivery: Delivery) -> None:
+        if delivery.replay is None:
+            with self._lock:
+                self._finished.append(delivery.seq)
+
+    def flush(self) -> None:
+        with self._lock:
+            finished, self._finished = self._finished, []
+            self._leaving.difference_update(finished)
+        if finished:
+            self._written(self._progress.settle, finished)
+
+    def kept(self, message_ids: Iterable[str]) -> None:
+        raw = map(parse_id, message_ids)
+        ours = [int.from_bytes(one[16:]) for one in raw if one[:16] == self._progress.session.bytes]
+        with self._lock:
+            self._leaving.difference_update(ours)
+        if ours:
+            self._written(self._progress.bury, ours)
+
+    def _written(self, write: Callable[[list[int]], None], seqs: list[int]) -> None:
+        """Disk trouble costs a mark only: it is in memory, and the next write has it."""
+        try:
+            write(seqs)
+        except JournalError as error:
+            logger.warning("state of a send not written", extra={"error": str(error)})
