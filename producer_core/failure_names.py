@@ -23,7 +23,6 @@ ALIASES = {
     "RecordTooLarge": "MSG_SIZE_TOO_LARGE",
     "RecordBatchTooLarge": "RECORD_LIST_TOO_LARGE",
     "CorruptRecord": "INVALID_MSG",
-    "CorruptRecordException": "INVALID_MSG",
     "UnknownTopicOrPartition": "UNKNOWN_TOPIC_OR_PART",
     "InvalidTopic": "TOPIC_EXCEPTION",
     "TopicAuthorization": "TOPIC_AUTHORIZATION_FAILED",

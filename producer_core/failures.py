@@ -71,6 +71,11 @@ def _refuse_parents(name: str) -> None:
         )
 
 
+def other_names(code: str) -> list[str]:
+    """What Kafka's protocol, kafka-python and Java call this code, where the spelling alone does not tell."""
+    return [name for name, meant in ALIASES.items() if meant == code]
+
+
 def known_failures() -> list[Failure]:
     """Every row of the table."""
     return list(_table().values())

@@ -44,7 +44,7 @@ def explain(code: str | None, everything: bool, as_json: bool) -> None:
       producer-core explain 19
       producer-core explain --all
     """
-    from producer_core.failures import known_failures, lookup
+    from producer_core.failures import known_failures, lookup, other_names
 
     if everything:
         _list(known_failures(), as_json)
@@ -54,16 +54,21 @@ def explain(code: str | None, everything: bool, as_json: bool) -> None:
     failure = lookup(code)
     if failure.code not in {known.code for known in known_failures()}:
         raise Failed(f"There is no error code {code}.", "See producer-core explain --all.")
+    others = other_names(failure.code)
     if as_json:
-        show.emit(dataclasses.asdict(failure))
+        show.emit({**dataclasses.asdict(failure), "also_called": others})
         return
     click.echo(f"{failure.code} ({failure.number})")
     click.echo(textwrap.fill(failure.meaning, 96, initial_indent="  ", subsequent_indent="  "))
+    if others:
+        click.echo(_filled("Also", ", ".join(others)))
     click.echo(f"  Kind     {_KINDS.get(failure.kind, failure.kind)}")
     click.echo(f"  Verdict  {_VERDICTS.get(failure.verdict, failure.verdict)}")
-    click.echo(
-        textwrap.fill(failure.advice, 96, initial_indent="  To do    ", subsequent_indent="           ")
-    )
+    click.echo(_filled("To do", failure.advice))
+
+
+def _filled(word: str, text: str) -> str:
+    return textwrap.fill(text, 96, initial_indent=f"  {word:8} ", subsequent_indent=" " * 11)
 
 
 def _list(failures: Sequence[Failure], as_json: bool) -> None:

@@ -23,6 +23,7 @@ from producer_core.failures import (
     known_failures,
     lookup,
     normalise,
+    other_names,
     refused_here,
     retriable_codes,
 )
@@ -173,6 +174,11 @@ TOPIC_AUTHORIZATION_FAILED TRANSACTIONAL_ID_AUTHORIZATION_FAILED TRANSACTION_ABO
 TRANSACTION_COORDINATOR_FENCED UNKNOWN_MEMBER_ID UNKNOWN_PRODUCER_ID UNKNOWN_TOPIC_OR_PART
 UNSTABLE_OFFSET_COMMIT UNSUPPORTED_FOR_MESSAGE_FORMAT
 """
+
+
+def test_a_row_knows_its_other_names():
+    assert "NOT_LEADER_OR_FOLLOWER" in other_names("NOT_LEADER_FOR_PARTITION")
+    assert other_names("_NOOP") == []
 
 
 def test_what_a_transaction_call_can_give_is_explained_as_such():
