@@ -27,7 +27,6 @@ class Connection:
         self._clock = clock
         self._produced = False
         self._recreated = False
-        self._epoch: int | None = None
         self._refusals: set[str] = set()  # told since the last connection
         self._lost = False  # had a connection and lost it, which was told
         self._unconnected = 0  # statistics in a row without any connection, once something went wrong
@@ -48,7 +47,6 @@ class Connection:
         self.queue_messages = int(statistics.get("msg_cnt", 0))
         self.queue_limit = int(statistics.get("msg_max", 0))
         self._produced = self._produced or produced(statistics)
-        self._epoch_is(statistics.get("eos", {}).get("producer_epoch"))
         self._now(any(broker.get("state") == "UP" for broker in brokers))
         self._never()
 
@@ -95,14 +93,6 @@ class Connection:
         if self._unconnected == _PATIENCE and not self._refusals and not self._lost:
             text = f"No broker is connected: {self.error}"
             self._tell(Notice("connection_lost", "critical", text, self._clock()))
-
-    def _epoch_is(self, epoch: int | None) -> None:
-        if epoch is None or epoch < 0:
-            return
-        if self._epoch is not None and epoch > self._epoch:
-            text = "The idempotent producer's epoch rose: librdkafka met an error it resolved by itself."
-            self._tell(Notice("epoch_rise", "info", text, self._clock(), {"from": self._epoch, "to": epoch}))
-        self._epoch = epoch
 
 
 def produced(statistics: Mapping[str, Any]) -> bool:

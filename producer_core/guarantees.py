@@ -17,6 +17,7 @@ from producer_core.transport import KafkaTransport, TransportFactory
 
 if TYPE_CHECKING:
     from producer_core.journal import Journal
+    from producer_core.stand_in import StandIn
 
 Delivered = Literal["at_least_once", "exactly_once"]
 Level = Literal["buffered", "process", "power"]
@@ -41,6 +42,8 @@ class Guarantees:
     journal_level: Level = "process"
     transactional_id: str | None = None
     shards: int = 2
+    journaled: bool = False
+    """An input stands for the journal."""
 
     def __post_init__(self) -> None:
         for name, words in _CHOICES.items():
@@ -48,7 +51,7 @@ class Guarantees:
                 raise ConfigError(
                     f"{name}={getattr(self, name)!r} is not known.", fix=f"Use one of {', '.join(words)}."
                 )
-        if self.delivery == "exactly_once" and self.journal_dir is None:
+        if self.delivery == "exactly_once" and self.journal_dir is None and not self.journaled:
             raise ConfigError(
                 "Exactly-once delivery needs a journal: without one a crash forgets what was accepted.",
                 fix="Give journal_dir, a folder of this producer alone.",
@@ -80,7 +83,7 @@ class Guarantees:
 
         return Journal.open(self.journal_dir, level=self.journal_level, notice=notice)
 
-    def require(self, config: ClientConfig, journal: Journal | None, topics: Sequence[str]) -> None:
+    def require(self, config: ClientConfig, journal: Journal | StandIn | None, topics: Sequence[str]) -> None:
         """BrokerError with the list of what exactly-once delivery may not do here; nobody answering is no refusal."""
         if self.delivery == "exactly_once" and journal is not None:
             from producer_core import permissions
@@ -90,10 +93,10 @@ class Guarantees:
                     config, topics, feature="exactly_once", transactional_id=self._name(journal), timeout=5
                 )
 
-    def _name(self, journal: Journal) -> str:
+    def _name(self, journal: Journal | StandIn) -> str:
         return self.transactional_id or f"producer-core-{journal.session}"
 
-    def transport(self, journal: Journal | None) -> TransportFactory:
+    def transport(self, journal: Journal | StandIn | None) -> TransportFactory:
         if self.delivery != "exactly_once" or journal is None:
             return KafkaTransport
         from producer_core.exactly_once import TransactionalTransport

@@ -32,7 +32,7 @@ from producer_core.telling import Audience
 from producer_core.transport import NOT_SENT, Delivery, Full, Refused, Report, TransportFactory
 
 if TYPE_CHECKING:
-    from producer_core.backlog import Backlog
+    from producer_core.stand_in import Keeper
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +40,8 @@ _MOST_HELD = 10_000
 """Messages that wait in memory for a twin, a retry or an earlier one of their key, before send_message waits too."""
 _HOLD = 0.1
 """Seconds until a copy of a pending claim asks again."""
+_EVIDENCE = 10.0
+"""Seconds that a message in doubt waits for the evidence of a suspected loss."""
 _NO_ROOM = 0.05
 """Seconds until a message that had its turn, but found the client's queue full, tries again."""
 
@@ -58,12 +60,14 @@ class Lifecycle:
         dedup: MessageDeduplicator | None = None,
         ordering: Ordering = "key",
         on_ambiguous: OnAmbiguous = "retry",
-        backlog: Callable[[Lifecycle], Backlog | None] = lambda lifecycle: None,
+        backlog: Callable[[Lifecycle], Keeper | None] = lambda lifecycle: None,
         next_sequence: Callable[[], int] = lambda: 0,
         saturated: Callable[[], bool] = lambda: False,
+        lost_on: Callable[[str, float], bool] = lambda topic, timeout: False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._config = config
+        self._lost_on = lost_on
         self._retry_config = retry_config
         self._origin = origin
         self._audience = Audience(hooks)
@@ -384,6 +388,8 @@ class Lifecycle:
             what = "bury"  # no retry is left, and nobody asked to wait for certainty
         if what == "wait" and self.in_doubt.ask(doubt, after=quiet_in):
             return None
+        if what == "resend" and self._lost_on(delivery.topic, _EVIDENCE):
+            what = "bury"  # acknowledged messages are missing there: an operator decides what is sent again
         delivery.in_doubt = False
         if what == "landed":
             return self._found(delivery, landing)

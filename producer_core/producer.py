@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from producer_core import __version__
+from producer_core.alerts import ToldAlerts
 from producer_core.batches import Gathering
 from producer_core.burial import Origin
 from producer_core.config import RetryConfig, client_config
@@ -48,11 +49,13 @@ from producer_core.ordering import Ordering
 from producer_core.replication import ReplicationWatch
 from producer_core.reports import CloseReport, DeliveryReport, Resent, as_message
 from producer_core.sampler import Sampler
+from producer_core.standing import BrokerAsker, Standing
 from producer_core.transport import Delivery, TransportFactory
 
 if TYPE_CHECKING:
-    from producer_core.backlog import Backlog
+    from producer_core.journal import Journal
     from producer_core.keeping import Keeping
+    from producer_core.stand_in import Keeper, Numbers, StandIn
     from producer_core.store import Store
 
 logger = logging.getLogger(__name__)
@@ -76,7 +79,7 @@ class ReliableKafkaProducer:
     what a crash leaves is sent at the next start, under the same ids. `journal_level` names what it survives:
     "buffered" a broker outage, "process" also kill -9, "power" also a power failure. `delivery="exactly_once"`
     needs a journal and sends in transactions of `shards` transactional ids that begin with `transactional_id`
-    (default: the journal's own id).
+    (default: the journal's own id). `journal` is an input that can be read again: it stands for one.
     """
 
     def __init__(
@@ -101,24 +104,29 @@ class ReliableKafkaProducer:
         on_ambiguous: OnAmbiguous = "retry",
         journal_dir: Path | str | None = None,
         journal_level: Level = "process",
+        journal: StandIn | None = None,
         transactional_id: str | None = None,
         shards: int = 2,
         transport: TransportFactory | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.guarantees = Guarantees(
-            delivery, ordering, on_ambiguous, journal_dir, journal_level, transactional_id, shards
-        )
+            delivery, ordering, on_ambiguous, journal_dir, journal_level, transactional_id, shards,
+            journaled=journal is not None,
+        )  # fmt: skip
         self.config = client_config(bootstrap_servers, self.guarantees.settings(config))
         self.retry_config = retry_config or RetryConfig()
         self.bootstrap_servers = self.config.bootstrap_servers.split(",")
         self.enable_deduplication = enable_deduplication
         self._clock = clock
         self._early: list[Notice] = []  # what the journal said before anybody could hear it
-        self.journal = self.guarantees.journal(self._journal_says)
+        self._stand_in = journal
+        self.journal = self.guarantees.journal(self._journal_says) if journal is None else journal
         with self._or_let_go():
             self._session = new_session() if self.journal is None else self.journal.session
-            self._sequence = SequenceNumbers(0 if self.journal is None else self.journal.next_sequence)
+            self._sequence: Numbers = SequenceNumbers(getattr(self.journal, "next_sequence", 0))
+            if journal is not None:
+                self._sequence = journal.numbers
             self._cluster_id = cluster_id
             self._ending = Ending(self._finish, self._report)
             self._topics: set[str] = set()  # names that passed the check
@@ -129,6 +137,10 @@ class ReliableKafkaProducer:
             self.health_monitor.thresholds.update(_known(thresholds or {}, self.health_monitor.thresholds))
             self._keeping = self._keep(store, dlq_max_size, telemetry_topic)
             self._replication = ReplicationWatch(self.config, self._notice)
+            self.alerts = ToldAlerts()
+            self.standing = Standing(
+                self._asker(transport), self._notice, session=self._session.bytes, clock=clock
+            )
             self._lifecycle = Lifecycle(
                 self.config,
                 self.retry_config,
@@ -136,13 +148,21 @@ class ReliableKafkaProducer:
                     str(self._session), socket.gethostname(), __version__, lambda: self._cluster_id or ""
                 ),
                 transport=transport or self.guarantees.transport(self.journal),
-                hooks=(self.metrics, self._keeping.hook, self._replication, *hooks),
+                hooks=(
+                    self.metrics,
+                    self._keeping.hook,
+                    self.alerts,
+                    self._replication,
+                    self.standing,
+                    *hooks,
+                ),
                 dedup=self.deduplicator,
                 ordering=ordering,
                 on_ambiguous=on_ambiguous,
                 backlog=self._backlog,
                 next_sequence=self._sequence.peek,
                 saturated=self._keeping.full,
+                lost_on=self.standing.lost_on,
                 clock=clock,
             )
             self.retry_manager = self._lifecycle.retry_manager
@@ -150,6 +170,7 @@ class ReliableKafkaProducer:
             if transport is None:
                 self.guarantees.require(self.config, self.journal, ())
             self._lifecycle.start()
+            self.standing.start()
             self._keeping.start(self, run_replays=run_replays)
             self.health_monitor.start(self._sampler.sample)
             for notice in self._early:
@@ -166,12 +187,19 @@ class ReliableKafkaProducer:
                 self.journal.close()
             raise
 
-    def _backlog(self, lifecycle: Lifecycle) -> Backlog | None:
+    def _backlog(self, lifecycle: Lifecycle) -> Keeper | None:
+        if self._stand_in is not None:
+            return self._stand_in.keeper(lifecycle)
         if self.journal is None:
             return None
         from producer_core.backlog import Backlog
 
-        return Backlog(self.journal, lifecycle)
+        return Backlog(cast("Journal", self.journal), lifecycle)
+
+    def _asker(self, transport: TransportFactory | None) -> BrokerAsker | None:
+        """Nobody is asked where there is no broker (`transport` given), or where nothing is acknowledged."""
+        silent = str(self.config.settings.get("acks")) == "0"
+        return None if transport is not None or silent else BrokerAsker(self.config.settings)
 
     def _notice(self, notice: Notice) -> None:
         self._lifecycle.notice(notice)
@@ -469,6 +497,7 @@ class ReliableKafkaProducer:
         if self.deduplicator is not None:
             self.deduplicator.close()
         self._replication.stop()
+        self.standing.stop()
         self._keeping.stop()
         report = self._report()
         if self.journal is not None:

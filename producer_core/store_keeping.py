@@ -198,7 +198,7 @@ class InStore:
 
     def _found(self, producer: ReliableKafkaProducer, now: float) -> list[Alert]:
         if self._closed_at is not None:
-            return []
+            return producer.alerts.firing(producer.identity, now, closed=True)  # a loss outlasts its producer
         reason = producer.connection.error or "all connections are down"
         found = [
             alert(
@@ -213,7 +213,7 @@ class InStore:
         ]
         if producer.deduplicator is not None and producer.deduplicator.degraded:
             found.append(alert("dedup_degraded", producer.identity, now, reason="Redis does not answer"))
-        return found
+        return found + producer.alerts.firing(producer.identity, now)
 
 
 class Letterbox:

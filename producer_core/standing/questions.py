@@ -109,3 +109,11 @@ class Questions:
     def about(self, topic: str, partition: int) -> bool:
         """Whether something is still to be found out about this partition, or about the topic as a whole."""
         return (topic, partition) in self._open or (topic, -1) in self._open
+
+    def suspected(self, topic: str) -> bool:
+        """Whether a suspected loss on this topic was not asked about yet."""
+        return any(
+            question.suspicion is not None and not question.unanswered
+            for (name, _), question in self._open.items()
+            if name == topic
+        )

@@ -145,6 +145,14 @@ class Standing(Hook):
             self._changed.wait_for(lambda: self._stopping or self._inquiry.answered(key), timeout)
             return self._inquiry.latest(key, self._clock()) if self._inquiry.answered(key) else None
 
+    def lost_on(self, topic: str, timeout: float) -> bool:
+        """Whether acknowledged records of a topic are missing, once what is suspected there was asked about."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._stopping or not self._inquiry.questions.suspected(topic), timeout
+            )
+            return any(name == topic for name, _ in self._inquiry.lost)
+
     # a life
 
     def start(self) -> None:
