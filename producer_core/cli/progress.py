@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from producer_core.cli import show
+
 if TYPE_CHECKING:
     from producer_core.cli.sending import Sending
 
@@ -28,6 +30,26 @@ def shown(job: Sending) -> Iterator[None]:
             draw, every = _plain(job), _PLAIN_EVERY
         stack.enter_context(_repeating(draw, every))
         yield
+
+
+@contextlib.contextmanager
+def told(what: str) -> Iterator[Callable[[int, int], None]]:
+    """For work before the sending: a callable that hears how much of how much is done, and says it now and then."""
+    every = _BAR_EVERY if sys.stderr.isatty() else _PLAIN_EVERY
+    said = time.monotonic() + max(0.0, 1.0 - every)  # short work says nothing
+    drawn = False
+
+    def tell(done: int, total: int) -> None:
+        nonlocal said, drawn
+        if time.monotonic() - said < every:
+            return
+        said, drawn = time.monotonic(), sys.stderr.isatty()
+        text = f"{what}: {done / max(total, 1):.0%} of {total:,}"
+        click.echo(f"\r{text}" if drawn else text, err=True, nl=not drawn)
+
+    yield tell
+    if drawn:
+        click.echo("\r\033[K", err=True, nl=False)
 
 
 @contextlib.contextmanager
@@ -52,7 +74,7 @@ def _plain(job: Sending) -> Callable[[], None]:
         if job.phase == "reading" and job.rows.stage == "typing":
             click.echo(f"reading the types of the columns{_share(job)}", err=True)
             return
-        click.echo(_sentence(job), err=True)
+        click.echo(f"{_sentence(job)}{_left(job)}", err=True)
 
     return draw
 
@@ -85,7 +107,8 @@ def _bar(job: Sending) -> Iterator[Callable[[], None]]:
 def _sentence(job: Sending) -> str:
     snapshot = job.producer.metrics.snapshot()
     seconds = max(time.monotonic() - job.started, 1e-9)
-    text = f"{job.read:,} rows, {snapshot.acknowledged:,} acknowledged, {snapshot.dead:,} dead, {snapshot.acknowledged / seconds:,.0f}/s"
+    before = f" ({job.already:,} of before)" if job.already else ""
+    text = f"{job.read:,} rows{before}, {snapshot.acknowledged:,} acknowledged, {snapshot.dead:,} dead, {snapshot.acknowledged / seconds:,.0f}/s"
     left = job.producer.pending_count
     if job.phase == "settling":
         text += f"; waiting for {left:,}"
@@ -93,6 +116,15 @@ def _sentence(job: Sending) -> str:
     if left and not snapshot.acknowledged and (error := job.producer.connection.error):
         text += f"; {error}"
     return text
+
+
+def _left(job: Sending) -> str:
+    """How much of the input is done, and how long the rest may take at this pace."""
+    done, total = job.rows.progress()
+    if not total or not done or job.phase != "reading":
+        return ""
+    seconds = (time.monotonic() - job.started) * (total - done) / done
+    return f", {done / total:.0%}, {show.duration(seconds)} left"
 
 
 def _share(job: Sending) -> str:

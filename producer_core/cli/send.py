@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import sys
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from producer_core.cli import options, show
 from producer_core.inputs import FORMATS, TYPES, Format, Rows, Types, open_rows
+
+if TYPE_CHECKING:
+    from producer_core.cli import resuming
 
 _HELP = """Send the rows of FILE to TOPIC; - or no FILE reads standard input.
 
@@ -32,14 +35,22 @@ lets standard input flow; --types text changes nothing.
 A MALFORMED LINE (no JSON, NaN, a wrong number of fields, not UTF-8, no such key) becomes a dead letter with its line
 number and raw bytes: verdict not_sent. --strict stops at the first one instead.
 
+KILLED IN THE MIDDLE (kill -9, reboot, Ctrl-C), a file is gone on with by the same command. How far it is stands in
+a small file in the state folder; a file or options that have changed since are refused, and --restart begins again.
+With --delivery exactly_once a read_committed reader finds every row once, in order per key; when the state file is
+lost, the topic is read instead. With at_least_once (default) it says how many rows may be there twice. A send that
+ended is over: at_least_once sends the file again, exactly_once does not. Standard input and --dedup cannot resume.
+
 CTRL-C stops reading, waits for what was sent, and says how to go on; a second one gives up what is on its way.
 
 \b
-Exit codes: 0 every row acknowledged (or suppressed by --dedup), 1 dead letters or
-stopped by --strict, 2 it could not run, 130 interrupted by Ctrl-C or SIGTERM.
+Exit codes: 0 every row acknowledged (or suppressed by --dedup), 1 dead letters (of
+any run) or stopped by --strict, 2 it could not run or was refused, 130 interrupted
+by Ctrl-C or SIGTERM.
 
-The JSON has rows, accepted, acknowledged, retried, dead, malformed, duplicates, blank, p50_ms, p95_ms, p99_ms,
-messages_per_second, elapsed_seconds, last_position, interrupted, stopped, error and exit_code.
+The JSON has delivery, rows, already_done, accepted, acknowledged, retried, dead, malformed, duplicates,
+possible_duplicates, dead_before, malformed_before, complete, blank, p50_ms, p95_ms, p99_ms, messages_per_second,
+elapsed_seconds, last_position, interrupted, stopped, error, go_on and exit_code.
 """
 
 
@@ -57,6 +68,16 @@ messages_per_second, elapsed_seconds, last_position, interrupted, stopped, error
 @options.store_option
 @click.option(
     "--no-store", is_flag=True, help="Keep no statistics; dead letters go to a file in the state folder."
+)
+@click.option(
+    "--delivery",
+    type=click.Choice(("at_least_once", "exactly_once")),
+    default="at_least_once",
+    show_default=True,
+    help="What a crash may cost: some rows twice, or nothing.",
+)
+@click.option(
+    "--restart", is_flag=True, help="Send all of it again, whatever was sent before, under new message ids."
 )
 @click.option("--dedup", is_flag=True, help="Send identical rows (same topic, key and bytes) once.")
 @click.option(
@@ -108,6 +129,8 @@ def send(
     config_file: Path | None,
     store_path: Path | None,
     no_store: bool,
+    delivery: str,
+    restart: bool,
     dedup: bool,
     strict: bool,
     limit: int | None,
@@ -121,7 +144,9 @@ def send(
     wait: float,
     as_json: bool,
 ) -> None:
-    from producer_core.cli import progress, sending
+    from producer_core.cli import progress, resuming, sending
+    from producer_core.config import client_config
+    from producer_core.inputs.state_file import Job
 
     if no_store and store_path:
         raise click.UsageError("--store and --no-store contradict each other.")
@@ -136,17 +161,34 @@ def send(
         nulls=nulls,
         delimiter=delimiter,
     )
-    with contextlib.closing(rows):
+    with contextlib.closing(rows), contextlib.ExitStack() as stack:
         addresses, config = options.client_settings(servers, settings, config_file)
         found = sending.check_cluster(addresses, config, topic, cluster_id, timeout=wait)
+        ready: resuming.Ready | None = None
+        if resuming.can_resume(path, delivery, dedup=dedup, cluster_id=found, restart=restart):
+            asked = {
+                "format": form, "key": key, "types": types, "null": nulls, "delimiter": delimiter, "header": headers,
+                "partition": partition, "skip": skip,
+            }  # fmt: skip
+            job = Job(topic, found, "", delivery, resuming.options_of(asked))
+            ready = stack.enter_context(
+                resuming.resumable(cast("Path", path), job, client_config(addresses, config), restart=restart)
+            )
+        if ready is not None and ready.begun.text:
+            click.echo(ready.begun.text, err=True)
+        if ready is not None and ready.begun.how == "complete":
+            _nothing_to_do(ctx, ready, rows, as_json=as_json)
+        ears = sending.Ears()
         producer = sending.open_producer(
             addresses,
             config,
             store=None if no_store else (store_path or "auto"),
             cluster_id=found,
             dedup=dedup,
+            ready=ready,
+            ears=ears,
         )
-        job = sending.Sending(
+        run = sending.Sending(
             producer,
             rows,
             topic,
@@ -156,11 +198,23 @@ def send(
             limit=limit,
             strict=strict,
             dedup=dedup,
+            ready=ready,
+            ears=ears,
+            again=resuming.same_again(ctx),
         )
-        with sending.interruptible(job), progress.shown(job):
-            job.run()
-    summary = job.summary()
+        with sending.interruptible(run), progress.shown(run):
+            run.run()
+    summary = run.summary()
     show.emit(summary.to_json()) if as_json else _say(summary, rows)
+    ctx.exit(summary.exit_code)
+
+
+def _nothing_to_do(ctx: click.Context, ready: resuming.Ready, rows: Rows, *, as_json: bool) -> None:
+    from producer_core.cli.summary import Summary
+
+    summary = Summary.of_before(ready.job.topic, rows, ready.begun.progress)
+    if as_json:
+        show.emit(summary.to_json())
     ctx.exit(summary.exit_code)
 
 

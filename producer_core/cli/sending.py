@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
+import os
 import signal
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import click
 import orjson
 
+from producer_core.cli.resuming import Ready
 from producer_core.cli.summary import Summary
 from producer_core.cluster import Cluster
 from producer_core.config import client_config
 from producer_core.dlq import Spill
-from producer_core.errors import ConfigError, InvalidMessage, OtherCluster, ProducerError, QueueFull
+from producer_core.errors import ConfigError, Fenced, InvalidMessage, OtherCluster, ProducerError, QueueFull
+from producer_core.events import Hook, Notice
+from producer_core.guarantees import Delivered
 from producer_core.inputs import Malformed, Row, Rows
+from producer_core.inputs.identity import Fingerprint, transactional_id_of
 from producer_core.inputs.keys import key_of
 from producer_core.inputs.parquet import raw_of
 from producer_core.keeping import spill_path
@@ -28,6 +36,20 @@ from producer_core.store import default_path
 _BLOCK_MS = 500  # how long one hand-over waits for room, so that Ctrl-C is heard
 
 _PROBLEMS_SHOWN = 3
+
+_LOOK = 0.1
+"""Seconds between two looks at what is not settled."""
+_AT_ONCE = 256
+"""Rows read before it is asked whether the file is still the one that was looked at."""
+
+_SAID = frozenset(
+    {
+        "fenced", "shard_ended", "transactions_failing", "transactions_recovered", "read_back_waits",
+        "read_back_done", "read_back_refused", "topic_gone", "acknowledged_lost", "journal_full",
+    }
+)  # fmt: skip
+"""Notices of an exactly_once delivery that its user is told as they come."""
+_THE_END = ("fenced", "shard_ended")
 
 
 class _Interrupted(Exception):
@@ -49,9 +71,31 @@ def check_cluster(
     return found
 
 
+class Ears(Hook):
+    """Tells the notices that matter to who sends a file, and remembers one that ends the sending."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+
+    def notice(self, notice: Notice) -> None:
+        if notice.kind in _SAID:
+            click.echo(f"Note: {notice.text}", err=True)
+        if notice.kind in _THE_END:
+            self.ended.set()
+
+
 def open_producer(
-    servers: str, config: Mapping[str, Any], *, store: Path | str | None, cluster_id: str, dedup: bool
+    servers: str,
+    config: Mapping[str, Any],
+    *,
+    store: Path | str | None,
+    cluster_id: str,
+    dedup: bool,
+    ready: Ready | None = None,
+    ears: Ears | None = None,
 ) -> ReliableKafkaProducer:
+    exactly = ready is not None and ready.job.delivery == "exactly_once"
+    delivery: Delivered = "exactly_once" if exactly else "at_least_once"
     return ReliableKafkaProducer(
         servers,
         {"max_block_ms": _BLOCK_MS, **config},
@@ -59,6 +103,10 @@ def open_producer(
         cluster_id=cluster_id,
         enable_deduplication=dedup,
         run_replays=False,
+        delivery=delivery,
+        journal=None if ready is None else ready.begun.progress,
+        transactional_id=transactional_id_of(ready.job) if ready is not None and exactly else None,
+        hooks=() if ears is None or not exactly else (ears,),
     )
 
 
@@ -77,6 +125,9 @@ class Sending:
         limit: int | None,
         strict: bool,
         dedup: bool,
+        ready: Ready | None = None,
+        ears: Ears | None = None,
+        again: str = "",
     ) -> None:
         self.producer = producer
         self.rows = rows
@@ -88,6 +139,18 @@ class Sending:
         self.interrupted = False
         self.phase = "reading"
         self.started = time.monotonic()
+        self.resume = None if ready is None else ready.begun.progress
+        self.delivery = "at_least_once" if ready is None else ready.job.delivery
+        self.already = 0
+        self.dead_before = 0 if self.resume is None else self.resume.dead
+        self.malformed_before = 0 if self.resume is None else self.resume.malformed_rows
+        self.possibly_twice = 0 if self.resume is None else self.resume.possibly_twice
+        self.complete = False
+        self.again = again
+        self._content: Fingerprint | None = None if ready is None else ready.content
+        self._ears = ears or Ears()
+        self._row = -1  # the number of the row that is handed over
+        self._exhausted = False
         self._key = key
         self._headers = headers
         self._partition = partition
@@ -109,10 +172,31 @@ class Sending:
                 raise
             self._problem = error
         self.phase = "settling"
-        self.producer.flush()
+        self._settle()
         self.producer.close()
         self._keep_without_store()
+        self._finish()
         self.phase = "done"
+
+    def _settle(self) -> None:
+        """Until everything is settled, or somebody else has taken our place."""
+        if self.delivery != "exactly_once":
+            return self.producer.flush()
+        while self.producer.pending_count and not self._ears.ended.wait(_LOOK):
+            pass
+        if self._ears.ended.is_set() and self._problem is None:
+            self._problem = Fenced(
+                "The sending ended before its time; see the note above.",
+                fix="Rows that were not committed are in the file.",
+            )
+        return None
+
+    def _finish(self) -> None:
+        whole = self._exhausted or (self._limit is not None and self.read >= self._limit)
+        if self.resume is None:
+            self.complete = whole and self._problem is None
+        elif whole and self._problem is None and not self.stopped:
+            self.complete = self.resume.finish(self._row + 1, all_of_them=self._exhausted)
 
     def interrupt(self, signal_number: int, frame: FrameType | None) -> None:
         """Stop reading; heard again, give up what is on its way."""
@@ -126,7 +210,7 @@ class Sending:
             raise _Interrupted
 
     def give_up(self) -> None:
-        """Keep what is on its way as dead letters, at once."""
+        """Keep what is on its way as dead letters, at once; what can be gone on with is still in the file."""
         self.producer.close(timeout=0.5)
         self._keep_without_store()
 
@@ -139,8 +223,16 @@ class Sending:
         while not self.interrupted and (self._limit is None or self.read < self._limit):
             row = self._next()
             if row is None:
+                self._exhausted = not self.interrupted
                 return
             self.read += 1
+            self._row += 1
+            if self.resume is not None:
+                self.resume.row.at = self._row
+                if self.resume.is_settled(self._row):
+                    self.already += 1
+                    self.position = row.position
+                    continue
             if isinstance(row, Malformed):
                 if self._strict:
                     self._stop_at(row.position, row.text)
@@ -155,7 +247,7 @@ class Sending:
         self._waiting = True
         try:
             self.rows.prepare()
-            self._rows = iter(self.rows)
+            self._rows = iter(self.rows) if self._content is None else self._unchanged(self._content)
             self._first = next(self._rows, None)
         finally:
             self._waiting = False
@@ -165,6 +257,27 @@ class Sending:
                 f"{self.rows.name} has no column {self._key!r} for the key.",
                 fix=f"It has {', '.join(columns)}.",
             )
+
+    def _unchanged(self, content: Fingerprint) -> Iterator[Row | Malformed]:
+        """The rows, as long as the file is what its checksum was made of; an error comes after what precedes it."""
+        file = os.dup(self.rows.source.raw.fileno())  # the reader closes its own with the last row
+        rows = iter(self.rows)
+        problem: ProducerError | None = None
+        more = True
+        try:
+            while more and problem is None:
+                some: list[Row | Malformed] = []
+                try:
+                    some += itertools.islice(rows, _AT_ONCE)
+                except ProducerError as error:
+                    problem = error
+                more = bool(some)
+                content.check(file, self.rows.name)
+                yield from some
+        finally:
+            os.close(file)
+        if problem is not None:
+            raise problem
 
     def _next(self) -> Row | Malformed | None:
         if self._first is not None:
@@ -196,14 +309,20 @@ class Sending:
                 return False
             self._bury(row.position, row.raw or raw_of(row.value), str(error))
             return True
-        self.read -= 1
+        self._unread()
         return False
 
-    def _stop_at(self, position: int, text: str) -> None:
+    def _unread(self) -> None:
         self.read -= 1
+        self._row -= 1
+
+    def _stop_at(self, position: int, text: str) -> None:
+        self._unread()
         self.stopped = f"{self.rows.unit} {position}: {text}"
 
     def _bury(self, position: int, raw: bytes, text: str) -> None:
+        if self.resume is not None:
+            self.resume.malformed(self._row)
         source = f"{self.rows.unit} {position} of {self.rows.name}"
         self.producer.dead_letter(self.topic, raw, code="malformed", text=text, source=source)
         self.malformed += 1
@@ -216,7 +335,11 @@ class Sending:
         if letters:
             spill = Spill(spill_path(default_path()))
             spill.append(letters)
-            self.producer.dlq.remove([letter.message_id for letter in letters])
+            ids = [letter.message_id for letter in letters]
+            self.producer.dlq.remove(ids)
+            if self.resume is not None:
+                self.resume.bury(self.resume.rows_of(ids))
+                self.resume.save()
             self.kept_in = str(spill.path)
 
     def _identity(self, row: Row) -> str:

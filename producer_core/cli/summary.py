@@ -14,6 +14,8 @@ from producer_core.metrics import Snapshot
 
 if TYPE_CHECKING:
     from producer_core.cli.sending import Sending
+    from producer_core.inputs import Rows
+    from producer_core.inputs.progress import FileProgress
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,16 @@ class Summary:
     reasons: tuple[tuple[str, int], ...]
     problems: tuple[str, ...]
     kept_in: str
+    delivery: str = "at_least_once"
+    already: int = 0
+    """Rows that an earlier run had done."""
+    dead_before: int = 0
+    malformed_before: int = 0
+    possibly_twice: int = 0
+    """Rows of all runs that were sent again although the broker may have had them."""
+    complete: bool = False
+    again: str = ""
+    """The command that goes on; empty where nothing can be gone on with."""
 
     @classmethod
     def of(cls, job: Sending, snapshot: Snapshot, elapsed: float, problem: ProducerError | None) -> Summary:
@@ -69,7 +81,25 @@ class Summary:
             reasons=tuple(_reasons(snapshot)),
             problems=tuple(job.problems),
             kept_in=job.kept_in,
+            delivery=job.delivery,
+            already=job.already,
+            dead_before=job.dead_before,
+            malformed_before=job.malformed_before,
+            possibly_twice=job.possibly_twice + int(snapshot.total("possible_duplicates")),
+            complete=job.complete,
+            again="" if job.complete or job.resume is None else job.again,
         )
+
+    @classmethod
+    def of_before(cls, topic: str, rows: Rows, progress: FileProgress) -> Summary:
+        """Of a send that was complete already."""
+        return cls(
+            topic=topic, source=rows.name, unit=rows.unit, rows=progress.done, p50=None, p95=None, p99=None,
+            elapsed=0.0, interrupted=False, stopped="", error="", reasons=(), problems=(), kept_in="",
+            delivery="exactly_once", already=progress.done, dead_before=progress.dead,
+            malformed_before=progress.malformed_rows, complete=True, accepted=0, acknowledged=0, retried=0, dead=0,
+            malformed=0, duplicates=0, blank=0, last_position=0,
+        )  # fmt: skip
 
     @property
     def rate(self) -> float:
@@ -81,20 +111,27 @@ class Summary:
             return INTERRUPTED
         if self.error:
             return 2
-        return 1 if self.dead or self.malformed or self.stopped else 0
+        dead = self.dead or self.malformed or self.dead_before or self.malformed_before
+        return 1 if dead or self.stopped else 0
 
     def to_json(self) -> dict[str, Any]:
         """Latencies in milliseconds, as the contract's statistics have them."""
         return {
             "topic": self.topic,
             "source": self.source,
+            "delivery": self.delivery,
             "rows": self.rows,
+            "already_done": self.already,
             "accepted": self.accepted,
             "acknowledged": self.acknowledged,
             "retried": self.retried,
             "dead": self.dead,
             "malformed": self.malformed,
             "duplicates": self.duplicates,
+            "possible_duplicates": self.possibly_twice,
+            "dead_before": self.dead_before,
+            "malformed_before": self.malformed_before,
+            "complete": self.complete,
             "blank": self.blank,
             "p50_ms": _ms(self.p50),
             "p95_ms": _ms(self.p95),
@@ -105,6 +142,7 @@ class Summary:
             "interrupted": self.interrupted,
             "stopped": self.stopped or None,
             "error": self.error or None,
+            "go_on": self.again or None,
             "exit_code": self.exit_code,
         }
 
@@ -115,6 +153,10 @@ class Summary:
         if self.acknowledged:
             p50, p95, p99 = map(show.milliseconds, (self.p50, self.p95, self.p99))
             yield f"  latency p50 {p50}, p95 {p95}, p99 {p99}   {self.rate:,.0f} messages/s over {self.elapsed:.1f} s"
+        if self.already:
+            yield f"  {show.count(self.already, 'row')} were done before: {self.dead_before:,} of them dead, {self.malformed_before:,} malformed."
+        if self.possibly_twice:
+            yield f"  Up to {show.count(self.possibly_twice, 'row')} may be on {self.topic} twice, under the same id."
         if self.blank:
             yield f"  {show.count(self.blank, 'blank line')} left out."
         yield from self._troubles()
@@ -137,8 +179,17 @@ class Summary:
             yield f"The input broke off after {self.unit} {self.last_position:,}: {self.error}"
         if self.stopped:
             yield f"Stopped after {self.unit} {self.last_position:,}: {self.stopped}."
-            mend = "" if self.interrupted else "Mend it, or leave --strict out. "
-            yield f"{mend}Go on with the same command and --skip {self.last_position}."
+            yield self._how_to_go_on()
+        elif self.again:
+            yield f"Not every row is done. Go on with: {self.again}"
+
+    def _how_to_go_on(self) -> str:
+        if self.interrupted and self.again:
+            return f"Go on with: {self.again}"
+        if self.again:
+            return f"Mend it and say --restart --skip {self.last_position}, or leave --strict out."
+        mend = "" if self.interrupted else "Mend it, or leave --strict out. "
+        return f"{mend}Go on with the same command and --skip {self.last_position}."
 
 
 def _ms(seconds: float | None) -> float | None:

@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import orjson
 
@@ -30,9 +29,9 @@ class Fingerprint:
     inode: int
     modified_ns: int
 
-    def check(self, file: IO[bytes], name: str) -> None:
-        """InputError when the opened file is not what was looked at."""
-        now = os.fstat(file.fileno())
+    def check(self, file: int, name: str) -> None:
+        """InputError when the file of this descriptor is not what was looked at."""
+        now = os.fstat(file)
         if (now.st_ino, now.st_size, now.st_mtime_ns) != (self.inode, self.size, self.modified_ns):
             raise InputError(
                 f"{name} was changed while it was sent.",

@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
+from producer_core import stand_in
 from producer_core.errors import JournalError, JournalFull
 from producer_core.inputs.identity import session_of
 from producer_core.inputs.state_file import State, StateFile, Where
 from producer_core.journal.ranges import ranges_of
 from producer_core.messages import parse_id
-from producer_core.stand_in import Sender
 from producer_core.transport import Delivery
 
 logger = logging.getLogger(__name__)
@@ -30,9 +30,7 @@ class Numbers:
 
     def __init__(self) -> None:
         self.at = -1
-
-    def take(self) -> int:
-        return self.at
+        self.take: Callable[[], int] = lambda: self.at
 
     def peek(self) -> int:
         return self.at + 1
@@ -56,7 +54,8 @@ class FileProgress:
         self._bad: set[int] = set()  # malformed, and not yet kept
         self.already = len(state.settled)
         self.session = session_of(state.job, state.run)
-        self.numbers = Numbers()
+        self.row = Numbers()
+        self.numbers: stand_in.Numbers = self.row
         self.keeps_reach = state.job.delivery != "exactly_once"
         self.save()
 
@@ -93,6 +92,11 @@ class FileProgress:
                     self._state.dead += new
             if self._clock() - self._saved_at >= _EVERY:
                 self.save()
+
+    def rows_of(self, message_ids: Iterable[str]) -> list[int]:
+        """The rows among these messages."""
+        raw = map(parse_id, message_ids)
+        return [int.from_bytes(one[16:]) for one in raw if one[:16] == self.session.bytes]
 
     def malformed(self, seq: int) -> None:
         """This row never became a message; `bury` counts it so."""
@@ -145,12 +149,16 @@ class FileProgress:
         with self._lock:
             return len(self._state.settled)
 
-    def all_read(self, rows: int) -> bool:
-        """The input has so many rows: whether all of them are done. Then at_least_once forgets the job."""
+    def finish(self, rows: int, *, all_of_them: bool) -> bool:
+        """So many rows were read, as asked: whether each is done. Then at_least_once forgets the job.
+
+        `all_of_them`: the input has no more, so that an exactly_once send has nothing to do next time.
+        """
         with self._lock:
-            if self.done < rows:
+            if sum(end - start for start, end in self._state.settled.overlap(0, rows)) < rows:
                 return False
-            self._state.rows = rows
+            if all_of_them:
+                self._state.rows = rows
             if self.keeps_reach:
                 self._file.remove()
             else:
@@ -159,7 +167,7 @@ class FileProgress:
 
     # the producer's journal
 
-    def keeper(self, sender: Sender) -> RowsKeeper:
+    def keeper(self, sender: stand_in.Sender) -> RowsKeeper:
         return RowsKeeper(self, sender)
 
     def unsettled(self) -> int:
@@ -182,7 +190,7 @@ class FileProgress:
 class RowsKeeper:
     """What the lifecycle tells of rows; the file itself keeps them."""
 
-    def __init__(self, progress: FileProgress, sender: Sender) -> None:
+    def __init__(self, progress: FileProgress, sender: stand_in.Sender) -> None:
         self._progress = progress
         self._sender = sender
         self._proves = bool(getattr(sender.transport, "proves", False))  # it settles by itself
@@ -235,8 +243,7 @@ class RowsKeeper:
             self._written(self._progress.settle, finished)
 
     def kept(self, message_ids: Iterable[str]) -> None:
-        raw = map(parse_id, message_ids)
-        ours = [int.from_bytes(one[16:]) for one in raw if one[:16] == self._progress.session.bytes]
+        ours = self._progress.rows_of(message_ids)
         with self._lock:
             self._leaving.difference_update(ours)
         if ours:
