@@ -57,7 +57,10 @@ class Client:
         self._connection_error = connection_error
         self._reports: list[Report] = []
         self._fatal: KafkaError | None = None
-        self.troubled = False  # a connection broke since the transaction began
+        self._troubled = False  # a connection broke
+        self.fenced_in_trouble = (
+            False  # one broke before the fence was done: a copy of its request may be on its way
+        )
         self._producer: Producer | None = Producer(
             {
                 **settings,
@@ -68,7 +71,7 @@ class Client:
         )
 
     def _heard(self, error: KafkaError) -> None:
-        self.troubled = True
+        self._troubled = True
         self._connection_error(error)
 
     @property
@@ -91,6 +94,8 @@ class Client:
         while True:
             try:
                 self._live.init_transactions(_SLICE)
+                self.serve()  # what error_cb heard meanwhile
+                self.fenced_in_trouble = self._troubled
                 return
             except KafkaException as error:
                 if not error.args[0].retriable() or error.args[0].fatal():
@@ -105,7 +110,7 @@ class Client:
 
         TransactionFailed when it did not commit before `deadline` (monotonic), or when nobody knows.
         """
-        self._reports, self.troubled = [], False
+        self._reports = []
         try:
             self._live.begin_transaction()
             refused = self._produce(deliveries, deadline)

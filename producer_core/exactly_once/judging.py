@@ -70,10 +70,10 @@ def _where(delivery: Delivery) -> Where:
     return (delivery.topic, delivery.partition)
 
 
-def somebody_elses(code: str, *, lasted: float, timeout: float, troubled: bool) -> bool:
+def somebody_elses(code: str, *, lasted: float, timeout: float, own_doing: bool) -> bool:
     """Whether a fencing code means that another process uses our transactional id.
 
-    The coordinator fences too when our transaction outlived its time-out, and after trouble with the connection
-    a late request of our own earlier client may have done it (`troubled`): then the shard begins anew.
+    The coordinator fences too when our transaction outlived its time-out. `own_doing`: a late copy of our own
+    fence's request may have come in. Then the shard begins anew.
     """
-    return code in FENCING and lasted < _ROOM_TO_TIME_OUT * timeout and not troubled
+    return code in FENCING and lasted < _ROOM_TO_TIME_OUT * timeout and not own_doing

@@ -36,9 +36,7 @@ refuses, and the client backs off longer (measured: +45 % throughput)."""
 _PATIENCE = 5.0
 """Seconds that waiting for the coordinator goes without a word."""
 _EXPLAINED = 3
-_RECENTLY = 300.0
-"""A fencing within so many seconds of trouble of our own is put down to it, so many times until it was quiet as long:
-a late request of an earlier client of ours may have done it. Another process would come back each time."""
+"""Fencings that are put down to a late request of our own, in a row; another process would come back each time."""
 _LIMIT_LASTS = 10.0
 """Seconds a partition goes on in small transactions after a batch of it was refused."""
 
@@ -113,8 +111,7 @@ class Shard:
         self._limits: dict[Where, tuple[int, float]] = {}
         self._trouble: str | None = None
         self._failures = 0  # transactions in a row
-        self._failed_at: deque[float] = deque(maxlen=10)
-        self._explained = 0  # times we were fenced and took it for our own doing
+        self._explained = 0  # times we were fenced without a commit since, and took it for our own doing
         self._read_back = ReadBack(settings, self._wait, self._warn, owner.connection_error)
         self._thread = threading.Thread(target=self._run, name=f"producer-core-shard-{number}", daemon=True)
 
@@ -307,15 +304,11 @@ class Shard:
 
     def _after(self, failure: TransactionFailed, deliveries: Sequence[Delivery], lasted: float) -> None:
         error = failure.error
-        now = time.monotonic()
-        recently = [at for at in self._failed_at if now - at < _RECENTLY]
-        own_doing = (self._live().troubled or bool(recently)) and self._explained < _EXPLAINED
-        self._failed_at.append(now)
-        if somebody_elses(
-            error.name(), lasted=lasted, timeout=self._bounds.transaction_timeout, troubled=own_doing
-        ):
+        own_doing = self._live().fenced_in_trouble and self._explained < _EXPLAINED
+        timeout = self._bounds.transaction_timeout
+        if somebody_elses(error.name(), lasted=lasted, timeout=timeout, own_doing=own_doing):
             raise _TakenOver
-        self._explained = self._explained + 1 if error.name() in FENCING else self._explained * bool(recently)
+        self._explained += error.name() in FENCING
         sent = Counter((one.topic, one.partition) for one in deliveries)
         judged = blame([(one, problem) for one, problem, _ in failure.reports], sent)
         if not (judged.guilty or judged.limits):
@@ -413,7 +406,7 @@ class Shard:
         self._trouble = text
 
     def _well(self) -> None:
-        self._failures = 0
+        self._failures = self._explained = 0
         if self._trouble is not None:
             self._trouble = None
             text = "Transactions are committed again. Nothing was lost, and nothing was sent twice."

@@ -189,13 +189,13 @@ def test_these_say_nothing_against_a_message(code):
 
 
 def test_a_fence_is_somebody_elses_unless_our_own_transaction_explains_it():
-    def judge(code="_FENCED", lasted=1.0, troubled=False):
-        return somebody_elses(code, lasted=lasted, timeout=10.0, troubled=troubled)
+    def judge(code="_FENCED", lasted=1.0, own_doing=False):
+        return somebody_elses(code, lasted=lasted, timeout=10.0, own_doing=own_doing)
 
     assert judge()
     assert judge("INVALID_PRODUCER_EPOCH")
     assert not judge(lasted=8.0)
-    assert not judge(troubled=True)
+    assert not judge(own_doing=True)
     assert not judge("INVALID_TXN_STATE")
 
 

@@ -53,6 +53,7 @@ class Log:
         self.transactions = Counter()
         self.fences = Counter()
         self.lock = threading.RLock()
+        self.trouble = False
 
     def append(self, delivery):
         records = self.records[delivery.topic, delivery.partition]
@@ -79,7 +80,8 @@ class FakeClient:
     """A client whose transactions end as the log's chance says."""
 
     def __init__(self, log, name):
-        self.log, self.name, self.alive, self.troubled = log, name, True, False
+        self.log, self.name, self.alive = log, name, True
+        self.fenced_in_trouble = log.trouble
         self.dead = False
 
     def fence(self, waiting):
@@ -223,14 +225,23 @@ def test_taken_over_it_stops_for_good_and_keeps_what_it_has(on):
     assert log.fences == {"t-id-0": 1}
 
 
-def test_a_fence_after_trouble_of_our_own_is_overcome_but_not_for_ever(on):
+def test_a_late_copy_of_our_own_fence_is_overcome_but_not_for_ever(on):
+    log = Log(endings=["fenced"])
+    log.trouble = True
+    with on(log, shards=1) as sender:
+        sender.offer(sender.delivery(0, partition=0))
+        eventually(lambda: "fenced" in sender.heard.kinds)
+    assert log.transactions["fenced"] == 4
+
+
+def test_trouble_long_overcome_does_not_explain_a_fence(on):
     log = Log(endings=["nothing"])
     with on(log, shards=1) as sender:
         sender.offer(sender.delivery(0, partition=0))
         eventually(lambda: log.transactions["nothing"] > 1)
         log.endings = ["fenced"]
         eventually(lambda: "fenced" in sender.heard.kinds)
-    assert log.transactions["fenced"] == 4
+    assert log.transactions["fenced"] == 1
 
 
 def test_a_journal_without_room_delays_reports_and_repeats_nothing(on):
