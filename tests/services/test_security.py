@@ -215,17 +215,16 @@ def test_without_write_a_message_is_dead_at_once_and_safe_to_send_again(secured,
     assert values(secured, topic) == ["1"]
 
 
-@pytest.mark.xfail(reason="the client turns fatal and is re-created for ever", strict=False)
 def test_a_user_who_may_write_nowhere_gets_the_message_back_and_one_notice(secured, topic, kcat):
     grant(secured, on(topic, "READ"))
     heard = Heard()
     with sender(secured, "app2", heard=heard) as producer:
         producer.send_message(topic, b"1")
-        (letter,) = eventually(lambda: dead(producer), timeout=15)
+        (letter,) = eventually(lambda: dead(producer), timeout=LONG)
 
         assert letter.code in ("CLUSTER_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED")
         assert letter.verdict == "not_sent"
-        assert len(heard.of("fatal_error")) <= 1
+        assert len(heard.of("fatal_error")) <= 1  # not one for each time that the client is re-created
         grant(secured, on(topic, "WRITE"))
         assert replayed(producer, topic) == 1
 
@@ -321,6 +320,47 @@ def test_exactly_once_is_refused_with_the_list_of_what_is_missing(secured, topic
     assert f"READ on topic {topic} (to read back what the last transaction left)" in str(refused.value)
     assert f"WRITE on transactional id {topic}* (to commit" in str(refused.value)
     assert "WRITE on topic" not in str(refused.value)
+
+
+def once(cluster, folder, transactional_id, *, transact=False):
+    """An exactly-once producer of `app2`, who may use the id when `transact` says so."""
+    if transact:
+        allowed = Permission("transactional_id", transactional_id, "WRITE", prefixed=True)
+        secure.grant(cluster.direct_servers, "app2", [allowed])
+        client = client_config(cluster.bootstrap_servers, cluster.security.settings("app2"))
+        asked = f"{transactional_id}-asked"
+        eventually(lambda: permissions.Cluster(client).may_transact(asked, timeout=LONG), timeout=LONG)
+    return ReliableKafkaProducer(
+        cluster.bootstrap_servers,
+        cluster.security.settings("app2"),
+        store=None,
+        delivery="exactly_once",
+        journal_dir=folder,
+        transactional_id=transactional_id,
+    )
+
+
+def test_exactly_once_does_not_start_where_its_permissions_are_missing(secured, topic, tmp_path, kcat):
+    with pytest.raises(BrokerError, match=rf"WRITE on transactional id {topic}\*"):
+        once(secured, tmp_path, topic)
+
+    grant(secured, on(topic, "WRITE", "READ"))
+    with once(secured, tmp_path, topic, transact=True) as producer:
+        for number in range(20):
+            producer.send_message(topic, str(number).encode(), key=number)
+        producer.flush(LONG)
+    assert sorted(map(int, values(secured, topic))) == list(range(20))
+
+
+@pytest.mark.xfail(reason="the first topic of a producer is not checked yet", strict=False)
+def test_exactly_once_sends_nothing_to_a_topic_it_may_not_read_back(secured, topic, tmp_path, kcat):
+    grant(secured, on(topic, "WRITE"))
+
+    with once(secured, tmp_path, topic, transact=True) as producer:
+        with pytest.raises(BrokerError, match=f"READ on topic {topic}"):
+            producer.send_message(topic, b"1")
+
+    assert values(secured, topic) == []
 
 
 def test_a_topic_that_nobody_made_lacks_nothing(secured):
