@@ -77,6 +77,7 @@ class Lifecycle:
         self._clock = clock
         self._settled = threading.Event()  # set after each batch of reports: room in the queue, or idle
         self._closing = False
+        self._following = threading.local()
         # touched on the poll thread, and by close() after it
         self._unjudged: list[tuple[Delivery, Failure]] = []
         self._broken = ""  # the code of the client's last fatal error, until something is acknowledged
@@ -308,7 +309,20 @@ class Lifecycle:
                 self.remark(delivery.topic, "order_breaks")
 
     def _follow(self, delivery: Delivery) -> None:
-        """Send what waited for this one; while closing nothing new leaves us."""
+        """Send what waited for this one. What settles on the way is taken up here, not in a call inside a call."""
+        todo: list[Delivery] | None = getattr(self._following, "todo", None)
+        if todo is not None:
+            todo.append(delivery)
+            return
+        self._following.todo = todo = [delivery]
+        try:
+            while todo:
+                self._advance(todo.pop())
+        finally:
+            self._following.todo = None
+
+    def _advance(self, delivery: Delivery) -> None:
+        """Send one after the other of a lane; while closing nothing new leaves us."""
         while not self._closing and (following := self.lanes.following(delivery)) is not None:
             if following.in_doubt:  # it holds the lane until its look has answered
                 return

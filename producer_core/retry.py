@@ -45,7 +45,7 @@ def decide(
     The default `retriable_errors` stand for everything the failures table calls temporary or timed out;
     a list of the user's own names the only codes that are retried.
     """
-    if failure.kind not in ("temporary", "timed_out"):
+    if failure.kind not in ("temporary", "timed_out") and failure.code not in _CLIENT_BROKE:
         return GiveUp(f"{failure.code} does not pass by itself")
     if not _allowed(failure, config):
         return GiveUp(f"{failure.code} is not among retriable_errors")
@@ -74,6 +74,8 @@ def _allowed(failure: Failure, config: RetryConfig) -> bool:
 
 
 _EVERYTHING = frozenset(DEFAULT_RETRIABLE)
+_CLIENT_BROKE = frozenset({"OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "_FATAL", "_INCONSISTENT"})
+"""Nothing is wrong with the message: the client lost step with the broker, and a new one takes its place."""
 
 
 @cache

@@ -30,6 +30,12 @@ logger = logging.getLogger(__name__)
 
 _POLL = 0.1
 """Seconds a poll waits for something to report; it returns as soon as there is."""
+_NO_PRODUCER_ID = (
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    KafkaError._UNSUPPORTED_FEATURE,
+)
+"""What InitProducerId is refused with for good (rdkafka_idempotence.c)."""
 _LONGEST_PAUSE = 30.0
 """Seconds between two clients when one after the other breaks."""
 
@@ -330,10 +336,12 @@ class KafkaTransport:
         )
 
     def _refuse(self, error: KafkaError) -> None:
-        """Nothing left us and nothing can: what is here, and what comes until the next client, is refused for that."""
-        self._refusal = KafkaError(error.code(), error.str())
+        """Nothing left us; where the broker gives this user no producer id, nothing can until the next client."""
+        reason = KafkaError(error.code(), error.str())
+        if error.code() in _NO_PRODUCER_ID:
+            self._refusal = reason
         unsent, self._reports[:] = list(self._reports), []
-        self._listener.reports([(delivery, self._refusal, NOT_SENT) for delivery, _, _ in unsent])
+        self._listener.reports([(delivery, reason, NOT_SENT) for delivery, _, _ in unsent])
 
     @staticmethod
     def _discard(client: Producer) -> None:

@@ -40,7 +40,13 @@ class OurTimeoutError(KafkaTimeoutError):
 @pytest.mark.parametrize("failure", known_failures(), ids=lambda failure: failure.code)
 def test_only_what_may_pass_by_itself_is_tried_again(failure):
     decision = decide(failure, 1, EXACT)
-    assert isinstance(decision, RetryAfter) == (failure.kind in ("temporary", "timed_out"))
+    client_broke = failure.code in (
+        "OUT_OF_ORDER_SEQUENCE_NUMBER",
+        "UNKNOWN_PRODUCER_ID",
+        "_FATAL",
+        "_INCONSISTENT",
+    )
+    assert isinstance(decision, RetryAfter) == (failure.kind in ("temporary", "timed_out") or client_broke)
 
 
 def test_the_retries_are_counted_and_then_given_up():
