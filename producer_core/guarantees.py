@@ -88,10 +88,9 @@ class Guarantees:
         if self.delivery == "exactly_once" and journal is not None:
             from producer_core import permissions
 
+            name = None if topics else self._name(journal)  # tried once, at the start
             with contextlib.suppress(BrokerUnreachable):
-                permissions.require(
-                    config, topics, feature="exactly_once", transactional_id=self._name(journal), timeout=5
-                )
+                permissions.require(config, topics, feature="exactly_once", transactional_id=name, timeout=5)
 
     def _name(self, journal: Journal | StandIn) -> str:
         return self.transactional_id or f"producer-core-{journal.session}"

@@ -167,7 +167,8 @@ class ReliableKafkaProducer:
             )
             self.retry_manager = self._lifecycle.retry_manager
             self._sampler = Sampler(self.metrics, self._lifecycle, self._keeping.size, clock=clock)
-            if transport is None:
+            self._default_transport = transport is None
+            if self._default_transport:
                 self.guarantees.require(self.config, self.journal, ())
             self._lifecycle.start()
             self.standing.start()
@@ -554,7 +555,7 @@ class ReliableKafkaProducer:
                 f"{topic!r:.80} is not a topic name.",
                 fix="Kafka takes 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'.",
             )
-        if self.connection.connected:
+        if self._default_transport:
             self.guarantees.require(self.config, self.journal, (topic,))
         self._topics.add(topic)
 
