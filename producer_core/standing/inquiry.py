@@ -24,6 +24,8 @@ SOON = 1.0
 """Seconds that a routine question waits for company."""
 _PATIENCE = 5
 """Unanswered times after which it is said that nobody can say."""
+_CLOSELY = 10.0
+"""Seconds after an answer within which the same code on the same topic is taken for the same event's."""
 _KEPT = 1000
 """Findings that are kept."""
 
@@ -45,6 +47,7 @@ class Inquiry:
         self._latest: dict[Key, Finding] = {}
         self._checked: dict[Key, float] = {}
         self._suspicions: dict[tuple[str, str], Suspicion] = {}
+        self._answered_at: dict[tuple[str, str], float] = {}
         self._refused: set[str] = set()  # topics of which it was said that we may not read them
 
     # asking
@@ -58,9 +61,10 @@ class Inquiry:
         *,
         message: int | None = None,
         suspicion: Suspicion | None = None,
+        quiet: bool = False,
     ) -> None:
         topic_id = self.ids.get(key[0])
-        self.questions.add(Question(key, trigger, last, due, topic_id, message, suspicion))
+        self.questions.add(Question(key, trigger, last, due, topic_id, message, suspicion, quiet))
 
     def routine(self, key: Key, trigger: Trigger, last: Mark, now: float) -> None:
         """A question without a code: soon, but not about the same partition time and again."""
@@ -74,16 +78,23 @@ class Inquiry:
                 self.routine((topic, partition), "epoch_rose", mark, now)
 
     def suspect(self, code: str, topic: str, partition: int | None, text: str, now: float) -> list[Notice]:
-        """A code came: every partition that it may mean is asked about; None: all of the topic."""
+        """A code came: every partition that it may mean is asked about; None: all of the topic.
+
+        One broken client fails thousands of messages: what follows an answer closely is asked a little later,
+        once, and not cried out before its own answer is there.
+        """
         if (code, topic) in self._suspicions:
             return []
         suspicion = Suspicion(code, topic if partition is None else f"{topic}/{partition}")
+        due = self._answered_at.get((code, topic), -_CLOSELY) + _CLOSELY
+        quiet = due > now
         for number, mark in self._meant(topic, partition).items():
-            self.ask((topic, number), CODES[code], mark, now, suspicion=suspicion)
+            self.ask((topic, number), CODES[code], mark, max(now, due), suspicion=suspicion, quiet=quiet)
         if suspicion.open == 0:  # all of them belong to another suspicion already
             return []
         self._suspicions[code, topic] = suspicion
-        return [suspected(code, suspicion.subject, text, now)] if CODES[code] == "out_of_order" else []
+        loud = CODES[code] == "out_of_order" and not quiet
+        return [suspected(code, suspicion.subject, text, now)] if loud else []
 
     def _meant(self, topic: str, partition: int | None) -> Mapping[int, Mark | None]:
         if partition is not None:
@@ -186,7 +197,16 @@ class Inquiry:
         serious = [notice_of(finding)] if finding.case in NEEDS_A_SECOND_LOOK else []
         if suspicion.open:
             return serious
-        self._suspicions = {key: item for key, item in self._suspicions.items() if item is not suspicion}
+        self._suspicion_answered(suspicion, now)
+        if question.quiet and not serious:
+            return []
         if serious and worst(suspicion.findings).case == finding.case:
             return [resolved(suspicion, now, serious[0])]
         return [*serious, resolved(suspicion, now)]
+
+    def _suspicion_answered(self, suspicion: Suspicion, now: float) -> None:
+        answered = [key for key, item in self._suspicions.items() if item is suspicion]
+        for key in answered:
+            del self._suspicions[key]
+        self._answered_at = {key: at for key, at in self._answered_at.items() if now - at < _CLOSELY}
+        self._answered_at |= dict.fromkeys(answered, now)

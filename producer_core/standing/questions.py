@@ -33,6 +33,8 @@ class Question:
     message: int | None = None
     """The sequence of a message that is itself in doubt."""
     suspicion: Suspicion | None = None
+    quiet: bool = False
+    """It follows an answer so closely that nobody waits for it, nor hears of it unless something is wrong."""
     unanswered: int = 0
     seen_gone: bool = False
     told: bool = False
@@ -74,6 +76,7 @@ class Questions:
         else:
             known.due = min(known.due, question.due)
             known.told = False
+            known.quiet = known.quiet and question.quiet
             known.version += 1
             if question.urgent and not known.urgent:
                 known.trigger, known.message = question.trigger, question.message
@@ -108,12 +111,15 @@ class Questions:
 
     def about(self, topic: str, partition: int) -> bool:
         """Whether something is still to be found out about this partition, or about the topic as a whole."""
-        return (topic, partition) in self._open or (topic, -1) in self._open
+        return any(
+            found is not None and not found.quiet
+            for found in (self._open.get((topic, partition)), self._open.get((topic, -1)))
+        )
 
     def suspected(self, topic: str) -> bool:
         """Whether a suspected loss on this topic was not asked about yet."""
         return any(
-            question.suspicion is not None and not question.unanswered
+            question.suspicion is not None and not question.unanswered and not question.quiet
             for (name, _), question in self._open.items()
             if name == topic
         )

@@ -376,6 +376,38 @@ def test_many_partitions_under_one_suspicion_are_told_as_one_but_each_loss_by_it
     assert len(watched.told) <= 4
 
 
+def test_what_follows_an_answer_closely_is_looked_at_again_but_cried_out_only_if_true(watched):
+    watched.acks(9)
+    watched.fails("OUT_OF_ORDER_SEQUENCE_NUMBER")
+    eventually(lambda: len(watched.told) == 2)
+    for _ in range(100):
+        watched.fails("OUT_OF_ORDER_SEQUENCE_NUMBER")
+
+    assert watched.watch.await_finding("orders", 0, 10).case == "desynchronised"
+    assert not watched.watch.lost_on("orders", 10)
+    assert len(watched.broker.asked) == 1
+    watched.later(10)
+    eventually(lambda: len(watched.cases()) == 2)
+    watched.fails("OUT_OF_ORDER_SEQUENCE_NUMBER")
+    watched.broker.looks[0] = Look(exists=True, low=0, high=4)
+    watched.later(10)
+    eventually(lambda: len(watched.cases()) == 3)
+
+    assert watched.kinds() == ["loss_suspected", "producer_desynchronised", "acknowledged_lost"]
+    assert watched.watch.lost_on("orders", 0)
+
+
+def test_a_loss_suspected_is_waited_for_before_anything_is_sent_again(watched):
+    watched.acks(9)
+    watched.broker.gate.clear()
+    watched.fails("OUT_OF_ORDER_SEQUENCE_NUMBER")
+    watched.broker.looks[0] = Look(exists=True, low=0, high=4)
+    threading.Timer(0.1, watched.broker.gate.set).start()
+
+    assert watched.watch.lost_on("orders", 10)
+    assert not watched.watch.lost_on("payments", 10)
+
+
 def test_an_unknown_producer_is_told_once_the_evidence_is_read(watched):
     watched.acks(9)
     watched.broker.looks[0] = Look(exists=True, low=20, high=20)

@@ -1,0 +1,272 @@
+"""A client that breaks for good: its reports are collected, it is made anew, and every message finds its end once."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+import uuid
+from collections import Counter
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from producer_core import ReliableKafkaProducer, RetryConfig
+from producer_core.brokers import embedded
+from producer_core.events import Hook
+from producer_core.librdkafka import library
+from producer_core.messages import id_text, record_id
+from tests.support import eventually
+
+RETRY = RetryConfig(max_retries=8, initial_delay_ms=20, max_delay_ms=200, jitter=False)
+ONE_BY_ONE = {"linger.ms": 0, "batch.num.messages": 1}  # a request each: five in flight, the rest queued
+
+
+class Heard(Hook):
+    def __init__(self):
+        self.notices, self.codes, self.remarks = [], Counter(), Counter()
+
+    def notice(self, notice):
+        self.notices.append(notice)
+
+    def attempt_failed(self, event):
+        self.codes[event.code] += 1
+
+    def counted(self, topic, what):
+        self.remarks[what] += 1
+
+    def fatal(self):
+        return [notice for notice in self.notices if notice.kind == "fatal_error"]
+
+
+class Sending:
+    """A producer on one partition, what became of each message, and what the topic holds."""
+
+    def __init__(self, broker, topic, config=None, **options):
+        self.broker, self.topic, self.heard, self.reports = broker, topic, Heard(), []
+        self.producer = ReliableKafkaProducer(
+            broker.bootstrap_servers, {**ONE_BY_ONE, **(config or {})}, RETRY, store=None, hooks=[self.heard],
+            health_check_interval=3600, **options,
+        )  # fmt: skip
+        self.accepted = []
+        self.send("warm")
+        self.settled()
+
+    def send(self, *names, key=None):
+        for name in names:
+            self.accepted.append(
+                self.producer.send_message(
+                    self.topic,
+                    name.encode(),
+                    key,
+                    partition=0,
+                    record_id=name,
+                    on_delivery=self.reports.append,
+                )
+            )
+
+    def settled(self, timeout=60):
+        self.producer.flush(timeout)
+        assert self.producer.pending_count == 0
+
+    def outcomes(self):
+        return {report.record_id: "dead" if report.error else "acknowledged" for report in self.reports}
+
+    def clients(self):
+        """How many clients there have been."""
+        return self.producer._lifecycle.transport._live[1] + 1
+
+    def break_client(self, text=b"made up"):
+        """librdkafka's own way to test it; the handle is the word after Python's object header."""
+        producer = self.producer._lifecycle.transport._live[0]
+        handle = ctypes.c_void_p.from_address(id(producer) + 2 * ctypes.sizeof(ctypes.c_void_p)).value
+        function = library().rd_kafka_test_fatal_error
+        function.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p]
+        assert function(handle, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, text) == 0
+
+    def on_topic(self):
+        """(name, message id) of every record, read by a plain consumer."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.broker.bootstrap_servers,
+                "group.id": "reader",
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+                "log_level": 0,
+            }
+        )
+        consumer.assign([TopicPartition(self.topic, 0, 0)])
+        found = []
+        while (message := consumer.poll(30)) is not None and message.error() is None:
+            found.append((message.value().decode(), id_text(record_id(message.headers()))))
+        consumer.close()
+        return found
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with embedded.start() as running:
+        yield running
+
+
+@pytest.fixture
+def sending(broker):
+    topic = f"orders-{uuid.uuid4().hex[:8]}"
+    broker.create_topic(topic, 1)
+    made = Sending(broker, topic)
+    yield made
+    broker.set_latency(0)
+    made.producer.close(5)
+
+
+def names(count, prefix="m"):
+    return [f"{prefix}{number}" for number in range(count)]
+
+
+@pytest.fixture(scope="module")
+def queued(broker):
+    """Five requests in flight and seven messages of one key behind them; the first is answered as out of order."""
+    broker.create_topic("queued", 1)
+    made = Sending(broker, "queued")
+    broker.set_latency(0.1, broker.leader("queued"))
+    broker.fail_next("queued", "OUT_OF_ORDER_SEQUENCE_NUMBER")
+    made.send(*names(12), key="k")
+    eventually(made.heard.fatal, 30)
+    broker.set_latency(0)
+    made.settled()
+    yield made
+    made.producer.close(5)
+
+
+def test_out_of_order_at_the_head_of_five_in_flight_settles_every_message_once(queued):
+    assert Counter(report.record_id for report in queued.reports) == Counter(["warm", *names(12)])
+    there = [name for name, _ in queued.on_topic()]
+    assert len(set(there)) == len(there)
+    assert {name for name, outcome in queued.outcomes().items() if outcome == "acknowledged"} == set(there)
+    assert {name for name, outcome in queued.outcomes().items() if outcome == "dead"} <= {"m0"}
+
+
+def test_what_was_in_flight_behind_it_counts_and_what_was_queued_is_sent_again(queued):
+    attempts = {report.record_id: report.attempts for report in queued.reports}
+
+    assert [attempts[name] for name in names(5)[1:]] == [1, 1, 1, 1]
+    assert all(attempts[name] == 2 for name in names(12)[5:])
+    assert queued.heard.codes["OUT_OF_ORDER_SEQUENCE_NUMBER"] == 1
+    assert queued.heard.codes["_PURGE_QUEUE"] == 7
+
+
+def test_the_user_is_told_once_and_with_the_code(queued):
+    (notice,) = queued.heard.fatal()
+
+    assert notice.severity == "critical"
+    assert notice.details["code"] == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert "queued [0]" in notice.text
+
+
+def test_one_keys_messages_stay_in_order_where_none_was_given_up(queued):
+    order = [name for name, _ in queued.on_topic() if name in names(12)[1:]]
+
+    assert order == names(12)[1:]
+
+
+def test_the_message_that_was_refused_as_out_of_order_is_not_lost(queued):
+    """Either it is on the topic, or it is a dead letter with all its bytes and a verdict that promises nothing."""
+    if queued.outcomes()["m0"] == "dead":
+        (letter,) = queued.producer.dlq.letters("queued")
+        assert letter.value == b"m0"
+        assert letter.verdict not in ("not_sent", "rejected", "found")
+    else:
+        assert "m0" in {name for name, _ in queued.on_topic()}
+
+
+def test_the_message_that_was_refused_as_out_of_order_is_sent_again_when_nothing_is_missing(queued):
+    assert queued.outcomes()["m0"] == "acknowledged"
+
+
+def test_new_messages_flow_through_the_new_client(sending):
+    sending.break_client()
+    eventually(sending.heard.fatal, 30)
+    began = time.monotonic()
+    sending.send(*names(100, "after"))
+    sending.settled()
+
+    assert [sending.outcomes()[name] for name in names(100, "after")] == ["acknowledged"] * 100
+    assert time.monotonic() - began < 30
+    assert [name for name, _ in sending.on_topic()] == ["warm", *names(100, "after")]
+
+
+def test_what_is_accepted_while_the_client_breaks_is_delivered_too(sending):
+    stop, sent = threading.Event(), []
+
+    def keep_sending():
+        while not stop.is_set() and len(sent) < 20_000:
+            name = f"s{len(sent)}"
+            sending.send(name)
+            sent.append(name)
+
+    thread = threading.Thread(target=keep_sending)
+    thread.start()
+    for breaks in range(1, 4):
+        done = len(sending.reports)
+        eventually(lambda done=done: len(sending.reports) > done + 50, 60)  # this client has sent something
+        sending.break_client()
+        eventually(lambda breaks=breaks: sending.clients() > breaks, 30)  # told once until one works again
+    stop.set()
+    thread.join(60)
+    sending.settled()
+
+    assert Counter(report.record_id for report in sending.reports) == Counter(["warm", *sent])
+    assert set(sending.outcomes().values()) == {"acknowledged"}
+    there = {name for name, _ in sending.on_topic()}
+    assert set(sent) - there == set()
+
+
+def test_copies_that_the_break_makes_carry_the_same_id(sending):
+    sending.broker.set_latency(0.2, sending.broker.leader(sending.topic))
+    sending.send(*names(20))
+    sending.break_client()
+    eventually(sending.heard.fatal, 30)
+    sending.broker.set_latency(0)
+    sending.settled()
+
+    there = sending.on_topic()
+    assert {message_id for _, message_id in there} == set(sending.accepted)
+    assert len({name for name, _ in there}) == len({message_id for _, message_id in there}) == 21
+
+
+def test_a_client_that_breaks_while_the_broker_is_silent_works_again_when_it_answers(sending):
+    leader = sending.broker.leader(sending.topic)
+    sending.broker.set_latency(20, leader)
+    sending.send(*names(10))
+    sending.break_client()
+    eventually(sending.heard.fatal, 30)  # within the bound for collecting reports, not after 20 s
+    sending.broker.set_latency(0, leader)
+    sending.send("after")
+    sending.settled(90)
+
+    assert Counter(report.record_id for report in sending.reports) == Counter(["warm", *names(10), "after"])
+    assert sending.outcomes()["after"] == "acknowledged"
+
+
+def test_closing_right_after_a_break_leaves_nothing_open(sending):
+    sending.broker.set_latency(0.02, sending.broker.leader(sending.topic))
+    sending.send(*names(20))
+    sending.break_client()
+    report = sending.producer.close(30)
+
+    assert report.acknowledged + report.dead == 21
+    assert report.lost == 0
+    assert Counter(item.record_id for item in sending.reports) == Counter(["warm", *names(20)])
+
+
+def test_a_broker_that_keeps_refusing_is_survived(sending):
+    sending.broker.reject(sending.topic, "OUT_OF_ORDER_SEQUENCE_NUMBER")
+    sending.send(*names(5))
+    eventually(sending.heard.fatal, 30)
+    sending.broker.accept(sending.topic)
+    sending.settled(90)
+    sending.send("after")
+    sending.settled()
+
+    assert sending.outcomes()["after"] == "acknowledged"
+    assert Counter(report.record_id for report in sending.reports) == Counter(["warm", *names(5), "after"])
