@@ -17,11 +17,13 @@ import pytest
 from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import Producer, TopicPartition
 
+from producer_core import ReliableKafkaProducer
 from producer_core.brokers import jars, kafka, layout, secure
 from producer_core.brokers.java import find_java
 from producer_core.cluster import Cluster
 from producer_core.config import client_config
 from producer_core.errors import BrokerError, ConfigError, MissingTool
+from producer_core.events import Hook
 from producer_core.replication import ReplicationWatch
 from tests.support import eventually
 
@@ -280,6 +282,21 @@ def test_without_openssl_the_error_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingTool, match="apt-get install openssl"):
         secure.prepare(tmp_path / "security")
+
+
+@pytest.mark.kafka
+def test_a_producer_tells_that_one_copy_is_all_there_is(kafka):
+    class Heard(Hook):
+        def notice(self, notice):
+            told.append(notice)
+
+    told = []
+    kafka.create_topic("alone", partitions=1)
+    with ReliableKafkaProducer(kafka.bootstrap_servers, store=None, hooks=[Heard()]) as producer:
+        producer.send_message("alone", b"1")
+        eventually(lambda: any(notice.kind == "weak_replication" for notice in told), timeout=60)
+        producer.flush(60)
+        assert producer.get_basic_stats()["messages_sent"] == 1  # a warning holds nobody up
 
 
 @pytest.mark.kafka3
