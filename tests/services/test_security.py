@@ -352,7 +352,6 @@ def test_exactly_once_does_not_start_where_its_permissions_are_missing(secured, 
     assert sorted(map(int, values(secured, topic))) == list(range(20))
 
 
-@pytest.mark.xfail(reason="the first topic of a producer is not checked yet", strict=False)
 def test_exactly_once_sends_nothing_to_a_topic_it_may_not_read_back(secured, topic, tmp_path, kcat):
     grant(secured, on(topic, "WRITE"))
 
