@@ -116,11 +116,17 @@ class Backlog:
 
     # settling
 
-    def leaving(self, delivery: Delivery) -> None:
-        """Called before a message leaves `pending`, so that the feeder never takes it for one that waits."""
-        if delivery.replay is None:
-            with self._lock:
+    def leave(self, delivery: Delivery) -> bool:
+        """Take a message out of `pending`; False when somebody else did.
+
+        One step with remembering it, so that the feeder never takes it for one that waits.
+        """
+        with self._lock:
+            if self._sender.pending.pop(delivery.id, None) is None:
+                return False
+            if delivery.replay is None:
                 self._leaving.add(delivery.seq)
+            return True
 
     def acknowledged(self, delivery: Delivery) -> None:
         """It is done; `flush` writes that down, unless the transport did so with its commit."""
@@ -202,11 +208,9 @@ class Backlog:
         return any(self._is_waiting(record.seq) for record in self.journal.read(self._fed))
 
     def _is_waiting(self, seq: int) -> bool:
-        """In this order: a message goes from `pending` to `_leaving` to settled, and enters each before it leaves."""
-        if _raw_id(self._session, seq) in self._sender.pending:
-            return False
+        """A message goes from `pending` to `_leaving` in one step, and is settled before it is not leaving any more."""
         with self._lock:
-            if seq in self._leaving:
+            if _raw_id(self._session, seq) in self._sender.pending or seq in self._leaving:
                 return False
         return not self.journal.is_settled(seq)
 

@@ -137,8 +137,12 @@ class Lifecycle:
         if delivery.status is MessageStatus.DUPLICATE:
             self._hold(delivery)
             return True
-        if not self._admitted(delivery):
-            return delivery.id in self.pending
+        if self.lanes.strict or self.lanes.busy:
+            if self.lanes.held >= _MOST_HELD:
+                self.pending.pop(delivery.id, None)
+                return False
+            if not self.lanes.admit(delivery):  # it waits, and may be sent by another thread from now on
+                return True
         try:
             self._produce(delivery)
         except Full:
@@ -148,16 +152,6 @@ class Lifecycle:
             self._not_after_all(delivery)
             raise
         return True
-
-    def _admitted(self, delivery: Delivery) -> bool:
-        """Whether nothing of its lane stands before it; where too much waits already it is taken back."""
-        lanes = self.lanes
-        if not (lanes.strict or lanes.busy):
-            return True
-        if lanes.held >= _MOST_HELD:
-            self.pending.pop(delivery.id, None)
-            return False
-        return lanes.admit(delivery)
 
     def _not_after_all(self, delivery: Delivery) -> None:
         self.pending.pop(delivery.id, None)
@@ -176,6 +170,8 @@ class Lifecycle:
             raise
 
     def _wait_for_room(self, deadline: float, why: str) -> None:
+        if self._audience.calling:
+            raise QueueFull(f"{why} A delivery callback cannot wait: the reports that make room wait for it.")
         left = deadline - time.monotonic()
         if left <= 0:
             raise QueueFull(why)
@@ -242,9 +238,7 @@ class Lifecycle:
             self._bury(delivery, failure)
 
     def _acked(self, delivery: Delivery, message: Any) -> Acknowledged | None:
-        if self.backlog is not None:
-            self.backlog.leaving(delivery)
-        if self.pending.pop(delivery.id, None) is None:
+        if not self._leave(delivery):
             return None
         delivery.status = MessageStatus.SENT
         self.highest = max(self.highest, delivery.seq)
@@ -265,6 +259,12 @@ class Lifecycle:
             delivery.topic, partition, offset, latency or 0.0, len(delivery.value or b""), tries, delivery.seq
         )
 
+    def _leave(self, delivery: Delivery) -> bool:
+        """The one step that settles a message; False when it was settled before."""
+        if self.backlog is not None:
+            return self.backlog.leave(delivery)
+        return self.pending.pop(delivery.id, None) is not None
+
     def _give_up(self, delivery: Delivery, failure: Failure) -> None:
         """Bury, once the evidence is in: a client that never sent a request proves it with its next statistics."""
         if failure.kind == "timed_out" and not self.connection.may_have_produced and not self._closing:
@@ -275,9 +275,7 @@ class Lifecycle:
     def _bury(
         self, delivery: Delivery, failure: Failure, *, proof: tuple[Verdict, str] | None = None
     ) -> None:
-        if self.backlog is not None:
-            self.backlog.leaving(delivery)
-        if self.pending.pop(delivery.id, None) is None:
+        if not self._leave(delivery):
             return
         delivery.status = MessageStatus.DLQ
         if len(delivery.attempts) > 1:

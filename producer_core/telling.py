@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,12 @@ class Audience:
 
     def __init__(self, hooks: Sequence[Hook]) -> None:
         self._hooks = tuple(hooks)
+        self._local = threading.local()
+
+    @property
+    def calling(self) -> bool:
+        """Whether this thread is inside somebody's delivery callback."""
+        return getattr(self._local, "calling", False)
 
     def tell(self, what: str, *about: Any) -> None:
         """Call the method `what` of every hook."""
@@ -37,12 +44,12 @@ class Audience:
         )  # fmt: skip
         self.tell("attempt_failed", event)
 
-    @staticmethod
-    def call_back(delivery: Delivery, message: Any, letter: DeadLetter | None) -> None:
+    def call_back(self, delivery: Delivery, message: Any, letter: DeadLetter | None) -> None:
         """Tell the owner, once, how the message ended."""
         if delivery.callback is None and delivery.on_delivery is None:
             return
         report = delivery_report(delivery, message, letter)
+        self._local.calling = True
         try:
             if delivery.on_delivery is not None:
                 delivery.on_delivery(report)
@@ -50,3 +57,5 @@ class Audience:
                 delivery.callback(letter is None, as_message(delivery, report.error), report.error or report)
         except Exception:
             logger.exception("delivery callback failed", extra={"topic": delivery.topic})
+        finally:
+            self._local.calling = False

@@ -218,10 +218,13 @@ class RowsKeeper:
         if not self._sender.offer(delivery):
             raise JournalFull("The client has no room for the next row.")
 
-    def leaving(self, delivery: Delivery) -> None:
-        if delivery.replay is None:
-            with self._lock:
+    def leave(self, delivery: Delivery) -> bool:
+        with self._lock:
+            if self._sender.pending.pop(delivery.id, None) is None:
+                return False
+            if delivery.replay is None:
                 self._leaving.add(delivery.seq)
+            return True
 
     def acknowledged(self, delivery: Delivery) -> None:
         if self._proves:

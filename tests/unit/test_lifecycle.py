@@ -341,3 +341,24 @@ def test_every_accepted_message_ends_in_exactly_one_place(outcomes, drain):
     assert sorted(ends.acked + ends.dead) == list(range(len(sent)))
     assert (report.acknowledged, report.dead, report.lost) == (len(ends.acked), len(ends.dead), 0)
     assert producer.pending_count == 0
+
+
+def test_a_callback_that_sends_into_a_full_queue_is_told_at_once():
+    """Waiting for room on the thread that makes room would stop every report until the bound."""
+    said = []
+
+    def again(ok, message, report):
+        try:
+            for _ in range(3):
+                producer.send_message("other", b"x")
+        except QueueFull as error:
+            said.append(str(error))
+
+    script = lambda delivery: "hold" if delivery.topic == "other" else None  # noqa: E731
+    producer, transport = make(script, memory={"capacity": 2}, config={"max_block_ms": 60_000})
+    producer.send_message("orders", b"1", callback=again)
+    eventually(lambda: said)
+
+    assert "callback cannot wait" in said[0]
+    transport.release()
+    producer.close(timeout=5)
