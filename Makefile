@@ -1,13 +1,15 @@
 # make run    a live monitor over a real producer, on an embedded broker (or BOOTSTRAP=host:9092)
 # make test   everything, on real services; installs what is missing
 # make check  the quick loop: format, lint, types, unit tests
+# make faults       every scenario of tests/faults against real and embedded brokers, 45 minutes at most
+# make faults-long  100,000 messages a scenario and a thousand kills; goes on where it stopped
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 PORT ?= 8501
 PIP := VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet
 
-.PHONY: help run test check format lock clean setup setup-dev services
+.PHONY: help run test check format lock clean setup setup-dev services faults faults-long
 
 help:
 	@sed -n 's/^# //p' $(MAKEFILE_LIST)
@@ -23,6 +25,12 @@ check: .venv/.dev
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest -q tests/unit
+
+faults: .venv/.dev services
+	@$(BIN)/python -m tests.faults run --out artifacts/faults
+
+faults-long: .venv/.dev services
+	@$(BIN)/python -m tests.faults run --long --resume --out artifacts/faults-long
 
 format: .venv/.dev
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .

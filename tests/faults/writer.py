@@ -76,7 +76,7 @@ class Reliable(Writer):
     def run(self):
         from producer_core import ReliableKafkaProducer
         from producer_core.config import RetryConfig
-        from producer_core.errors import NotAccepted, ProducerError
+        from producer_core.errors import Fenced, NotAccepted, ProducerError
         from producer_core.events import Hook
 
         book, settings = self.book, self.settings
@@ -110,6 +110,9 @@ class Reliable(Writer):
                     producer.send_message(settings["bad_topic"], value)
                 producer.send_message(settings["topic"], value, key, record_id=number, on_delivery=self.heard)
                 book.write("a", number)
+            except Fenced as error:
+                book.write("N", "send_refused", error)
+                break
             except NotAccepted as error:
                 book.write("x", number, type(error).__name__)
             except ProducerError as error:
