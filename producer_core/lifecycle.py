@@ -7,6 +7,7 @@ step that settles it, so whatever arrives twice (a late report, a look that foun
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import Counter
@@ -40,6 +41,7 @@ _MOST_HELD = 10_000
 """Messages that wait in memory for a twin, a retry or an earlier one of their key, before send_message waits too."""
 _HOLD = 0.1
 """Seconds until a copy of a pending claim asks again."""
+_MINUTE = 60.0
 _EVIDENCE = 10.0
 """Seconds that a message in doubt waits for the evidence of a suspected loss."""
 _NO_ROOM = 0.05
@@ -78,6 +80,7 @@ class Lifecycle:
         self._settled = threading.Event()  # set after each batch of reports: room in the queue, or idle
         self._closing = False
         self._following = threading.local()
+        self._told_of_order: dict[str, float] = {}
         # touched on the poll thread, and by close() after it
         self._unjudged: list[tuple[Delivery, Failure]] = []
         self._broken = ""  # the code of the client's last fatal error, until something is acknowledged
@@ -304,7 +307,18 @@ class Lifecycle:
             case "free":
                 self._follow(delivery)
             case "break":
-                self.remark(delivery.topic, "order_breaks")
+                self._order_broken(delivery.topic)
+
+    def _order_broken(self, topic: str) -> None:
+        """It was in flight behind one that failed: counted each time, told once a minute."""
+        self.remark(topic, "order_breaks")
+        now = time.monotonic()
+        if now - self._told_of_order.get(topic, -math.inf) >= _MINUTE:
+            self._told_of_order[topic] = now
+            text = (
+                f"On {topic} a message was acknowledged while an earlier one of its key waited for its retry."
+            )
+            self.notice(Notice("order_break", "warning", text, self._clock(), {"subject": topic}))
 
     def _follow(self, delivery: Delivery) -> None:
         """Send what waited for this one. What settles on the way is taken up here, not in a call inside a call."""

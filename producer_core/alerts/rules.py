@@ -99,6 +99,12 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "standing_unknown": Rule(
             "warning", "{text}", "Grant READ and DESCRIBE on the topic, or see to the connection."
         ),
+        "order_break": Rule(
+            "warning",
+            "{text}",
+            'Readers that need the order of a key must check it there. ordering="strict" keeps one message of a key '
+            "in flight at a time; exactly-once delivery keeps the order of every partition.",
+        ),
         "epoch_rose": Rule(
             "info",
             "{text}",

@@ -36,6 +36,7 @@ ENDS: Mapping[str, End] = MappingProxyType(
         "retention_removed": End(after=_TEN_MINUTES),
         "standing_unknown": End(by=_FOUND, after=_HOUR),
         "epoch_rose": End(after=_TEN_MINUTES),
+        "order_break": End(after=_TEN_MINUTES),
         "fenced": End(),
         "shard_ended": End(),
         "transactions_failing": End(by=("transactions_recovered",)),
