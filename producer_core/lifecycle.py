@@ -7,7 +7,6 @@ step that settles it, so whatever arrives twice (a late report, a look that foun
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from collections import Counter
@@ -31,6 +30,7 @@ from producer_core.reports import Resent
 from producer_core.retry import RetryAfter, RetryManager, decide
 from producer_core.telling import Audience
 from producer_core.transport import NOT_SENT, Delivery, Full, Refused, Report, TransportFactory
+from producer_core.turns import Turns
 
 if TYPE_CHECKING:
     from producer_core.stand_in import Keeper
@@ -41,11 +41,8 @@ _MOST_HELD = 10_000
 """Messages that wait in memory for a twin, a retry or an earlier one of their key, before send_message waits too."""
 _HOLD = 0.1
 """Seconds until a copy of a pending claim asks again."""
-_MINUTE = 60.0
 _EVIDENCE = 10.0
 """Seconds that a message in doubt waits for the evidence of a suspected loss."""
-_NO_ROOM = 0.05
-"""Seconds until a message that had its turn, but found the client's queue full, tries again."""
 
 
 class Lifecycle:
@@ -79,8 +76,6 @@ class Lifecycle:
         self._clock = clock
         self._settled = threading.Event()  # set after each batch of reports: room in the queue, or idle
         self._closing = False
-        self._following = threading.local()
-        self._told_of_order: dict[str, float] = {}
         # touched on the poll thread, and by close() after it
         self._unjudged: list[tuple[Delivery, Failure]] = []
         self._broken = ""  # the code of the client's last fatal error, until something is acknowledged
@@ -88,6 +83,13 @@ class Lifecycle:
         self.highest = -1  # the highest sequence that was acknowledged; written on the poll thread
         self.lanes = Lanes(ordering)
         self.retry_manager = RetryManager(retry_config, send=self._due)
+        self._turns = Turns(
+            self.lanes,
+            produce=self._produce,
+            retries=self.retry_manager,
+            audience=self._audience,
+            clock=clock,
+        )
         self.connection = Connection(self.notice, clock=clock)
         self.transport = transport(config, self)
         self._marks = Marks(next_sequence)
@@ -158,7 +160,7 @@ class Lifecycle:
 
     def _not_after_all(self, delivery: Delivery) -> None:
         self.pending.pop(delivery.id, None)
-        self._out_of_the_way(delivery, acknowledged=False)
+        self._turns.settled(delivery, acknowledged=False)
 
     def _produce(self, delivery: Delivery) -> None:
         """Hand to the client. Full is raised; a refusal settles the message here and now."""
@@ -257,7 +259,7 @@ class Lifecycle:
             self.backlog.acknowledged(delivery)
         self._audience.call_back(delivery, message, None)
         if self.lanes.busy:
-            self._out_of_the_way(delivery, acknowledged=True)
+            self._turns.settled(delivery, acknowledged=True)
         return Acknowledged(
             delivery.topic, partition, offset, latency or 0.0, len(delivery.value or b""), tries, delivery.seq
         )
@@ -291,65 +293,13 @@ class Lifecycle:
         else:
             delivery.replay(Resent(letter.message_id, "failed", letter=letter, text=letter.error_text))
         self._audience.call_back(delivery, None, letter)
-        self._out_of_the_way(delivery, acknowledged=False)
+        self._turns.settled(delivery, acknowledged=False)
         self._settled.set()
 
     def kept(self, message_ids: Iterable[str]) -> None:
         """Dead letters are on disk: the journal need not remember them any more."""
         if self.backlog is not None:
             self.backlog.kept(message_ids)
-
-    # order
-
-    def _out_of_the_way(self, delivery: Delivery, *, acknowledged: bool) -> None:
-        """A message no longer stands in its lane: those behind it may follow."""
-        match self.lanes.settled(delivery, acknowledged=acknowledged):
-            case "free":
-                self._follow(delivery)
-            case "break":
-                self._order_broken(delivery.topic)
-
-    def _order_broken(self, topic: str) -> None:
-        """It was in flight behind one that failed: counted each time, told once a minute."""
-        self.remark(topic, "order_breaks")
-        now = time.monotonic()
-        if now - self._told_of_order.get(topic, -math.inf) >= _MINUTE:
-            self._told_of_order[topic] = now
-            text = (
-                f"On {topic} a message was acknowledged while an earlier one of its key waited for its retry."
-            )
-            self.notice(Notice("order_break", "warning", text, self._clock(), {"subject": topic}))
-
-    def _follow(self, delivery: Delivery) -> None:
-        """Send what waited for this one. What settles on the way is taken up here, not in a call inside a call."""
-        todo: list[Delivery] | None = getattr(self._following, "todo", None)
-        if todo is not None:
-            todo.append(delivery)
-            return
-        self._following.todo = todo = [delivery]
-        try:
-            while todo:
-                self._advance(todo.pop())
-        finally:
-            self._following.todo = None
-
-    def _advance(self, delivery: Delivery) -> None:
-        """Send one after the other of a lane; while closing nothing new leaves us."""
-        while not self._closing and (following := self.lanes.following(delivery)) is not None:
-            if following.in_doubt:  # it holds the lane until its look has answered
-                return
-            if not self._send_on(following):
-                return
-
-    def _send_on(self, delivery: Delivery) -> bool:
-        """Produce a message that waited; without room for it it keeps its turn and tries again soon."""
-        try:
-            self._produce(delivery)
-        except Full:
-            self.lanes.put_back(delivery)
-            self.retry_manager.schedule(delivery, _NO_ROOM, counted=False)
-            return False
-        return True
 
     # retries, looks, holds and replays
 
@@ -372,11 +322,7 @@ class Lifecycle:
             return self._hold(delivery)
         if claim is Claim.DUPLICATE:
             return self._duplicate_after_all(delivery)
-        if not self.lanes.turn(delivery):
-            return self._follow(delivery)
-        if self._send_on(delivery) and self.lanes.sent(delivery):
-            self._follow(delivery)
-        return None
+        return self._turns.due(delivery)
 
     def _look_first(self, delivery: Delivery, failure: Failure, retry_in: float | None) -> bool:
         """Ask the topic before anything else happens to a message that the broker may have."""
@@ -451,7 +397,7 @@ class Lifecycle:
                 self.backlog.flush()
             self._duplicate(delivery)
             self._audience.call_back(delivery, None, None)
-            self._out_of_the_way(delivery, acknowledged=False)
+            self._turns.settled(delivery, acknowledged=False)
 
     def _claim(self, delivery: Delivery) -> Claim:
         if delivery.checksum is None or self._dedup is None:
@@ -526,7 +472,7 @@ class Lifecycle:
     def close(self, timeout: float) -> None:
         """Let what is pending finish for `timeout` seconds; what is left stays in the journal, or becomes dead letters."""
         self.wait_idle(timeout)
-        self._closing = True
+        self._closing = self._turns.ended = True
         if self.backlog is not None:
             self.backlog.stop()
         self.retry_manager.stop()
