@@ -421,7 +421,7 @@ def progress_record(stage):
 
 @scenario("S14", "two processes with one journal, and with one transactional id", ("kafka3", EO))
 def two_processes(stage):
-    stage.write(rate=300)
+    stage.write(rate=300, close_timeout=5)
     first = stage.child
     stage.until(lambda: stage.reported() > 300)
     options = stage.options()

@@ -124,9 +124,12 @@ class Child:
         return self.process.poll() is None
 
     def kill(self):
+        """Whether it was still running."""
+        running = self.alive
         self.process.kill()
         self.process.wait(30)
         self.process.stdin.close()
+        return running
 
     def signal(self, number):
         self.process.send_signal(number)
@@ -220,9 +223,7 @@ class Stage:
         eventually(lambda: check() or not self.child.alive, timeout, every=0.05)
 
     def kill_writer(self):
-        if self.child.alive:
-            self.child.kill()
-            self.kills += 1
+        self.kills += self.child.kill()
 
     def finish(self, timeout=PATIENCE):
         """The writer stops sending and closes; its faults end first unless the scenario ended them."""
@@ -270,7 +271,8 @@ class Stage:
                 self.guarantee, lives, log, self.removed, self.excused, self.journal is not None, self.ordered
             )
             silent = found.accepted - set(found.dead) - found.counts.keys()
-            if not silent or self.removed or self.excused or time.monotonic() > deadline:
+            explained = self.removed or self.excused or self.allowed_losses or self.unclean
+            if not silent or explained or time.monotonic() > deadline:
                 return found
             self.pause(0.5)
 
@@ -278,10 +280,10 @@ class Stage:
         return {name: number - self._before[name] for name, number in self.proxy.counts.items()}
 
     def end(self):
-        for child in [self.child, *self.others]:
-            if child is not None and child.alive:
+        for child in filter(None, [self.child, *self.others]):
+            if child.alive:
                 child.signal(signal.SIGCONT)
-                child.kill()
+            child.kill()
         self.proxy.clear()
         if self.medium.name == "embedded":
             self.proxy.stop()
