@@ -76,6 +76,7 @@ class Lifecycle:
         self._clock = clock
         self._settled = threading.Event()  # set after each batch of reports: room in the queue, or idle
         self._closing = False
+        self._journal_full = False
         # touched on the poll thread, and by close() after it
         self._unjudged: list[tuple[Delivery, Failure]] = []
         self._broken = ""  # the code of the client's last fatal error, until something is acknowledged
@@ -128,9 +129,19 @@ class Lifecycle:
             self._wait_for_room(deadline, self._why_full())
         while True:
             try:
-                return self.backlog.take(delivery)
+                self.backlog.take(delivery)
             except JournalFull as error:
+                self._journal_is_full(str(error))
                 self._wait_for_room(deadline, str(error))
+            else:
+                self._journal_full = False
+                return None
+
+    def _journal_is_full(self, text: str) -> None:
+        """Told when it begins, not for every message that waits."""
+        if not self._journal_full:
+            self._journal_full = True
+            self.notice(Notice("journal_full", "critical", text, self._clock()))
 
     def _hand_over(self, delivery: Delivery, deadline: float) -> None:
         while self._saturated() or not self.offer(delivery):

@@ -164,7 +164,10 @@ def test_a_full_journal_makes_the_sender_wait_and_raises_and_heals(tmp_path, mon
     monkeypatch.setattr(
         Journal, "open", lambda *a, **o: opened(*a, **{**o, "max_bytes": 600, "segment_bytes": 100})
     )
-    producer, transport = make(tmp_path / "j", lambda delivery: "hold", config={"max_block_ms": 50})
+    ends = Ends()
+    producer, transport = make(
+        tmp_path / "j", lambda delivery: "hold", config={"max_block_ms": 50}, hooks=(ends,)
+    )
     accepted = 0
     with pytest.raises(QueueFull, match="bound"):
         for _ in range(1000):
@@ -175,6 +178,7 @@ def test_a_full_journal_makes_the_sender_wait_and_raises_and_heals(tmp_path, mon
     producer.flush(10)
     producer.send_message("orders", b"%d" % accepted)
 
+    assert [notice.kind for notice in ends.notices if notice.kind != "connected"] == ["journal_full"]
     assert producer.close().acknowledged == accepted + 1
 
 
@@ -194,7 +198,10 @@ def test_with_a_journal_a_message_has_a_day_unless_a_time_was_given(tmp_path):
 
 class Ends(Hook):
     def __init__(self):
-        self.acked = []
+        self.acked, self.notices = [], []
+
+    def notice(self, notice):
+        self.notices.append(notice)
 
     def acknowledged(self, batch):
         self.acked.extend(item.seq for item in batch)
