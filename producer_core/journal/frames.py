@@ -1,22 +1,27 @@
 """A frame: a piece of a file that says its length and proves that it is whole.
 
-Magic, length and CRC32C (Castagnoli) stand before the content. The checksum starts from a secret of the journal
-and covers the length, so that bytes inside a message can never be taken for a frame, not even a copied journal's.
+Magic, length and CRC32C (Castagnoli) stand before the content. The checksum starts from a secret of the file and
+covers the length and the place in the file, so that bytes inside a message can never be taken for a frame: not a
+copied journal's, and not this journal's own, sent along as a message.
 """
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterator
-from mmap import mmap
 from typing import NamedTuple
 
 import google_crc32c
 
 MAGIC = b"\xc5JR1"
 _HEAD = struct.Struct(">4sII")
-_LENGTH = struct.Struct(">I")
 HEAD = _HEAD.size
+_WINDOW = 1 << 18
+_SPREAD = 0x9E3779B1
+"""Odd, so that neighbouring places start their checksums far from each other."""
+
+_extend = google_crc32c.extend
 
 
 class Frame(NamedTuple):
@@ -28,33 +33,63 @@ class Frame(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """Bytes that are no frame. `torn`: nothing whole comes after them, as after a crash in the middle of a write."""
+    """Bytes that are no frame. `last`: nothing whole comes after them."""
 
     start: int
     end: int
-    torn: bool
+    last: bool
 
 
-def frame(content: bytes, secret: int) -> bytes:
-    length = len(content)
-    return _HEAD.pack(MAGIC, length, _checksum(content, length, secret)) + content
+def seed(secret: int, name: str) -> int:
+    """What the checksums of one file start from."""
+    return int(_extend(secret, name.encode()))
 
 
-def frames(data: bytes | mmap, secret: int, at: int = 0) -> Iterator[Frame | Damage]:
-    """The frames of a file from a place on, in their order, and what is between them."""
-    while at < len(data):
-        found = _frame_at(data, at, secret)
+def frame(content: bytes, seed: int, at: int) -> bytes:
+    """The content as it stands at this place of the file."""
+    return _HEAD.pack(MAGIC, len(content), _checksum(content, seed, at)) + content
+
+
+def frames(data: bytes, seed: int, base: int = 0) -> Iterator[Frame | Damage]:
+    """The frames of a file's bytes, which begin at `base` in it, in their order, and what is between them."""
+    at, end = 0, len(data)
+    while at < end:
+        found = _frame_at(data, at, seed, base)
         if found is None:
-            following = _next_frame(data, at + 1, secret)
-            yield Damage(at, len(data) if following is None else following.start, following is None)
-            if following is None:
+            found = _next_frame(data, at + 1, seed, base)
+            yield Damage(base + at, base + end if found is None else found.start, found is None)
+            if found is None:
                 return
-            found = following
         yield found
-        at = found.end
+        at = found.end - base
 
 
-def _frame_at(data: bytes | mmap, at: int, secret: int) -> Frame | None:
+def scan(file: int, at: int, end: int, seed: int) -> Iterator[Frame]:
+    """The whole frames of an open file from one place to another, a window at a time."""
+    size = _WINDOW
+    while at < end:
+        data = os.pread(file, min(size, end - at), at)
+        if not data:
+            return
+        began, complete = at, at + len(data) >= end
+        for found in frames(data, seed, at):
+            if isinstance(found, Frame):
+                yield found
+            elif found.last and not complete:
+                break  # it goes on beyond the window
+            at = found.end
+        size = _WINDOW if at > began else size * 2
+
+
+def torn(data: bytes) -> bool:
+    """Whether the last bytes of a file look like a write that did not end, and not like changed ones."""
+    if len(data) < HEAD or not data.rstrip(b"\0"):
+        return True
+    magic, length, _ = _HEAD.unpack_from(data)
+    return bool(magic == MAGIC and (HEAD + length > len(data) or data.endswith(bytes(512))))
+
+
+def _frame_at(data: bytes, at: int, seed: int, base: int) -> Frame | None:
     start = at + HEAD
     if start > len(data):
         return None
@@ -62,19 +97,18 @@ def _frame_at(data: bytes | mmap, at: int, secret: int) -> Frame | None:
     if magic != MAGIC or start + length > len(data):
         return None
     content = data[start : start + length]
-    if _checksum(content, length, secret) != checksum:
+    if _checksum(content, seed, base + at) != checksum:
         return None
-    return Frame(at, start + length, content)
+    return Frame(base + at, base + start + length, content)
 
 
-def _next_frame(data: bytes | mmap, at: int, secret: int) -> Frame | None:
+def _next_frame(data: bytes, at: int, seed: int, base: int) -> Frame | None:
     while (at := data.find(MAGIC, at)) >= 0:
-        if (found := _frame_at(data, at, secret)) is not None:
+        if (found := _frame_at(data, at, seed, base)) is not None:
             return found
         at += 1
     return None
 
 
-def _checksum(content: bytes, length: int, secret: int) -> int:
-    start = google_crc32c.extend(secret, _LENGTH.pack(length))
-    return int(google_crc32c.extend(start, content))
+def _checksum(content: bytes, seed: int, at: int) -> int:
+    return int(_extend((seed + at * _SPREAD + len(content)) & 0xFFFFFFFF, content))

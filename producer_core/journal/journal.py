@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+import shutil
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
-from producer_core.errors import ForkedProducer, JournalError, JournalFull
+from producer_core.errors import ForkedProducer, JournalDamaged, JournalError, JournalFull
+from producer_core.journal.damages import Say, tell
 from producer_core.journal.folder import Folder
-from producer_core.journal.frames import Damage, frame
-from producer_core.journal.ranges import Ranges, ranges_of
+from producer_core.journal.ranges import ranges_of
 from producer_core.journal.record import Record, decode, encode
 from producer_core.journal.segment import Segment
+from producer_core.journal.segments import Segments
 from producer_core.journal.settle_log import SettleLog, Step
 from producer_core.journal.syncing import GroupSync
 
@@ -26,48 +30,55 @@ Level = Literal["buffered", "process", "power"]
 """What an append survives once it returned: `buffered` only an outage of the brokers (a crash of the process loses
 up to `buffered_ms`), `process` also kill -9, `power` also a power failure."""
 
-Say = Callable[[str, str, str], None]
 _GIB = 1 << 30
 _BUFFER = 1 << 20
+"""Bytes in memory at the level `buffered` from which on an append writes them itself."""
+_LOOK = 1.0
+"""Seconds between two looks whether the files are still there."""
 
 
 def _nobody(kind: str, severity: str, text: str) -> None:
     logger.warning(text, extra={"kind": kind})
 
 
+class _Portion(NamedTuple):
+    """A part of a file that is read, and where it ends."""
+
+    segment: Segment
+    end: int
+    contents: Iterator[tuple[int, bytes]]
+
+
 class Journal:
     """A folder with one owner. All methods may be called from any thread of the process that opened it."""
 
     def __init__(
-        self, folder: Folder, *, level: Level, max_bytes: int, segment_bytes: int, buffered_ms: int, say: Say
-    ) -> None:
+        self, folder: Folder, *, level: Level, max_bytes: int, segment_bytes: int, buffered_ms: int, say: Say,
+        clock: Callable[[], float],
+    ) -> None:  # fmt: skip
         self._folder = folder
         self._level = level
         self._max_bytes = max_bytes
-        self._segment_bytes = segment_bytes
         self._say = say
+        self._clock = clock
         self._pid = os.getpid()
-        self._secret = folder.identity.secret
         self.session = folder.identity.session
         self._lock = threading.RLock()  # guards the fields below
-        self._segments: list[Segment] = []
-        self._offsets: dict[tuple[str, int], int] = {}
-        self._unsettled = 0
-        self._next = 0
-        self._buffer: list[tuple[bytes, int]] = []
-        self._buffered = Ranges()
-        self._buffered_bytes = 0
-        self._closed = False
+        self._segments = Segments(
+            folder, segment_bytes=min(segment_bytes, max_bytes // 4), durable=level == "power"
+        )
         self._log = SettleLog(folder)
-        self._recover()
-        self.next_sequence = max(self._next, folder.reserved)
-        self._sync = GroupSync(self._sync_active)
+        self._offsets: dict[tuple[str, int], int] = {}
+        self._buffer: dict[int, bytes] = {}
+        self._buffered_bytes = 0
+        self._look_at = 0.0
+        self._closed = False
+        self.next_sequence = self._next = folder.next_sequence(self._recover())
+        self._sync = GroupSync(self._sync_for_all)
         self._stopping = threading.Event()
-        self._flusher = threading.Thread(
-            target=self._flush_now_and_then, args=(buffered_ms / 1000,), name="producer-core-journal", daemon=True
-        )  # fmt: skip
         if level == "buffered":
-            self._flusher.start()
+            flush = partial(self._flush_now_and_then, buffered_ms / 1000)
+            threading.Thread(target=flush, name="producer-core-journal", daemon=True).start()
 
     @classmethod
     def open(
@@ -79,58 +90,78 @@ class Journal:
         segment_bytes: int = 64 << 20,
         buffered_ms: int = 50,
         notice: Say = _nobody,
+        clock: Callable[[], float] = time.monotonic,
     ) -> Journal:
         """Open or make a journal and recover what it holds.
 
-        `notice(kind, severity, text)` hears of a torn end that was cut off (`journal_torn`) and of damage, which is
-        copied aside and skipped (`journal_damaged`). JournalLocked names the process that has it.
+        `notice(kind, severity, text)` hears of a torn end that was cut off (`journal_torn`), of damage, which is
+        copied aside and skipped (`journal_damaged`), and of a buffer that cannot be written (`journal_full`); it is
+        called from any thread. JournalLocked names the process that has it.
         """
-        folder = Folder.open(directory)
-        return cls(
-            folder, level=level, max_bytes=max_bytes, segment_bytes=segment_bytes, buffered_ms=buffered_ms, say=notice
-        )  # fmt: skip
+        try:
+            folder = Folder(directory)
+        except OSError as error:
+            raise _unusable(Path(directory), error) from error
+        try:
+            return cls(
+                folder, level=level, max_bytes=max_bytes, segment_bytes=segment_bytes, buffered_ms=buffered_ms,
+                say=notice, clock=clock,
+            )  # fmt: skip
+        except BaseException as error:
+            folder.close()
+            if isinstance(error, OSError):
+                raise _unusable(folder.path, error) from error
+            raise
 
     # writing
 
     def append(self, record: Record) -> None:
         """Keep a message; returns when the level's promise holds. JournalFull leaves nothing of it behind."""
-        data = frame(encode(record), self._secret)
+        content, seq = encode(record), record.seq
+        self._check_process()
         with self._lock:
             self._check()
-            self._check_room(len(data))
-            self._reserve(record.seq)
-            if self._level == "buffered":
-                self._put_in_buffer(data, record.seq)
-            else:
-                self._write(data, record.seq)
-            self._next = max(self._next, record.seq + 1)
-            self._unsettled += 1
+            self._check_room(len(content))
+            try:
+                self._folder.reserve(seq)
+                if self._level == "buffered":
+                    self._buffer[seq] = content
+                    self._buffered_bytes += len(content)
+                else:
+                    self._segments.write(((seq, content),))
+            except OSError as error:
+                raise self._full(error) from error
+            self._next = max(self._next, seq + 1)
             ticket = self._sync.written()
         if self._level == "power":
-            self._make_durable(ticket, record.seq)
+            self._make_durable(ticket, seq)
 
     def settle(self, seqs: Iterable[int], offsets: Mapping[tuple[str, int], int] | None = None) -> None:
         """Messages are done: acknowledged, or kept elsewhere. One step, whole or not at all; JournalFull: not at all."""
         step = Step(ranges_of(seqs), dict(offsets or {}))
-        baseline = self._level == "power" and not step.ranges
+        self._check_process()
         with self._lock:
             self._check()
-            self._flush()
             try:
-                self._log.append(step, sync=baseline)
+                self._log.append(step, sync=self._level == "power" and not step.ranges)
             except OSError as error:
                 raise self._full(error) from error
+            self._forget_buffered(step)
             self._apply(step)
-            self._drop_settled()
+            self._segments.delete_settled()
             if self._log.long:
                 self._shorten()
 
     def sync(self) -> None:
-        """Everything appended so far survives a power failure from here on."""
+        """Everything appended so far is in the files; at the level `power`, on the disk."""
+        self._check_process()
         with self._lock:
             self._check()
             self._flush()
-            self._sync_active()
+            try:
+                self._segments.sync()
+            except OSError as error:
+                raise self._full(error) from error
 
     # reading
 
@@ -140,49 +171,51 @@ class Journal:
             return MappingProxyType(dict(self._offsets))
 
     def read(self, after: int = -1) -> Iterator[Record]:
-        """Unsettled records with a higher sequence, in the order they were appended, up to what is there at the end."""
-        done: set[Path] = set()
-        while (segment := self._unread(done)) is not None:
-            last = segment is self._active()
-            for seq, content in segment.read(after, self._secret):
+        """Unsettled records with a higher sequence, in the order they were appended, up to what is there at the end.
+
+        From the files, a window at a time; what could not be written yet comes last.
+        """
+        portion: _Portion | None = None
+        while (portion := self._portion_after(portion, after)) is not None:
+            for seq, content in portion.contents:
                 if not self.is_settled(seq):
                     yield decode(content)
-            if not last or segment is not self._active():
-                done.add(segment.path)
-            else:
-                return
+        with self._lock:
+            unwritten = [(seq, content) for seq, content in self._buffer.items() if seq > after]
+        for seq, content in unwritten:
+            if not self.is_settled(seq):
+                yield decode(content)
 
     def is_settled(self, seq: int) -> bool:
         with self._lock:
-            if seq in self._buffered:
-                return False
-            segment = next((one for one in reversed(self._segments) if seq in one.sequences), None)
-            return segment is None or seq in segment.settled
+            return seq not in self._buffer and not self._segments.holds(seq)
 
     def unsettled(self) -> int:
         """How many messages are kept."""
-        return self._unsettled
+        return self._segments.unsettled + len(self._buffer)
 
     def size(self) -> int:
-        """Bytes of all segments."""
-        with self._lock:
-            return sum(segment.size for segment in self._segments) + self._buffered_bytes
+        """Bytes of all messages kept, with the settled ones that stand between them."""
+        return self._segments.size + self._buffered_bytes
 
     def close(self) -> None:
-        """Write what is buffered and let the folder go."""
+        """Write what is buffered and let the folder go. JournalFull when that had no room: it is lost."""
+        if os.getpid() != self._pid:
+            return
         self._stopping.set()
         with self._lock:
-            if self._closed or os.getpid() != self._pid:
+            if self._closed:
                 return
-            self._closed = True
             try:
                 self._flush()
-                self._sync_active()
+                self._segments.sync()
+            except OSError as error:
+                raise self._full(error) from error
             finally:
-                for segment in self._segments:
-                    segment.close()
+                self._closed = True
+                self._segments.close()
                 self._log.close()
-                self._folder.close(max(self._next, self.next_sequence))
+                self._folder.close(self._next)
 
     def __enter__(self) -> Self:
         return self
@@ -194,144 +227,156 @@ class Journal:
 
     # inside
 
-    def _check(self) -> None:
+    def _check_process(self) -> None:
+        """Before the lock: in a forked child, a thread that is not there may hold it for ever."""
         if os.getpid() != self._pid:
             raise ForkedProducer
+
+    def _check(self) -> None:
         if self._closed:
             raise JournalError("The journal is closed.")
 
     def _check_room(self, more: int) -> None:
         if self._buffered_bytes > _BUFFER:
             self._flush()
+        if (now := self._clock()) >= self._look_at:
+            self._look()
+            self._look_at = now + _LOOK
         if self.size() + more > self._max_bytes:
-            raise JournalFull(
-                f"The journal {self._folder.path} holds {self._unsettled:,} messages and has reached its bound of "
-                f"{self._max_bytes:,} bytes.",
-                fix="It empties as soon as the brokers acknowledge; raise the bound, or send slower.",
+            self._segments.make_room()
+            if self.size() + more > self._max_bytes:
+                raise JournalFull(
+                    f"The journal {self._folder.path} holds {self.unsettled():,} messages that no broker has "
+                    f"acknowledged and has reached its bound of {self._max_bytes:,} bytes.",
+                    fix="It empties as soon as the brokers acknowledge; raise max_bytes, or send slower.",
+                )
+
+    def _look(self) -> None:
+        active = self._segments.active
+        if not self._folder.in_place or (active is not None and not active.in_place):
+            raise JournalDamaged(
+                f"Files of the journal {self._folder.path} were deleted or replaced while it was in use.",
+                fix="Nothing more is accepted. What was accepted is still sent by this process: let it finish, "
+                "then start it again.",
             )
 
-    def _reserve(self, seq: int) -> None:
-        try:
-            self._folder.reserve(seq)
-        except OSError as error:
-            raise self._full(error) from error
-
-    def _put_in_buffer(self, data: bytes, seq: int) -> None:
-        self._buffer.append((data, seq))
-        self._buffered.add(seq, seq + 1)
-        self._buffered_bytes += len(data)
-
     def _flush(self) -> None:
-        """Write what is buffered; what has no room stays buffered."""
-        written = 0
+        """Write what is buffered, all or none; what has no room stays buffered."""
+        if not self._buffer:
+            return
         try:
-            for data, seq in self._buffer:
-                self._write(data, seq)
-                written += 1
-                self._buffered_bytes -= len(data)
-        finally:
-            del self._buffer[:written]
-            self._buffered = Ranges(ranges_of(seq for _, seq in self._buffer))
-
-    def _write(self, data: bytes, seq: int) -> None:
-        segment = self._active()
-        try:
-            if segment is None or segment.size >= self._segment_bytes:
-                segment = self._rotate(seq)
-            segment.add(data, seq)
+            self._segments.write(list(self._buffer.items()))
         except OSError as error:
             raise self._full(error) from error
+        self._buffer.clear()
+        self._buffered_bytes = 0
 
-    def _rotate(self, seq: int) -> Segment:
-        self._sync_active()
-        number = 1 + int(self._segments[-1].path.stem) if self._segments else seq
-        segment = Segment(self._folder.path / f"{max(number, seq):020d}.journal", create=True)
-        if self._level == "power":
-            self._folder.sync()
-        self._segments.append(segment)
-        self._drop_settled()
-        return segment
-
-    def _active(self) -> Segment | None:
-        return self._segments[-1] if self._segments else None
-
-    def _sync_active(self) -> None:
-        segment = self._active()
-        if self._level == "power" and segment is not None:
-            segment.sync()
+    def _forget_buffered(self, step: Step) -> None:
+        for start, end in step.ranges if self._buffer else ():
+            for seq in [*self._buffer] if end - start > len(self._buffer) else range(start, end):
+                if start <= seq < end and seq in self._buffer:
+                    self._buffered_bytes -= len(self._buffer.pop(seq))
 
     def _make_durable(self, ticket: int, seq: int) -> None:
         try:
             self._sync.wait(ticket)
         except OSError as error:
-            self.settle((seq,))  # it is not accepted, so it must not be sent at the next start
+            with self._lock:
+                self._segments.settle([(seq, seq + 1)])
+                try:  # it is not accepted, so it must not be sent at the next start
+                    self._log.append(Step([(seq, seq + 1)], {}), sync=False)
+                except OSError:
+                    logger.warning("a message that was not accepted may be sent", extra={"seq": seq})
             raise self._full(error) from error
 
-    def _flush_now_and_then(self, seconds: float) -> None:
-        while not self._stopping.wait(seconds):
+    def _sync_for_all(self) -> None:
+        """One thread's sync for every waiting one. After a failure nothing more is written to that file."""
+        segment = self._segments.active
+        try:
+            if segment is not None:
+                segment.sync()
+        except OSError:
             with self._lock:
-                if self._closed:
-                    return
-                try:
+                self._sync.fail()
+            raise
+
+    def _flush_now_and_then(self, seconds: float) -> None:
+        troubled = False
+        while not self._stopping.wait(seconds):
+            try:
+                with self._lock:
+                    if self._closed:
+                        return
                     self._flush()
-                except JournalFull:  # appending says so as soon as the buffer is full
-                    logger.warning("journal buffer cannot be written")
+                troubled = False
+            except JournalFull as error:
+                if not troubled:
+                    self._say("journal_full", "critical", f"Messages wait in memory only. {error}")
+                troubled = True
 
     def _apply(self, step: Step) -> None:
-        for start, end in step.ranges:
-            for segment in self._segments:
-                self._unsettled -= segment.settle(start, end)
+        self._segments.settle(step.ranges)
         self._offsets.update(step.offsets)
 
-    def _drop_settled(self) -> None:
-        for segment in self._segments[:-1]:
-            if not segment.unsettled:
-                segment.path.unlink(missing_ok=True)
-                segment.close()
-                self._segments.remove(segment)
-
     def _shorten(self) -> None:
-        ranges = sorted(span for segment in self._segments for span in segment.settled)
         try:
-            self._log.rewrite(Step(ranges, self._offsets))
+            self._log.rewrite(Step(self._segments.settled(), self._offsets, whole=True))
         except OSError as error:
             logger.warning("settle log cannot be shortened", extra={"error": str(error)})
 
-    def _unread(self, done: set[Path]) -> Segment | None:
+    def _portion_after(self, last: _Portion | None, after: int) -> _Portion | None:
+        """What was added to the file since, or the next file. One that was written anew begins again."""
+        self._check_process()
         with self._lock:
-            self._flush()
-            return next((one for one in self._segments if one.path not in done), None)
+            self._check()
+            try:
+                self._flush()
+            except JournalFull:
+                logger.debug("journal buffer is read from memory")
+            for segment in self._segments:
+                start = last.end if last and segment is last.segment else 0
+                if segment.size > start and (last is None or segment.number >= last.segment.number):
+                    contents = _contents(segment, segment.handle(), after, start, segment.size)
+                    return _Portion(segment, segment.size, contents)
+        return None
 
     def _full(self, error: OSError) -> JournalFull:
+        reason = error.strerror or str(error)
+        try:
+            free = f"{shutil.disk_usage(self._folder.path).free:,} bytes"
+        except OSError:
+            free = "an unknown number of bytes"
+        fix = "Messages are taken again as soon as it can be written."
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            fix = "Free its disk; messages are taken again as soon as there is room."
         return JournalFull(
-            f"The journal {self._folder.path} cannot be written: {error.strerror or error}.",
-            fix="Free its disk; messages are taken again as soon as there is room.",
+            f"The journal {self._folder.path} ({self.size():,} bytes, {free} free on its disk) cannot be written: "
+            f"{reason}.",
+            fix=fix,
         )
 
-    # recovering
-
-    def _recover(self) -> None:
-        for path in sorted(self._folder.path.glob("*.journal")):
-            segment = Segment(path, create=False)
-            segment.recover(self._secret, partial(self._damaged, path))
-            self._segments.append(segment)
-            self._unsettled += len(segment.sequences)
-            self._next = max(self._next, segment.sequences.highest + 1)
-        for step in self._log.steps():
+    def _recover(self) -> int:
+        """What the files hold; a number above every sequence that is known."""
+        damaged = partial(tell, say=self._say)
+        above = self._segments.recover(damaged)
+        for step in self._log.steps(damaged):
             self._apply(step)
-        self._drop_settled()
+            above = max([above, *(end for _, end in step.ranges)])
+        self._segments.delete_settled()
+        return above
 
-    def _damaged(self, path: Path, damage: Damage, data: bytes) -> None:
-        where = f"{path.name}, bytes {damage.start:,} to {damage.end:,}"
-        aside = path.with_name(f"{path.stem}-{damage.start}.damaged")
-        if not aside.exists():
-            aside.write_bytes(data)
-            aside.chmod(0o600)
-        if damage.torn:
-            text = (
-                f"The journal's end was torn by a crash ({where}) and cut off: its last write had not ended."
-            )
-            self._say("journal_torn", "warning", f"{text} It is kept in {aside.name}.")
-        else:
-            text = f"The journal is damaged ({where}); everything else in it was recovered."
-            self._say("journal_damaged", "critical", f"{text} The bytes are kept in {aside}.")
+
+def _contents(segment: Segment, handle: int, after: int, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    try:
+        yield from segment.read(handle, after, start, end)
+    except OSError as error:
+        raise JournalError(f"The journal's {segment.path} cannot be read: {error.strerror}.") from error
+    finally:
+        os.close(handle)
+
+
+def _unusable(path: Path, error: OSError) -> JournalError:
+    return JournalError(
+        f"The journal folder {path} cannot be used: {error.strerror or error}.",
+        fix="Give journal_dir a folder on a disk with room that this user may write.",
+    )

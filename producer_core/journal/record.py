@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-_FIXED = struct.Struct(">QdqiBHI")
-"""Sequence, accepted at, timestamp, partition, flags, length of the topic, number of headers."""
-_LENGTH = struct.Struct(">I")
-_NULL = 0xFFFFFFFF
-_KEY, _VALUE, _CHECKSUM = 1, 2, 4
+_FIXED = struct.Struct(">QdqiiiHIB")
+"""Sequence, accepted at, timestamp, partition, length of key, of value, of topic, number of headers, has a claim."""
+_LENGTH = struct.Struct(">i")
+_NULL = -1
+"""The length of what is None."""
 
 
 class Record(NamedTuple):
@@ -34,22 +34,18 @@ class Record(NamedTuple):
 def encode(record: Record) -> bytes:
     seq, topic, key, value, headers, partition, timestamp, accepted_at, checksum, dedup_topic = record
     name = topic.encode()
-    flags = (key is not None) * _KEY | (value is not None) * _VALUE | (checksum is not None) * _CHECKSUM
-    parts = [
-        _FIXED.pack(seq, accepted_at, timestamp, partition, flags, len(name), len(headers)),
-        name,
-        _LENGTH.pack(len(key or b"")),
-        key or b"",
-        _LENGTH.pack(len(value or b"")),
-        value or b"",
-    ]
-    for header, content in headers:
-        title = header.encode()
-        parts += (_LENGTH.pack(len(title)), title)
-        parts += (_LENGTH.pack(_NULL),) if content is None else (_LENGTH.pack(len(content)), content)
+    fixed = _FIXED.pack(
+        seq, accepted_at, timestamp, partition, _NULL if key is None else len(key),
+        _NULL if value is None else len(value), len(name), len(headers), checksum is not None,
+    )  # fmt: skip
+    if not headers and checksum is None:
+        return b"".join((fixed, name, key or b"", value or b""))
+    parts = [fixed, name, key or b"", value or b""]
+    for title, content in headers:
+        parts += _chunk(title.encode())
+        parts += (_LENGTH.pack(_NULL),) if content is None else _chunk(content)
     if checksum is not None:
-        for text in (checksum.encode(), dedup_topic.encode()):
-            parts += (_LENGTH.pack(len(text)), text)
+        parts += *_chunk(checksum.encode()), *_chunk(dedup_topic.encode())
     return b"".join(parts)
 
 
@@ -59,18 +55,20 @@ def sequence(data: bytes | memoryview) -> int:
 
 
 def decode(data: bytes) -> Record:
-    seq, accepted_at, timestamp, partition, flags, name_length, count = _FIXED.unpack_from(data)
+    seq, accepted_at, timestamp, partition, key, value, name, headers, claimed = _FIXED.unpack_from(data)
     reader = _Reader(data, _FIXED.size)
-    topic = reader.take(name_length).decode()
-    key, value = reader.chunk() or b"", reader.chunk() or b""
-    headers = tuple(((reader.chunk() or b"").decode(), reader.chunk()) for _ in range(count))
-    checksum, dedup_topic = None, topic
-    if flags & _CHECKSUM:
-        checksum, dedup_topic = (reader.chunk() or b"").decode(), (reader.chunk() or b"").decode()
+    topic = (reader.take(name) or b"").decode()
     return Record(
-        seq, topic, key if flags & _KEY else None, value if flags & _VALUE else None, headers,
-        partition, timestamp, accepted_at, checksum, dedup_topic,
+        seq, topic, reader.take(key), reader.take(value),
+        tuple(((reader.chunk() or b"").decode(), reader.chunk()) for _ in range(headers)),
+        partition, timestamp, accepted_at,
+        (reader.chunk() or b"").decode() if claimed else None,
+        (reader.chunk() or b"").decode() if claimed else topic,
     )  # fmt: skip
+
+
+def _chunk(data: bytes) -> tuple[bytes, bytes]:
+    return _LENGTH.pack(len(data)), data
 
 
 class _Reader:
@@ -80,11 +78,13 @@ class _Reader:
         self._data = data
         self._at = at
 
-    def take(self, length: int) -> bytes:
+    def take(self, length: int) -> bytes | None:
+        if length == _NULL:
+            return None
         start, self._at = self._at, self._at + length
         return self._data[start : self._at]
 
     def chunk(self) -> bytes | None:
         (length,) = _LENGTH.unpack_from(self._data, self._at)
         self._at += _LENGTH.size
-        return None if length == _NULL else self.take(length)
+        return self.take(length)

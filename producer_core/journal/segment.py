@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from producer_core.journal.frames import Damage, Frame, frames
+from producer_core.journal.disk import replace, write_whole
+from producer_core.journal.frames import Damage, frame, frames, scan
 from producer_core.journal.ranges import Ranges
 from producer_core.journal.record import sequence
 
@@ -18,32 +18,53 @@ _STEP = 1 << 18
 
 
 class Segment:
-    """Guarded by the journal's lock, but for `read`, which has a handle of its own."""
+    """Guarded by the journal's lock, but for `sync` and `read`."""
 
-    def __init__(self, path: Path, *, create: bool) -> None:
+    def __init__(self, path: Path, seed: int, *, create: bool = False) -> None:
         self.path = path
+        self._seed = seed
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
         self._file: int | None = os.open(path, flags, 0o600)
         self.size = 0
         self.sequences = Ranges()
         self.settled = Ranges()
+        self.broken = False
         self._index: list[tuple[int, int]] = []  # highest sequence so far, offset: both rise
 
     @property
     def unsettled(self) -> int:
         return len(self.sequences) - len(self.settled)
 
-    def add(self, data: bytes, seq: int) -> None:
-        """Write one frame at the end. OSError leaves the file as it was."""
-        assert self._file is not None, "an open segment"
-        try:
-            _write(self._file, data, self.size)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._file, self.size)
-            raise
-        self._know(seq, self.size)
-        self.size += len(data)
+    @property
+    def number(self) -> int:
+        return int(self.path.stem)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the file still has its name."""
+        return self._file is not None and os.fstat(self._file).st_nlink > 0
+
+    def add(self, seq: int, content: bytes) -> None:
+        """Write one record at the end. OSError leaves the file as it was."""
+        at = self.size
+        data = frame(content, self._seed, at)
+        self._write(data)
+        self._know(seq, at)
+
+    def add_all(self, contents: Sequence[tuple[int, bytes]]) -> None:
+        """Write several in one go: all of them or none."""
+        at, parts, places = self.size, [], []
+        for seq, content in contents:
+            places.append((seq, at))
+            parts.append(frame(content, self._seed, at))
+            at += len(parts[-1])
+        self._write(b"".join(parts))
+        for place in places:
+            self._know(*place)
+
+    def settle(self, start: int, end: int) -> int:
+        """How many of these were in here and open."""
+        return sum(self.settled.add(low, high) for low, high in self.sequences.overlap(start, end))
 
     def sync(self) -> None:
         """May run while another thread closes the segment: what is settled needs no disk."""
@@ -53,52 +74,77 @@ class Segment:
                 os.fdatasync(file)
         except OSError:
             if self._file is not None:
+                self.broken = True  # a second try would succeed and prove nothing
                 raise
+
+    def handle(self) -> int:
+        """A handle for one reader, good also when the file is deleted meanwhile."""
+        assert self._file is not None, "an open segment"
+        return os.dup(self._file)
+
+    def read(self, handle: int, after: int, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """Sequence and content of each record above `after` between two places of the file."""
+        place = bisect_right(self._index, (after, 1 << 62)) - 1
+        start = max(start, self._index[place][1] if place >= 0 else 0)
+        for found in scan(handle, start, end, self._seed):
+            if (seq := sequence(found.content)) > after:
+                yield seq, found.content
+
+    def recover(self, damaged: Callable[[Path, Damage, bytes], bool]) -> None:
+        """Learn what the file holds. `damaged` says whether a damaged end may be cut off."""
+        data = self.path.read_bytes()
+        for found in frames(data, self._seed):
+            if not isinstance(found, Damage):
+                self._know(sequence(found.content), found.start)
+            elif damaged(self.path, found, data[found.start : found.end]) and found.last:
+                assert self._file is not None, "an open segment"
+                os.ftruncate(self._file, found.start)
+                return
+            self.size = found.end
+
+    def without_settled(self) -> Segment:
+        """The same file with only what is open, replaced in one step. OSError leaves this one."""
+        handle = self.handle()
+        try:
+            kept = [
+                (seq, content)
+                for seq, content in self.read(handle, -1, 0, self.size)
+                if seq not in self.settled
+            ]
+        finally:
+            os.close(handle)
+        at, parts = 0, []
+        for _, content in kept:
+            parts.append(frame(content, self._seed, at))
+            at += len(parts[-1])
+        replace(self.path, b"".join(parts))
+        shorter = Segment(self.path, self._seed)
+        for (seq, _), part in zip(kept, parts, strict=True):
+            shorter._know(seq, shorter.size)
+            shorter.size += len(part)
+        return shorter
+
+    def delete(self) -> None:
+        """OSError when the file cannot be deleted; then it stays as it is."""
+        self.path.unlink(missing_ok=True)
+        self.close()
 
     def close(self) -> None:
         if self._file is not None:
-            os.close(self._file)
-            self._file = None
+            file, self._file = self._file, None
+            os.close(file)
 
-    def settle(self, start: int, end: int) -> int:
-        """How many of these were in here and open."""
-        return sum(self.settled.add(low, high) for low, high in self.sequences.overlap(start, end))
-
-    def recover(self, secret: int, damaged: Callable[[Damage, bytes], None]) -> None:
-        """Learn what the file holds; a torn end is cut off, damage in the middle is told and left where it is."""
-        data = self.path.read_bytes()
-        for found in frames(data, secret):
-            if isinstance(found, Damage):
-                damaged(found, data[found.start : found.end])
-                if found.torn:
-                    assert self._file is not None, "an open segment"
-                    os.ftruncate(self._file, found.start)
-                    return
-                self.size = found.end
-            else:
-                self._know(sequence(found.content), found.start)
-                self.size = found.end
-
-    def read(self, after: int, secret: int) -> Iterator[tuple[int, bytes]]:
-        """Sequence and content of each record above `after`, up to where the file is written when it gets there."""
-        place = bisect_right(self._index, (after, 1 << 62)) - 1
-        at = self._index[place][1] if place >= 0 else 0
-        with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:  # gone: all settled
-            while at < (end := self.size):
-                with mmap.mmap(file.fileno(), end, prot=mmap.PROT_READ) as data:
-                    for found in frames(data, secret, at):
-                        at = found.end
-                        if isinstance(found, Frame) and (seq := sequence(found.content)) > after:
-                            yield seq, found.content
+    def _write(self, data: bytes) -> None:
+        assert self._file is not None, "an open segment"
+        try:
+            write_whole(self._file, data, self.size)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, self.size)
+            raise
+        self.size += len(data)
 
     def _know(self, seq: int, at: int) -> None:
         if not self._index or at - self._index[-1][1] >= _STEP:
             self._index.append((self.sequences.highest, at))
         self.sequences.add(seq, seq + 1)
-
-
-def _write(file: int, data: bytes, at: int) -> None:
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(file, view, at)
-        view, at = view[written:], at + written

@@ -5,81 +5,129 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
+from producer_core.journal.disk import replace, write_whole
 from producer_core.journal.folder import Folder
-from producer_core.journal.frames import Frame, frame, frames
+from producer_core.journal.frames import Damage, Frame, frame, frames
 
 _NAME = "settled"
-_SHORTEN = 4 << 20
+_SHORTEN = 1 << 20
 """Bytes from which on the log is written anew, as one step."""
-_COUNTS = struct.Struct(">II")
+_AHEAD = (2 << 20, 1 << 18, 1 << 16)
+"""Room taken from the disk in advance: marks must find room on a full disk, because they are what empties it."""
+_HEAD = struct.Struct(">BII")
 _RANGE = struct.Struct(">QQ")
 _OFFSET = struct.Struct(">iqH")
+_WHOLE = 1
 
 Offsets = Mapping[tuple[str, int], int]
 
 
 class Step(NamedTuple):
-    """Ranges of sequences that are done, and offsets by topic and partition that hold with it."""
+    """Ranges of sequences that are done, and offsets by topic and partition that hold with it.
+
+    A `whole` step says everything that steps before it said.
+    """
 
     ranges: list[tuple[int, int]]
     offsets: Offsets
+    whole: bool = False
 
 
 class SettleLog:
     """Guarded by the journal's lock. A torn end counts as not written."""
 
     def __init__(self, folder: Folder) -> None:
-        self._folder = folder
         self._path = folder.path / _NAME
-        self._secret = folder.identity.secret
+        self._seed = folder.seed(_NAME)
+        is_new = not self._path.exists()
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._size = 0
+        self._room = 0
+        self._shorten_at = _SHORTEN
+        if is_new:
+            folder.sync()
 
-    def steps(self) -> Iterator[Step]:
-        """What was written, in order; what is torn or damaged is cut off from there on: a lost mark is made again."""
-        for found in frames(self._path.read_bytes(), self._secret):
-            if not isinstance(found, Frame):
-                break
-            self._size = found.end
-            yield _decode(found.content)
+    def steps(self, damaged: Callable[[Path, Damage, bytes], bool]) -> Iterator[Step]:
+        """What was written, in order, up to the first damage that no whole step makes up for.
+
+        What came after the damage is not used: an offset is true only with all marks before it. It is cut off, and
+        a last step sends the partitions that it named back to their beginning, unless an earlier step knows them.
+        """
+        data = self._path.read_bytes()
+        known: set[tuple[str, int]] = set()
+        behind: set[tuple[str, int]] = set()
+        damage: Damage | None = None
+        for found in frames(data, self._seed):
+            if isinstance(found, Frame):
+                step = _decode(found.content)
+                if damage is None or step.whole:
+                    damage, behind = None, set()
+                    known |= set(step.offsets)
+                    self._size = found.end
+                    yield step
+                else:
+                    behind |= set(step.offsets)
+            elif damage is None and data[found.start : found.end].rstrip(b"\0"):
+                damage = found
+        if damage is not None:
+            end = max(len(data.rstrip(b"\0")), damage.start)
+            damaged(self._path, damage._replace(end=end), data[damage.start : end])
         os.ftruncate(self._file, self._size)
+        self._take_room()
+        if behind - known:
+            yield Step([], dict.fromkeys(behind - known, -1))
 
     def append(self, step: Step, *, sync: bool) -> None:
         """Write one step. OSError leaves the log as it was."""
-        data = frame(_encode(step), self._secret)
+        data = frame(_encode(step), self._seed, self._size)
+        if self._size + len(data) > self._room:
+            self._take_room()
         try:
-            written = os.pwrite(self._file, data, self._size)
-            if written < len(data):
-                raise OSError(28, "no space left for the whole step")
+            write_whole(self._file, data, self._size)
             if sync:
                 os.fdatasync(self._file)
         except OSError:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, self._size)
+            self._room = 0
             raise
         self._size += len(data)
 
     @property
     def long(self) -> bool:
-        return self._size > _SHORTEN
+        return self._size > self._shorten_at
 
     def rewrite(self, step: Step) -> None:
-        """Replace the whole log by one step that says the same. OSError leaves the old one."""
-        data = frame(_encode(step), self._secret)
-        self._folder.replace(_NAME, data)
+        """Replace the whole log by one step that says the same, twice. OSError leaves the old one."""
+        self._shorten_at = self._size + _SHORTEN  # on failure: not at every step
+        content = _encode(step)
+        data = frame(content, self._seed, 0)
+        data += frame(content, self._seed, len(data))
+        replace(self._path, data)
+        file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         os.close(self._file)
-        self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        self._file = file
         self._size = len(data)
+        self._shorten_at = max(_SHORTEN, 2 * self._size)
+        self._take_room()
 
     def close(self) -> None:
         os.close(self._file)
 
+    def _take_room(self) -> None:
+        for ahead in _AHEAD:
+            with contextlib.suppress(OSError):  # none to be had: then each step takes its own
+                os.posix_fallocate(self._file, self._size, ahead)
+                self._room = self._size + ahead
+                return
+
 
 def _encode(step: Step) -> bytes:
-    parts = [_COUNTS.pack(len(step.ranges), len(step.offsets))]
+    parts = [_HEAD.pack(step.whole * _WHOLE, len(step.ranges), len(step.offsets))]
     parts += (_RANGE.pack(start, end) for start, end in step.ranges)
     for (topic, partition), offset in step.offsets.items():
         name = topic.encode()
@@ -88,8 +136,8 @@ def _encode(step: Step) -> bytes:
 
 
 def _decode(content: bytes) -> Step:
-    ranges, offsets = _COUNTS.unpack_from(content)
-    at = _COUNTS.size
+    flags, ranges, offsets = _HEAD.unpack_from(content)
+    at = _HEAD.size
     found = [_RANGE.unpack_from(content, at + _RANGE.size * number) for number in range(ranges)]
     at += _RANGE.size * ranges
     places: dict[tuple[str, int], int] = {}
@@ -97,9 +145,4 @@ def _decode(content: bytes) -> Step:
         partition, offset, length = _OFFSET.unpack_from(content, at)
         at += _OFFSET.size + length
         places[content[at - length : at].decode(), partition] = offset
-    return Step([(int(start), int(end)) for start, end in found], places)
-
-
-def merged(offsets: Iterable[Offsets]) -> dict[tuple[str, int], int]:
-    """The last word on each partition."""
-    return {place: offset for step in offsets for place, offset in step.items()}
+    return Step([(int(start), int(end)) for start, end in found], places, bool(flags & _WHOLE))

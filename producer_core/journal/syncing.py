@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from producer_core.journal.ranges import Ranges
+
 
 class GroupSync:
     """`written` gives a ticket to whoever wrote; `wait` returns when a sync that began after it has ended."""
@@ -14,6 +16,7 @@ class GroupSync:
         self._changed = threading.Condition()  # guards the fields below
         self._written = 0
         self._synced = 0
+        self._failed = Ranges()
         self._syncing = False
 
     def written(self) -> int:
@@ -21,16 +24,25 @@ class GroupSync:
         return self._written
 
     def wait(self, ticket: int) -> None:
-        """OSError when the sync failed; then nothing is known of what was written."""
+        """OSError when its sync failed: a later one that succeeds proves nothing, the kernel has dropped the pages."""
         while True:
             with self._changed:
-                while self._syncing and self._synced < ticket:
+                while self._syncing and self._synced < ticket and ticket not in self._failed:
                     self._changed.wait()
+                if ticket in self._failed:
+                    raise OSError(5, "the disk did not confirm it")
                 if self._synced >= ticket:
                     return
                 self._syncing = True
                 covers = self._written
             self._sync(covers)
+
+    def fail(self) -> None:
+        """Nothing that was written and not synced can be relied on."""
+        with self._changed:
+            if self._written > self._synced:
+                self._failed.add(self._synced + 1, self._written + 1)
+            self._changed.notify_all()
 
     def _sync(self, covers: int) -> None:
         done = 0

@@ -1,0 +1,32 @@
+"""What the journal's tests need: records, what is kept, and a crash."""
+
+from __future__ import annotations
+
+import shutil
+
+from producer_core.journal import Record
+
+
+def a_record(seq, value=b"v", topic="orders"):
+    return Record(seq, topic, b"k", value, (("h", b"1"), ("n", None)), 3, 17, 12.5, "sum", topic)
+
+
+def fill(journal, numbers, value=b"v"):
+    for seq in numbers:
+        journal.append(a_record(seq, value))
+
+
+def kept(journal):
+    return [record.seq for record in journal.read()]
+
+
+def crash(path, tmp_path, name="copy"):
+    """The folder as a killed process leaves it: a copy, because this process still holds the original."""
+    copy = tmp_path / name
+    shutil.copytree(path, copy)
+    return copy
+
+
+def segment_of(path):
+    (segment,) = path.glob("*.journal")
+    return segment
