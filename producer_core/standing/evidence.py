@@ -163,7 +163,10 @@ def _duplicate(evidence: Evidence) -> tuple[Case, str] | None:
     if landing.outcome == "found":
         text = f"The broker had a message of {evidence.where} already when it came again: {landing.text}"
         return "duplicate_confirmed", text
-    text = f"The broker took a message of {evidence.where} for a duplicate and so acknowledged it, but {landing.text}"
+    text = (
+        f"The broker took a message of {evidence.where} for a duplicate and so acknowledged it, yet it is not there. "
+        f"{landing.text}"
+    )
     return "acknowledged_lost", text
 
 
@@ -279,7 +282,7 @@ _ADVICE: Mapping[Case, str] = {
     "broker's log and at its producer.id.expiration.ms.",
     "duplicate_confirmed": "Nothing to do: the message is on the topic once.",
     "topic_recreated": "If nobody meant to delete the topic, ask who did; what it held has to be sent again.",
-    "acknowledged_lost": "Look for an unclean leader election, a lost disk or a restored backup, and send the missing "
-    "records again from their source; `producer-core pipeline integrity` names them.",
+    "acknowledged_lost": "Look for an unclean leader election, a lost disk or a restored backup. Nothing more is "
+    "sent there again by itself; send the missing records from their source once that is decided.",
     "unknown": "Grant READ and DESCRIBE on the topic, or see to the connection; it is asked again meanwhile.",
 }

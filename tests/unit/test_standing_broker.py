@@ -170,7 +170,7 @@ def test_a_duplicate_that_is_no_duplicate_is_acknowledged_and_lost(cluster, topi
         assert (topic, 0) in rig.standing.lost
         lost = rig.standing.lost[topic, 0]
         assert lost.trigger == "duplicate"
-        assert "is not on" in lost.text
+        assert "yet it is not there" in lost.text
 
 
 def test_a_partition_idle_for_long_is_looked_at_when_it_is_written_again(cluster, topic):
