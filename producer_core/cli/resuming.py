@@ -98,9 +98,13 @@ def _begin(file: StateFile, job: Job, config: ClientConfig, *, restart: bool) ->
 def _look(job: Job, config: ClientConfig) -> Callable[[str], Found]:
     def look(why: str) -> Found:
         session = session_of(job, 0)
-        click.echo(f"{why}Looking on {job.topic} for its rows (--restart would not look).", err=True)
+
+        def begins(records: int) -> None:
+            text = f"{why}{job.topic} is read from its start for rows of it: {records:,} records (--restart would not look)."
+            click.echo(text, err=True)
+
         with progress.told(f"reading {job.topic} from its start") as tell:
-            return look_for(config.settings, job.topic, session, tell=tell)
+            return look_for(config.settings, job.topic, session, begins=begins, tell=tell)
 
     return look
 

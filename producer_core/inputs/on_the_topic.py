@@ -89,12 +89,13 @@ def look_for(
     topic: str,
     session: uuid.UUID,
     *,
+    begins: Callable[[int], None] = lambda records: None,
     tell: Tell = lambda done, total: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Found:
     """Reads the topic from its start to its end as it is now, for any run of this session's job.
 
-    `tell` hears how many offsets were passed, and of how many. The end is that of a `read_committed` reader;
+    `begins` hears how many there are, if any, `tell` how many offsets were passed, and of how many. The end is that of a `read_committed` reader;
     what is still open behind it is for the fenced read-back that precedes the sending.
     """
     with _reader(settings, topic) as reader:
@@ -104,6 +105,8 @@ def look_for(
             found.offsets[topic, number] = end - 1
         total = sum(end - low for low, end in spans.values())
         waiting = {number: span for number, span in spans.items() if span[0] < span[1]}
+        if waiting:
+            begins(total)
         reader.assign([TopicPartition(topic, number, low) for number, (low, _) in waiting.items()])
         heard = clock()
         while waiting:
