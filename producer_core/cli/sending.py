@@ -173,7 +173,7 @@ class Sending:
             self._problem = error
         self.phase = "settling"
         self._settle()
-        self.producer.close()
+        self.producer.close(timeout=0.0 if self._ears.ended.is_set() else 30.0)
         self._keep_without_store()
         self._finish()
         self.phase = "done"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from producer_core import stand_in
-from producer_core.errors import JournalError, JournalFull
+from producer_core.errors import JournalError, JournalFull, QueueFull
 from producer_core.inputs.identity import session_of
 from producer_core.inputs.state_file import State, StateFile, Where
 from producer_core.journal.ranges import ranges_of
@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 _EVERY = 0.25
 """Seconds between two writes of what was settled. What a crash forgets of it is found on the topic again
 (exactly_once), or counted as possibly twice (at_least_once)."""
+_PATIENCE = 0.5
+"""Seconds a row waits for room in the client before its sender may do something else."""
 _FEWEST, _MOST = 500, 50_000
 """Rows that may be handed over before it is written down how far they may reach."""
 
@@ -194,6 +196,7 @@ class RowsKeeper:
         self._progress = progress
         self._sender = sender
         self._proves = bool(getattr(sender.transport, "proves", False))  # it settles by itself
+        self._room = threading.Event()  # set after each batch of reports
         self._lock = threading.Lock()  # guards the fields below
         self._leaving: set[int] = set()
         self._finished: list[int] = []
@@ -214,9 +217,14 @@ class RowsKeeper:
         return False
 
     def take(self, delivery: Delivery) -> None:
+        """Waits a moment for room; a row that found none is still in the file."""
         self._progress.reach(delivery.seq)
-        if not self._sender.offer(delivery):
-            raise JournalFull("The client has no room for the next row.")
+        deadline = time.monotonic() + _PATIENCE
+        while not self._sender.offer(delivery):
+            if time.monotonic() > deadline:
+                raise QueueFull(f"No room for the next row within {_PATIENCE} s.")
+            self._room.clear()
+            self._room.wait(_PATIENCE / 10)
 
     def leave(self, delivery: Delivery) -> bool:
         with self._lock:
@@ -239,6 +247,7 @@ class RowsKeeper:
                 self._finished.append(delivery.seq)
 
     def flush(self) -> None:
+        self._room.set()
         with self._lock:
             finished, self._finished = self._finished, []
             self._leaving.difference_update(finished)

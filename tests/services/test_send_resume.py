@@ -14,6 +14,8 @@ import sys
 
 import pytest
 
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.store import Store
 from tests.support import eventually
 
 pytestmark = pytest.mark.kafka
@@ -204,3 +206,53 @@ def test_the_same_file_is_sent_by_one_process_at_a_time(kafka, topic, short):
         _, err = run(kafka, topic, short, "--delivery", "exactly_once", code=2)
 
         assert f"by process {process.pid}" in err
+
+
+def test_another_host_that_sends_the_same_file_takes_over(kafka, topic, file, tmp_path, monkeypatch):
+    exactly = ("--delivery", "exactly_once", *SLOWLY)
+    with started(*command(kafka, topic, file, *exactly)) as first:
+        eventually(lambda: on_topic(kafka, topic) > 0, 60)
+        first.send_signal(signal.SIGSTOP)
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
+
+        summary, _ = run(kafka, topic, file, *exactly)
+        first.send_signal(signal.SIGCONT)
+        out, err = first.communicate(timeout=90)
+
+    print(first.returncode, out, err)
+    assert summary["complete"]
+    # 2: it was told that another process uses its id; 0: its connection had broken, so it began anew, and found all
+    assert first.returncode in (0, 2), err
+    assert first.returncode == 0 or "Another process uses the transactional id" in err
+    assert collections.Counter(row for _, row in rows(kafka, topic)) == collections.Counter(range(ROWS))
+
+
+def test_what_is_refused_and_what_is_malformed_is_done_and_dead_once(kafka, tmp_path):
+    topic = f"send-small-{os.getpid()}"
+    kafka.create_topic(topic, partitions=1, config={"max.message.bytes": "2000"})
+    file = tmp_path / "rows.jsonl"
+    lines = [f'{{"n": {n}}}' for n in range(300)]
+    lines[100], lines[200] = (
+        json.dumps({"n": 100, "text": random.Random(SEED).randbytes(4000).hex()}),
+        "not json",
+    )
+    file.write_text("\n".join(lines))
+    arguments = [
+        sys.executable, "-m", "producer_core.cli", "send", topic, str(file), "--delivery", "exactly_once", "--json",
+        "-b", kafka.bootstrap_servers, "--store", str(tmp_path / "store.duckdb"),
+    ]  # fmt: skip
+
+    first = subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
+    again = subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
+
+    assert first.returncode == again.returncode == 1, first.stderr
+    summary = json.loads(first.stdout)
+    assert [summary[name] for name in ("acknowledged", "dead", "malformed", "complete")] == [298, 1, 1, True]
+    summary = json.loads(again.stdout)
+    assert [summary[name] for name in ("acknowledged", "dead_before", "malformed_before")] == [0, 1, 1]
+    letters = DeadLetters(Store.open(tmp_path / "store.duckdb")).find(DeadLetterFilter())
+    assert sorted((one.code, one.verdict) for one in letters) == [
+        ("MSG_SIZE_TOO_LARGE", "rejected"),
+        ("malformed", "not_sent"),
+    ]
+    assert len(rows(kafka, topic)) == 298

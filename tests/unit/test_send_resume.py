@@ -8,10 +8,14 @@ import subprocess
 import sys
 import uuid
 from dataclasses import replace
+from pathlib import Path
 
+import click
 import pytest
 
-from producer_core.errors import JournalDamaged, JournalFull, JournalLocked
+from producer_core.cli.resuming import can_resume, options_of, same_again
+from producer_core.cli.send import send
+from producer_core.errors import ConfigError, JournalDamaged, JournalFull, JournalLocked
 from producer_core.inputs import InputError
 from producer_core.inputs.identity import fingerprint, session_of, state_path, transactional_id_of
 from producer_core.inputs.on_the_topic import Found, Run
@@ -439,3 +443,53 @@ def test_of_several_runs_on_the_topic_the_last_one_counts(file):
     begun = begin(file, JOB, look=lambda why: Found(runs, {0: 0}, {}))
 
     assert (begun.progress.done, begun.progress.session) == (2, session_of(JOB, 5))
+
+
+# the command
+
+
+@pytest.mark.parametrize(
+    ("input", "dedup", "cluster", "words"),
+    [
+        (None, False, "c1", "Standard input cannot be read again"),
+        ("/dev/null", False, "c1", "no regular file"),
+        (__file__, True, "c1", "--dedup remembers rows in memory"),
+        (__file__, False, "embedded-1", "embedded broker"),
+    ],
+)
+def test_what_cannot_be_exactly_once_is_refused_with_a_way_out(input, dedup, cluster, words):
+    path = None if input is None else Path(input)
+
+    with pytest.raises(ConfigError, match=words) as refusal:
+        can_resume(path, "exactly_once", dedup=dedup, cluster_id=cluster, restart=False)
+
+    assert refusal.value.fix
+    least = can_resume(path, "at_least_once", dedup=dedup, cluster_id=cluster, restart=False)
+    assert least == (input == __file__ and not dedup)
+
+
+def test_there_is_nothing_to_restart_where_nothing_is_resumed():
+    with pytest.raises(ConfigError, match="nothing to restart"):
+        can_resume(None, "at_least_once", dedup=False, cluster_id="c1", restart=True)
+
+
+def test_an_option_that_changes_rows_is_part_of_the_job():
+    asked = {"partition": 0, "key": None, "null": (), "header": (("a", "b"),), "skip": 0}
+
+    assert options_of(asked) == {"partition": "0", "header": "a=b", "skip": "0"}
+
+
+def test_the_command_that_goes_on_begins_nothing_again_and_shows_no_secret():
+    words = [
+        "orders", "my rows.csv", "--key", "id", "--restart", "--delivery", "exactly_once", "--wait", "15s",
+        "-X", "sasl.password=hunter2", "-X", "linger.ms=5", "--header", "a=b", "--no-store",
+    ]  # fmt: skip
+    context: click.Context = send.make_context("send", words)
+
+    said = same_again(context)
+
+    assert said.startswith("producer-core send orders 'my rows.csv' --key id")
+    for part in ("--delivery exactly_once", "--wait 15s", "linger.ms=5", "--header a=b", "--no-store"):
+        assert part in said
+    assert "--restart" not in said
+    assert "hunter2" not in said
