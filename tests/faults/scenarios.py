@@ -96,8 +96,6 @@ def fatal_errors(stage):
     for _ in range(30 if stage.long else 3):
         before = stage.reported()
         stage.until(lambda before=before: stage.reported() > before + 100)
-        codes = ["REQUEST_TIMED_OUT", "OUT_OF_ORDER_SEQUENCE_NUMBER"]
-        broker.fail_next(stage.topic, stage.chance.choice(codes), 1)
         broker.fail_next(stage.topic, "OUT_OF_ORDER_SEQUENCE_NUMBER", stage.chance.randint(1, 5))
         began, before = time.monotonic(), stage.reported()
         stage.until(lambda before=before: stage.reported() > before + 200)

@@ -264,6 +264,8 @@ class Stage:
         if self.medium.name == "kafka3":
             self.medium.restore()
         lives = [life for ledger in [*self.ledgers, self.ledger] for life in parse(ledger)]
+        if self.medium.name == "embedded":
+            self.excused |= unseen(lives)
         deadline = time.monotonic() + patience
         while True:
             log = read_topic(self.medium.direct, self.topic)
@@ -288,3 +290,12 @@ class Stage:
         if self.medium.name == "embedded":
             self.proxy.stop()
         self._errors.close()
+
+
+def unseen(lives):
+    """Acknowledged without an offset: librdkafka concludes that a request arrived from a later one that did.
+
+    A real broker refuses the later one otherwise; the embedded broker does not look at sequences, and so may not
+    have what was acknowledged like this.
+    """
+    return {report.number for life in lives for report in life.reports if report.ok and report.offset is None}
