@@ -18,7 +18,13 @@ class Rig(Hook):
         self.topic, self.standing = topic, None
         self.notices, self.failed, self.reports, self.eos = [], [], [], {}
         self.producer = ReliableKafkaProducer(
-            servers, config, _RETRY, store=None, hooks=[self], health_check_interval=3600, **(producer or {})
+            servers,
+            {"statistics.interval.ms": 100, **(config or {})},
+            _RETRY,
+            store=None,
+            hooks=[self],
+            health_check_interval=3600,
+            **(producer or {}),
         )
         asker, session = BrokerAsker({"bootstrap.servers": servers}), uuid.UUID(self.producer.identity)
         self.standing = made(asker, self.notices.append, session=session.bytes, **{"confirm": 0.1, **options})

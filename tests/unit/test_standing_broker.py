@@ -146,7 +146,7 @@ def test_nothing_acknowledged_yet_is_nothing_to_lose(cluster, topic):
 
 
 def test_an_error_that_the_client_swallows_shows_as_a_rise_of_its_epoch(cluster, topic):
-    with Rig(cluster.bootstrap_servers, topic, {"statistics.interval.ms": 100}) as rig:
+    with Rig(cluster.bootstrap_servers, topic) as rig:
         rig.send(2)
         eventually(lambda: rig.eos.get("producer_epoch") == 0, 30)
         cluster.fail_next(topic, "UNKNOWN_PRODUCER_ID")  # on a first transmission: swallowed
