@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Literal, NamedTuple, Self
+from typing import Literal, Self
 
 from producer_core.errors import ForkedProducer, JournalDamaged, JournalError, JournalFull
+from producer_core.journal.cursor import Cursor, Portion, portion
 from producer_core.journal.damages import Say, tell
 from producer_core.journal.folder import Folder
 from producer_core.journal.ranges import ranges_of
-from producer_core.journal.record import Record, decode, encode
-from producer_core.journal.segment import Segment
+from producer_core.journal.record import Record, encode
 from producer_core.journal.segments import Segments
 from producer_core.journal.settle_log import SettleLog, Step
 from producer_core.journal.syncing import GroupSync
@@ -39,14 +39,6 @@ _LOOK = 1.0
 
 def _nobody(kind: str, severity: str, text: str) -> None:
     logger.warning(text, extra={"kind": kind})
-
-
-class _Portion(NamedTuple):
-    """A part of a file that is read, and where it ends."""
-
-    segment: Segment
-    end: int
-    contents: Iterator[tuple[int, bytes]]
 
 
 class Journal:
@@ -175,16 +167,11 @@ class Journal:
 
         From the files, a window at a time; what could not be written yet comes last.
         """
-        portion: _Portion | None = None
-        while (portion := self._portion_after(portion, after)) is not None:
-            for seq, content in portion.contents:
-                if not self.is_settled(seq):
-                    yield decode(content)
-        with self._lock:
-            unwritten = [(seq, content) for seq, content in self._buffer.items() if seq > after]
-        for seq, content in unwritten:
-            if not self.is_settled(seq):
-                yield decode(content)
+        return self.cursor(after).more()
+
+    def cursor(self, after: int = -1) -> Cursor:
+        """The same, to be gone on with: what is appended later comes later, also below what was read."""
+        return Cursor(self, after)
 
     def is_settled(self, seq: int) -> bool:
         with self._lock:
@@ -324,8 +311,8 @@ class Journal:
         except OSError as error:
             logger.warning("settle log cannot be shortened", extra={"error": str(error)})
 
-    def _portion_after(self, last: _Portion | None, after: int) -> _Portion | None:
-        """What was added to the file since, or the next file. One that was written anew begins again."""
+    def portion_after(self, last: Portion | None, after: int) -> Portion | None:
+        """For the cursor: what was added to the file since, or the next file. One written anew begins again."""
         self._check_process()
         with self._lock:
             self._check()
@@ -336,9 +323,13 @@ class Journal:
             for segment in self._segments:
                 start = last.end if last and segment is last.segment else 0
                 if segment.size > start and (last is None or segment.number >= last.segment.number):
-                    contents = _contents(segment, segment.handle(), after, start, segment.size)
-                    return _Portion(segment, segment.size, contents)
+                    return portion(segment, after, start)
         return None
+
+    def unwritten(self) -> list[tuple[int, bytes]]:
+        """For the cursor: what waits in memory to be written."""
+        with self._lock:
+            return list(self._buffer.items())
 
     def _full(self, error: OSError) -> JournalFull:
         reason = error.strerror or str(error)
@@ -364,15 +355,6 @@ class Journal:
             above = max([above, *(end for _, end in step.ranges)])
         self._segments.delete_settled()
         return above
-
-
-def _contents(segment: Segment, handle: int, after: int, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    try:
-        yield from segment.read(handle, after, start, end)
-    except OSError as error:
-        raise JournalError(f"The journal's {segment.path} cannot be read: {error.strerror}.") from error
-    finally:
-        os.close(handle)
 
 
 def _unusable(path: Path, error: OSError) -> JournalError:

@@ -53,17 +53,16 @@ class MemoryJournal:
             return MappingProxyType(dict(self._offsets))
 
     def read(self, after: int = -1) -> Iterator[Record]:
-        done: set[int] = set()
-        while True:
-            with self._lock:
-                self._check()
-                found = next(
-                    (one for seq, one in self._records.items() if seq > after and seq not in done), None
-                )
-            if found is None:
-                return
-            done.add(found.seq)
-            yield found
+        return self.cursor(after).more()
+
+    def cursor(self, after: int = -1) -> MemoryCursor:
+        return MemoryCursor(self, after)
+
+    def next_of(self, after: int, done: set[int]) -> Record | None:
+        """For the cursor: what was appended first of what it has not given."""
+        with self._lock:
+            self._check()
+            return next((one for seq, one in self._records.items() if seq > after and seq not in done), None)
 
     def is_settled(self, seq: int) -> bool:
         return seq not in self._records
@@ -100,3 +99,17 @@ class MemoryJournal:
     def _check(self) -> None:
         if self._closed:
             raise JournalError("The journal is closed.")
+
+
+class MemoryCursor:
+    """As the real one."""
+
+    def __init__(self, journal: MemoryJournal, after: int) -> None:
+        self._journal = journal
+        self._after = after
+        self._done: set[int] = set()
+
+    def more(self) -> Iterator[Record]:
+        while (found := self._journal.next_of(self._after, self._done)) is not None:
+            self._done.add(found.seq)
+            yield found

@@ -107,6 +107,18 @@ def test_reading_goes_on_from_a_sequence_while_appending_goes_on(journal):
     assert [record.seq for record in reader] == [*range(501, 600), *range(1005, 1010)]
 
 
+def test_a_cursor_goes_on_where_it_ended_also_with_lower_sequences(journal):
+    """Threads append in another order than that of the sequences."""
+    fill(journal, [3, 1, 5])
+    cursor = journal.cursor()
+
+    assert [record.seq for record in cursor.more()] == [3, 1, 5]
+    assert list(cursor.more()) == []
+    fill(journal, [2, 6, 4])
+    journal.settle((6,))
+    assert [record.seq for record in cursor.more()] == [2, 4]
+
+
 def test_a_reader_sees_each_record_once_while_threads_append_and_settle(kind):
     journal = kind.open(segment_bytes=3_000)
     seen, ended = [], threading.Event()
