@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import traceback
 from pathlib import Path
 
 from tests.faults.result import load, table
@@ -43,13 +42,7 @@ def _run(options):
             if file in saved:
                 continue
             print(f"{name:4} {medium:8} {guarantee:13} seed {seed:<4} ", end="", flush=True)
-            try:
-                result = run(media, name, medium, guarantee, seed=seed, long=options.long)
-            except Exception:
-                bad += 1
-                print("BROKE DOWN", flush=True)
-                traceback.print_exc()
-                continue
+            result = run(media, name, medium, guarantee, seed=seed, long=options.long)
             result.save(options.out)
             print(
                 f"{result.messages:7,} messages {result.kills:3} kills {result.faults + result.broker_faults:4} faults"

@@ -7,6 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.faults.invariants import Evidence
 from tests.faults.result import judge
 from tests.faults.scenarios import SCENARIOS
 from tests.faults.stage import Embedded, Real, Stage
@@ -80,12 +81,17 @@ def run(media, name, medium_name, guarantee, *, seed, long=False, folder=None, n
         scenario.play(stage)
         evidence = stage.evidence(5 if scenario.expected == "violation" else 30)
         result = judge(stage, evidence, time.monotonic() - began, scenario.expected)
+    except Exception as error:
+        stage.problems.append(f"broke down: {type(error).__name__}: {error} {stage.errors()}")
+        result = judge(stage, Evidence(guarantee, [], []), time.monotonic() - began, scenario.expected)
     except BaseException:
         stage.end()
         media.discard()
         raise
     stage.end()
     media.give_back(medium)
+    if any("broke down" in problem for problem in stage.problems):
+        media.discard()
     if result.good and folder is None:
         shutil.rmtree(place, ignore_errors=True)
     elif folder is None:
