@@ -116,3 +116,89 @@ def test_what_an_append_returned_for_survives_kill_9(tmp_path, level):
     assert promised <= {record.seq for record in records}
     assert all(int(record.value) == record.seq for record in records)
     assert len({record.seq for record in records}) == len(records)
+
+
+def test_a_forked_child_does_not_keep_a_killed_owners_lock(tmp_path):
+    code = """
+import os, sys, time
+from producer_core.journal import Journal
+journal = Journal.open(sys.argv[1])
+child = os.fork()
+if child == 0:
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+os.kill(os.getpid(), 9)
+"""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "journal")], stdout=subprocess.PIPE, text=True
+    )
+    child = int(owner.stdout.readline())
+    owner.wait()
+    try:
+        with Journal.open(tmp_path / "journal") as journal:
+            fill(journal, [0])
+    finally:
+        os.kill(child, signal.SIGKILL)
+        owner.stdout.close()
+
+
+def test_a_second_name_of_the_folder_is_the_same_folder(tmp_path):
+    (tmp_path / "other").symlink_to(tmp_path / "journal")
+    with Journal.open(tmp_path / "journal"), pytest.raises(JournalLocked):
+        Journal.open(tmp_path / "other")
+
+
+FULL = """
+import os, sys
+from producer_core.errors import JournalFull
+from producer_core.journal import Journal, Record
+folder = sys.argv[1]
+journal = Journal.open(folder + "/journal", level=sys.argv[2], segment_bytes=200_000)
+def fill_up(taken):
+    try:
+        while True:
+            journal.append(Record(taken, "orders", None, os.urandom(700)))
+            taken += 1
+            if sys.argv[2] == "buffered":
+                journal.sync()
+    except JournalFull as error:
+        assert "bytes free" in str(error), error
+        return taken
+taken = fill_up(0)
+ballast = open(folder + "/ballast", "wb", buffering=0)
+try:
+    while True:
+        ballast.write(b"x" * 512)  # somebody else takes every byte that is left
+except OSError:
+    pass
+assert len(list(journal.read())) - journal.unsettled() == 0
+for seq in range(taken):  # marks find room on the full disk, and so make room
+    journal.settle((seq,), {("orders", 0): seq})
+assert journal.unsettled() <= 1, journal.unsettled()
+again = fill_up(taken + 1)
+print(taken, again - taken, flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize("level", ["buffered", "process", "power"])
+def test_a_full_disk_is_emptied_by_what_is_acknowledged(tmp_path, level):
+    """A small tmpfs in a mount namespace of its own."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["sh", "-c", 'mount -t tmpfs -o size=3m none "$1" && shift && exec "$@"', "sh", str(disk)]
+    for command in (["unshare", "-m", *mount], ["unshare", "-rm", *mount]):
+        if subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0:
+            break
+    else:
+        return  # no tmpfs may be mounted here; the test with a bound on the file's size has to do
+    ran = subprocess.run(
+        [*command, sys.executable, "-c", FULL, str(disk), level],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == -signal.SIGKILL, ran.stderr
+    first, second = map(int, ran.stdout.split())
+    assert first > 500
+    assert second > 500
