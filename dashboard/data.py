@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dashboard.words import Situation
@@ -176,6 +177,13 @@ class DeadLetterPage:
     @property
     def safe(self) -> bool:
         return Scope(self.where, self.verdicts).safe
+
+    @property
+    def seen(self) -> DeadLetterFilter:
+        """The filter bounded by what this page shows: an act leaves letters that died later alone."""
+        if not self.letters:
+            return self.where
+        return replace(self.where, until=math.nextafter(self.letters[0].failed_at, math.inf))
 
 
 @dataclass(frozen=True)

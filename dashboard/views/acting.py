@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -41,16 +39,21 @@ def bar(path: Path, page: data.DeadLetterPage, scope: data.Scope) -> None:
         if why_not is not None and scope.count:
             st.text(why_not)
     asked: Asked | None = st.session_state.get("asked")
-    if asked is not None and asked.selection == scope.about and why_not is None:
+    if asked is not None and asked.selection == _selection(scope) and why_not is None:
         _ask(path, asked.scope)
     _result(path)
 
 
 class Asked(NamedTuple):
-    """What a person was asked about: the selection as it is on the page, and its letters at that moment."""
+    """What a person was asked about: the selection as it is on the page, and its letters as they were shown."""
 
     selection: DeadLetterFilter
     scope: data.Scope
+
+
+def _selection(scope: data.Scope) -> DeadLetterFilter:
+    """What is chosen, whenever it was looked at."""
+    return replace(scope.about, until=None)
 
 
 def _replay(path: Path, scope: data.Scope) -> None:
@@ -58,8 +61,7 @@ def _replay(path: Path, scope: data.Scope) -> None:
     if scope.safe and scope.count <= actions.AT_ONCE:
         _do(path, lambda store: actions.start_replay(store, scope.about))
     else:
-        now = replace(scope.about, until=min(scope.about.until or math.inf, time.time()))
-        st.session_state["asked"] = Asked(scope.about, replace(scope, about=now))
+        st.session_state["asked"] = Asked(_selection(scope), scope)
 
 
 def _clear_button(path: Path, page: data.DeadLetterPage, scope: data.Scope) -> None:

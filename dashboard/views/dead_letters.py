@@ -65,7 +65,7 @@ def _draw(path: Path, page: data.DeadLetterPage) -> None:
     )
     _below(page)
     with buttons:
-        acting.bar(path, page, data.scope(opened(path), actions.selected(page.where, chosen.ids)))
+        acting.bar(path, page, data.scope(opened(path), actions.selected(page.seen, chosen.ids)))
     if chosen.open is not None:
         letter.show(opened(path), chosen.open)
     _groups(page.groups, time.time())

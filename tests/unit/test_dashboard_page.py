@@ -7,6 +7,7 @@ import time
 import pytest
 
 from dashboard import actions, data, figures, serve, words
+from dashboard.views import reading
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreLocked
 from producer_core.events import Attempt, DeadLetter
@@ -14,7 +15,7 @@ from producer_core.failures import fingerprint
 from producer_core.histogram import RELATIVE_ERROR, bucket_of
 from producer_core.store import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow, Store
 
-NOW = float(int(time.time()))
+NOW = 0.0
 
 
 @pytest.fixture
@@ -33,9 +34,16 @@ def counts(at, topic, *, acknowledged=0, dead=0):
     )
 
 
-def alive(seen_at=NOW, **changes):
+@pytest.fixture(autouse=True)
+def now():
+    """When this test began: the page compares with the real clock, and other tests may have taken minutes."""
+    global NOW
+    NOW = float(int(time.time()))
+
+
+def alive(seen_at=None, **changes):
     row = ProducerRow(
-        "p", "c", "shop", "host", 7, "0.1", NOW - 60, seen_at, None, True, None, 3, 1, 4, 100_000, 2**27, None,
+        "p", "c", "shop", "host", 7, "0.1", NOW - 60, seen_at or NOW, None, True, None, 3, 1, 4, 100_000, 2**27, None,
         True, "at_least_once", "{}",
     )  # fmt: skip
     return row._replace(**changes)
@@ -282,3 +290,28 @@ def test_a_store_of_a_newer_version_and_a_damaged_one_are_said_in_a_sentence(
     page = opened(damaged, monkeypatch)
     assert not page.exception
     assert "damaged" in text_of(page)
+
+
+def test_an_act_means_the_letters_that_were_on_the_page_when_it_was_offered(store):
+    DeadLetters(store).add([letter(1), letter(2)])
+    page = data.dead_letters(store, DeadLetterFilter(), NOW)
+    DeadLetters(store).add([letter(3)])
+    scope = data.scope(store, page.seen)
+    assert scope.count == 2
+    assert actions.clear(store, scope.about).text.startswith("Archived 2 ")
+    assert DeadLetters(store).count(DeadLetterFilter()) == 1
+
+
+def test_the_question_before_a_replay_keeps_its_number_while_more_letters_die(path, store, monkeypatch):
+    fill(store)
+    DeadLetters(store).add([letter(1, verdict="possibly_persisted")])
+    page = opened(path, monkeypatch)
+    page.button(key="replay").click().run()
+    assert page.button(key="replay_sure").label == "Replay 1 now"
+    DeadLetters(store).add([letter(2)])
+    reading.again()
+    page.run()
+    assert page.button(key="replay").label == "Replay 2"
+    assert page.button(key="replay_sure").label == "Replay 1 now"
+    page.button(key="replay_sure").click().run()
+    assert [operation.total for operation in data.operations(store)] == [1]
