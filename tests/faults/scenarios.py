@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import resource
 import signal
 import threading
@@ -89,7 +90,7 @@ def every_error_code(stage):
     stage.finish()
 
 
-@scenario("S2", "a fatal error with requests in flight: works again within 20 s", ("embedded", ALO))
+@scenario("S2", "a fatal error with requests in flight: works again within 30 s", ("embedded", ALO))
 def fatal_errors(stage):
     broker = stage.medium.broker
     stage.write(rate=1000, config={"linger.ms": 0}, retry={"max_retries": 5})
@@ -101,7 +102,7 @@ def fatal_errors(stage):
         stage.until(lambda before=before: stage.reported() > before + 200)
         took = time.monotonic() - began
         stage.notes["slowest"] = max(round(took, 1), stage.notes.get("slowest", 0))
-        if took > 20:
+        if took > 30:
             stage.problems.append(f"I7: {took:.1f} s until it worked again")
     stage.finish()
 
@@ -171,13 +172,16 @@ def bad_topic(stage):
 def epoch_trap(stage, kind):
     """Answers for one topic are lost while another topic refuses records for good (kafka-real-notes 1.1)."""
     swallow = [
-        Rule(Swallow(1.0), api="Produce", broker=stage.medium.leader(stage.topic, n), chance=0.05)
+        Rule(Swallow(1.0), api="Produce", broker=stage.medium.leader(stage.topic, n), chance=0.1)
         for n in range(2)
     ]
-    count = 20_000 if stage.long else 1_500
     # A refused record costs a transaction and its recovery.
     every = 20 if stage.guarantee == ALO else 300
-    stream(stage, *swallow, count=count, rate=400, kind=kind, bad_topic=bad_topic(stage), bad_every=every)
+    enough, lost = (20_000, 60) if stage.long else (1_000, 8 if stage.guarantee == ALO else 2)
+    with stage.harm(*swallow):
+        stage.write(rate=400, kind=kind, bad_topic=bad_topic(stage), bad_every=every)
+        stage.until(lambda: stage.accepted() >= enough and stage.faults >= lost, 300)
+    stage.finish()
 
 
 @scenario(
@@ -272,21 +276,18 @@ def rolling_restart(stage):
 )
 def outage(stage):
     stage.journal = stage.folder / "journal"
-    seconds = 90 if stage.long else 5
     child = stage.write(
         rate=2000, config={"queue.buffering.max.messages": 2000, "message.timeout.ms": 600_000}
     )
     stage.until(lambda: stage.reported() > 500)
     before = memory(child)
+    kept = 100_000 if stage.long else 8_000
     with stage.harm(Rule(Refuse())):
-        stage.pause(seconds)
-        stage.notes["accepted without a broker"] = stage.accepted() - stage.reported()
+        stage.until(lambda: stage.accepted() - stage.reported() > kept, 300)
         after = memory(child)
-        stage.notes["MiB"] = [before, after]
+    stage.notes["MiB"] = [before, after]
     if after > before + 150:
         stage.problems.append(f"I8: memory grew from {before} to {after} MiB")
-    if stage.notes["accepted without a broker"] < 1000 * seconds:
-        stage.problems.append(f"I8: only {stage.notes['accepted without a broker']} were accepted meanwhile")
     stage.child.process.stdin.close()
     code = stage.child.process.wait(300)
     if code:
@@ -401,7 +402,7 @@ def progress_record(stage):
     stage.topic = names[0]
     count = 4_000 if stage.long else 800
     rules = [
-        Rule(Hold(1.0, into_next=True), api="EndTxn", containing=names[0].encode(), chance=0.3),
+        Rule(Hold(1.0, into_next=True), api="EndTxn", containing=names[0].encode(), chance=0.5),
         Rule(Delay(0.15), api="Produce", broker=1, containing=names[0].encode()),
     ]
     with stage.harm(*rules):
@@ -556,7 +557,7 @@ def bad_disk(stage):
         before = stage.accepted()
         stage.until(lambda: stage.accepted() > before + 200)
         stage.kill_writer()
-        segments = sorted(stage.journal.glob("*"), key=lambda file: file.stat().st_size)
+        segments = sorted(stage.journal.glob("*.journal"), key=lambda file: file.stat().st_size)
         largest = segments[-1]
         data = bytearray(largest.read_bytes())
         stage.notes["segment"] = [largest.name, len(data)]
@@ -590,6 +591,8 @@ def unclean_election(stage):
     stage.broker_faults += 2
     before = stage.reported()
     stage.until(lambda: stage.reported() > before + 200)
+    with contextlib.suppress(AssertionError):
+        stage.until(lambda: "acknowledged_lost" in {kind for kind, _ in stage.notices()}, 60)
     stage.finish()
     told = {kind for kind, _ in stage.notices()}
     stage.notes["told"] = sorted(told)

@@ -1,0 +1,116 @@
+"""The judge of the fault scenarios: it finds each kind of violation, and none where there is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.invariants import Evidence, check, overtakers
+from tests.faults.ledger import Book, Entry, Process, Report, Watch, parse
+
+CLOSED = {"journaled": 0, "lost": 0, "first": 0}
+
+
+def life(numbers, *, dead=(), closed=CLOSED, verdict="possibly_persisted", offsets=None):
+    """A process that accepted these numbers, all reported; offsets as the log has them, one partition."""
+    reports = [
+        Report(n, n not in dead, 0, (offsets or {}).get(n, place), "" if n not in dead else verdict)
+        for place, n in enumerate(numbers)
+    ]
+    return Process(accepted=list(numbers), reports=reports, closed=closed)
+
+
+def log(*numbers):
+    return [Entry(0, offset, "k", number) for offset, number in enumerate(numbers)]
+
+
+def found(evidence):
+    return sorted({violation.invariant for violation in check(evidence)})
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
+def test_a_run_without_fault_has_no_violation(guarantee):
+    assert found(Evidence(guarantee, [life(range(5))], log(0, 1, 2, 3, 4))) == []
+
+
+def test_an_acknowledged_record_that_is_missing_is_found():
+    assert found(Evidence("at_least_once", [life([0, 1, 2])], log(0, 1))) == ["I1", "I6"]
+
+
+def test_a_record_that_was_accepted_and_never_heard_of_again_is_found():
+    silent = Process(accepted=[0, 1], reports=[Report(0, True, 0, 0)], closed=CLOSED)
+
+    assert found(Evidence("at_least_once", [silent], log(0))) == ["I2", "I9"]
+
+
+def test_a_second_copy_counts_only_where_it_was_promised_away():
+    twice = log(0, 1, 1)
+
+    assert found(Evidence("at_least_once", [life([0, 1])], twice)) == []
+    assert found(Evidence("exactly_once", [life([0, 1])], twice)) == ["I2"]
+
+
+def test_an_order_break_counts_unless_it_was_told():
+    swapped = life([0, 1], offsets={0: 1, 1: 0})
+    assert found(Evidence("at_least_once", [swapped], log(1, 0))) == ["I3"]
+    assert found(Evidence("exactly_once", [swapped], log(1, 0))) == ["I3"]
+
+    swapped.remarks["order_breaks"] = 1
+    assert found(Evidence("at_least_once", [swapped], log(1, 0))) == []
+
+
+def test_of_several_copies_the_first_counts_for_the_order():
+    assert overtakers(log(0, 1, 0, 2), lambda entry: entry.partition) == set()
+    assert overtakers(log(2, 3, 1, 4), lambda entry: entry.partition) == {2, 3}
+
+
+@pytest.mark.parametrize("verdict", ["not_sent", "rejected", "absent"])
+def test_a_verdict_that_was_falsely_safe_is_found(verdict):
+    assert found(Evidence("at_least_once", [life([0, 1], dead=[1], verdict=verdict)], log(0, 1))) == ["I4"]
+
+
+def test_an_honest_doubt_is_no_violation():
+    assert found(Evidence("at_least_once", [life([0, 1], dead=[1])], log(0, 1))) == []
+
+
+def test_a_record_that_nobody_sent_is_found():
+    assert found(Evidence("exactly_once", [life([0, 1])], log(0, 1, 77))) == ["I5"]
+
+
+def test_a_wrong_offset_is_found():
+    assert found(Evidence("at_least_once", [life([0, 1], offsets={1: 5})], log(0, 1))) == ["I6"]
+
+
+def test_a_report_that_came_twice_is_found():
+    one = life([0])
+    one.reports *= 2
+
+    assert found(Evidence("at_least_once", [one], log(0))) == ["I9"]
+
+
+def test_what_is_journaled_need_not_be_there_yet():
+    silent = Process(accepted=[0, 1], reports=[Report(0, True, 0, 0)], closed={**CLOSED, "journaled": 1})
+
+    assert found(Evidence("exactly_once", [silent], log(0))) == []
+
+
+def test_a_ledger_is_read_back_without_its_torn_end(tmp_path):
+    book = Book(tmp_path / "ledger")
+    for fields in (
+        ["p"],
+        ["a", 0],
+        ["r", 0, "ok", 1, 7, "-", "-"],
+        ["m", "landed"],
+        ["N", "fenced", "a b"],
+        ["a", 1],
+    ):
+        book.write(*fields)
+    with (tmp_path / "ledger").open("ab") as file:
+        file.write(b"a 2")
+
+    (one,) = parse(tmp_path / "ledger")
+
+    assert one.accepted == [0, 1]
+    assert one.reports == [Report(0, True, 1, 7, "-", "-")]
+    assert (one.remarks["landed"], one.notices) == (1, [("fenced", "a b")])
+    watch = Watch(tmp_path / "ledger")
+    assert (watch.look()["a"], watch.last) == (2, 1)
