@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dashboard.words import Situation
+from producer_core.alerts.rules import RULES
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Group
 from producer_core.events import SAFE_VERDICTS, DeadLetter
 from producer_core.failures import failure_of
@@ -93,6 +94,7 @@ def overview(store: Store, window: str, now: float) -> Overview:
         seen_at = store.rows("data_age")[0]["seen_at"]
     running = [row for row in producers if row["closed_at"] is None]
     recent = now - min(60, seconds)
+    dead = sum(row["count"] for row in by_topic)
     return Overview(
         now=now,
         window=window,
@@ -108,11 +110,19 @@ def overview(store: Store, window: str, now: float) -> Overview:
         percentiles=tuple(_percentiles(buckets)),
         dead_by_topic={row["topic"]: row["count"] for row in by_topic},
         dead_by_code={row["code"]: row["count"] for row in by_code},
-        dead_total=sum(row["count"] for row in by_topic),
-        alerts=tuple(row for row in alerts if not row["silenced"]),
+        dead_total=dead,
+        alerts=tuple(_as_shown(row, dead) for row in alerts if not row["silenced"]),
         producers=tuple(producers),
         seen_at=seen_at,
     )
+
+
+def _as_shown(alert: Mapping[str, Any], dead: int) -> Mapping[str, Any]:
+    """The alert with the number of dead letters that the page shows beside it; a producer counts every few seconds."""
+    if alert["rule"] != "high_dlq_size" or dead <= alert["threshold"]:
+        return alert
+    text = RULES["high_dlq_size"].text.format(value=dead, threshold=alert["threshold"])
+    return {**alert, "value": float(dead), "text": text}
 
 
 def _point(row: Mapping[str, Any]) -> Point:

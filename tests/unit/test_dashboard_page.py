@@ -8,6 +8,7 @@ import pytest
 
 from dashboard import actions, data, figures, serve, words
 from dashboard.views import reading
+from producer_core.alerts import AlertLog, Change, alert
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreLocked
 from producer_core.events import Attempt, DeadLetter
@@ -236,7 +237,7 @@ def test_an_empty_store_says_what_to_start(path, store, monkeypatch):
 
 
 def test_a_store_in_use_shows_sentence_tiles_letters_and_producers(path, store, monkeypatch):
-    fill(store, seen_at=time.time())
+    fill(store, seen_at=time.time() + 60)
     DeadLetters(store).add([letter(1, failed_at=NOW - 5)])
     page = opened(path, monkeypatch)
     assert not page.exception
@@ -261,7 +262,7 @@ def test_trouble_in_one_panel_leaves_the_rest_alive(path, store, monkeypatch):
     def locked(*_):
         raise StoreLocked
 
-    fill(store, seen_at=time.time())
+    fill(store, seen_at=time.time() + 60)
     monkeypatch.setattr(data, "dead_letters", locked)
     page = opened(path, monkeypatch)
     assert not page.exception
@@ -303,7 +304,7 @@ def test_an_act_means_the_letters_that_were_on_the_page_when_it_was_offered(stor
 
 
 def test_the_question_before_a_replay_keeps_its_number_while_more_letters_die(path, store, monkeypatch):
-    fill(store)
+    fill(store, seen_at=time.time() + 60)
     DeadLetters(store).add([letter(1, verdict="possibly_persisted")])
     page = opened(path, monkeypatch)
     page.button(key="replay").click().run()
@@ -315,3 +316,12 @@ def test_the_question_before_a_replay_keeps_its_number_while_more_letters_die(pa
     assert page.button(key="replay_sure").label == "Replay 1 now"
     page.button(key="replay_sure").click().run()
     assert [operation.total for operation in data.operations(store)] == [1]
+
+
+def test_the_alert_of_many_dead_letters_says_the_number_that_the_page_shows(store):
+    raised = alert("high_dlq_size", "p", NOW, value=101, threshold=100)
+    AlertLog(store).record([Change("fired", raised)])
+    DeadLetters(store).add([letter(number) for number in range(120)])
+    page = data.overview(store, "5 min", NOW)
+    assert [found["text"] for found in page.alerts] == ["120 dead letters wait; the limit is 100"]
+    assert page.dead_total == 120

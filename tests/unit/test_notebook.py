@@ -33,7 +33,7 @@ def store(tmp_path):
     """Ninety acknowledged and ten dead on `orders`, by a producer that is alive."""
     store = Store.open(tmp_path / "store.duckdb")
     producer = ProducerRow(
-        "p", "c", "shop", "host", 7, "0.1", NOW - 60, NOW, None, True, None, 3, 1, 4, 100_000, 2**27, None, True,
+        "p", "c", "shop", "host", 7, "0.1", NOW - 60, NOW + 60, None, True, None, 3, 1, 4, 100_000, 2**27, None, True,
         "at_least_once", "{}",
     )  # fmt: skip
     statistics = StatisticsRow(int(NOW) - 5, "c", "p", "orders", 100, 90, 10, 10, 0, 0, 0, 0, 10, 0.1)
