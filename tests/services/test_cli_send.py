@@ -239,10 +239,10 @@ def test_an_interrupt_stops_reading_settles_and_says_how_to_go_on(broker, topic,
     process = subprocess.Popen([*COMMAND, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     process.stdin.write(b"1\n2\n")
     process.stdin.flush()
-    eventually(lambda: len(records(broker, topic)) == 2, timeout=20)
+    eventually(lambda: len(records(broker, topic)) == 2, timeout=60)
 
     process.send_signal(number)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=60)
 
     assert process.returncode == 130
     assert {"acknowledged": 2, "last_position": 2, "interrupted": True}.items() <= json.loads(out).items()
@@ -324,10 +324,10 @@ def test_an_interrupted_replay_is_paused_and_the_same_command_goes_on(broker, pa
     process = subprocess.Popen(
         [*COMMAND, *arguments, "--rate", "1"], stderr=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    eventually(lambda: [one for one in operations(path) if one.acknowledged], timeout=20)
+    eventually(lambda: [one for one in operations(path) if one.acknowledged], timeout=60)
 
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=60)
     paused = operations(path)[0]
     going_on = run(*arguments, "--rate", "100")
 
@@ -361,7 +361,7 @@ def test_progress_is_a_bar_on_a_terminal(broker, topic, path, tmp_path):
     with contextlib.suppress(OSError):  # the terminal ends with the process
         while piece := os.read(master, 65536):
             drawn += piece
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     os.close(master)
 
     assert process.returncode == 0

@@ -66,7 +66,7 @@ class Copier:
             yield process
         finally:
             process.kill()
-            process.wait(30)
+            process.wait(60)
 
     def killed_after(self, there, records):
         """kill -9 once so many more records are on the target, or all of them."""

@@ -97,7 +97,7 @@ def test_ctrl_c_is_reported():
 
     process.send_signal(signal.SIGINT)
 
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Interrupted." in errors and "Traceback" not in errors
 

@@ -148,15 +148,15 @@ def test_the_widget_lives_in_jupyterlab_and_replays_with_a_second_click(lab, chr
 
         page.wait_for_selector(".pc-monitor .pc-sentence", timeout=60_000)
         button = page.locator(".pc-monitor button").first
-        eventually(lambda: "Replay 40" in button.inner_text(), timeout=30)
+        eventually(lambda: "Replay 40" in button.inner_text(), timeout=60)
         before = page.locator(".pc-monitor .pc-age").inner_text()
-        eventually(lambda: page.locator(".pc-monitor .pc-age").inner_text() != before, timeout=20)
-        eventually(lambda: button.is_enabled(), timeout=30)
+        eventually(lambda: page.locator(".pc-monitor .pc-age").inner_text() != before, timeout=60)
+        eventually(lambda: button.is_enabled(), timeout=60)
         button.click()
         assert "sure?" in button.inner_text()
         button.click()
         said = page.locator(".pc-monitor .pc-said")
-        eventually(lambda: "Replayed 40 of 40" in said.inner_text(), timeout=40)
+        eventually(lambda: "Replayed 40 of 40" in said.inner_text(), timeout=60)
         page.screenshot(path=str(tmp_path / "lab.png"))
 
     assert elsewhere == []

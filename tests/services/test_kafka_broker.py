@@ -160,7 +160,7 @@ def test_brokers_die_with_a_process_that_is_killed(tmp_path):
     owner.kill()
     owner.communicate()
 
-    eventually(lambda: not brokers_under(folder) and not folder.exists(), timeout=20)
+    eventually(lambda: not brokers_under(folder) and not folder.exists(), timeout=60)
 
 
 @pytest.mark.kafka3

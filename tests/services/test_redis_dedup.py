@@ -48,7 +48,7 @@ class TestRedis(BackendContract):
 
     @pytest.fixture
     def after(self):
-        return lambda seconds, check: eventually(check, timeout=10)
+        return lambda seconds, check: eventually(check, timeout=60)
 
 
 class OwnRedis:
@@ -67,7 +67,7 @@ class OwnRedis:
 
     def stop(self):
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
     def freeze(self):
         self.process.send_signal(signal.SIGSTOP)
@@ -152,7 +152,7 @@ def test_a_redis_that_is_back_is_used_again_and_hears_what_it_missed(own_redis, 
     dedup.release("failed", "orders", "me")
     own_redis.start()
 
-    eventually(lambda: not dedup.degraded and len(keys(client)) == 2, timeout=30)
+    eventually(lambda: not dedup.degraded and len(keys(client)) == 2, timeout=60)
 
     digest = dedup.checksum("orders", None, {"n": 1})
     assert keys(client) == {f"msg_dedup:orders:{digest}": "1", "msg_dedup:orders:sending": "p:me"}
@@ -185,7 +185,7 @@ def test_a_confirmation_waits_for_nobody(own_redis, dedup, client):
         dedup.release("d2", "orders", "me")
     finally:
         own_redis.thaw()
-    eventually(lambda: set(keys(client).values()) == {"1"} and len(keys(client)) == 2, timeout=30)
+    eventually(lambda: set(keys(client).values()) == {"1"} and len(keys(client)) == 2, timeout=60)
     assert {thread.name for thread in asked} == {"producer-core-dedup"}
 
 
@@ -195,7 +195,7 @@ def test_a_later_word_on_a_key_is_told_last_however_redis_comes_and_goes(own_red
     dedup.confirm("d", "orders")
     dedup.release("d", "orders", "a copy")  # another's release takes nothing back
     own_redis.start()
-    eventually(lambda: keys(client) == {"msg_dedup:orders:d": "1"}, timeout=30)
+    eventually(lambda: keys(client) == {"msg_dedup:orders:d": "1"}, timeout=60)
 
 
 def test_what_was_released_a_moment_ago_can_be_claimed_at_once(own_redis, dedup):
@@ -251,7 +251,7 @@ def test_a_message_claimed_while_redis_was_away_is_not_sent_twice_when_it_is_bac
     own_redis.stop()
     assert dedup.claim("d", "orders", "a") is Claim.NEW
     own_redis.start()
-    eventually(lambda: not dedup.degraded, timeout=30)
+    eventually(lambda: not dedup.degraded, timeout=60)
     assert dedup.claim("d", "orders", "copy") is Claim.PENDING
 
 
@@ -385,7 +385,7 @@ class Pair:
         while (line := self.victim.stdout.readline()) and line.strip() != str(self.kill_at):
             pass
         self.victim.kill()
-        self.victim.wait(30)
+        self.victim.wait(60)
         found = {key: client.get(key) for key in client.keys(f"msg_dedup:{self.topic}:*")}
         self.doubtful = {
             key for key, value in found.items() if value.startswith(b"p:" + self.session.encode())

@@ -70,7 +70,7 @@ def runners():
             process.stdin.close()
         for process in started:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(20)
+                process.wait(60)
             process.kill()
             process.wait()
 
@@ -127,7 +127,7 @@ def kill_owner(store, operation) -> bool:
     if owner is None:
         return False
     os.kill(int(owner.partition(":")[2].partition("/")[0]), signal.SIGKILL)
-    eventually(lambda: replay.get(store, operation.operation_id).owner != owner, timeout=30)
+    eventually(lambda: replay.get(store, operation.operation_id).owner != owner, timeout=60)
     return True
 
 

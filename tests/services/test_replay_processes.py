@@ -52,7 +52,7 @@ def child(store: Store, broker: embedded.EmbeddedBroker, *, die_after: int = 0) 
     finally:
         process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(20)
+            process.wait(60)
         process.kill()
         process.wait()
 
@@ -86,11 +86,11 @@ def test_killed_between_acknowledgement_and_settle_it_is_found_and_not_sent_twic
     operation = planned(store, broker)
 
     with child(store, broker, die_after=70) as first:
-        assert first.wait(30) == -signal.SIGKILL
+        assert first.wait(60) == -signal.SIGKILL
     left = replay.get(store, operation.operation_id)
     assert not left.ended
     with child(store, broker):
-        eventually(lambda: replay.get(store, operation.operation_id).ended, timeout=30)
+        eventually(lambda: replay.get(store, operation.operation_id).ended, timeout=60)
 
     done = replay.get(store, operation.operation_id)
     assert on_topic(broker) == Counter(ids)
@@ -104,9 +104,9 @@ def test_three_processes_at_once_and_two_killed_owners_send_each_record_once(sto
 
     with child(store, broker), child(store, broker), child(store, broker):
         for threshold in (50, 200):
-            eventually(lambda: settled(store, operation) > threshold, timeout=30)
+            eventually(lambda: settled(store, operation) > threshold, timeout=60)
             kill_owner(store, operation)
-        eventually(lambda: replay.get(store, operation.operation_id).ended, timeout=30)
+        eventually(lambda: replay.get(store, operation.operation_id).ended, timeout=60)
 
     assert on_topic(broker) == Counter(ids)
     assert settled(store, operation) == 400
@@ -117,12 +117,12 @@ def test_a_store_that_is_locked_past_the_lease_loses_and_doubles_nothing(store, 
     operation = planned(store, broker)
 
     with child(store, broker):
-        eventually(lambda: settled(store, operation) > 50, timeout=30)
+        eventually(lambda: settled(store, operation) > 50, timeout=60)
         locked = Store.open(store.path)
         with locked.borrow(write=True):
             until = time.monotonic() + 2 * LEASE
             eventually(lambda: time.monotonic() > until)
-        eventually(lambda: replay.get(store, operation.operation_id).ended, timeout=30)
+        eventually(lambda: replay.get(store, operation.operation_id).ended, timeout=60)
 
     assert on_topic(broker) == Counter(ids)
     assert replay.get(store, operation.operation_id).acknowledged == 300
@@ -137,4 +137,4 @@ def kill_owner(store, operation):
     """The owner's name is «test:<pid>/…»; the one who has it next is another process."""
     owner = eventually(lambda: replay.get(store, operation.operation_id).owner)
     os.kill(int(owner.partition(":")[2].partition("/")[0]), signal.SIGKILL)
-    eventually(lambda: replay.get(store, operation.operation_id).owner != owner, timeout=30)
+    eventually(lambda: replay.get(store, operation.operation_id).owner != owner, timeout=60)
