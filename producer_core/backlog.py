@@ -24,6 +24,10 @@ _ROOM = 0.02
 _MOST_PENDING = 20_000
 """Messages of an earlier process that are looked for at the same time."""
 
+_FEW = 1_000
+"""Messages so few that handing them on may keep the writers waiting."""
+_NOTHING = 1 << 64
+
 _Owner = tuple[Callable[[bool, Any, Any], None] | None, Callable[[Any], None] | None, Any]
 
 
@@ -51,8 +55,7 @@ class Backlog:
             threading.RLock()
         )  # guards the fields below; a message is written and handed on in one step
         self._behind = journal.unsettled() > 0
-        self._fed = -1  # the highest sequence that was handed on while behind
-        self._newest = journal.next_sequence - 1
+        self._low = 0  # no message that was written since the last pass began has a lower sequence
         self._owners: dict[int, _Owner] = {}
         self._refused: Fenced | None = None
         self._stopping = threading.Event()
@@ -83,7 +86,7 @@ class Backlog:
 
     def holds(self, seq: int) -> bool:
         """Whether a message is in the journal and not yet with the client."""
-        return self._behind and seq > self._fed and self._is_waiting(seq)
+        return self._behind and self._is_waiting(seq)
 
     @property
     def unkept(self) -> int:
@@ -98,13 +101,11 @@ class Backlog:
             if self._refused is not None:
                 raise self._refused
             self.journal.append(_record(delivery))
-            self._newest = max(self._newest, delivery.seq)
             if not self._behind and self._offered(delivery):
                 return
-            self._fed = min(self._fed, delivery.seq - 1) if self._behind else delivery.seq - 1
+            self._low = min(self._low, delivery.seq) if self._behind else delivery.seq
             self._behind = True
-            if delivery.callback is not None or delivery.on_delivery is not None:
-                self._owners[delivery.seq] = (delivery.callback, delivery.on_delivery, delivery.record_id)
+            self._remember_owner(delivery)
         self._awake.set()
 
     def _offered(self, delivery: Delivery) -> bool:
@@ -189,23 +190,46 @@ class Backlog:
                 self._awake.set()
 
     def _feed(self) -> None:
-        """One pass over what the journal holds beyond what was fed."""
-        start = self._fed
-        for record in self.journal.read(start):
-            if self._stopping.is_set() or self._fed < start:
-                return
-            if self._is_waiting(record.seq):
-                self._hand_on(record)
+        """One pass; when little was left, a last one while nobody else writes."""
+        if self._pass() < _FEW and not self._stopping.is_set():
             with self._gate:
-                if self._fed >= start:  # else somebody wrote an earlier one meanwhile: begin again there
-                    start = self._fed = max(self._fed, record.seq)
-        with self._gate:
-            if self._fed >= start:
-                self._fed = max(self._fed, start)
-                self._behind = self._fed < self._newest and self._any_left()
+                self._behind = not self._last_pass()
 
-    def _any_left(self) -> bool:
-        return any(self._is_waiting(record.seq) for record in self.journal.read(self._fed))
+    def _pass(self) -> int:
+        """Hand on what waits, in the order it was written; how many there were."""
+        with self._gate:
+            floor, self._low = self._low, _NOTHING
+        handed = 0
+        try:
+            for record in self.journal.read(floor - 1):
+                if self._stopping.is_set() or self._low < floor:  # an earlier one came late: begin with it
+                    break
+                if self._is_waiting(record.seq):
+                    self._hand_on(record)
+                    handed += 1
+        except BaseException:
+            with self._gate:
+                self._low = min(self._low, floor)
+            raise
+        return handed
+
+    def _last_pass(self) -> bool:
+        """Under the gate, without waiting: whether everything found room."""
+        for record in self.journal.read(self._low - 1) if self._low < _NOTHING else ():
+            if self._is_waiting(record.seq) and not self._offered_now(self._delivery(record)):
+                return False
+        return True
+
+    def _offered_now(self, delivery: Delivery) -> bool:
+        if self._sender.offer(delivery):
+            return True
+        self._remember_owner(delivery)
+        return False
+
+    def _remember_owner(self, delivery: Delivery) -> None:
+        """Callbacks cannot be written down; they wait here until their message is read back."""
+        if delivery.callback is not None or delivery.on_delivery is not None:
+            self._owners[delivery.seq] = (delivery.callback, delivery.on_delivery, delivery.record_id)
 
     def _is_waiting(self, seq: int) -> bool:
         """A message goes from `pending` to `_leaving` in one step, and is settled before it is not leaving any more."""

@@ -22,8 +22,16 @@ QUICK = RetryConfig(max_retries=1, initial_delay_ms=1, max_delay_ms=2, jitter=Fa
 
 
 def make(path, script=None, *, retry=QUICK, store=None, memory=None, **options):
-    made = []
-    transport = InMemoryTransport.factory(made, script=script, **(memory or {}))
+    made, memory = [], dict(memory or {})
+    landed = memory.pop("landed", [])
+    factory = InMemoryTransport.factory(made, script=script, **memory)
+
+    def transport(config, listener):
+        one = factory(config, listener)
+        for delivery in landed:
+            one.log[delivery.topic].append(delivery)
+        return one
+
     producer = ReliableKafkaProducer(
         "memory:1", options.pop("config", None), retry, store=store, transport=transport,
         journal_dir=path, health_check_interval=3600, **options,
@@ -78,8 +86,7 @@ def test_a_crashed_producers_messages_are_looked_for_before_they_are_sent(tmp_pa
     left = crash(tmp_path / "j", tmp_path)
     landed = transport._held[0]
 
-    again, second = make(left)
-    second.log["orders"].append(landed)  # it was on the topic all the time
+    again, second = make(left, memory={"landed": [landed]})  # it was on the topic all the time
     again.flush(10)
 
     assert sorted(values(second)) == [3, 4, 5]
