@@ -144,6 +144,11 @@ class TransactionalTransport:
         bound = float(self._config.settings.get("topic.metadata.propagation.max.ms", 5_000)) / 1000
         return time.monotonic() - self._missing.setdefault(topic, time.monotonic()) >= bound
 
+    @property
+    def ended(self) -> bool:
+        """Another process has taken over: nothing that waits can be settled here any more."""
+        return self._fenced is not None
+
     def outstanding(self) -> int:
         return sum(shard.outstanding() for shard in self._shards)
 
