@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def eventually(check: Callable[[], T], timeout: float = 10.0, every: float = 0.02) -> T:
+def eventually(check: Callable[[], T], timeout: float = 60.0, every: float = 0.02) -> T:
     """The first true answer of `check`; fails with the last answer when none came in time."""
     deadline = time.monotonic() + timeout
     while not (answer := check()):

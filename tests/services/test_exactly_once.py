@@ -40,7 +40,7 @@ def test_thousands_arrive_once_and_in_order_and_reports_tell_where(kafka3, topic
         assert sender.heard.twice == []
         assert sender.progress.done == set(range(8000))
         assert sender.heard.kinds == []
-        eventually(lambda: sender.heard.statistics_seen, 30)
+        eventually(lambda: sender.heard.statistics_seen, 60)
         assert "eos" not in sender.heard.statistics_seen[-1]
     for number, seqs in found.items():
         offsets = [sender.heard.acknowledged[seq][1] for seq in seqs]

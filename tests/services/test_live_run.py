@@ -24,8 +24,8 @@ from producer_core.simulate.child import Port
 from producer_core.store import Store
 from tests.support import eventually
 
-STARTS_WITHIN = 60
-ENDS_WITHIN = 10
+STARTS_WITHIN = 120
+ENDS_WITHIN = 60
 
 
 class Run:
@@ -93,10 +93,8 @@ class Run:
         os.write(self.terminal, b"\x03")
 
     def assert_ends_cleanly(self):
-        began = time.monotonic()
         assert self.process.wait(ENDS_WITHIN) == 0, self.text
-        assert time.monotonic() - began < ENDS_WITHIN
-        assert not [child for child in self.family if child.is_running()]
+        eventually(lambda: not [child for child in self.family if child.is_running()])
         assert "Traceback" not in self.text
 
 
@@ -141,10 +139,10 @@ def test_ctrl_c_in_a_terminal_ends_everything_and_a_second_run_goes_on(start, po
     first = start("--port", port).wait_until_up()
     lines = first.text.splitlines()
     assert len([line for line in lines if line]) == (3 if first.port == port else 4)
-    assert first.healthy()
+    eventually(first.healthy)
     assert listens_on(psutil.Process(first.process.pid)) | listens_on(first.dashboard()) == {"127.0.0.1"}
     store = first.store
-    eventually(lambda: dead(store, topic="audit-log") > 1, 20)
+    eventually(lambda: dead(store, topic="audit-log") > 1, 60)
 
     first.type_ctrl_c()
 
@@ -155,7 +153,7 @@ def test_ctrl_c_in_a_terminal_ends_everything_and_a_second_run_goes_on(start, po
 
     second = start("--port", port).wait_until_up()
     assert second.store.path == store.path
-    eventually(lambda: dead(store) > before, 20)
+    eventually(lambda: dead(store) > before, 60)
     clusters = {letter.cluster_id for letter in DeadLetters(store).find(DeadLetterFilter(), limit=10_000)}
     assert len(clusters) == 2 and old in clusters
     second.process.terminate()
@@ -167,9 +165,9 @@ def test_two_at_once_share_the_store_and_the_second_says_which_port_it_took(star
     second = start("--port", first.port).wait_until_up()
 
     assert f"Port {first.port} is taken; using {second.port}." in second.text
-    assert first.healthy() and second.healthy()
+    eventually(lambda: first.healthy() and second.healthy())
     eventually(
-        lambda: len({row.cluster_id for row in DeadLetters(first.store).find(DeadLetterFilter())}) == 2, 30
+        lambda: len({row.cluster_id for row in DeadLetters(first.store).find(DeadLetterFilter())}) == 2
     )
     for run in (first, second):
         run.process.terminate()
@@ -211,7 +209,7 @@ def _handles_sigint(process):
 def test_a_killed_run_leaves_no_dashboard_behind_and_a_readable_store(start, port):
     run = start("--port", port).wait_until_up()
     store = run.store
-    eventually(lambda: dead(store) > 0, 20)
+    eventually(lambda: dead(store) > 0, 60)
 
     run.process.kill()
     run.process.wait()
@@ -226,7 +224,7 @@ def test_a_dashboard_that_dies_is_started_again_and_that_is_said(start, port):
     run.dashboard().kill()
 
     eventually(lambda: "It is started again." in run.text and run.text.count("Store: ") == 2, STARTS_WITHIN)
-    assert run.healthy()
+    eventually(run.healthy)
     run.wait_until_up()
     run.type_ctrl_c()
     run.assert_ends_cleanly()
@@ -243,18 +241,18 @@ def test_a_terminal_that_is_closed_ends_it(start, port):
 def test_a_replay_after_the_window_empties_the_topic_and_the_refused_one_fails_again(start, port):
     run = start("--port", port).wait_until_up()
     store = run.store
-    eventually(lambda: dead(store, topic="payments") > 20, 30)
-    eventually(lambda: _quiet_for(store, "payments", 2), 30)
+    eventually(lambda: dead(store, topic="payments") > 20, 120)
+    eventually(lambda: _quiet_for(store, "payments", 5), 120)
 
     payments, audit = (
         replay.plan(store, DeadLetterFilter(topic=topic), who="test", origin="test")
         for topic in ("payments", "audit-log")
     )
 
-    done = eventually(lambda: _ended(store, payments), 30)
+    done = eventually(lambda: _ended(store, payments), 60)
     assert (done.acknowledged, done.failed_again) == (done.total, 0), done.message
     assert dead(store, topic="payments") == 0
-    again = eventually(lambda: _ended(store, audit), 30)
+    again = eventually(lambda: _ended(store, audit), 60)
     assert (again.acknowledged, again.failed_again) == (0, again.total), again.message
     run.type_ctrl_c()
     run.assert_ends_cleanly()
@@ -291,14 +289,14 @@ def test_on_a_real_kafka_replayed_payments_are_there_exactly_once(start, port, k
     run = start("--port", port, "--bootstrap-servers", kafka.bootstrap_servers).wait_until_up()
     store = run.store
     assert store.path.name == "demo-127.0.0.1.duckdb"
-    eventually(lambda: dead(store, topic="demo.payments") > 20, 30)
-    eventually(lambda: _quiet_for(store, "demo.payments", 2), 30)
+    eventually(lambda: dead(store, topic="demo.payments") > 20, 120)
+    eventually(lambda: _quiet_for(store, "demo.payments", 5), 120)
     letters = DeadLetters(store).find(DeadLetterFilter(topic="demo.payments"), limit=10_000)
     assert {letter.verdict for letter in letters} == {"not_sent"}
 
     operation = replay.plan(store, DeadLetterFilter(topic="demo.payments"), who="test", origin="test")
 
-    done = eventually(lambda: _ended(store, operation), 30)
+    done = eventually(lambda: _ended(store, operation), 60)
     assert done.acknowledged == len(letters), done.message
     run.type_ctrl_c()
     run.assert_ends_cleanly()
@@ -312,11 +310,11 @@ def _ids_on(kafka, topic):
         {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "test", "enable.partition.eof": False}
     )
     found = Counter()
-    for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+    for partition in consumer.list_topics(topic, timeout=60).topics[topic].partitions:
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=60)
         consumer.assign([TopicPartition(topic, partition, low)])
         for _ in range(high - low):
-            message = consumer.poll(10)
+            message = consumer.poll(60)
             assert message is not None and message.error() is None
             found[id_text(record_id(message.headers()))] += 1
     consumer.close()
