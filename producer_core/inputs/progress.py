@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from producer_core import stand_in
-from producer_core.errors import JournalError, JournalFull, QueueFull
+from producer_core.errors import JournalFull, QueueFull
 from producer_core.inputs.identity import session_of
-from producer_core.inputs.state_file import State, StateFile, Where
+from producer_core.inputs.state_file import State, StateFile, Where, encode
 from producer_core.journal.ranges import ranges_of
 from producer_core.messages import parse_id
 from producer_core.transport import Delivery
@@ -24,7 +24,8 @@ _EVERY = 0.25
 _PATIENCE = 0.5
 """Seconds a row waits for room in the client before its sender may do something else."""
 _FEWEST, _MOST = 500, 50_000
-"""Rows that may be handed over before it is written down how far they may reach."""
+"""Rows that may be handed over before it is written down again how far they may reach: twice as many as since the
+last time, within these bounds."""
 
 
 class Numbers:
@@ -44,16 +45,19 @@ class FileProgress:
     Whatever is not settled is read from the file again at the next start, so nothing else has to be kept.
     """
 
-    def __init__(self, file: StateFile, state: State, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, file: StateFile, state: State) -> None:
         self._file = file
-        self._clock = clock
-        self._lock = threading.RLock()  # guards the fields below
+        self._writing = threading.Lock()  # guards the file; taken before the other
+        self._lock = threading.Lock()  # guards the fields below
         self._state = state
-        self._saved_at = float("-inf")
-        self._block = _FEWEST
-        self._highest = -1
+        self._changed = False
+        self._highest = self._highest_saved = -1
         self._reached_before = state.reached
+        self._reach_on_disk = 0
         self._bad: set[int] = set()  # malformed, and not yet kept
+        self._troubled = False
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._save_now_and_then, name="send-progress", daemon=True)
         self.already = len(state.settled)
         self.session = session_of(state.job, state.run)
         self.row = Numbers()
@@ -79,8 +83,9 @@ class FileProgress:
             for start, end in ranges:
                 self._state.settled.add(start, end)
             self._state.offsets.update(offsets or {})
-            if not ranges or self._clock() - self._saved_at >= _EVERY:
-                self.save()
+            self._changed = True
+        if not ranges:
+            self.save()
 
     def bury(self, seqs: Iterable[int]) -> None:
         """Rows are done: their dead letters are on disk."""
@@ -92,8 +97,7 @@ class FileProgress:
                     self._state.malformed += new
                 else:
                     self._state.dead += new
-            if self._clock() - self._saved_at >= _EVERY:
-                self.save()
+            self._changed = True
 
     def rows_of(self, message_ids: Iterable[str]) -> list[int]:
         """The rows among these messages."""
@@ -107,27 +111,49 @@ class FileProgress:
 
     def reach(self, seq: int) -> None:
         """This row is about to be handed over; that it may have been is on disk before."""
-        with self._lock:
-            self._highest = max(self._highest, seq)
-            if seq < self._state.reached or not self.keeps_reach:
-                return
-            quick = self._clock() - self._saved_at < _EVERY
-            self._block = min(_MOST, self._block * 2) if quick else max(_FEWEST, self._block // 2)
+        self._highest = max(self._highest, seq)
+        if self.keeps_reach and seq >= self._reach_on_disk:
             self.save()
 
     def save(self) -> None:
         """Write it down. JournalFull when the disk does not take it; nothing is lost by that."""
-        with self._lock:
-            if self._highest >= 0 and self.keeps_reach:
-                self._state.reached = max(self._state.reached, self._highest + self._block)
+        with self._writing:
+            with self._lock:
+                self._reach_further()
+                reached, self._changed = self._state.reached, False
+                data = encode(self._state)
             try:
-                self._file.write(self._state)
+                self._file.write_bytes(data)
             except OSError as error:
+                self._changed = True
                 raise JournalFull(
                     f"The state file {self._file.path} cannot be written: {error.strerror or error}.",
                     fix="Free its disk.",
                 ) from error
-            self._saved_at = self._clock()
+            self._reach_on_disk = reached
+
+    def _reach_further(self) -> None:
+        if self.keeps_reach and self._highest >= 0 and not self._stopping.is_set():
+            since = self._highest - self._highest_saved if self._highest_saved >= 0 else 0
+            self._highest_saved = self._highest
+            ahead = self._highest + min(_MOST, max(_FEWEST, 2 * since))
+            self._state.reached = max(self._state.reached, ahead)
+
+    def _save_now_and_then(self) -> None:
+        while not self._stopping.wait(_EVERY):
+            if self._changed:
+                self._try_to_save()
+
+    def _try_to_save(self) -> None:
+        """Disk trouble costs a mark only: it is in memory, and the next write has it."""
+        try:
+            self.save()
+        except JournalFull as error:
+            if not self._troubled:
+                logger.warning("state of a send not written", extra={"error": str(error)})
+            self._troubled = True
+        else:
+            self._troubled = False
 
     # what became of it
 
@@ -161,15 +187,17 @@ class FileProgress:
                 return False
             if all_of_them:
                 self._state.rows = rows
-            if self.keeps_reach:
-                self._file.remove()
-            else:
-                self.save()
-            return True
+        if self.keeps_reach:
+            self._file.remove()
+        else:
+            self.save()
+        return True
 
     # the producer's journal
 
     def keeper(self, sender: stand_in.Sender) -> RowsKeeper:
+        """The producer has us: what changes is written by a thread of ours from now on, so that nobody waits for it."""
+        self._thread.start()
         return RowsKeeper(self, sender)
 
     def unsettled(self) -> int:
@@ -180,13 +208,12 @@ class FileProgress:
 
     def close(self) -> None:
         """The producer has ended: nothing beyond what was handed over can have been sent."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(10)
         with self._lock:
-            self._block = 1
             self._state.reached = max(self._reached_before, self._highest + 1)
-            try:
-                self.save()
-            except JournalError as error:
-                logger.warning("state of a send not written", extra={"error": str(error)})
+        self._try_to_save()
 
 
 class RowsKeeper:
@@ -252,18 +279,11 @@ class RowsKeeper:
             finished, self._finished = self._finished, []
             self._leaving.difference_update(finished)
         if finished:
-            self._written(self._progress.settle, finished)
+            self._progress.settle(finished)
 
     def kept(self, message_ids: Iterable[str]) -> None:
         ours = self._progress.rows_of(message_ids)
         with self._lock:
             self._leaving.difference_update(ours)
         if ours:
-            self._written(self._progress.bury, ours)
-
-    def _written(self, write: Callable[[list[int]], None], seqs: list[int]) -> None:
-        """Disk trouble costs a mark only: it is in memory, and the next write has it."""
-        try:
-            write(seqs)
-        except JournalError as error:
-            logger.warning("state of a send not written", extra={"error": str(error)})
+            self._progress.bury(ours)

@@ -116,11 +116,15 @@ class StateFile:
 
     def write(self, state: State) -> None:
         """All of it or nothing, also through a power failure. OSError leaves what was there."""
+        self.write_bytes(encode(state))
+
+    def write_bytes(self, data: bytes) -> None:
+        """The same, of a state that was encoded before."""
         draft = self.path.with_suffix(".new")
         file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             with os.fdopen(file, "wb") as out:
-                out.write(encode(state))
+                out.write(data)
                 out.flush()
                 os.fsync(out.fileno())
             draft.replace(self.path)

@@ -45,13 +45,6 @@ def file(path):
     opened.close()
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
 def nothing_there(why):
     return Found(lows={0: 0}, offsets={("orders", 0): -1})
 
@@ -222,11 +215,10 @@ def test_the_checksum_is_of_the_whole_file_and_its_reading_is_told(tmp_path):
 
 
 def test_a_settled_row_and_its_offset_are_on_disk_together(file):
-    clock = Clock()
-    progress = FileProgress(file, State(JOB, 0), clock=clock)
-    clock.now = 1.0
+    progress = FileProgress(file, State(JOB, 0))
 
     progress.settle([0, 2, 1, 5], {("orders", 0): 4})
+    progress.save()
 
     assert list(saved(file).settled) == [(0, 3), (5, 6)]
     assert saved(file).offsets == {("orders", 0): 4}
@@ -234,8 +226,7 @@ def test_a_settled_row_and_its_offset_are_on_disk_together(file):
 
 
 def test_where_the_log_begins_is_on_disk_at_once_and_other_marks_soon(file):
-    clock = Clock()
-    progress = FileProgress(file, State(JOB, 0), clock=clock)
+    progress = FileProgress(file, State(JOB, 0))
 
     progress.settle([0], {("orders", 0): 4})
     assert saved(file).offsets == {}
@@ -248,7 +239,7 @@ def test_where_the_log_begins_is_on_disk_at_once_and_other_marks_soon(file):
 
 
 def test_no_row_is_handed_over_that_the_file_does_not_allow_for(file):
-    progress = FileProgress(file, State(LEAST, 0), clock=Clock())
+    progress = FileProgress(file, State(LEAST, 0))
 
     for row in range(5000):
         progress.reach(row)
