@@ -318,7 +318,7 @@ def test_a_live_producer_carries_out_a_replay_that_the_shell_plans_without_crede
 
 def test_an_interrupted_replay_is_paused_and_the_same_command_goes_on(broker, path):
     broker.reject("payments")
-    send(broker, path, "payments", "-", stdin=b"".join(b'{"m":%d}\n' % number for number in range(4)))
+    send(broker, path, "payments", "-", stdin=b"".join(b'{"m":%d}\n' % number for number in range(30)))
     broker.accept("payments")
     arguments = ["dlq", "replay", "--yes", "-b", broker.bootstrap_servers, "--store", str(path)]
     process = subprocess.Popen(
@@ -332,7 +332,7 @@ def test_an_interrupted_replay_is_paused_and_the_same_command_goes_on(broker, pa
     going_on = run(*arguments, "--rate", "100")
 
     assert process.returncode == 130
-    assert (paused.state, paused.total) == ("paused", 4)
+    assert (paused.state, paused.total) == ("paused", 30)
     assert "Go on with the same command" in said.decode()
     assert going_on.exit_code == 0
     assert [one.operation_id for one in operations(path)] == [paused.operation_id]

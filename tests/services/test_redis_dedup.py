@@ -283,7 +283,7 @@ def test_a_backend_without_redis_says_so(own_redis, client):
 CHILD = """
 import sys, time, redis
 from producer_core.dedup import MessageDeduplicator
-dedup = MessageDeduplicator(redis.Redis(port=int(sys.argv[1])), claim_ttl=1.0)
+dedup = MessageDeduplicator(redis.Redis(port=int(sys.argv[1])), claim_ttl=5.0)
 print(dedup.claim("d", sys.argv[2], "child").value, flush=True)
 time.sleep(60)
 """
@@ -295,7 +295,7 @@ def test_a_process_that_was_killed_does_not_hold_its_message_for_ever(redis_serv
         [sys.executable, "-c", CHILD, str(redis_server), topic], stdout=subprocess.PIPE, text=True
     )
     with redis.Redis(port=redis_server) as client:
-        dedup = MessageDeduplicator(client, claim_ttl=1.0)
+        dedup = MessageDeduplicator(client, claim_ttl=5.0)
         try:
             assert child.stdout.readline().strip() == "new"
             assert dedup.claim("d", topic, "parent") is Claim.PENDING

@@ -71,7 +71,7 @@ def on_topic(broker) -> Counter:
     reader, seen, ends = Consumer(settings), Counter(), 0
     reader.assign([TopicPartition("orders", number, 0) for number in range(2)])
     while ends < 2:
-        message = reader.poll(10)
+        message = reader.poll(60)
         assert message is not None
         if message.error() is not None:
             ends += 1
@@ -90,7 +90,7 @@ def test_killed_between_acknowledgement_and_settle_it_is_found_and_not_sent_twic
     left = replay.get(store, operation.operation_id)
     assert not left.ended
     with child(store, broker):
-        eventually(lambda: replay.get(store, operation.operation_id).ended, timeout=60)
+        eventually(lambda: replay.get(store, operation.operation_id).ended, timeout=120)
 
     done = replay.get(store, operation.operation_id)
     assert on_topic(broker) == Counter(ids)
@@ -106,7 +106,7 @@ def test_three_processes_at_once_and_two_killed_owners_send_each_record_once(sto
         for threshold in (50, 200):
             eventually(lambda: settled(store, operation) > threshold, timeout=60)
             kill_owner(store, operation)
-        eventually(lambda: replay.get(store, operation.operation_id).ended, timeout=60)
+        eventually(lambda: replay.get(store, operation.operation_id).ended, timeout=120)
 
     assert on_topic(broker) == Counter(ids)
     assert settled(store, operation) == 400
@@ -122,7 +122,7 @@ def test_a_store_that_is_locked_past_the_lease_loses_and_doubles_nothing(store, 
         with locked.borrow(write=True):
             until = time.monotonic() + 2 * LEASE
             eventually(lambda: time.monotonic() > until)
-        eventually(lambda: replay.get(store, operation.operation_id).ended, timeout=60)
+        eventually(lambda: replay.get(store, operation.operation_id).ended, timeout=120)
 
     assert on_topic(broker) == Counter(ids)
     assert replay.get(store, operation.operation_id).acknowledged == 300

@@ -137,7 +137,7 @@ def test_close_in_a_delivery_callback_neither_hangs_nor_loses(broker, topic):
         heard.append(report)
         begun.wait(60)  # all are sent
         if len(heard) == 1:
-            producer.close(timeout=5)
+            producer.close(timeout=60)
 
     for _ in range(1000):
         producer.send_message(topic, b"x", on_delivery=close_at_once)
@@ -153,7 +153,7 @@ def test_with_the_broker_gone_close_keeps_its_bound_and_everything_is_dead(tmp_p
         producer = make(broker, store=tmp_path / "store.duckdb", cluster_id=broker.cluster_id)
         for number in range(5):
             producer.send_message("orders", b"%d" % number)
-        producer.flush(30)
+        producer.flush(60)
         broker.down()
         ids = {producer.send_message("orders", b"%d" % number) for number in range(5, 105)}
         report = producer.close(timeout=1)
@@ -208,7 +208,7 @@ def test_with_a_journal_what_is_left_stays_in_it_and_goes_out_at_the_next_start(
         producer = make(broker, journal_dir=tmp_path / "journal")
         for number in range(5):
             producer.send_message("orders", b"%d" % number)
-        producer.flush(30)
+        producer.flush(60)
         broker.down()
         ids = {producer.send_message("orders", b"%d" % number) for number in range(5, 105)}
         report = producer.close(timeout=1)
