@@ -20,7 +20,8 @@ Remark = Literal["possible_duplicates", "landed", "order_breaks"]
 
 
 class Acknowledged(NamedTuple):
-    """The broker has the message. Latency is librdkafka's own, in seconds, from produce to acknowledgement."""
+    """The broker has the message. Latency is librdkafka's own, in seconds, from produce to acknowledgement; 0 when a
+    look found the message on its topic, where nobody knows it."""
 
     topic: str
     partition: int

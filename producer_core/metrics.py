@@ -80,7 +80,7 @@ class Metrics(Hook):
         with self._lock:
             for topic, items in by_topic.items():
                 self._count(self._of(topic), items)
-            self._latencies.extend(item.latency for item in batch[-_HISTORY:])
+            self._latencies.extend(item.latency for item in batch[-_HISTORY:] if item.latency > 0)
 
     def attempt_failed(self, event: AttemptFailed) -> None:
         with self._lock:
@@ -120,4 +120,5 @@ class Metrics(Hook):
         counters.bytes += sum(item.size for item in items)
         counters.latency_sum += sum(item.latency for item in items)
         counters.retry_successes += sum(item.attempts > 1 for item in items)
-        counters.histogram.counts.update([bucket_of(item.latency) for item in items])
+        # What a look found on its topic has no latency: nobody knows when it was appended.
+        counters.histogram.counts.update([bucket_of(item.latency) for item in items if item.latency > 0])
