@@ -233,10 +233,11 @@ def scope(store: Store, about: DeadLetterFilter) -> Scope:
 
 
 def choices(store: Store, state: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The topics and the error codes that letters in a state have."""
+    """The topics and the error codes that letters in a state have, by name: counts would move them under a click."""
     letters, whole = DeadLetters(store), DeadLetterFilter(state=state)
     with store.borrow():
-        return tuple(letters.count_by(whole, "topic")), tuple(letters.count_by(whole, "code"))
+        topics, codes = letters.count_by(whole, "topic"), letters.count_by(whole, "code")
+    return tuple(sorted(topics)), tuple(sorted(codes))
 
 
 def letter(store: Store, message_id: str) -> DeadLetter | None:

@@ -173,8 +173,19 @@ def says(page, words):
 
 
 def choose(page, label, option):
-    page.get_by_role("combobox", name=label).click()
-    page.get_by_role("option", name=option, exact=True).click()
+    """Opened again where a topic that is new to the page has just redrawn the list of choices."""
+    from playwright.sync_api import TimeoutError
+
+    offered = page.get_by_role("option", name=option, exact=True)
+
+    def opened():
+        if not offered.is_visible():
+            page.get_by_role("combobox", name=label).click()
+        with contextlib.suppress(TimeoutError):
+            offered.click(timeout=3_000)
+            return True
+
+    eventually(opened, timeout=60)
     row = page.locator(".pc-letters tbody tr")
     eventually(lambda: (texts := row.all_inner_texts()) and all(option in text for text in texts), timeout=60)
 

@@ -318,6 +318,13 @@ def test_the_question_before_a_replay_keeps_its_number_while_more_letters_die(pa
     assert [operation.total for operation in data.operations(store)] == [1]
 
 
+def test_the_choices_stay_in_their_order_while_letters_arrive(store):
+    DeadLetters(store).add([letter(1), letter(2), letter(3, topic="late")])
+    before = data.choices(store, "dead")
+    DeadLetters(store).add([letter(number, topic="late") for number in range(10, 15)])
+    assert data.choices(store, "dead") == before == (("late", "payments"), ("POLICY_VIOLATION",))
+
+
 def test_the_alert_of_many_dead_letters_says_the_number_that_the_page_shows(store):
     raised = alert("high_dlq_size", "p", NOW, value=101, threshold=100)
     AlertLog(store).record([Change("fired", raised)])
