@@ -159,7 +159,7 @@ class Stage:
         self.allowed_losses = 0  # told by the product, and not to be had back
         self.unclean = None
         self.ledgers = []  # of further writers
-        self.others = []
+        self.children = []  # every process that ever wrote
         self.child = None
         self._errors = (self.folder / "writer.log").open("ab")
         medium.create_topic(self.topic, partitions, topic_config)
@@ -197,12 +197,13 @@ class Stage:
         }  # fmt: skip
         self._settings = everything
         self.child = Child(everything, self._errors)
+        self.children.append(self.child)
         return self.child
 
     def second(self, ledger, **settings):
         """Another writing process, with a ledger of its own."""
-        self.others.append(Child({**self._settings, "ledger": str(ledger), **settings}, self._errors))
-        return self.others[-1]
+        self.children.append(Child({**self._settings, "ledger": str(ledger), **settings}, self._errors))
+        return self.children[-1]
 
     @staticmethod
     def watch_of(ledger):
@@ -282,7 +283,7 @@ class Stage:
         return {name: number - self._before[name] for name, number in self.proxy.counts.items()}
 
     def end(self):
-        for child in filter(None, [self.child, *self.others]):
+        for child in self.children:
             if child.alive:
                 child.signal(signal.SIGCONT)
             child.kill()
