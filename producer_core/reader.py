@@ -143,8 +143,8 @@ class Seen:
 
     def _is_new(self, lane: _Lane, memory: _Memory, raw: bytes, place: _Place, again: bool) -> bool:
         before = memory.window.get(raw)
-        if before is not None:
-            return place[1] >= 0 and before == place
+        if before is not None:  # read again at its own offset, or at one where it may have been the first
+            return place[1] >= 0 and (before == place or (again and not _later(place, before)))
         session, number = memory.sessions.get(raw[:16]), int.from_bytes(raw[16:])
         if session is not None and session.low <= number <= session.high:
             if not again:
@@ -198,6 +198,11 @@ def _forget(memory: _Memory, raw: bytes) -> None:
         session.forgotten = max(session.forgotten, session.high)
         session.low = session.high = number
         _extend(memory, name, session)
+
+
+def _later(place: _Place, before: _Place) -> bool:
+    """Whether a copy lies behind another on the log; of two partitions nobody can say."""
+    return place[0] == before[0] and place[1] > before[1]
 
 
 def _where(message: Any) -> tuple[str, int, int]:
