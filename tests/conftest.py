@@ -13,8 +13,17 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support import eventually
+
+# Properties are tried without a deadline, for two busy cores are slow, and with the same examples in every run, so
+# that a run says something about the change and not about its luck. `--hypothesis-profile=explore` tries many others.
+settings.register_profile(
+    "ours", deadline=None, max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("explore", settings.get_profile("ours"), derandomize=False, max_examples=2000)
+settings.load_profile("ours")
 
 SERVICES = ("kafka", "kafka3", "redis", "spark", "browser", "jupyter")
 REQUIRED = bool(os.environ.get("PRODUCER_CORE_REQUIRE_SERVICES"))
