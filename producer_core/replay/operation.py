@@ -14,7 +14,8 @@ from producer_core.errors import ReplayError
 if TYPE_CHECKING:
     from producer_core.store import Store
 
-State = Literal["planned", "running", "paused", "done", "stopped", "cancelled", "failed"]
+State = Literal["checking", "ready", "planned", "running", "paused", "done", "stopped", "cancelled", "failed"]
+"""`checking`: a runner looks ahead; `ready`: that is done, and a person decides; `planned`: it waits for a runner."""
 
 CANCELLED = "cancelled before it was sent"
 _ABANDONED = "its runner died, and nobody is there to look on the topic for it"
@@ -47,6 +48,16 @@ class Operation:
     owner: str | None
     lease_until: float | None
     message: str | None
+    delivery: str | None = None
+    canary: int | None = None
+    stop_percent: float | None = None
+    stop_last: int | None = None
+    newer: str | None = None
+    go_at_once: bool | None = None
+    checked: str | None = None
+    checked_at: float | None = None
+    floors: str | None = None
+    reason: str | None = None
 
     @property
     def ended(self) -> bool:
