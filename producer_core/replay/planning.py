@@ -145,7 +145,7 @@ def _clusters(store: Store, selection: DeadLetterFilter) -> list[str]:
 
 
 _FREEZE = """
-INSERT INTO operation_records
+INSERT INTO operation_records (operation_id, ord, message_id, state, text)
 SELECT ?, row_number() OVER (ORDER BY accepted_at, length(message_id), message_id), message_id,
        CASE WHEN reason IS NULL THEN 'pending' ELSE 'skipped' END, reason
 FROM (SELECT message_id, accepted_at,
