@@ -29,8 +29,9 @@ from producer_core.ordering import Lanes, Ordering
 from producer_core.reports import Resent
 from producer_core.retry import RetryAfter, RetryManager, decide
 from producer_core.telling import Audience
-from producer_core.transport import NOT_SENT, Delivery, Full, Refused, Report, TransportFactory
+from producer_core.transport import Delivery, Full, Refused, Report, TransportFactory
 from producer_core.turns import Turns
+from producer_core.unreported import NOT_SENT, SILENT
 
 if TYPE_CHECKING:
     from producer_core.stand_in import Keeper
@@ -450,7 +451,7 @@ class Lifecycle:
         silent = KafkaError(KafkaError._PURGE_INFLIGHT, "the client failed before it reported this message")
         for delivery in list(self.pending.values()):
             if delivery.generation == generation and delivery.flying:
-                self._settle(delivery, silent, _NoMessage() if sent else NOT_SENT)
+                self._settle(delivery, silent, SILENT if sent else NOT_SENT)
 
     def notice(self, notice: Notice) -> None:
         self._audience.tell("notice", notice)
@@ -538,16 +539,6 @@ def _proof(delivery: Delivery, landing: Landing, *, quiet: bool) -> tuple[Verdic
     if quiet and landing.outcome == "absent":
         return "absent", f"{landing.text} No request of it can still arrive."
     return None
-
-
-class _NoMessage:
-    """Stands for the report that never came."""
-
-    def latency(self) -> None:
-        return None
-
-    def partition(self) -> int:
-        return 0  # it may have been assigned to one: nothing is known
 
 
 def _judge(failure: Failure, message: Any, backoff: float) -> Verdict:

@@ -25,6 +25,7 @@ from producer_core.errors import ForkedProducer
 from producer_core.events import Attempt, Verdict
 from producer_core.landing import Landing
 from producer_core.messages import MessageStatus
+from producer_core.unreported import NOT_SENT, truly_placed
 
 logger = logging.getLogger(__name__)
 
@@ -89,20 +90,6 @@ class Delivery:
 def _nobody(report: Report) -> None:
     raise AssertionError("a delivery reported before a transport took it")
 
-
-class _NotSent:
-    """Stands for the report of a message that provably never left us."""
-
-    verdict: Verdict = "not_sent"
-
-    def partition(self) -> None:
-        return None
-
-    def latency(self) -> None:
-        return None
-
-
-NOT_SENT = _NotSent()
 
 Report = tuple[Delivery, KafkaError | None, Any]
 """A delivery report: the delivery, its error or None, and confluent_kafka's Message."""
@@ -288,7 +275,7 @@ class KafkaTransport:
             del self._reports[:count]  # appends only happen inside poll, on this thread
             if self._fatals and any(error is None for _, error, _ in batch):
                 self._fatals = 0
-            self._listener.reports(batch)
+            self._listener.reports(truly_placed(batch))
 
     def _failed(self, error: KafkaError) -> None:
         if not error.fatal():

@@ -26,6 +26,8 @@ _SLICE = 1.0
 """Seconds a call into the client lasts at most, so that stop() is heard and callbacks are served."""
 _REST = 0.5
 """Seconds in which the other reports of a transaction that failed are collected."""
+_UNPLACED = KafkaError(KafkaError._INCONSISTENT, "a message was acknowledged without its offset")
+"""It is read back before it counts: the ledger must know where it lies."""
 
 
 class TransactionFailed(Exception):
@@ -151,6 +153,8 @@ class Client:
                     self._collect_the_rest(count)
                     raise KafkaException(error)
             seen = len(self._reports)
+        if any(message.offset() is None for _, _, message in self._reports):
+            raise KafkaException(_UNPLACED)
 
     def _progress(self, deadline: float) -> None:
         self.serve(_SLICE / 10)

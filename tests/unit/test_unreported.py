@@ -1,0 +1,105 @@
+"""Offsets that librdkafka makes up, on a broker that says that it has a batch already."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import pytest
+from confluent_kafka import KafkaError
+
+from producer_core import ReliableKafkaProducer
+from producer_core.brokers import embedded
+from producer_core.exactly_once.client import Client, TransactionFailed
+from producer_core.exactly_once.transport import transactional_settings
+from producer_core.transport import Delivery
+from producer_core.unreported import truly_placed
+
+
+@dataclass(frozen=True)
+class Written:
+    at: tuple[int, int | None]
+
+    def partition(self):
+        return self.at[0]
+
+    def offset(self):
+        return self.at[1]
+
+    def latency(self):
+        return 0.5
+
+
+class Sent:
+    topic = "orders"
+
+
+def offsets(*places):
+    """What is told of reports at these places, in this order; "dead" is one that failed."""
+    batch = [
+        (Sent(), KafkaError(1) if place == "dead" else None, Written((0, None) if place == "dead" else place))
+        for place in places
+    ]
+    return [message.offset() for _, _, message in truly_placed(batch)]
+
+
+def test_offsets_that_count_on_from_none_are_taken_back():
+    assert offsets((0, None), (0, 0), (0, 1), (0, 2)) == [None] * 4
+    assert offsets((0, None), (1, 7), (0, 0), (1, 8), (0, 1)) == [None, 7, None, 8, None]
+    assert offsets((0, None), (0, 0), (0, None), (0, 0)) == [None] * 4
+
+
+def test_true_offsets_stay():
+    assert offsets((0, 0), (0, 1), (1, 0)) == [0, 1, 0]
+    assert offsets((0, 5), (0, None), (0, 6), (0, 7), (1, 0)) == [5, None, 6, 7, 0]
+    assert offsets("dead", (0, 0), (0, 1)) == [None, 0, 1]
+
+
+def test_what_else_a_report_says_stays():
+    batch = [(Sent(), None, Written((3, None))), (Sent(), None, Written((3, 0)))]
+
+    _, (_, error, message) = truly_placed(batch)
+
+    assert (error, message.partition(), message.latency(), message.offset()) == (None, 3, 0.5, None)
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with embedded.start(brokers=1, topics={"orders": 1, "paid": 1}) as running:
+        yield running
+
+
+def test_nobody_is_told_an_offset_at_which_his_message_is_not(broker):
+    reports = []
+    config = {"linger.ms": 200}  # one batch
+    with ReliableKafkaProducer(broker.bootstrap_servers, config, store=None) as producer:
+        for number in range(3):
+            producer.send_message("orders", number, partition=0, on_delivery=reports.append)
+        producer.flush(30)
+        broker.fail_next("orders", "DUPLICATE_SEQUENCE_NUMBER")
+        for number in range(5):
+            producer.send_message("orders", number, partition=0, on_delivery=reports.append)
+        producer.flush(30)
+
+    assert [report.error for report in reports] == [None] * 8
+    assert [report.offset for report in reports] == [0, 1, 2, None, None, None, None, None]
+
+
+def test_a_transaction_whose_records_lie_nobody_knows_where_is_not_committed(broker):
+    settings = transactional_settings({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 200})
+    client = Client(
+        settings,
+        "t-0",
+        statistics=lambda statistics: None,
+        connection_error=lambda error: None,
+        stopping=lambda: False,
+    )
+    deliveries = [
+        Delivery(bytes(16) + seq.to_bytes(8), seq, "paid", None, b"x", [], partition=0) for seq in range(3)
+    ]
+    client.fence(lambda error: None)
+    broker.fail_next("paid", "DUPLICATE_SEQUENCE_NUMBER")
+
+    with pytest.raises(TransactionFailed, match="without its offset"):
+        client.transact(deliveries, time.monotonic() + 30)
+    client.destroy()
