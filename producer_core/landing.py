@@ -324,8 +324,16 @@ def _consumer(search: _Search, config: Mapping[str, Any], changes: Mapping[str, 
     def heard(error: KafkaError) -> None:
         search.connection = f"{error.name()}: {error.str()}"
 
-    settings: dict[str, Any] = {name: value for name, value in config.items() if name.startswith(_PASSED_ON)}
-    settings |= {**_READER, **changes}
+    with reader(config, changes, heard=heard) as consumer:
+        yield consumer
+
+
+@contextmanager
+def reader(
+    config: Mapping[str, Any], changes: Mapping[str, Any], *, heard: Callable[[KafkaError], None]
+) -> Iterator[Consumer]:
+    """A consumer to look with: it joins no group, commits nothing and creates no topic; `changes` to its settings."""
+    settings = {**connection_settings(config), **_READER, **changes}
     settings["group.id"] = f"producer-core-landing-{uuid.uuid4().hex[:8]}"  # required, never joined
     settings["client.id"] = f"landing-{next(_numbers)}"
     settings["error_cb"] = heard
@@ -334,6 +342,11 @@ def _consumer(search: _Search, config: Mapping[str, Any], changes: Mapping[str, 
         yield consumer
     finally:
         consumer.close()
+
+
+def connection_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a client's settings those that say where the brokers are and who we are."""
+    return {name: value for name, value in config.items() if name.startswith(_PASSED_ON)}
 
 
 Prober = Callable[[str, Iterable[str], int | None], dict[str, Landing]]
