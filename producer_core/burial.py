@@ -1,4 +1,4 @@
-"""A burial: how a message that is given up becomes a dead letter, and what verdict it gets."""
+"""A burial: how a message that is given up becomes a dead letter, and what verdict it gets; and the way back."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 from producer_core.events import DeadLetter, Verdict
 from producer_core.failures import Failure, fingerprint
-from producer_core.messages import id_text
+from producer_core.messages import ID_HEADER, id_text, parse_id
 from producer_core.transport import Delivery
+
+ORIGINAL_TIMESTAMP = "pc-original-timestamp"
+"""The header of a replayed record with the time that it first had, in milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,17 @@ def dead_letter(
         host=origin.host,
         version=origin.version,
     )
+
+
+def delivery_of(letter: DeadLetter) -> Delivery:
+    """The record as a replay sends it: its own id, its own headers, the time now, and its first time in a header."""
+    raw = parse_id(letter.message_id)
+    original = str(letter.timestamp_ms or int(letter.accepted_at * 1000)).encode()
+    headers = [(ID_HEADER, raw), *letter.headers]
+    if all(name != ORIGINAL_TIMESTAMP for name, _ in letter.headers):
+        headers.append((ORIGINAL_TIMESTAMP, original))
+    partition = -1 if letter.partition is None else letter.partition
+    return Delivery(raw, -1, letter.topic, letter.key, letter.value, headers, partition)
 
 
 def _worst(delivery: Delivery, failure: Failure) -> tuple[Verdict, str]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from producer_core import __version__
 from producer_core.alerts import ToldAlerts
 from producer_core.batches import Gathering
-from producer_core.burial import Origin
+from producer_core.burial import Origin, delivery_of
 from producer_core.config import RetryConfig, client_config
 from producer_core.connection import Connection
 from producer_core.contract import BasicStats, ProducerStats, basic_stats, producer_stats
@@ -447,14 +447,9 @@ class ReliableKafkaProducer:
     def resend(self, letter: DeadLetter, settled: Callable[[Resent], None]) -> None:
         """Send one dead letter again under its own id; `settled` hears how it ended. Used by replays."""
         self._ending.check()
-        original = str(letter.timestamp_ms or int(letter.accepted_at * 1000)).encode()
-        raw = parse_id(letter.message_id)
-        headers = [(ID_HEADER, raw), *letter.headers]
-        if all(name != "pc-original-timestamp" for name, _ in letter.headers):
-            headers.append(("pc-original-timestamp", original))
-        partition = -1 if letter.partition is None else letter.partition
-        number = int.from_bytes(raw[16:]) if raw[:16] == self._session.bytes else -1
-        delivery = Delivery(raw, number, letter.topic, letter.key, letter.value, headers, partition)
+        delivery = delivery_of(letter)
+        if delivery.id[:16] == self._session.bytes:
+            delivery.seq = int.from_bytes(delivery.id[16:])
         delivery.accepted_at = letter.accepted_at
         delivery.replay = settled
         self._lifecycle.resend(delivery)

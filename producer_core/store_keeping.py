@@ -22,7 +22,6 @@ from producer_core.errors import ReplayError, StoreError, StoreFull, StoreLocked
 from producer_core.events import DeadLetter
 from producer_core.health import memory_usage
 from producer_core.keeping import spill_path
-from producer_core.landing import prober
 from producer_core.messages import Message
 from producer_core.metrics import Metrics
 from producer_core.recorder import Destination, Publisher, Recorder
@@ -147,7 +146,7 @@ class InStore:
         return done.acknowledged + done.landed
 
     def _new_runner(self, store: Store, producer: ReliableKafkaProducer) -> ReplayRunner:
-        return ReplayRunner(store, producer, probe=prober(self._client.settings), clock=self._clock)
+        return ReplayRunner(store, producer, client=self._client.settings, clock=self._clock)
 
     # what the recorder asks
 

@@ -110,7 +110,6 @@ class Replaying:
 
     def _connect(self, servers: str, settings: Mapping[str, Any]) -> None:
         from producer_core.cluster import Cluster
-        from producer_core.landing import prober
         from producer_core.producer import ReliableKafkaProducer
 
         config = client_config(servers, settings)
@@ -122,7 +121,7 @@ class Replaying:
         self._producer = ReliableKafkaProducer(
             servers, settings, store=self.store, cluster_id=found, run_replays=False
         )
-        self._runner = replay.ReplayRunner(self.store, self._producer, probe=prober(config.settings))
+        self._runner = replay.ReplayRunner(self.store, self._producer, client=config.settings)
 
 
 class _Running:

@@ -46,6 +46,11 @@ def refused_for_good(error: KafkaError) -> bool:
     )
 
 
+def whole_topic(error: KafkaError) -> bool:
+    """Whether this refusal holds for every record of the topic or partition."""
+    return error.name() in _WHOLE_TOPIC
+
+
 def blame(reports: Sequence[tuple[Delivery, KafkaError | None]], sent: Mapping[Where, int]) -> Blame:
     """Who is to blame, from the delivery reports of a transaction that held `sent` records of each partition.
 
@@ -59,7 +64,7 @@ def blame(reports: Sequence[tuple[Delivery, KafkaError | None]], sent: Mapping[W
     guilty, limits = [], {}
     for delivery, error in suspects:
         where = _where(delivery)
-        if error.name() in _WHOLE_TOPIC or sent[where] == 1 or where in spared:
+        if whole_topic(error) or sent[where] == 1 or where in spared:
             guilty.append((delivery, error))
         else:
             limits[where] = max(1, min(sent[where] - 1, many[where] // 2))

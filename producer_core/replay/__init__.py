@@ -7,22 +7,36 @@ the topic is looked at first: found is settled as landed, absent is sent, and in
 letter with that verdict. Replaying an inconclusive one again looks again, and then sends it.
 """
 
-from producer_core.replay.operation import Operation, cancel, get, list_operations, pause, resume
+from producer_core.replay.lease import LEASE
+from producer_core.replay.operation import (
+    Newer,
+    Operation,
+    cancel,
+    doubtful,
+    get,
+    go,
+    list_operations,
+    pause,
+    resume,
+)
 from producer_core.replay.operation import list_operations as list  # read as replay.list(store)
 from producer_core.replay.planning import ALIVE, plan, runners
-from producer_core.replay.runner import LEASE, ReplayRunner
-from producer_core.replay.work import Sender
+from producer_core.replay.resending import Sender
+from producer_core.replay.runner import ReplayRunner
 from producer_core.reports import Resent
 
 __all__ = [
     "ALIVE",
     "LEASE",
+    "Newer",
     "Operation",
     "ReplayRunner",
     "Resent",
     "Sender",
     "cancel",
+    "doubtful",
     "get",
+    "go",
     "list",
     "list_operations",
     "pause",

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+import orjson
 
 from producer_core.dlq import DeadLetters
 from producer_core.events import DeadLetter, Verdict
@@ -66,10 +69,22 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One visit to the store. `over`: ended, paused, or not ours any more; then nothing may be sent."""
+    """One visit to the store. `over`: ended, paused, or not ours any more; then nothing may be sent.
+    `halt`: it was paused, cancelled, or stops itself; what is in flight is settled, and nothing more is sent."""
 
     over: bool
+    halt: bool = False
     letters: tuple[DeadLetter, ...] = ()
+
+
+BYTES = 32 * 1024 * 1024
+"""Bodies that are claimed at once, at most; a single larger one goes alone."""
+QUARANTINE_AFTER = 3
+"""Replays in which a record failed again until bulk replays leave it out (setting `replay.quarantine_after`)."""
+
+
+Floors = Mapping[str, Mapping[int, int]]
+"""By topic and partition: the offset at or below which nothing lies that was sent and is not settled."""
 
 
 class Claims:
@@ -116,40 +131,76 @@ class Claims:
         letters = self._dead.bodies(list(claimed_at))
         return [Orphan(letter, claimed_at[letter.message_id]) for letter in letters]
 
-    def turn(self, outcomes: Sequence[Outcome], *, want: int, busy: bool) -> Turn:
+    def topics(self) -> list[str]:
+        """Of its open records."""
+        return [row["topic"] for row in self._store.rows("replay_topics", operation=self.operation_id)]
+
+    def begin(self, guarantee: str) -> None:
+        """Writes down how it is delivered; decided once."""
+        self._change("replay_begin", delivery=guarantee)
+
+    def say(self, text: str) -> None:
+        """What an operator should know of it while it is under way."""
+        self._change("replay_say", message=text)
+
+    def doubtful_ahead(self, topic: str, count: int, *, everything_may_go: bool) -> list[tuple[str, float]]:
+        """Doubtful records to come of a topic, each with the oldest time (seconds) that it can carry there."""
+        now = inf if everything_may_go else self._clock()
+        rows = self._store.rows(
+            "replay_doubtful_ahead", operation=self.operation_id, topic=topic, now=now, count=count
+        )
+        return [(row["message_id"], row["since"]) for row in rows]
+
+    def turn(
+        self,
+        outcomes: Sequence[Outcome],
+        *,
+        want: int,
+        busy: bool,
+        stop: str | None = None,
+        floors: Floors | None = None,
+        everything_may_go: bool = True,
+    ) -> Turn:
         """Settles `outcomes`, then claims up to `want` records; ends or lets go when nothing is open.
 
-        `busy` says that records are in flight still. When the operation is not ours any more nothing is
-        changed: whoever has it now looks on the topic for what we sent.
+        `busy` says that records are in flight still, `stop` that it must stop itself, and why. `floors` are written
+        down with the claim. Unless `everything_may_go`, it claims only up to the first record of which an old
+        attempt may still arrive. When the operation is not ours any more nothing is changed: whoever has it now
+        looks on the topic for what we sent.
         """
         with self._store.borrow(write=True):
             if not self.renew():
                 return Turn(over=True)
             self._settle(outcomes)
+            if floors is not None:
+                self._change("replay_floors", floors=_as_json(floors))
             match self.get().state:
-                case "planned" | "running":
-                    return self._go_on(want, busy)
+                case "planned" | "running" if stop is None:
+                    return self._go_on(want, busy, everything_may_go)
+                case "planned" | "running" if not busy:
+                    operations.end(self._store, self.operation_id, self._clock(), stopped=stop)
+                    return Turn(over=True)
                 case "paused" if not busy:
                     self.let_go()
                     return Turn(over=True)
                 case "cancelled" if not busy:
                     operations.end(self._store, self.operation_id, self._clock())
                     return Turn(over=True)
-                case "paused" | "cancelled":
-                    return Turn(over=False)
+                case "planned" | "running" | "paused" | "cancelled":
+                    return Turn(over=False, halt=True)
             return Turn(over=True)
 
-    def _go_on(self, want: int, busy: bool) -> Turn:
+    def _go_on(self, want: int, busy: bool, everything_may_go: bool) -> Turn:
         self._change("replay_switch", state="running", message=None, allowed=["planned"])
-        letters = self._claim(want) if want > 0 else ()
+        letters = self._claim(want, everything_may_go) if want > 0 else ()
         if not letters and not busy and not self._open():
             operations.end(self._store, self.operation_id, self._clock())
             return Turn(over=True)
         return Turn(over=False, letters=letters)
 
-    def _claim(self, want: int) -> tuple[DeadLetter, ...]:
+    def _claim(self, want: int, everything_may_go: bool) -> tuple[DeadLetter, ...]:
         rows = self._store.rows("replay_next", operation=self.operation_id, count=want)
-        ids = [row["message_id"] for row in rows]
+        ids = _first(rows, inf if everything_may_go else self._clock())
         if not ids:
             return ()
         claimed = self._dead.claim(self.operation_id, ids)
@@ -187,6 +238,7 @@ class Claims:
             failed=[int(one.ending == "failed") for one in mine],
             verdicts=[one.verdict for one in mine],
             reasons=[one.text if one.verdict else None for one in mine],
+            quarantine_after=self._store.get_setting("replay.quarantine_after", QUARANTINE_AFTER),
         )
         self._dead.add([one.letter for one in mine if one.letter is not None])
 
@@ -201,6 +253,7 @@ class Claims:
             ids=[message_id for message_id, _, _ in moves],
             states=[state for _, state, _ in moves],
             texts=[text for _, _, text in moves],
+            now=self._clock(),
         )
         return {row["message_id"]: row["state"] for row in rows}
 
@@ -216,3 +269,26 @@ class Claims:
         if name in ("replay_take", "replay_renew", "replay_let_go"):
             parameters["owner"] = self._owner
         return self._store.execute(name, operation=self.operation_id, **parameters)
+
+
+def _first(rows: Sequence[Mapping[str, Any]], now: float) -> list[str]:
+    """The first of these that may go: within the bound of bytes, and before one whose old attempt may yet arrive."""
+    ids: list[str] = []
+    total = 0
+    for row in rows:
+        total += row["size"]
+        if (ids and total > BYTES) or (row["not_before"] or 0.0) > now:
+            break
+        ids.append(row["message_id"])
+    return ids
+
+
+def _as_json(floors: Floors) -> str:
+    plain = {topic: {str(number): off for number, off in parts.items()} for topic, parts in floors.items()}
+    return orjson.dumps(plain).decode()
+
+
+def floors_of(text: str | None) -> dict[str, dict[int, int]]:
+    """What was written down of an operation's floors."""
+    plain = orjson.loads(text) if text else {}
+    return {topic: {int(number): off for number, off in parts.items()} for topic, parts in plain.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
@@ -16,30 +17,74 @@ T = TypeVar("T")
 _CANNOT_LOOK = Landing(
     "inconclusive", None, None, 0, "Nobody can say yet: this runner cannot read the topic."
 )
+AHEAD = 200_000
+"""Doubtful records looked for at once."""
+FRESH = 60.0
+"""Seconds for which an answer is used."""
 _AGAIN = "inconclusive; replay it again to resend"
 
 
-def look_first(letters: Sequence[DeadLetter], probe: Prober | None) -> tuple[list[DeadLetter], list[Outcome]]:
-    """What may be sent now, and what is settled without sending.
+class Doubt:
+    """What the topics say of an operation's doubtful records: one look answers for many that are still to come.
 
-    A record whose verdict is safe is sent. Of the others: found is landed, absent is sent. Inconclusive is
-    left a dead letter with that verdict, so nothing is sent twice silently; when its verdict already was
-    `inconclusive`, an operator saw it and asked again, and it is sent.
+    `ahead(topic, count)` are those, each with the oldest time (seconds) that it can carry on its topic. An answer
+    is used for a minute; then the topic is looked at again.
     """
-    doubtful = [letter for letter in letters if letter.verdict not in SAFE_VERDICTS]
-    landings = _look(doubtful, probe, lambda letter: letter.topic, lambda letter: letter, first_sent)
-    sendable, outcomes = [], []
-    for letter in letters:
-        landing = landings.get(letter.message_id)
-        if landing is None or landing.outcome == "absent":
-            sendable.append(letter if landing is None else replace(letter, verdict="absent"))
-        elif landing.outcome == "found":
-            outcomes.append(_landed(letter, landing))
-        elif letter.verdict == "inconclusive":
-            sendable.append(letter)
-        else:
-            outcomes.append(_unknown(letter, landing))
-    return sendable, outcomes
+
+    def __init__(
+        self,
+        probe: Prober | None,
+        ahead: Callable[[str, int], Sequence[tuple[str, float]]] = lambda topic, count: (),
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._probe = probe
+        self._ahead = ahead
+        self._monotonic = monotonic
+        self._known: dict[str, tuple[Landing, float]] = {}
+
+    def look_first(self, letters: Sequence[DeadLetter]) -> tuple[list[DeadLetter], list[Outcome]]:
+        """What may be sent now, and what is settled without sending.
+
+        A record whose verdict is safe is sent. Of the others: found is landed, absent is sent. Inconclusive is
+        left a dead letter with that verdict, so nothing is sent twice silently; when its verdict already was
+        `inconclusive`, an operator saw it and asked again, and it is sent.
+        """
+        doubtful = [letter for letter in letters if letter.verdict not in SAFE_VERDICTS]
+        landings = self._landings(doubtful)
+        sendable, outcomes = [], []
+        for letter in letters:
+            landing = landings.get(letter.message_id)
+            if landing is None or landing.outcome == "absent":
+                sendable.append(letter if landing is None else replace(letter, verdict="absent"))
+            elif landing.outcome == "found":
+                outcomes.append(_landed(letter, landing))
+            elif letter.verdict == "inconclusive":
+                sendable.append(letter)
+            else:
+                outcomes.append(_unknown(letter, landing))
+        return sendable, outcomes
+
+    def _landings(self, letters: Sequence[DeadLetter]) -> dict[str, Landing]:
+        if self._probe is None:
+            return {letter.message_id: _CANNOT_LOOK for letter in letters}
+        for topic in {letter.topic for letter in letters if self._answer(letter.message_id) is None}:
+            self._ask(self._probe, topic, [letter for letter in letters if letter.topic == topic])
+        answers = {letter.message_id: self._answer(letter.message_id) for letter in letters}
+        return {message_id: answer or _CANNOT_LOOK for message_id, answer in answers.items()}
+
+    def _ask(self, probe: Prober, topic: str, letters: Sequence[DeadLetter]) -> None:
+        """One look for these and for those to come."""
+        oldest = {letter.message_id: first_sent(letter) for letter in letters}
+        oldest |= dict(self._ahead(topic, AHEAD))
+        answers = probe(topic, list(oldest), int(min(oldest.values()) * 1000))
+        now = self._monotonic()
+        self._known = {one: known for one, known in self._known.items() if now - known[1] < FRESH}
+        self._known |= {message_id: (landing, now) for message_id, landing in answers.items()}
+
+    def _answer(self, message_id: str) -> Landing | None:
+        landing, at = self._known.get(message_id, (None, 0.0))
+        return landing if landing is not None and self._monotonic() - at < FRESH else None
 
 
 def look_after(orphans: Sequence[Orphan], probe: Prober | None) -> list[Outcome]:

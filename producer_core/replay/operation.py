@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 State = Literal["checking", "ready", "planned", "running", "paused", "done", "stopped", "cancelled", "failed"]
 """`checking`: a runner looks ahead; `ready`: that is done, and a person decides; `planned`: it waits for a runner."""
 
+Newer = Literal["auto", "skip", "send"]
+"""What becomes of a record for whose key a newer one was acknowledged since: `auto` skips it on compacted topics."""
+
 CANCELLED = "cancelled before it was sent"
 _ABANDONED = "its runner died, and nobody is there to look on the topic for it"
 _SILENT = 60.0  # seconds since the last sign of anybody on a cluster
@@ -86,12 +89,33 @@ def list_operations(store: Store, *, state: State | None = None, limit: int = 50
 
 def pause(store: Store, operation_id: str, *, who: str, origin: str) -> Operation:
     """Sends nothing more; what is in flight is settled. `resume` goes on with the rest."""
-    return _switch(store, operation_id, "paused", ("planned", "running"), who, origin, "Paused")
+    return _switch(store, operation_id, "paused", ("planned", "running"), who, origin, "Paused", "pause")
+
+
+def go(
+    store: Store,
+    operation_id: str,
+    *,
+    who: str,
+    origin: str,
+    newer: Newer | None = None,
+    rate: float | None = None,
+    canary: int | None = None,
+) -> Operation:
+    """Starts a replay that was looked ahead and waits for a person; what is given here overrides its plan."""
+    with store.borrow(write=True):
+        store.execute("replay_settings", operation=operation_id, newer=newer, rate=rate, canary=canary)
+        return _switch(store, operation_id, "planned", ("ready",), who, origin, "Waits for a runner", "go")
+
+
+def doubtful(store: Store, operation_id: str, *, limit: int = 1000) -> list[dict[str, Any]]:
+    """Records of which nobody can say whether they are on their topic: message_id, topic, verdict, text."""
+    return store.rows("replay_doubtful", operation=operation_id, limit=limit)
 
 
 def resume(store: Store, operation_id: str, *, who: str, origin: str) -> Operation:
     """Goes on with a paused replay."""
-    return _switch(store, operation_id, "planned", ("paused",), who, origin, "Waits for a runner")
+    return _switch(store, operation_id, "planned", ("paused",), who, origin, "Waits for a runner", "resume")
 
 
 def cancel(
@@ -106,32 +130,36 @@ def cancel(
             store,
             operation_id,
             "cancelled",
-            ("planned", "running", "paused"),
+            ("checking", "ready", "planned", "running", "paused"),
             who,
             origin,
             "Is being cancelled",
+            "cancel",
         )
         now = clock()
         if _abandoned(store, cancelled, now):
             store.execute("replay_abandon_letters", operation=operation_id, now=now, reason=_ABANDONED)
             store.execute("replay_abandon_records", operation=operation_id, text=_ABANDONED)
             end(store, operation_id, now)
-        elif cancelled.owner is None:
+        elif (
+            cancelled.owner is None and not store.rows("replay_claimed", operation=operation_id)[0]["claimed"]
+        ):
             end(store, operation_id, now)
         return get(store, operation_id)
 
 
-def end(store: Store, operation_id: str, now: float) -> Operation:
-    """The end of an operation whose records all have an outcome, or that was cancelled; within a write block."""
+def end(store: Store, operation_id: str, now: float, *, stopped: str | None = None) -> Operation:
+    """The end of an operation whose records all have an outcome, that was cancelled, or that stops itself with
+    this reason; within a write block."""
     operation = get(store, operation_id)
-    state: State = "cancelled" if operation.state == "cancelled" else "done"
-    if state == "cancelled":
-        rest = store.execute("replay_skip_rest", operation=operation_id, text=CANCELLED)
+    state: State = "stopped" if stopped else "cancelled" if operation.state == "cancelled" else "done"
+    if state != "done":
+        rest = store.execute("replay_skip_rest", operation=operation_id, text=stopped or CANCELLED, now=now)
         store.execute(
             "replay_count", operation=operation_id, acknowledged=0, landed=0, failed=0, skipped=rest
         )
         operation = get(store, operation_id)
-    message = sentence(operation, store.rows("replay_reasons", operation=operation_id))
+    message = sentence(operation, store.rows("replay_reasons", operation=operation_id), stopped=stopped)
     store.execute("replay_end", operation=operation_id, state=state, now=now, message=message)
     store.audit(
         who=operation.who,
@@ -144,11 +172,13 @@ def end(store: Store, operation_id: str, now: float) -> Operation:
     return get(store, operation_id)
 
 
-def sentence(operation: Operation, reasons: Sequence[dict[str, Any]]) -> str:
+def sentence(operation: Operation, reasons: Sequence[dict[str, Any]], *, stopped: str | None = None) -> str:
     """The result in words: «Replayed 40 of 43; 3 failed again: Broker: Policy violation»."""
     if not operation.total:
         return "Nothing to replay"
     first = "Cancelled: replayed" if operation.state == "cancelled" else "Replayed"
+    if stopped:
+        first = f"Stopped itself. {stopped}. Replayed"
     parts = [f"{first} {operation.acknowledged:,} of {operation.total:,}"]
     if operation.landed:
         parts.append(f"{operation.landed:,} had landed already and were not sent")
@@ -175,6 +205,7 @@ def _switch(
     who: str,
     origin: str,
     message: str,
+    act: str,
 ) -> Operation:
     with store.borrow(write=True):
         changed = store.execute(
@@ -188,7 +219,7 @@ def _switch(
         store.audit(
             who=who,
             origin=origin,
-            action=f"replay_{'resume' if state == 'planned' else 'pause' if state == 'paused' else 'cancel'}",
+            action=f"replay_{act}",
             selection=orjson.loads(operation.selection),
             count=operation.left,
             outcome=f"{message.lower()} ({operation_id})",

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 import orjson
 
 from producer_core.errors import NobodyReplays, OtherCluster, ReplayError
-from producer_core.replay.operation import Operation, end, get, operation_of
+from producer_core.events import SAFE_VERDICTS
+from producer_core.in_doubt import QUIET
+from producer_core.replay.guard import CANARY, STOP_LAST, STOP_PERCENT
+from producer_core.replay.operation import Newer, Operation, end, get, operation_of
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
@@ -45,6 +48,12 @@ def plan(
     allow_quarantined: bool = False,
     to_cluster: str | None = None,
     can_run: bool | str = False,
+    check_first: bool = False,
+    canary: int | None = None,
+    stop_percent: float | None = None,
+    stop_last: int | None = None,
+    newer: Newer = "auto",
+    reason: str | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Operation:
     """Freezes the ids of the dead letters that match now, oldest first, and writes the operation down.
@@ -53,6 +62,11 @@ def plan(
     Letters that must not be sent (malformed, quarantined, of another cluster) are its `skipped` records, each
     with the reason. `to_cluster` sends letters of whatever cluster there. `can_run` says that the caller runs
     it himself (True, or the cluster he writes to); otherwise NobodyReplays unless a live process does.
+
+    `check_first`: a runner looks ahead (sizes, topics, newer keys), and it waits for `go`. `canary` records (10;
+    0 for none) are settled before the rest; it stops itself when more than `stop_percent` % (50) of them, or of the
+    `stop_last` (50) latest outcomes, failed again. `newer` says what becomes of a record for whose key a newer one
+    was acknowledged since. `reason` is kept with it, in the operator's words.
     """
     if rate is not None and rate <= 0:
         raise ReplayError(
@@ -75,6 +89,12 @@ def plan(
             origin=origin,
             now=now,
             rate=rate,
+            state="checking" if check_first else "planned",
+            canary=CANARY if canary is None else canary,
+            stop_percent=STOP_PERCENT if stop_percent is None else stop_percent,
+            stop_last=STOP_LAST if stop_last is None else stop_last,
+            newer=newer,
+            reason=reason,
         )
         _freeze(store, operation_id, selection, None if to_cluster else cluster, limit, allow_quarantined)
         store.execute("replay_planned", operation=operation_id)
@@ -145,10 +165,11 @@ def _clusters(store: Store, selection: DeadLetterFilter) -> list[str]:
 
 
 _FREEZE = """
-INSERT INTO operation_records (operation_id, ord, message_id, state, text)
+INSERT INTO operation_records (operation_id, ord, message_id, state, text, size, not_before)
 SELECT ?, row_number() OVER (ORDER BY accepted_at, length(message_id), message_id), message_id,
-       CASE WHEN reason IS NULL THEN 'pending' ELSE 'skipped' END, reason
-FROM (SELECT message_id, accepted_at,
+       CASE WHEN reason IS NULL THEN 'pending' ELSE 'skipped' END, reason, size, not_before
+FROM (SELECT message_id, accepted_at, coalesce(value_size, 0) + coalesce(octet_length(key), 0) AS size,
+             CASE WHEN NOT list_contains(?, verdict) THEN failed_at + ? END AS not_before,
              CASE WHEN NOT replayable THEN 'it never became a message; mend the line at its source'
                   WHEN quarantined AND NOT ? THEN
                       'quarantined: it failed again in ' || replay_count || ' replays; replay it by itself'
@@ -176,4 +197,9 @@ def _freeze(
     where, parameters = selection.where()
     sql = _FREEZE.format(where=where) + ("" if limit is None else f"LIMIT {int(limit)}")
     with store.borrow(write=True) as connection:
-        connection.execute(sql, [operation_id, allow_quarantined, cluster, *parameters, limit is None])
+        connection.execute(
+            sql,
+            [
+                operation_id, list(SAFE_VERDICTS), QUIET, allow_quarantined, cluster, *parameters, limit is None,
+            ],
+        )  # fmt: skip

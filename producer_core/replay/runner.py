@@ -6,14 +6,24 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from producer_core import permissions
+from producer_core.config import ClientConfig
 from producer_core.errors import OtherCluster, ReplayError, StoreError
+from producer_core.in_doubt import QUIET
+from producer_core.landing import prober
 from producer_core.replay import operation as operations
-from producer_core.replay.claims import Claims, Held
+from producer_core.replay.claims import Claims, Held, floors_of
+from producer_core.replay.doubt import Doubt
+from producer_core.replay.guard import CANARY, STOP_LAST, STOP_PERCENT, Guard, Rule
+from producer_core.replay.lease import LEASE, Watch
 from producer_core.replay.operation import Operation
-from producer_core.replay.work import IN_FLIGHT, INTERVAL, Sender, Work
+from producer_core.replay.resending import Resending, Sender
+from producer_core.replay.transacting import TRANSACTIONAL_ID, Transacting
+from producer_core.replay.way import Way
+from producer_core.replay.work import INTERVAL, Work
 
 if TYPE_CHECKING:
     from producer_core.landing import Prober
@@ -21,38 +31,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LEASE = 15.0
-"""Seconds an operation stays a dead runner's before another takes it over; renewed every 5."""
-
-
-class Watch:
-    """Tells a dead owner from a living one without trusting the clock alone, which may be set at any time.
-
-    A living owner renews his lease three times in its length. So he is dead when we saw the same lease for
-    its whole length, or for half of it while the clock says that it has run out.
-    """
-
-    def __init__(self, lease: float, monotonic: Callable[[], float]) -> None:
-        self._lease = lease
-        self._monotonic = monotonic
-        self._seen: dict[str, tuple[Held, float]] = {}
-
-    def free(self, held: Held, now: float) -> bool:
-        if held.owner is None or held.lease_until is None:
-            return True
-        before, since = self._seen.get(held.operation_id, (None, 0.0))
-        if before != held:
-            since = self._monotonic()
-            self._seen[held.operation_id] = (held, since)
-        unchanged = self._monotonic() - since
-        return unchanged >= self._lease or (held.lease_until <= now and unchanged >= self._lease / 2)
+IN_FLIGHT = 500
+"""Records that are claimed at once."""
+IN_A_TRANSACTION = 2000
+WITHOUT_TRANSACTIONS = ("mockCluster", "embedded-")
+"""Beginnings of the cluster ids of librdkafka's mock cluster."""
 
 
 class ReplayRunner:
     """Runs the operations of the sender's cluster: those planned by anybody, and orphans of dead runners.
 
-    `probe` (`landing.prober(settings)`) looks for doubtful records on their topic; without one they are
-    never sent twice, but stay dead letters with the verdict `inconclusive`. Safe in threads.
+    `client` are the settings (librdkafka's names) of a client of that cluster: with them a replay is exactly once
+    where the cluster has transactions and the permissions allow them, and doubtful records are looked for on their
+    topics. Without them the sender sends, at least once, and doubtful records stay dead letters with the verdict
+    `inconclusive`, unless a `probe` looks for them. Safe in threads.
     """
 
     def __init__(
@@ -61,17 +53,21 @@ class ReplayRunner:
         sender: Sender,
         *,
         clock: Callable[[], float] = time.time,
+        client: Mapping[str, Any] | None = None,
         probe: Prober | None = None,
         lease: float = LEASE,
         in_flight: int = IN_FLIGHT,
         interval: float = INTERVAL,
+        quiet: float = QUIET,
         look_every: float = 1.0,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._sender = sender
         self._clock = clock
-        self._probe = probe
+        self._client = client
+        self._probe = probe or (None if client is None else prober(client))
+        self._quiet = quiet
         self._lease = lease
         self._in_flight = in_flight
         self._interval = interval
@@ -145,19 +141,72 @@ class ReplayRunner:
             if not claims.take(held):
                 return False
             logger.info("replay begins", extra={"operation": operation_id})
-            work = Work(
-                claims,
-                self._sender,
-                self._probe,
-                lease=self._lease,
-                stopping=self._stopping,
-                in_flight=self._in_flight,
-                interval=self._interval,
-            )
+            work = self._work(claims, operations.get(self._store, operation_id))
             work.run(until=until, started=started)
             after = operations.get(self._store, operation_id)
             logger.info("replay left", extra={"operation": operation_id, "state": after.state})
             return True
+
+    def _work(self, claims: Claims, operation: Operation) -> Work:
+        rule = Rule(
+            CANARY if operation.canary is None else operation.canary,
+            operation.stop_percent or STOP_PERCENT,
+            operation.stop_last or STOP_LAST,
+        )
+        began = time.monotonic()
+
+        def ahead(topic: str, count: int) -> list[tuple[str, float]]:
+            return claims.doubtful_ahead(
+                topic, count, everything_may_go=time.monotonic() - began >= self._quiet
+            )
+
+        return Work(
+            claims,
+            lambda work: self._way(work, claims, operation),
+            Doubt(self._probe, ahead),
+            Guard(rule),
+            lease=self._lease,
+            stopping=self._stopping,
+            most=self._in_flight if self._client is None else max(self._in_flight, IN_A_TRANSACTION),
+            quiet=self._quiet,
+            interval=self._interval,
+        )
+
+    def _way(self, work: Work, claims: Claims, operation: Operation) -> Way:
+        """Exactly once where that is possible; what was begun in one way is ended in it."""
+        if operation.delivery != "at_least_once" and self._client is not None:
+            missing = self._lacks(self._client, claims.topics(), operation)
+            if missing is None:
+                return Transacting(
+                    self._client,
+                    operation.operation_id,
+                    floors=floors_of(operation.floors),
+                    most=IN_A_TRANSACTION,
+                    interrupt=work.interrupted,
+                    say=work.say,
+                    clock=self._clock,
+                )
+            if operation.delivery == "exactly_once":
+                raise ReplayError(f"The replay {operation.operation_id} goes on exactly once only: {missing}")
+            work.say(f"At least once: {missing}")
+        return Resending(
+            self._sender,
+            self._probe,
+            may_send=work.holds,
+            interrupt=work.interrupted,
+            closed=self._stopping,
+            quiet=self._quiet,
+            clock=self._clock,
+        )
+
+    def _lacks(self, client: Mapping[str, Any], topics: Sequence[str], operation: Operation) -> str | None:
+        """Why transactions are not to be had here, in a sentence; None when they are."""
+        if (self._sender.cluster_id or operation.cluster_id).startswith(WITHOUT_TRANSACTIONS):
+            return "the embedded broker has no fencing and no read_committed."
+        missing = permissions.check(
+            ClientConfig(client), topics, feature="exactly_once", transactional_id=TRANSACTIONAL_ID
+        )
+        return f"grant {', '.join(map(str, missing))}." if missing else None
 
     def _check(self, operation: Operation) -> None:
         own = self._sender.cluster_id

@@ -1,43 +1,30 @@
-"""The work on one operation in this process: a bounded number of records in flight, settled in batches."""
+"""The work on one operation in this process: a bounded number of records at a time, settled in batches."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from producer_core.errors import NotAccepted, ProducerClosed, StoreError
-from producer_core.events import DeadLetter
+from producer_core.errors import StoreError
 from producer_core.replay.claims import Claims, Outcome
-from producer_core.replay.doubt import look_after, look_first, still_doubtful
+from producer_core.replay.doubt import Doubt
+from producer_core.replay.guard import Guard
+from producer_core.replay.lease import Keeper
+from producer_core.replay.way import Interrupted, Way
 
 if TYPE_CHECKING:
-    from producer_core.landing import Prober
-    from producer_core.reports import Resent
+    from producer_core.events import DeadLetter
 
 logger = logging.getLogger(__name__)
 
-IN_FLIGHT = 500
 INTERVAL = 0.2
 """Seconds between two visits to the store: outcomes are gathered meanwhile."""
-
-_ORPHANS = 500  # looked for at once
-
-
-class Sender(Protocol):
-    """Who sends: a producer, usually. `identity` must be unique to this process."""
-
-    @property
-    def cluster_id(self) -> str: ...
-
-    @property
-    def identity(self) -> str: ...
-
-    def resend(self, letter: DeadLetter, settled: Callable[[Resent], None]) -> None:
-        """Sends the letter under its own id; `settled` is called once, from any thread, when it has ended."""
+_ASK = 2.0
+"""Seconds between two looks at what an operator wants, while brokers are waited for."""
 
 
 class Pace:
@@ -59,75 +46,43 @@ class Pace:
         self._allowed -= count
 
 
-class Keeper:
-    """A thread that renews the lease three times in its length, whatever the work waits for.
-
-    `holds` is judged by the monotonic clock from the moment before the last renewal, so that a process that
-    was stopped knows, when it wakes, that it may not send.
-    """
-
-    def __init__(self, claims: Claims, lease: float, started: float) -> None:
-        self._claims = claims
-        self._lease = lease
-        self._until = started + lease
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="replay-lease", daemon=True)
-
-    def __enter__(self) -> Keeper:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
-
-    def holds(self) -> bool:
-        return time.monotonic() < self._until
-
-    def renewed(self, started: float) -> None:
-        self._until = max(self._until, started + self._lease)
-
-    def _keep(self) -> None:
-        while not self._done.wait(self._lease / 3):
-            started = time.monotonic()
-            try:
-                if not self._claims.renew():
-                    self._until = 0.0
-                    return
-            except StoreError:
-                continue  # nobody can take the lease meanwhile; sending stops when it has run out
-            self.renewed(started)
-
-
 class Work:
-    """One operation, from `take` to its end, its pause, or the loss of its lease. Runs in one thread."""
+    """One operation, from `take` to its end, its pause, or the loss of its lease. Runs in one thread.
+
+    `make_way` gets this work's `interrupted`; `quiet` is for how many seconds after the last attempt of a record
+    an old request of it may still arrive.
+    """
 
     def __init__(
         self,
         claims: Claims,
-        sender: Sender,
-        probe: Prober | None,
+        make_way: Callable[[Work], Way],
+        doubt: Doubt,
+        guard: Guard,
         *,
         lease: float,
         stopping: threading.Event,
-        in_flight: int = IN_FLIGHT,
+        most: int,
+        quiet: float,
         interval: float = INTERVAL,
         drain: float = 10.0,
     ) -> None:
         self._claims = claims
-        self._sender = sender
-        self._probe = probe
+        self._doubt = doubt
+        self._guard = guard
         self._lease = lease
         self._stopping = stopping
-        self._most = in_flight
+        self._most = most
+        self._quiet = quiet
         self._interval = interval
         self._drain = drain
-        self._reports: queue.SimpleQueue[Resent] = queue.SimpleQueue()  # filled by the sender's threads
-        self._in_flight: dict[str, DeadLetter] = {}
         self._outcomes: list[Outcome] = []  # at most what was in flight: bounded while the store is away
         self._pace: Pace | None = None
-        self._turn_due = self._send_due = 0.0
-        self._over = self._store_away = False
+        self._turn_due = 0.0
+        self._asked = self._said = 0.0
+        self._leave_by: float | None = None
+        self._over = self._store_away = self._begun = False
+        self._make_way = make_way
 
     def run(self, *, until: float, started: float) -> None:
         """Until it is over, this process stops, or the moment `until` (monotonic) has come.
@@ -135,111 +90,136 @@ class Work:
         `started` is the monotonic time before the lease was taken. What is in flight at the end is waited
         for; what even then has no report stays claimed, and the next runner looks for it on the topic.
         """
+        self._started = started
         with Keeper(self._claims, self._lease, started) as self._keeper:
-            while not self._over and not self._stopping.is_set() and time.monotonic() < until:
-                self._safely(self._step)
-            self._finish()
+            self._way = self._make_way(self)
+            try:
+                while not self._over and not self._stopping.is_set() and time.monotonic() < until:
+                    self._safely(self._step)
+                self._finish()
+            except Interrupted:
+                self._abandon()
+            finally:
+                self._way.close()
+
+    # what the way may ask
+
+    def holds(self) -> bool:
+        """Whether the operation is ours still."""
+        return self._keeper.holds()
+
+    def interrupted(self) -> bool:
+        """Whether to leave while waiting: it is not ours any more, the process must end, or nobody wants it now."""
+        now = time.monotonic()
+        if not self._keeper.holds():
+            return True
+        if self._stopping.is_set():
+            self._leave_by = self._leave_by or now + self._drain
+            return now > self._leave_by
+        if now - self._asked > _ASK:
+            self._asked = now
+            with contextlib.suppress(StoreError):
+                return self._claims.get().state in ("paused", "cancelled")
+        return False
+
+    def say(self, text: str) -> None:
+        """What an operator should know while the way waits; at most every two seconds."""
+        now = time.monotonic()
+        if now - self._said > _ASK:
+            self._said = now
+            with contextlib.suppress(StoreError):
+                self._claims.say(text)
+
+    # steps
 
     def _step(self) -> None:
         if self._pace is None:
-            self._recover()
-            self._pace = Pace(self._claims.get().rate, time.monotonic())
+            self._begin()
             return
         now = time.monotonic()
         room = self._room(self._pace, now)
-        if self._outcomes or (room and now >= self._turn_due):
-            letters = self._turn(room, busy=bool(self._in_flight))
+        stop = self._guard.verdict()
+        if self._outcomes or (now >= self._turn_due and (room or stop)):
+            letters = self._turn(0 if stop else room, stop=stop)
             self._pace.spend(len(letters))
             self._turn_due = now + (0.0 if letters else self._interval * 5)
             self._send(letters)
         if not self._over:
-            self._gather(self._interval)
+            self._hear(self._way.gather(self._interval))
 
-    def _recover(self) -> None:
-        """What the owner before us left claimed is looked for before anything is sent."""
-        orphans = self._claims.orphans()
-        for start in range(0, len(orphans), _ORPHANS):
-            self._outcomes = look_after(orphans[start : start + _ORPHANS], self._probe)
-            self._turn(0, busy=True)
-            if self._over:
-                return
+    def _begin(self) -> None:
+        """What the owner before us left claimed is settled before anything is sent."""
+        if not self._begun:
+            self._way.begin(self._claims.topics())
+            self._claims.begin(self._way.guarantee)
+            self._outcomes = self._way.after(self._claims.orphans())
+            self._begun = True  # never twice: the floors are above what was found
+        if self._outcomes:
+            self._turn(0)
+        self._pace = Pace(self._claims.get().rate, time.monotonic())
 
     def _room(self, pace: Pace, now: float) -> int:
-        if now < self._send_due or not self._keeper.holds():
+        if not self._keeper.holds():
             return 0
-        return pace.room(now, self._most - len(self._in_flight))
+        return self._guard.room(self._way.in_flight, pace.room(now, self._most - self._way.in_flight))
 
-    def _turn(self, want: int, *, busy: bool) -> tuple[DeadLetter, ...]:
+    def _turn(self, want: int, *, stop: str | None = None) -> tuple[DeadLetter, ...]:
         """One visit to the store; outcomes are forgotten only when it has them."""
         started = time.monotonic()
-        turn = self._claims.turn(self._outcomes, want=want, busy=busy)
+        turn = self._claims.turn(
+            self._outcomes,
+            want=want,
+            busy=self._way.in_flight > 0,
+            stop=stop,
+            floors=self._way.floors,
+            everything_may_go=started - self._started >= self._quiet,
+        )
         self._outcomes = []
         self._over = turn.over
         if not turn.over:
             self._keeper.renewed(started)
+        if turn.halt:
+            self._outcomes = self._way.give_back()
+            self._turn_due = 0.0
         return turn.letters
 
     def _send(self, letters: Sequence[DeadLetter]) -> None:
-        sendable, outcomes = look_first(letters, self._probe)
+        sendable, outcomes = self._doubt.look_first(letters)
+        self._hear([*outcomes, *self._way.send(sendable)])
+
+    def _hear(self, outcomes: Sequence[Outcome]) -> None:
+        for one in outcomes:
+            if one.ending in ("acknowledged", "failed"):
+                self._guard.heard(failed=one.ending == "failed")
         self._outcomes += outcomes
-        for letter in sendable:
-            if self._keeper.holds() and time.monotonic() >= self._send_due:
-                self._resend(letter)
-            else:
-                self._give_back(letter)
 
-    def _resend(self, letter: DeadLetter) -> None:
-        self._in_flight[letter.message_id] = letter  # first: the report may come before `resend` returns
-        try:
-            self._sender.resend(letter, self._reports.put)
-        except ProducerClosed:
-            self._give_back(letter)
-            self._stopping.set()
-        except ValueError as error:  # InvalidMessage too: it can never be sent as it is
-            self._in_flight.pop(letter.message_id, None)
-            self._outcomes.append(Outcome(letter.message_id, "failed", str(error)))
-        except NotAccepted as error:
-            logger.info("replay waits for room", extra={"error": str(error)})
-            self._give_back(letter)
-            self._send_due = time.monotonic() + 1.0
-
-    def _give_back(self, letter: DeadLetter) -> None:
-        self._in_flight.pop(letter.message_id, None)
-        self._outcomes.append(Outcome(letter.message_id, "pending"))
-
-    def _gather(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
-            try:
-                self._report(self._reports.get(timeout=left))
-            except queue.Empty:
-                return
-
-    def _report(self, report: Resent) -> None:
-        letter = self._in_flight.pop(report.message_id, None)
-        if letter is None:
-            return
-        if report.outcome == "acknowledged":
-            self._outcomes.append(
-                Outcome(report.message_id, "acknowledged", None, report.partition, report.offset)
-            )
-            return
-        death = None if report.letter is None else still_doubtful(letter, report.letter)
-        text = report.text or (death.error_text if death else "no reason given")
-        self._outcomes.append(Outcome(report.message_id, "failed", text, letter=death))
+    # ending
 
     def _finish(self) -> None:
         """Waits for what is in flight, within the bound, writes it down, and gives the operation back."""
+        if not self._over:
+            self._outcomes += self._way.give_back()
         deadline = time.monotonic() + self._drain
-        while not self._over and self._in_flight and time.monotonic() < deadline:
-            self._gather(self._interval)
+        while not self._over and self._way.in_flight and time.monotonic() < deadline:
+            self._hear(self._way.gather(self._interval))
         while not self._over and time.monotonic() < deadline + 1:
             self._safely(self._leave)
 
     def _leave(self) -> None:
-        self._turn(0, busy=bool(self._in_flight))
-        if not self._over and not self._in_flight:
+        self._turn(0)
+        if not self._over and not self._way.in_flight:
             self._claims.let_go()
+        self._over = True
+
+    def _abandon(self) -> None:
+        """Leaves with records whose fate nobody knows; they stay claimed, and the next owner finds out."""
+        if self._keeper.holds():
+            with contextlib.suppress(StoreError):
+                self._turn(0)
+                if (
+                    not self._over and self._way.guarantee == "exactly_once"
+                ):  # he fences whatever we left behind
+                    self._claims.let_go()
         self._over = True
 
     def _safely(self, step: Callable[[], None]) -> None:
@@ -250,7 +230,7 @@ class Work:
             if not self._store_away:
                 logger.warning("store away during a replay", extra={"error": str(error)})
             self._store_away = True
-            self._gather(self._interval)
+            self._hear(self._way.gather(self._interval))
         else:
             if self._store_away:
                 logger.info("store back during a replay")

@@ -15,6 +15,7 @@ DROP INDEX operation_records_by_id;
 ALTER TABLE operation_records ADD COLUMN flag VARCHAR;       -- from the check: too_large | newer_key | no_topic
 ALTER TABLE operation_records ADD COLUMN not_before DOUBLE;  -- an old attempt of it may arrive until then
 ALTER TABLE operation_records ADD COLUMN settled_at DOUBLE;
+ALTER TABLE operation_records ADD COLUMN size BIGINT;        -- bytes of key and value
 CREATE INDEX operation_records_by_id ON operation_records (message_id);
 
 -- What happened to a letter after its death, appended only: archived, restored, purged, revealed, edited, published.

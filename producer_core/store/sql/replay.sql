@@ -4,15 +4,17 @@
 -- name: replay_same
 -- The replay of this selection that has not ended yet, if there is one.
 SELECT * FROM operations
-WHERE selection = $selection AND state IN ('planned', 'running', 'paused')
+WHERE selection = $selection AND state IN ('checking', 'ready', 'planned', 'running', 'paused')
 ORDER BY created_at;
 
 -- name: replay_insert
 -- A new operation, before its records are frozen.
 INSERT INTO operations BY NAME
-SELECT $operation_id AS operation_id, $cluster AS cluster_id, $selection AS selection, 'planned' AS state,
+SELECT $operation_id AS operation_id, $cluster AS cluster_id, $selection AS selection, $state AS state,
        $who AS who, $origin AS origin, $now AS created_at, 0 AS total, 0 AS acknowledged, 0 AS landed,
-       0 AS failed_again, 0 AS skipped, $rate::DOUBLE AS rate;
+       0 AS failed_again, 0 AS skipped, $rate::DOUBLE AS rate, $canary::BIGINT AS canary,
+       $stop_percent::DOUBLE AS stop_percent, $stop_last::BIGINT AS stop_last, $newer AS newer,
+       $state <> 'checking' AS go_at_once, $reason AS reason;
 
 -- name: replay_planned
 -- Sets the totals of a new operation from its frozen records.
@@ -28,10 +30,11 @@ WHERE runs_replays AND closed_at IS NULL AND seen_at > $alive_since
 ORDER BY seen_at DESC;
 
 -- name: replay_candidates
--- Operations of a cluster that wait for a runner or had one: planned, running, or paused or cancelled and still held.
+-- Operations of a cluster that wait for a runner or had one; a cancelled one until its last record is settled.
 SELECT operation_id, owner, lease_until FROM operations
 WHERE cluster_id IN ('', $cluster) AND ($operation IS NULL OR operation_id = $operation)
-  AND (state IN ('planned', 'running') OR state IN ('paused', 'cancelled') AND owner IS NOT NULL)
+  AND (state IN ('checking', 'planned', 'running') OR state = 'paused' AND owner IS NOT NULL
+       OR state = 'cancelled' AND finished_at IS NULL)
 ORDER BY created_at;
 
 -- name: replay_take
@@ -41,7 +44,8 @@ SET owner = $owner, lease_until = $now + $lease, started_at = coalesce(started_a
     state = CASE WHEN state = 'planned' THEN 'running' ELSE state END
 WHERE operation_id = $operation AND owner IS NOT DISTINCT FROM $seen_owner
   AND lease_until IS NOT DISTINCT FROM $seen_until
-  AND (state IN ('planned', 'running') OR state IN ('paused', 'cancelled') AND owner IS NOT NULL);
+  AND (state IN ('checking', 'planned', 'running') OR state = 'paused' AND owner IS NOT NULL
+       OR state = 'cancelled' AND finished_at IS NULL);
 
 -- name: replay_renew
 -- Renews the lease; no row changed: it was lost to another process, or the operation has ended.
@@ -57,9 +61,44 @@ UPDATE operations SET state = $state, message = $message
 WHERE operation_id = $operation AND list_contains($allowed, state);
 
 -- name: replay_next
--- The next records that nobody has claimed, in their order.
-SELECT message_id FROM operation_records
+-- The next records that nobody has claimed, in their order, with their bytes and the moment before which an old
+-- attempt of theirs may still arrive.
+SELECT message_id, coalesce(size, 0) AS size, not_before FROM operation_records
 WHERE operation_id = $operation AND state = 'pending' ORDER BY ord LIMIT $count;
+
+-- name: replay_doubtful_ahead
+-- Records still to come that may be on this topic already: what one look answers for all of them.
+SELECT records.message_id, least(letters.accepted_at, coalesce(bodies.timestamp_ms / 1000, letters.accepted_at)) AS since
+FROM operation_records AS records JOIN dead_letters AS letters USING (message_id)
+LEFT JOIN dead_letter_bodies AS bodies USING (message_id)
+WHERE records.operation_id = $operation AND records.state = 'pending' AND records.not_before <= $now
+  AND letters.topic = $topic AND letters.state = 'dead'
+ORDER BY records.ord LIMIT $count;
+
+-- name: replay_topics
+-- The topics of an operation's open records.
+SELECT DISTINCT letters.topic FROM operation_records AS records JOIN dead_letters AS letters USING (message_id)
+WHERE records.operation_id = $operation AND records.state IN ('pending', 'claimed') ORDER BY letters.topic;
+
+-- name: replay_begin
+-- How the operation is delivered, decided once, by its first runner.
+UPDATE operations SET delivery = coalesce(delivery, $delivery) WHERE operation_id = $operation;
+
+-- name: replay_floors
+-- The offsets by topic and partition at or below which nothing lies that this operation sent and has not settled.
+UPDATE operations SET floors = $floors WHERE operation_id = $operation;
+
+-- name: replay_say
+-- The last thing worth saying of an operation under way.
+UPDATE operations SET message = $message WHERE operation_id = $operation AND state IN ('planned', 'running', 'checking');
+
+-- name: replay_doubtful
+-- Records of an operation of which nobody can say whether they are on their topic.
+SELECT records.message_id, letters.topic, letters.verdict, coalesce(records.text, letters.verdict_reason) AS text
+FROM operation_records AS records JOIN dead_letters AS letters USING (message_id)
+WHERE records.operation_id = $operation AND records.state IN ('failed', 'skipped') AND letters.state = 'dead'
+  AND letters.verdict IN ('possibly_persisted', 'inconclusive')
+ORDER BY records.ord LIMIT coalesce($limit, 1000);
 
 -- name: replay_letter_states
 -- Where these letters stand now, so that who archived one first wins.
@@ -75,7 +114,9 @@ ORDER BY records.ord;
 
 -- name: replay_records
 -- Moves records from one state to others, each with its text; returns what changed.
-UPDATE operation_records SET state = given.state, text = given.text
+UPDATE operation_records
+SET state = given.state, text = given.text,
+    settled_at = CASE WHEN given.state IN ('pending', 'claimed') THEN NULL ELSE $now END
 FROM (SELECT unnest($ids::VARCHAR[]) AS message_id, unnest($states::VARCHAR[]) AS state,
              unnest($texts::VARCHAR[]) AS text) AS given
 WHERE operation_records.operation_id = $operation AND operation_records.message_id = given.message_id
@@ -92,6 +133,7 @@ WHERE state = 'dead' AND message_id IN (SELECT unnest($ids::VARCHAR[]));
 UPDATE dead_letters
 SET state = given.state, landed_partition = given.landed_partition, landed_offset = given.landed_offset,
     replay_count = replay_count + given.failed, state_at = $now,
+    quarantined = quarantined OR given.failed > 0 AND replay_count + given.failed >= $quarantine_after,
     verdict = coalesce(given.verdict, dead_letters.verdict),
     verdict_reason = coalesce(given.reason, dead_letters.verdict_reason)
 FROM (SELECT unnest($ids::VARCHAR[]) AS message_id, unnest($states::VARCHAR[]) AS state,
@@ -114,8 +156,8 @@ SELECT count(*) AS open FROM operation_records
 WHERE operation_id = $operation AND state IN ('pending', 'claimed');
 
 -- name: replay_skip_rest
--- Ends a cancelled operation's records that were never sent.
-UPDATE operation_records SET state = 'skipped', text = coalesce(text, $text)
+-- Ends the records that were never sent, of an operation that was cancelled or stopped itself.
+UPDATE operation_records SET state = 'skipped', text = coalesce(text, $text), settled_at = $now
 WHERE operation_id = $operation AND state = 'pending';
 
 -- name: replay_abandon_letters
@@ -139,3 +181,40 @@ GROUP BY state, text ORDER BY count DESC, text;
 UPDATE operations
 SET state = $state, finished_at = $now, message = $message, owner = NULL, lease_until = NULL
 WHERE operation_id = $operation;
+
+-- name: replay_settings
+-- What an operator changes of a plan before it goes; NULL leaves it.
+UPDATE operations SET newer = coalesce($newer, newer), rate = coalesce($rate, rate), canary = coalesce($canary, canary)
+WHERE operation_id = $operation AND state = 'ready';
+
+-- name: replay_claimed
+-- How many records of an operation were claimed and have no outcome.
+SELECT count(*) AS claimed FROM operation_records WHERE operation_id = $operation AND state = 'claimed';
+
+-- name: replay_listed
+-- The records of an operation that are to be looked ahead for, a slice of them.
+SELECT records.ord, records.message_id, letters.topic, letters.partition, letters.key, letters.value_size,
+       letters.accepted_at, letters.failed_at
+FROM operation_records AS records JOIN dead_letters AS letters USING (message_id)
+WHERE records.operation_id = $operation AND records.state = 'pending' AND records.ord > $after
+ORDER BY records.ord LIMIT $count;
+
+-- name: replay_flag
+-- What a look ahead found of single records.
+UPDATE operation_records SET flag = given.flag
+FROM (SELECT unnest($ids::VARCHAR[]) AS message_id, unnest($flags::VARCHAR[]) AS flag) AS given
+WHERE operation_records.operation_id = $operation AND operation_records.message_id = given.message_id
+  AND operation_records.state = 'pending';
+
+-- name: replay_checked
+-- The look ahead is done; who asked for it first decides now.
+UPDATE operations
+SET checked = $checked, checked_at = $now, state = CASE WHEN state = 'checking' THEN 'ready' ELSE state END,
+    message = $message
+WHERE operation_id = $operation;
+
+-- name: replay_skip_flagged
+-- Leaves out what would fail again, or would overwrite what is newer, each with its reason.
+UPDATE operation_records SET state = 'skipped', text = $text, settled_at = $now
+WHERE operation_id = $operation AND state = 'pending' AND flag = $flag
+  AND ($topics IS NULL OR message_id IN (SELECT message_id FROM dead_letters WHERE list_contains($topics::VARCHAR[], topic)));

@@ -1,0 +1,304 @@
+"""Exactly once: records go out in transactions whose id is the operation's, so that a new owner fences the old one.
+
+Each transaction is written down in the store (its records claimed, the offsets before it) before it begins, and
+settled after it committed. Where nobody knows whether it did, the client is destroyed, the next one fences it, and
+the topics are read from the offsets before it: what is there is settled, what is not goes out again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError
+
+from producer_core.burial import delivery_of
+from producer_core.events import DeadLetter, Verdict
+from producer_core.exactly_once.client import Client, Stopped, TransactionFailed
+from producer_core.exactly_once.judging import refused_for_good, whole_topic
+from producer_core.exactly_once.read_back import ReadBack, Seen
+from producer_core.exactly_once.transport import transactional_settings
+from producer_core.messages import id_text, parse_id
+from producer_core.partitions import metadata_count
+from producer_core.replay.claims import Floors, Orphan, Outcome
+from producer_core.replay.way import Guarantee, Interrupt, Interrupted, died_again
+from producer_core.transport import Report
+
+logger = logging.getLogger(__name__)
+
+TRANSACTIONAL_ID = "producer-core-replay-"
+"""Followed by the operation's id: WRITE on transactional ids with this prefix is what a replay needs."""
+_BYTES = 8 * 1024 * 1024
+_REST = 2.0
+"""Seconds between two failures in a row, doubled each time up to sixteen times as long."""
+_ASK = 5.0
+_REFUSED = "The broker refused it, its transaction was aborted, and it is not on its topic."
+
+
+class Transacting:
+    """The way of one operation in one process. `say` hears what an operator should know while it waits."""
+
+    guarantee: Guarantee = "exactly_once"
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        operation_id: str,
+        *,
+        floors: Floors,
+        most: int,
+        interrupt: Interrupt,
+        say: Callable[[str], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._settings = transactional_settings(settings)
+        self._settings["client.id"] = f"replay-{operation_id}"
+        self._settings.pop("statistics.interval.ms", None)
+        self._id = f"{TRANSACTIONAL_ID}{operation_id}"
+        self._floors = {topic: dict(partitions) for topic, partitions in floors.items()}
+        self._most = self._limit = most
+        self._interrupt = interrupt
+        self._say = say
+        self._clock = clock
+        self._count = metadata_count(settings)
+        self._read_back = ReadBack(settings, self._wait, lambda _, text: say(text), self._connection_error)
+        self._client: Client | None = None
+        self._hand: deque[DeadLetter] = deque()
+        self._unknown: list[
+            DeadLetter
+        ] = []  # of a transaction of which nobody knows yet whether it committed
+        self._failures = 0
+        self._pause = threading.Event()  # never set: waiting on it is interruptible by nobody else
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._hand) + len(self._unknown)
+
+    @property
+    def floors(self) -> Floors:
+        return self._floors
+
+    # beginning, and beginning again
+
+    def begin(self, topics: Sequence[str]) -> None:
+        """Fences whoever had the operation before; then the ends of the topics are its floors."""
+        try:
+            self._fence()
+            new = [topic for topic in topics if topic not in self._floors]
+            seen = self._read_back(
+                {(topic, number): None for topic in new for number in self._numbers(topic)}, _none
+            )
+        except Stopped:
+            raise Interrupted from None
+        for (topic, partition), end in seen.ends.items():
+            self._floors.setdefault(topic, {})[partition] = end - 1
+
+    def after(self, orphans: Sequence[Orphan]) -> list[Outcome]:
+        letters = [orphan.letter for orphan in orphans]
+        try:
+            found = self._look(letters)
+        except Stopped:
+            raise Interrupted from None
+        return [
+            _landed(letter, found[letter.message_id])
+            if letter.message_id in found
+            else Outcome(letter.message_id, "pending")
+            for letter in letters
+        ]
+
+    def _fence(self) -> None:
+        while True:
+            self._destroy()
+            self._wait(0)  # who lost the operation while he slept must not fence its new owner
+            self._client = Client(
+                self._settings,
+                self._id,
+                statistics=lambda _: None,
+                connection_error=self._connection_error,
+                stopping=self._interrupt,
+            )
+            try:
+                return self._client.fence(lambda error: self._say(f"Waits for the brokers: {error.str()}"))
+            except TransactionFailed as failed:
+                self._rest(f"Cannot begin a transaction: {failed}")
+
+    def _look(self, letters: Sequence[DeadLetter]) -> dict[str, tuple[int, int]]:
+        """Where these are, of what was written above the floors; to be asked after the fence only."""
+        topics = {letter.topic for letter in letters}
+        if not topics:
+            return {}
+        offsets = {
+            (topic, number): self._floors.get(topic, {}).get(number, -1)
+            for topic in topics
+            for number in self._numbers(topic)
+        }
+        wanted = {parse_id(letter.message_id) for letter in letters}
+        seen = self._read_back(offsets, wanted.__contains__)
+        self._raise_floors(seen)
+        return {
+            id_text(id): (place.partition, place.offset)
+            for places in seen.found.values()
+            for id, place in places
+        }
+
+    def _raise_floors(self, seen: Seen) -> None:
+        """After a fence nothing of ours is on its way, so everything below the ends that were read is settled."""
+        for (topic, partition), end in seen.ends.items():
+            self._floors.setdefault(topic, {})[partition] = end - 1
+
+    def _numbers(self, topic: str) -> range:
+        """Its partitions; none when there is no such topic."""
+        while (count := self._count(topic, _ASK)) is None:
+            self._say(f"Waits for the brokers: the partitions of {topic} are not known yet.")
+            self._wait(0.2)
+        return range(count)
+
+    # sending
+
+    def send(self, letters: Sequence[DeadLetter]) -> list[Outcome]:
+        self._hand += letters
+        return []
+
+    def give_back(self) -> list[Outcome]:
+        outcomes = [Outcome(letter.message_id, "pending") for letter in self._hand]
+        self._hand.clear()
+        return outcomes
+
+    def gather(self, seconds: float) -> list[Outcome]:
+        """One transaction of what is in hand, and what had to be done where it failed."""
+        try:
+            if self._unknown:  # interrupted in the middle, and asked again
+                return self._recover({})
+            if self._hand:
+                return self._transact(self._next())
+            self._wait(seconds)
+            return []
+        except Stopped:
+            raise Interrupted from None
+
+    def _next(self) -> list[DeadLetter]:
+        batch: list[DeadLetter] = []
+        size = 0
+        while self._hand and len(batch) < self._limit:
+            size += len(self._hand[0].value or b"") + len(self._hand[0].key or b"")
+            if batch and size > _BYTES:
+                break
+            batch.append(self._hand.popleft())
+        return batch
+
+    def _transact(self, batch: list[DeadLetter]) -> list[Outcome]:
+        self._unknown = batch
+        deadline = time.monotonic() + self._settings["transaction.timeout.ms"] / 1000
+        try:
+            reports, refused = self._live.transact(list(map(delivery_of, batch)), deadline)
+        except TransactionFailed as failed:
+            logger.info("replay's transaction failed", extra={"error": str(failed)})
+            refused = [report for report in failed.reports if report[1] and refused_for_good(report[1])]
+            if not refused:
+                self._rest(f"A transaction failed and is tried again: {failed}")
+            return self._recover({id_text(one.id): error for one, error, _ in refused if error})
+        self._unknown, self._failures = [], 0
+        self._limit = min(self._most, self._limit * 2)
+        by_id = {letter.message_id: letter for letter in batch}
+        now = self._clock()
+        return [self._acknowledged(report) for report in reports] + [
+            self._failed(
+                by_id[id_text(one.id)], error, now, "not_sent", "The client refused it before it was sent."
+            )
+            for one, error, _ in refused
+            if error
+        ]
+
+    def _acknowledged(self, report: Report) -> Outcome:
+        delivery, _, message = report
+        partition, offset = message.partition(), message.offset()
+        floors = self._floors.setdefault(delivery.topic, {})
+        floors[partition] = max(floors.get(partition, -1), offset)
+        return Outcome(id_text(delivery.id), "acknowledged", None, partition, offset)
+
+    def _recover(self, refused: Mapping[str, KafkaError]) -> list[Outcome]:
+        """After the fence: what committed all the same is settled, who is to blame has failed, the rest goes again."""
+        self._fence()
+        found = self._look(self._unknown)
+        outcomes = [
+            Outcome(letter.message_id, "acknowledged", None, *found[letter.message_id])
+            for letter in self._unknown
+            if letter.message_id in found
+        ]
+        left = [letter for letter in self._unknown if letter.message_id not in found]
+        guilty = self._guilty(left, refused)
+        now = self._clock()
+        outcomes += [
+            self._failed(letter, refused[letter.message_id], now, "rejected", _REFUSED)
+            for letter in left
+            if letter.message_id in guilty
+        ]
+        if refused and not guilty:
+            self._limit = max(1, min(len(left) - 1, len(refused) // 2))
+        self._hand.extendleft(letter for letter in reversed(left) if letter.message_id not in guilty)
+        self._unknown = []
+        return outcomes
+
+    def _guilty(self, batch: Sequence[DeadLetter], refused: Mapping[str, KafkaError]) -> set[str]:
+        """Those who can never be written. A broker refuses batches, so one of several may be to blame: then the
+        next transactions are smaller, until it is alone."""
+        many = Counter(letter.topic for letter in batch)
+        return {
+            letter.message_id
+            for letter in batch
+            if (error := refused.get(letter.message_id)) and (whole_topic(error) or many[letter.topic] == 1)
+        }
+
+    def _failed(
+        self, letter: DeadLetter, error: KafkaError, now: float, verdict: Verdict, reason: str
+    ) -> Outcome:
+        death = died_again(letter, error, now, verdict, reason)
+        return Outcome(letter.message_id, "failed", death.error_text, letter=death)
+
+    # waiting, ending
+
+    @property
+    def _live(self) -> Client:
+        if self._client is None:
+            raise AssertionError("no client yet")
+        return self._client
+
+    def _rest(self, text: str) -> None:
+        self._say(text)
+        bound = time.monotonic() + _REST * 2 ** min(self._failures, 4)
+        self._failures += 1
+        while (left := bound - time.monotonic()) > 0:
+            self._wait(min(0.2, left))
+
+    def _wait(self, seconds: float) -> None:
+        if seconds > 0:
+            self._pause.wait(seconds)
+        if self._interrupt():
+            raise Stopped
+        if self._client is not None and self._client.alive:
+            self._client.serve()
+
+    def _connection_error(self, error: KafkaError) -> None:
+        logger.debug("replay's connection", extra={"error": error.str()})
+
+    def _destroy(self) -> None:
+        if self._client is not None:
+            self._client.destroy()
+            self._client = None
+
+    def close(self) -> None:
+        self._destroy()
+
+
+def _none(_: bytes) -> bool:
+    return False
+
+
+def _landed(letter: DeadLetter, place: tuple[int, int]) -> Outcome:
+    partition, offset = place
+    text = f"Its sender died before it could say so; it is on {letter.topic}, partition {partition}, at offset {offset}."
+    return Outcome(letter.message_id, "landed", text, partition, offset, verdict="found")
