@@ -1,0 +1,234 @@
+"""The keys of a topic's dead letters, and which of them have a newer record on that topic.
+
+Newer is: of the same session with a higher sequence, or of anybody else with a later time. The time is that of the
+first acceptance where the record was itself a replay, so that an old value that was replayed late is not newer.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from producer_core.burial import ORIGINAL_TIMESTAMP
+from producer_core.landing import reader
+from producer_core.messages import parse_id, record_id
+from producer_core.replay.topic_facts import Bound, words
+
+MOST_KEYS = 500_000
+"""Letters with a key, of all topics together, that are looked for: what bounds the memory."""
+
+_SLACK = 10.0  # seconds by which a record's time may be behind the moment that our clock said
+_TAIL = 100_000  # records, of all partitions together, read to check a broker that says «nothing since then»
+_HELD_BACK = 3.0  # seconds at an end that an open transaction makes
+_LATEST, _EARLIEST = -1, -2  # in the place of a time, as the protocol has it
+
+Session = bytes | None
+"""16 bytes of a session; None for a record without our id."""
+
+
+class Keys:
+    """The letters of one topic that have a key: about 150 bytes each, whatever the length of the key."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, int] = {}  # hash of a key to the place of its last letter
+        self._before = array("q")  # place of the letter of the same key before it, or -1
+        self._accepted = array("d")
+        self._ids: list[str] = []
+        self._seen: dict[int, dict[Session, tuple[int, float]]] = {}  # highest sequence and latest time
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @property
+    def oldest(self) -> float:
+        return min(self._accepted)
+
+    def add(self, message_id: str, key: bytes, accepted_at: float) -> None:
+        hashed = hash(key)
+        self._before.append(self._last.get(hashed, -1))
+        self._last[hashed] = len(self._ids)
+        self._ids.append(message_id)
+        self._accepted.append(accepted_at)
+
+    def saw(self, message: Message) -> None:
+        """A record of the topic; a key that no letter has costs one look into a dict."""
+        key = message.key()
+        if key is None or (hashed := hash(key)) not in self._last:
+            return
+        raw = record_id(message.headers())
+        session, number = (None, 0) if raw is None else (raw[:16], int.from_bytes(raw[16:]))
+        seen = self._seen.setdefault(hashed, {})
+        highest, latest = seen.get(session, (number, 0.0))
+        seen[session] = (max(highest, number), max(latest, _moment(message)))
+
+    def newer(self) -> Iterator[str]:
+        """The ids of the letters whose key has a newer record among those that were seen."""
+        for hashed, seen in self._seen.items():
+            latest = sorted(((at, session) for session, (_, at) in seen.items()), key=lambda one: -one[0])[:2]
+            for place in self._places(hashed):
+                session, number = _identity(self._ids[place])
+                others = (at for at, whose in latest if whose != session)
+                if seen.get(session, (-1, 0.0))[0] > number or next(others, 0.0) > self._accepted[place]:
+                    yield self._ids[place]
+
+    def _places(self, hashed: int) -> Iterator[int]:
+        place = self._last[hashed]
+        while place >= 0:
+            yield place
+            place = self._before[place]
+
+
+def _moment(message: Message) -> float:
+    for name, value in message.headers() or ():
+        if name == ORIGINAL_TIMESTAMP and isinstance(value, bytes) and value.isdigit():
+            return int(value) / 1000
+    return max(0, message.timestamp()[1]) / 1000
+
+
+def _identity(message_id: str) -> tuple[bytes, int]:
+    try:
+        raw = parse_id(message_id)
+    except (ValueError, OverflowError):
+        return b"", 0  # somebody else's id: no record on the topic has its session
+    return raw[:16], int.from_bytes(raw[16:])
+
+
+@dataclass
+class Look:
+    """How far one look at a topic went: `there` records could tell, `looked_at` were read."""
+
+    looked_at: int = 0
+    there: int = 0
+    complete: bool = False
+    trouble: str = ""
+    gone: bool = False  # retention has taken records of that time
+
+
+def look(
+    settings: Mapping[str, Any],
+    handle: Consumer,
+    topic: str,
+    partitions: int,
+    keys: Keys,
+    *,
+    bound: Bound,
+    most: int,
+) -> Look:
+    """Reads what was written to the topic since the oldest letter; `handle` must be `read_uncommitted`.
+
+    Never raises for what a broker answers.
+    """
+    progress = Look()
+    try:
+        spans = _spans(progress, handle, topic, partitions, keys.oldest - _SLACK, bound)
+        waiting = {span.partition: span for span in spans if span.size}
+        progress.there = sum(span.size for span in waiting.values())
+        if waiting:
+            with reader(settings, {}, heard=lambda error: None) as consumer:
+                consumer.assign([TopicPartition(topic, one.partition, one.start) for one in waiting.values()])
+                _read(progress, consumer, topic, waiting, keys, bound, most)
+        progress.complete = not waiting and not progress.trouble
+    except KafkaException as error:
+        progress.trouble = progress.trouble or words(error.args[0], topic)
+    return progress
+
+
+@dataclass
+class _Span:
+    """The part of a partition to read: from `start` up to, not including, `end`. `doubted`: its broker says that
+    nothing in it is as young as `moment`."""
+
+    partition: int
+    start: int
+    end: int
+    low: int
+    moment: float
+    doubted: bool
+
+    @property
+    def size(self) -> int:
+        return max(0, self.end - self.start)
+
+
+def _spans(
+    progress: Look, handle: Consumer, topic: str, partitions: int, moment: float, bound: Bound
+) -> list[_Span]:
+    """Three questions for all partitions together, however many there are."""
+    lows = _offsets(handle, topic, partitions, _EARLIEST, bound)
+    highs = _offsets(handle, topic, partitions, _LATEST, bound)
+    young = _offsets(handle, topic, partitions, max(0, int(moment * 1000)), bound)
+    spans, tail = [], max(1, _TAIL // partitions)
+    for number in range(partitions):
+        low, high, first = lows.get(number, 0), highs.get(number, 0), young.get(number, -1)
+        start = max(low, first if first >= 0 else high - tail)
+        spans.append(_Span(number, start, high, low, moment, doubted=first < 0))
+        progress.gone |= 0 < low == first < high
+    return spans
+
+
+def _offsets(handle: Consumer, topic: str, partitions: int, moment: int, bound: Bound) -> dict[int, int]:
+    asked = [TopicPartition(topic, number, moment) for number in range(partitions)]
+    answers = handle.offsets_for_times(asked, timeout=bound.question())
+    for answer in answers:
+        if answer.error is not None:
+            raise KafkaException(answer.error)
+    return {answer.partition: answer.offset for answer in answers}
+
+
+def _read(
+    progress: Look,
+    consumer: Consumer,
+    topic: str,
+    waiting: dict[int, _Span],
+    keys: Keys,
+    bound: Bound,
+    most: int,
+) -> None:
+    """Until every span is read (it leaves `waiting`), or a bound is met."""
+    heard, ends = time.monotonic(), set[int]()
+    while waiting and not progress.trouble:
+        if not bound.left():
+            progress.trouble = "the time for it was up"
+            return
+        for message in consumer.consume(500, timeout=min(0.2, bound.question())):
+            span, error = waiting.get(message.partition()), message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                progress.trouble = progress.trouble or _refused(error, topic)
+            elif span is None:
+                continue
+            elif error is not None:
+                # Only an end at or past the watermark counts: an open transaction makes an earlier one.
+                ends.add(span.partition)
+                if message.offset() >= span.end:
+                    del waiting[span.partition]
+            else:
+                heard = time.monotonic()
+                _record(progress, span, message, keys)
+                if message.offset() >= span.end - 1:
+                    del waiting[span.partition]
+        if progress.looked_at >= most and waiting:
+            progress.trouble = progress.trouble or f"no more than {most:,} are read"
+        elif waiting.keys() <= ends and time.monotonic() - heard > _HELD_BACK:
+            progress.trouble = progress.trouble or "a transaction that has not ended holds the rest back"
+
+
+def _record(progress: Look, span: _Span, message: Message, keys: Keys) -> None:
+    progress.looked_at += 1
+    keys.saw(message)
+    if span.doubted and span.start > span.low and message.timestamp()[1] >= span.moment * 1000:
+        progress.trouble = "the broker does not find records by their time, and there are many"
+
+
+def _refused(error: KafkaError, topic: str) -> str:
+    """A refusal ends the look; a broker that went away may come back in time."""
+    refusals = (
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+    )
+    return words(error, topic) if error.code() in refusals else ""

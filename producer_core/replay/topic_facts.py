@@ -1,0 +1,130 @@
+"""A topic as its brokers describe it: what a record that is sent there now would meet."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from producer_core.landing import connection_settings
+
+_QUIET = logging.getLogger("producer_core.replay.client")
+_QUIET.addHandler(logging.NullHandler())
+_QUIET.propagate = False
+
+_NO_SUCH = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
+_NOBODY = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """`partitions` None: there is no such topic; 0: nobody could say, and `trouble` says why.
+
+    The settings are None where they may not be read (`unread` says why).
+    """
+
+    partitions: int | None
+    max_message_bytes: int | None = None
+    cleanup_policy: str | None = None
+    trouble: str = ""
+    unread: str = ""
+
+    @property
+    def compacted(self) -> bool:
+        return "compact" in (self.cleanup_policy or "")
+
+
+class Bound:
+    """So many seconds, or until `stopping` says so."""
+
+    def __init__(self, seconds: float, stopping: Callable[[], bool] = lambda: False) -> None:
+        self._until = time.monotonic() + seconds
+        self._stopping = stopping
+
+    def left(self) -> float:
+        return 0.0 if self._stopping() else max(0.0, self._until - time.monotonic())
+
+    def question(self, most: float = 10.0) -> float:
+        """Seconds for one question; never 0, which librdkafka takes for «as long as it lasts»."""
+        return max(0.05, min(most, self.left()))
+
+
+class Asking:
+    """Asks about topics through `handle`; once nobody answered, nobody is asked again.
+
+    `complaints` are what the handle's connection complains of.
+    """
+
+    def __init__(
+        self, settings: Mapping[str, Any], handle: Consumer, bound: Bound, complaints: Sequence[KafkaError]
+    ) -> None:
+        quiet = {"error_cb": lambda error: None}
+        self._admin = AdminClient({**connection_settings(settings), **quiet}, logger=_QUIET)
+        self._handle = handle
+        self._bound = bound
+        self._complaints = complaints
+        self.silent = ""
+
+    def facts(self, topic: str) -> Facts:
+        if not self.silent and not self._bound.left():
+            self.silent = "there was no time to ask"
+        if self.silent:
+            return Facts(0, trouble=self.silent)
+        try:
+            described = self._handle.list_topics(topic, timeout=self._bound.question()).topics[topic]
+        except KafkaException as error:
+            return Facts(0, trouble=self._failed(error.args[0], topic))
+        if described.error is not None:
+            gone = described.error.code() in _NO_SUCH
+            return Facts(None if gone else 0, trouble=words(described.error, topic))
+        return self._settings(topic, len(described.partitions))
+
+    def _failed(self, error: KafkaError, topic: str) -> str:
+        if error.code() in _NOBODY:
+            told = [one for one in self._complaints if one.code() != KafkaError._ALL_BROKERS_DOWN]
+            self.silent = f"no broker answers ({_plain(told[-1] if told else error)})"
+            return self.silent
+        return words(error, topic)
+
+    def _settings(self, topic: str, partitions: int) -> Facts:
+        asked = self._admin.describe_configs(
+            [ConfigResource(ResourceType.TOPIC, topic)], request_timeout=self._bound.question()
+        )
+        try:
+            (answer,) = [future.result(self._bound.question() + 1) for future in asked.values()]
+        except KafkaException as error:
+            return Facts(partitions, unread=_unread(error.args[0], topic))
+        except FutureTimeout:
+            return Facts(partitions, unread="no answer in time")
+        found = {entry.name: entry.value for entry in answer.values()}
+        limit = str(found.get("max.message.bytes") or "")
+        return Facts(partitions, int(limit) if limit.isdigit() else None, found.get("cleanup.policy"))
+
+
+def words(error: KafkaError, topic: str) -> str:
+    """Why a question about a topic was not answered."""
+    match error.code():
+        case KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return f"no permission to see {topic} (grant DESCRIBE and READ on the topic)"
+        case KafkaError.UNKNOWN_TOPIC_OR_PART | KafkaError._UNKNOWN_TOPIC:
+            return f"the topic {topic} does not exist"
+    return f"{error.name()}: {error.str()}"
+
+
+def _plain(error: KafkaError) -> str:
+    """Without the client's and the broker's name, and without the state that the library was in."""
+    return error.str().rpartition("]: ")[2].partition(" (after ")[0]
+
+
+def _unread(error: KafkaError, topic: str) -> str:
+    if error.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED):
+        return f"grant DESCRIBE_CONFIGS on {topic}"
+    if error.code() == KafkaError._UNSUPPORTED_FEATURE:
+        return "this broker does not tell its settings"
+    return f"{error.name()}: {error.str()}"
