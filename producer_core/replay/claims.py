@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from types import MappingProxyType
@@ -14,6 +14,7 @@ import orjson
 from producer_core.dlq import DeadLetters
 from producer_core.events import DeadLetter, Verdict
 from producer_core.replay import operation as operations
+from producer_core.replay.check import Listed
 from producer_core.replay.operation import Operation
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class Turn:
 
 BYTES = 32 * 1024 * 1024
 """Bodies that are claimed at once, at most; a single larger one goes alone."""
+_LISTED = 20_000
 QUARANTINE_AFTER = 3
 """Replays in which a record failed again until bulk replays leave it out (setting `replay.quarantine_after`)."""
 
@@ -134,6 +136,29 @@ class Claims:
     def topics(self) -> list[str]:
         """Of its open records."""
         return [row["topic"] for row in self._store.rows("replay_topics", operation=self.operation_id)]
+
+    def listed(self) -> Iterator[Listed]:
+        """Its open records, as a look ahead must know them, in slices."""
+        after = 0
+        while rows := self._store.rows(
+            "replay_listed", operation=self.operation_id, after=after, count=_LISTED
+        ):
+            after = rows[-1]["ord"]
+            yield from (Listed(**{name: row[name] for name in Listed.__slots__}) for row in rows)
+
+    def checked(self, found: str, flags: Mapping[str, str], message: str) -> None:
+        """What a look ahead found, of the operation and of single records; who asked to see it decides now."""
+        with self._store.borrow(write=True):
+            self._change("replay_flag", ids=list(flags), flags=list(flags.values()))
+            self._change("replay_checked", checked=found, message=message, now=self._clock())
+
+    def skip_flagged(self, flag: str, text: str, topics: Sequence[str] | None = None) -> None:
+        """Leaves out the open records with this flag, of these topics or of all; they stay dead letters."""
+        with self._store.borrow(write=True):
+            skipped = self._change(
+                "replay_skip_flagged", flag=flag, text=text, topics=topics, now=self._clock()
+            )
+            self._count({"skipped": skipped})
 
     def begin(self, guarantee: str) -> None:
         """Writes down how it is delivered; decided once."""
@@ -257,7 +282,7 @@ class Claims:
         )
         return {row["message_id"]: row["state"] for row in rows}
 
-    def _count(self, states: Iterable[str]) -> None:
+    def _count(self, states: Iterable[str] | Mapping[str, int]) -> None:
         counts = Counter(states)
         names: tuple[Ending, ...] = ("acknowledged", "landed", "failed", "skipped")
         self._change("replay_count", **{name: counts[name] for name in names})

@@ -22,6 +22,7 @@ Newer = Literal["auto", "skip", "send"]
 
 CANCELLED = "cancelled before it was sent"
 _ABANDONED = "its runner died, and nobody is there to look on the topic for it"
+_STALE = 300.0  # seconds after which a look ahead is made again
 _SILENT = 60.0  # seconds since the last sign of anybody on a cluster
 
 
@@ -101,10 +102,18 @@ def go(
     newer: Newer | None = None,
     rate: float | None = None,
     canary: int | None = None,
+    clock: Callable[[], float] = time.time,
 ) -> Operation:
     """Starts a replay that was looked ahead and waits for a person; what is given here overrides its plan."""
     with store.borrow(write=True):
-        store.execute("replay_settings", operation=operation_id, newer=newer, rate=rate, canary=canary)
+        store.execute(
+            "replay_settings",
+            operation=operation_id,
+            newer=newer,
+            rate=rate,
+            canary=canary,
+            stale=clock() - _STALE,
+        )
         return _switch(store, operation_id, "planned", ("ready",), who, origin, "Waits for a runner", "go")
 
 

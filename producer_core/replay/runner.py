@@ -15,6 +15,7 @@ from producer_core.errors import OtherCluster, ReplayError, StoreError
 from producer_core.in_doubt import QUIET
 from producer_core.landing import prober
 from producer_core.replay import operation as operations
+from producer_core.replay.ahead import look_ahead
 from producer_core.replay.claims import Claims, Held, floors_of
 from producer_core.replay.doubt import Doubt
 from producer_core.replay.guard import CANARY, STOP_LAST, STOP_PERCENT, Guard, Rule
@@ -155,7 +156,11 @@ class ReplayRunner:
         )
         began = time.monotonic()
 
-        def ahead(topic: str, count: int) -> list[tuple[str, float]]:
+        def look(work: Work) -> None:
+            if self._client is not None and operation.state in ("checking", "planned", "running"):
+                look_ahead(claims, operation, self._client, stopping=work.interrupted)
+
+        def doubtful(topic: str, count: int) -> list[tuple[str, float]]:
             return claims.doubtful_ahead(
                 topic, count, everything_may_go=time.monotonic() - began >= self._quiet
             )
@@ -163,8 +168,9 @@ class ReplayRunner:
         return Work(
             claims,
             lambda work: self._way(work, claims, operation),
-            Doubt(self._probe, ahead),
+            Doubt(self._probe, doubtful),
             Guard(rule),
+            ahead=look,
             lease=self._lease,
             stopping=self._stopping,
             most=self._in_flight if self._client is None else max(self._in_flight, IN_A_TRANSACTION),

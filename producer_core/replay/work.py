@@ -60,6 +60,7 @@ class Work:
         doubt: Doubt,
         guard: Guard,
         *,
+        ahead: Callable[[Work], None] = lambda work: None,
         lease: float,
         stopping: threading.Event,
         most: int,
@@ -69,6 +70,7 @@ class Work:
     ) -> None:
         self._claims = claims
         self._doubt = doubt
+        self._ahead = ahead
         self._guard = guard
         self._lease = lease
         self._stopping = stopping
@@ -92,6 +94,8 @@ class Work:
         """
         self._started = started
         with Keeper(self._claims, self._lease, started) as self._keeper:
+            if not self._look_ahead():
+                return
             self._way = self._make_way(self)
             try:
                 while not self._over and not self._stopping.is_set() and time.monotonic() < until:
@@ -101,6 +105,14 @@ class Work:
                 self._abandon()
             finally:
                 self._way.close()
+
+    def _look_ahead(self) -> bool:
+        """Whether to go on: not where somebody wants to see first what it found, nor where nobody wants it now."""
+        self._ahead(self)
+        if self._keeper.holds() and self._claims.get().state in ("planned", "running", "paused", "cancelled"):
+            return True
+        self._claims.let_go()
+        return False
 
     # what the way may ask
 

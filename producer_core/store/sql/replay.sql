@@ -184,7 +184,9 @@ WHERE operation_id = $operation;
 
 -- name: replay_settings
 -- What an operator changes of a plan before it goes; NULL leaves it.
-UPDATE operations SET newer = coalesce($newer, newer), rate = coalesce($rate, rate), canary = coalesce($canary, canary)
+UPDATE operations
+SET newer = coalesce($newer, newer), rate = coalesce($rate, rate), canary = coalesce($canary, canary),
+    checked_at = CASE WHEN checked_at > $stale THEN checked_at END  -- what was seen long ago is looked at again
 WHERE operation_id = $operation AND state = 'ready';
 
 -- name: replay_claimed

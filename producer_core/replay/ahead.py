@@ -1,0 +1,55 @@
+"""The look ahead of an operation: what its records would meet, looked at before the first of them is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from producer_core.replay.check import Check, Flag, Which, check
+from producer_core.replay.claims import Claims
+from producer_core.replay.operation import Newer, Operation
+
+_WHICH: Mapping[Newer, Which] = {"auto": "compacted", "skip": "all", "send": "none"}
+NO_TOPIC = "its topic does not exist any more; create it and replay again"
+NEWER_KEY = "its key has a newer record on the topic, which the replay would overwrite; to send it all the same: --newer send"
+
+
+def look_ahead(
+    claims: Claims, operation: Operation, settings: Mapping[str, Any], *, stopping: Callable[[], bool]
+) -> None:
+    """Writes down what was found, and leaves out what the plan says; at most once an operation, within bounds.
+
+    Where the operator asked to see it first, every topic's keys are looked up; else only where the plan depends on
+    it. Records that look too large are sent all the same: compression may make them small enough.
+    """
+    asked_first = operation.state == "checking"
+    newer = operation.newer or "auto"
+    if operation.checked_at is None:
+        found, flags = check(
+            settings,
+            claims.listed(),
+            stopping=stopping,
+            newer="all" if asked_first else _WHICH[newer],  # type: ignore[index]  # the plan takes no other
+            sends_at_most=int(settings.get("message.max.bytes", 1_000_000)),
+        )
+        if stopping():
+            return
+        claims.checked(found.to_json(), flags, _sentence(found))
+    if not asked_first:
+        _leave_out(claims, newer)
+
+
+def _leave_out(claims: Claims, newer: str) -> None:
+    claims.skip_flagged("no_topic", NO_TOPIC)
+    if newer == "skip":
+        claims.skip_flagged("newer_key", NEWER_KEY)
+    elif newer == "auto":
+        found = Check.from_json(claims.get().checked or '{"topics": [], "at": 0}')
+        claims.skip_flagged("newer_key", NEWER_KEY, [one.topic for one in found.topics if one.compacted])
+
+
+def _sentence(found: Check) -> str:
+    return " ".join(topic.text for topic in found.topics)[:500]
+
+
+__all__ = ["NEWER_KEY", "NO_TOPIC", "Flag", "look_ahead"]
