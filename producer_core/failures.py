@@ -7,7 +7,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from confluent_kafka import KafkaError
 
@@ -131,33 +131,70 @@ def _is_ours(failure: Failure) -> bool:
     return failure.kind == "local" and failure.number == 0
 
 
-def fingerprint(code: str, text: str) -> str:
-    """What groups errors of one cause: 12 hex digits of the code and the normalised text."""
-    return hashlib.sha256(f"{code}\0{normalise(text)}".encode(errors="replace")).hexdigest()[:12]
+_LONGEST_TEXT = 4000
+"""Characters of an error text that a fingerprint reads: an error that quotes ten megabytes has its cause in front."""
 
-
+_NODE = r"(?:/(?:\d+|bootstrap)\b)?"
+_PORT = r"(?::\d+)?" + _NODE
+_HOST = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_ENDINGS = "com|net|org|io|cloud|dev|eu|de|uk|us|local|internal|svc|lan|corp|intra|home|example|test"
+_NO_HOST = (
+    r"(?!(?:line|column|col|char|row|code|error|errno|status|offset|partition|id|at|pos|size|epoch|version):)"
+)
 _VARIABLE = tuple(
     (re.compile(pattern, re.IGNORECASE), word)
     for pattern, word in (
         (r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:-\d+)?\b", "<id>"),
-        (r"\b(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?\b", "<address>"),
-        (r"\[[0-9a-f:]{3,}\](?::\d+)?", "<address>"),
-        (r"\b[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9-]+)+(?::\d+)\b", "<address>"),
-        (r"\blocalhost(?::\d+)?\b", "<address>"),
-        (r"(?:\b[a-z][\w+.-]*://\S+)", "<address>"),
+        (r"\b\d{4}-\d\d-\d\d[t ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:z|[+-]\d\d:?\d\d)?", "<time>"),
+        (r"\b[a-z][a-z0-9+_-]*://[^\s,;'\")\]]*[^\s,;:.'\")\]]", "<address>"),
+        (r"\b(?:[0-9a-f]{2}[:-]){5}[0-9a-f]{2}\b(?![:-])", "<id>"),
+        (r"(?:\bipv[46]#)?\[[0-9a-f:.%a-z]*:[0-9a-f:.%a-z]*\]" + _PORT, "<address>"),
+        (r"(?:\bipv[46]#)?(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]\d)" + _PORT, "<address>"),
+        (r"(?<![\w:.])(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}(?:%\w+)?(?!\w|:\w|::)", "<address>"),
+        (r"(?<![\w:.])(?:[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,6}::(?:[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,6}(?:%\w+)?)?"
+         r"|::[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,6})(?!\w|:\w|::)", "<address>"),
+        (rf"(?<![\w.-]){_HOST}(?:\.{_HOST})+:\d+\b{_NODE}", "<address>"),
+        (rf"(?<![\w.-]){_HOST}(?:\.{_HOST}){{0,8}}\.(?:{_ENDINGS})(?![\w-]|\.\w){_NODE}", "<address>"),
+        (rf"(?<![\w.-])(?:localhost{_PORT}|{_NO_HOST}{_HOST}:\d{{4,5}}(?!\d| ?ms\b|\.\d){_NODE})", "<address>"),
         (r"\b0x[0-9a-f]+\b", "<number>"),
-        (r"\b[0-9a-f]{12,}\b", "<id>"),
-        (r"\d+(?:[.,]\d+)*", "<number>"),
+        (r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{8,}\b|\b(?=\d*[a-f])[0-9a-f]{12,}\b", "<id>"),
+        (r"\b(?=[a-z]*\d)(?=\d*[a-z])[0-9a-z]{20,}\b", "<id>"),
+        (r"(?:(?<=[\s(=,:\[])[-+](?=\d))?\d+(?:[.,]\d+)*", "<number>"),
         (r"\s+", " "),
     )
+)  # fmt: skip
+_QUOTED = re.compile(
+    r"""(?<!\w)(?:b?'([^'\s]{1,300})'|b?"([^"\s]{1,300})"|`([^`\s]{1,300})`|«([^»]{1,300})»)(?!\w)"""
 )
+_TYPE = re.compile(r"(?:[\w$]+\.)*[A-Z]\w*(?:Error|Exception|Timeout|Refused|Failure|Warning)")
+
+
+def fingerprint(code: str, text: str) -> str:
+    """What groups errors of one cause: 12 hex digits of the code and the normalised text."""
+    return _fingerprint(code, text[:_LONGEST_TEXT])
+
+
+@lru_cache(maxsize=512)
+def _fingerprint(code: str, text: str) -> str:
+    return hashlib.sha256(f"{code}\0{normalise(text)}".encode(errors="replace")).hexdigest()[:12]
 
 
 def normalise(text: str) -> str:
-    """An error text without what differs from case to case: ids, numbers, hosts and addresses."""
+    """An error text without what differs from case to case: ids, numbers, hosts, addresses and quoted names.
+
+    Exception types and error codes stay, quoted or not. A name without quotes stays: nothing tells it from a word.
+    """
+    text = _QUOTED.sub(_without_name, text[:_LONGEST_TEXT])
     for pattern, word in _VARIABLE:
         text = pattern.sub(word, text)
     return text.strip().lower()
+
+
+def _without_name(found: re.Match[str]) -> str:
+    """`<name>` for a quoted name; a quoted sign, exception type or error code says what went wrong and stays."""
+    name = next(filter(None, found.groups()))
+    keeps = not any(map(str.isalnum, name)) or _TYPE.fullmatch(name) or name in _table()
+    return found[0] if keeps else "<name>"
 
 
 @cache
