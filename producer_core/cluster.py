@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,24 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import ConfigResource, ResourceType
 
-from producer_core.config import ClientConfig
+from producer_core.asking import admin
+from producer_core.config import ClientConfig, connection_settings
 from producer_core.errors import BrokerError, BrokerUnreachable, InvalidMessage
+from producer_core.librdkafka import client_log
 
-_quiet = logging.getLogger("producer_core.librdkafka")
-_quiet.addHandler(logging.NullHandler())
-_quiet.propagate = False
-
-_NOT_FOR_ASKING = (
-    "statistics.interval.ms",
-    "transactional.id",
-    "enable.idempotence",  # would ask for a producer id, which takes WRITE on some topic
-    "error_cb",
-    "stats_cb",
-    "throttle_cb",
-    "logger",
-)
 _TRANSACTING = {
     "enable.idempotence": True,
     "acks": "all",
@@ -70,11 +58,11 @@ class Cluster:
     """Asks within a bound of seconds. `last_error` is what the connection complained of last."""
 
     def __init__(self, config: ClientConfig, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._asking = {n: value for n, value in config.settings.items() if n not in _NOT_FOR_ASKING}
+        self._connection = connection_settings(config.settings)
         self._address = config.bootstrap_servers
         self._clock = clock
         self._errors: list[KafkaError] = []
-        self._admin = AdminClient({**self._asking, "error_cb": self._errors.append}, logger=_quiet)
+        self._admin = admin(self._connection, {"error_cb": self._errors.append})
 
     @property
     def last_error(self) -> str:
@@ -156,7 +144,8 @@ class Cluster:
         """Whether transactions may be begun under this id. It fences whoever uses the very same one."""
         self._metadata(timeout)
         producer = Producer(
-            {**self._asking, **_TRANSACTING, "transactional.id": transactional_id}, logger=_quiet
+            {**self._connection, **_TRANSACTING, "transactional.id": transactional_id},
+            logger=client_log("asking"),
         )
         try:
             producer.init_transactions(timeout)

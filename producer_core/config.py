@@ -66,6 +66,10 @@ NAMES: Mapping[str, str] = MappingProxyType(
 """Names whose librdkafka spelling is not just dots for underscores; Kafka's, kafka-python's, and aliases."""
 
 _OURS = ("max_block_ms", "value_serializer", "key_serializer")
+_CONNECTION = (
+    "bootstrap.servers", "security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.", "https.", "oauth_cb",
+    "socket.", "broker.address.", "client.dns.", "reconnect.",
+)  # fmt: skip
 _SECRET = re.compile(r"password|secret|\.pem$|token|jaas|oauthbearer\.config|private", re.I)
 _ADDRESS = re.compile(r"^(?:[A-Z_]+://)?(?:\[[0-9a-fA-F:.%\w]+\]|[^\s:/,]+)(?::\d{1,5})?$")
 
@@ -199,6 +203,15 @@ def addresses(servers: str | Sequence[str]) -> str:
                 f"{part!r} is not an address.", fix="Write host:port, for example broker1:9092."
             )
     return ",".join(parts)
+
+
+def connection_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a client's settings (librdkafka's names) those that say how its cluster is reached; for clients that only ask.
+
+    The others are for producing, and one of them does harm: a client with idempotence asks for a producer id as
+    soon as it connects, and breaks where its user may write nowhere.
+    """
+    return {name: value for name, value in settings.items() if name.startswith(_CONNECTION)}
 
 
 def masked(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,17 +7,16 @@ makes a new consumer and assigns at once: a kept one first waits out the fetch i
 
 from __future__ import annotations
 
-import itertools
-import logging
 import time
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from producer_core.asking import reader as reader
+from producer_core.config import connection_settings as connection_settings
 from producer_core.messages import id_text, record_id
 
 Outcome = Literal["found", "absent", "inconclusive"]
@@ -26,32 +25,6 @@ SKEW = 300.0
 """Seconds by which a broker's clock may be behind ours before a record hides from the time index."""
 
 _TAIL = 50_000  # records read to check a broker that says «nothing since then»
-_PASSED_ON = (
-    "bootstrap.servers",
-    "security.",
-    "sasl.",
-    "ssl.",
-    "enable.ssl",
-    "socket.",
-    "broker.address.",
-    "client.dns",
-    "reconnect.",
-    "https.",
-    "oauth_cb",
-)
-_READER: Mapping[str, Any] = {
-    "isolation.level": "read_committed",
-    "enable.partition.eof": True,
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "auto.offset.reset": "earliest",  # retention may take the start away while we look
-    "allow.auto.create.topics": False,
-    "fetch.wait.max.ms": 20,
-    "queued.max.messages.kbytes": 16_384,
-}
-_QUIET = logging.getLogger("producer_core.landing.client")
-_QUIET.addHandler(logging.NullHandler())
-_QUIET.propagate = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +154,9 @@ def _search(
         return
     waiting = {number: span for number, span in ranges.items() if span.size}
     if waiting:
-        with _consumer(search, config, {}) as reader:
-            reader.assign([TopicPartition(topic, number, span.start) for number, span in waiting.items()])
-            _read(search, reader, topic, waiting, since_ms)
+        with _consumer(search, config, {}) as consumer:
+            consumer.assign([TopicPartition(topic, number, span.start) for number, span in waiting.items()])
+            _read(search, consumer, topic, waiting, since_ms)
     search.complete = not waiting and not search.trouble
 
 
@@ -247,12 +220,12 @@ def _skip_older(
 
 
 def _read(
-    search: _Search, reader: Consumer, topic: str, waiting: dict[int, _Range], since_ms: int | None
+    search: _Search, consumer: Consumer, topic: str, waiting: dict[int, _Range], since_ms: int | None
 ) -> None:
     """Reads until every range is done, everything is found, or the bounds are met; done ranges leave `waiting`."""
     moment = None if since_ms is None else since_ms - int(SKEW * 1000)
     while waiting and not search.settled() and search.left() > 0:
-        for message in reader.consume(500, timeout=min(0.2, search.left())):
+        for message in consumer.consume(500, timeout=min(0.2, search.left())):
             number = message.partition()
             span = waiting.get(number)
             if (error := message.error()) is not None and error.code() != KafkaError._PARTITION_EOF:
@@ -316,37 +289,13 @@ def _bound(search: _Search) -> float:
     return max(0.05, search.left())
 
 
-_numbers = itertools.count(1)
-
-
-@contextmanager
-def _consumer(search: _Search, config: Mapping[str, Any], changes: Mapping[str, Any]) -> Iterator[Consumer]:
+def _consumer(
+    search: _Search, config: Mapping[str, Any], changes: Mapping[str, Any]
+) -> AbstractContextManager[Consumer]:
     def heard(error: KafkaError) -> None:
         search.connection = f"{error.name()}: {error.str()}"
 
-    with reader(config, changes, heard=heard) as consumer:
-        yield consumer
-
-
-@contextmanager
-def reader(
-    config: Mapping[str, Any], changes: Mapping[str, Any], *, heard: Callable[[KafkaError], None]
-) -> Iterator[Consumer]:
-    """A consumer to look with: it joins no group, commits nothing and creates no topic; `changes` to its settings."""
-    settings = {**connection_settings(config), **_READER, **changes}
-    settings["group.id"] = f"producer-core-landing-{uuid.uuid4().hex[:8]}"  # required, never joined
-    settings["client.id"] = f"landing-{next(_numbers)}"
-    settings["error_cb"] = heard
-    consumer = Consumer(settings, logger=_QUIET)
-    try:
-        yield consumer
-    finally:
-        consumer.close()
-
-
-def connection_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a client's settings those that say where the brokers are and who we are."""
-    return {name: value for name, value in config.items() if name.startswith(_PASSED_ON)}
+    return reader(config, changes, name="landing", heard=heard)
 
 
 Prober = Callable[[str, Iterable[str], int | None], dict[str, Landing]]

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 from functools import cache
 from pathlib import Path
 
 import confluent_kafka
 
 _UNKNOWN, _OK = -2, 0  # RD_KAFKA_CONF_UNKNOWN, RD_KAFKA_CONF_OK
+
+
+def client_log(part: str | None = None) -> logging.Logger:
+    """librdkafka's own log, `producer_core.librdkafka`; quiet unless its level is set, because connection trouble
+    repeats every second there.
+
+    `part` is of clients whose fatal errors, its loudest words, are a case that we answer or that harms nobody.
+    """
+    log = logging.getLogger("producer_core.librdkafka")
+    if log.level == logging.NOTSET:
+        log.setLevel(logging.CRITICAL)
+    if part is None:
+        return log
+    quiet = log.getChild(part)
+    quiet.setLevel(log.level if log.level < logging.CRITICAL else logging.CRITICAL + 1)
+    return quiet
 
 
 @cache

@@ -7,7 +7,6 @@ Java's and kafka-python's clients put them too. A message without a key goes by 
 from __future__ import annotations
 
 import ctypes
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from producer_core.asking import admin
 from producer_core.librdkafka import library
 
 Count = Callable[[str, float], "int | None"]
@@ -120,12 +120,9 @@ def metadata_count(settings: Mapping[str, Any]) -> Count:
     clients: list[Any] = []
 
     def client() -> Any:
-        from confluent_kafka.admin import AdminClient
-
         with lock:
             if not clients:
-                kept = {n: v for n, v in settings.items() if not n.endswith("_cb") or n == "oauth_cb"}
-                clients.append(AdminClient({**kept, "statistics.interval.ms": 0, "logger": _quiet()}))
+                clients.append(admin(settings))
             return clients[0]
 
     def count(topic: str, timeout: float) -> int | None:
@@ -138,10 +135,3 @@ def metadata_count(settings: Mapping[str, Any]) -> Count:
         return len(described.partitions)
 
     return count
-
-
-def _quiet() -> logging.Logger:
-    log = logging.getLogger("producer_core.partitions.client")
-    if log.level == logging.NOTSET:
-        log.setLevel(logging.CRITICAL)
-    return log

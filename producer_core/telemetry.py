@@ -18,6 +18,7 @@ import orjson
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from producer_core.config import ClientConfig, client_config
+from producer_core.librdkafka import client_log
 
 if TYPE_CHECKING:
     from producer_core.store.batch import Batch
@@ -149,5 +150,5 @@ def _own(config: Mapping[str, Any]) -> dict[str, Any]:
 def _settings(config: ClientConfig) -> dict[str, Any]:
     settings = dict(config.settings)
     settings["statistics.interval.ms"] = 0
-    settings.setdefault("logger", logging.getLogger("producer_core.librdkafka"))
+    settings.setdefault("logger", client_log())
     return settings

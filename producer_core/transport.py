@@ -18,12 +18,13 @@ from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from producer_core import landing
+from producer_core import asking, landing
 from producer_core.config import ClientConfig
 from producer_core.connection import produced
 from producer_core.errors import ForkedProducer
 from producer_core.events import Attempt, Verdict
 from producer_core.landing import Landing
+from producer_core.librdkafka import client_log
 from producer_core.messages import MessageStatus
 from producer_core.unreported import NOT_SENT, truly_placed
 
@@ -196,25 +197,12 @@ class KafkaTransport:
         return len(self._live[0]) + len(self._reports)
 
     def cluster_id(self, topic: str | None, timeout: float) -> str | None:
+        if topic is None:
+            return asking.cluster_id(self._config.settings, None, timeout)
         try:
-            if topic is None:  # asking for every topic's metadata would be heavy on a large cluster
-                found: str | None = self._describe_cluster(timeout)
-            else:
-                found = self._live[0].list_topics(topic, timeout=timeout).cluster_id
-        except (KafkaException, TimeoutError):
+            found: str | None = self._live[0].list_topics(topic, timeout=timeout).cluster_id
+        except KafkaException:
             return None
-        return found
-
-    def _describe_cluster(self, timeout: float) -> str | None:
-        from confluent_kafka.admin import AdminClient
-
-        # An admin client with idempotence would ask for a producer id, which not every user may have.
-        left_out = ("_cb", "enable.idempotence")
-        settings = {
-            name: value for name, value in self._config.settings.items() if not name.endswith(left_out)
-        }
-        admin = AdminClient({**settings, "statistics.interval.ms": 0, "logger": _library_logger()})
-        found: str | None = admin.describe_cluster(request_timeout=timeout).result(timeout + 1).cluster_id
         return found
 
     def look(
@@ -245,7 +233,7 @@ class KafkaTransport:
         settings = dict(self._config.settings)
         settings["stats_cb"] = self._statistics
         settings["error_cb"] = self._listener.connection_error
-        settings.setdefault("logger", _library_logger())
+        settings.setdefault("logger", client_log())
         return settings
 
     def _statistics(self, text: str) -> None:
@@ -336,11 +324,3 @@ class KafkaTransport:
         with contextlib.suppress(KafkaException):
             client.purge()
             client.poll(0)
-
-
-def _library_logger() -> logging.Logger:
-    """librdkafka's own log; quiet unless its level is set, because connection trouble repeats every second there."""
-    library = logging.getLogger("producer_core.librdkafka")
-    if library.level == logging.NOTSET:
-        library.setLevel(logging.CRITICAL)
-    return library

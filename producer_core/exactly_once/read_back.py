@@ -7,33 +7,18 @@ while a foreign transaction is open the reader stands before it, and waits.
 
 from __future__ import annotations
 
-import logging
 import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from producer_core.asking import reader
 from producer_core.exactly_once.ledger import Place, Where
 from producer_core.messages import record_id
 
-_PASSED_ON = (
-    "bootstrap.servers", "security.", "sasl.", "ssl.", "enable.ssl", "socket.", "broker.address.", "client.dns",
-    "reconnect.", "https.", "oauth_cb",
-)  # fmt: skip
-_READER: Mapping[str, Any] = {
-    "isolation.level": "read_committed",
-    "enable.partition.eof": True,
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "auto.offset.reset": "earliest",  # retention may take the start away
-    "allow.auto.create.topics": False,
-    "fetch.wait.max.ms": 20,
-    "queued.max.messages.kbytes": 16_384,
-}
 _PATIENCE = 5.0
 """Seconds until waiting is said, and then said no more."""
 _PAUSE = 0.1
@@ -42,9 +27,6 @@ _GONE = 20.0
 _NEW = 5.0
 """The same for a partition that we never wrote to."""
 _NO_SUCH = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
-_QUIET = logging.getLogger("producer_core.exactly_once.reader")
-_QUIET.addHandler(logging.NullHandler())
-_QUIET.propagate = False
 
 Found = dict[Where, list[tuple[bytes, Place]]]
 
@@ -145,11 +127,11 @@ class ReadBack:
         self, waiting: dict[Where, tuple[int, int]], wanted: Callable[[bytes], bool], seen: Seen
     ) -> None:
         """One consumer's life: until everything is read, an error, or a few seconds without anything."""
-        with self._consumer({}) as reader:
-            reader.assign([TopicPartition(*where, start) for where, (start, _) in waiting.items()])
+        with self._consumer({}) as consumer:
+            consumer.assign([TopicPartition(*where, start) for where, (start, _) in waiting.items()])
             heard = time.monotonic()
             while waiting and time.monotonic() - heard < _PATIENCE:
-                for message in reader.consume(500, timeout=_PAUSE):
+                for message in consumer.consume(500, timeout=_PAUSE):
                     where = (message.topic(), message.partition())
                     error = message.error()
                     if error is not None and error.code() != KafkaError._PARTITION_EOF:
@@ -171,20 +153,8 @@ class ReadBack:
             self.connection_error(error)
             self.wait(_PAUSE)
 
-    @contextmanager
-    def _consumer(self, changes: Mapping[str, Any]) -> Iterator[Consumer]:
-        settings: dict[str, Any] = {
-            name: value for name, value in self.settings.items() if name.startswith(_PASSED_ON)
-        }
-        settings |= {**_READER, **changes}
-        settings["group.id"] = f"producer-core-landing-{uuid.uuid4().hex[:8]}"  # required, never joined
-        settings["client.id"] = f"read-back-{uuid.uuid4().hex[:8]}"
-        settings["error_cb"] = self.connection_error
-        consumer = Consumer(settings, logger=_QUIET)
-        try:
-            yield consumer
-        finally:
-            consumer.close()
+    def _consumer(self, changes: Mapping[str, Any]) -> AbstractContextManager[Consumer]:
+        return reader(self.settings, changes, name="read-back", heard=self.connection_error)
 
 
 def _take(

@@ -7,7 +7,6 @@ not on the log and never will be.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -15,9 +14,9 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 
-from producer_core import landing
+from producer_core import asking, landing
 from producer_core.config import ClientConfig
 from producer_core.errors import Fenced, ForkedProducer
 from producer_core.events import Notice, Severity
@@ -26,6 +25,7 @@ from producer_core.exactly_once.ledger import Ledger, Progress, Where, shard_ids
 from producer_core.exactly_once.shard import Bounds, Shard
 from producer_core.exactly_once.statistics import merged
 from producer_core.landing import Landing
+from producer_core.librdkafka import client_log
 from producer_core.partitions import Partitioner, metadata_count
 from producer_core.transport import Delivery, Full, Listener, Refused, Report
 
@@ -153,18 +153,7 @@ class TransactionalTransport:
         return sum(shard.outstanding() for shard in self._shards)
 
     def cluster_id(self, topic: str | None, timeout: float) -> str | None:
-        from confluent_kafka.admin import AdminClient
-
-        kept = {n: v for n, v in self._config.settings.items() if not n.endswith("_cb") or n == "oauth_cb"}
-        admin = AdminClient({**kept, "statistics.interval.ms": 0, "logger": _library_logger()})
-        try:
-            if topic is not None:
-                found: str | None = admin.list_topics(topic, timeout=timeout).cluster_id
-            else:
-                found = admin.describe_cluster(request_timeout=timeout).result(timeout + 1).cluster_id
-        except (KafkaException, TimeoutError):
-            return None
-        return found
+        return asking.cluster_id(self._config.settings, topic, timeout)
 
     def look(
         self,
@@ -253,16 +242,5 @@ def transactional_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     )  # librdkafka asks it
     chosen["enable.idempotence"] = True
     chosen["acks"] = "all"
-    chosen.setdefault("logger", _library_logger())
+    chosen.setdefault("logger", client_log("transactions"))
     return chosen
-
-
-def _library_logger() -> logging.Logger:
-    """librdkafka's own log. A fatal error is its loudest word, and here one of the cases that we recover from, so
-    it is quiet unless `producer_core.librdkafka` was given a level."""
-    library = logging.getLogger("producer_core.librdkafka")
-    quiet = library.getChild("transactions")
-    quiet.setLevel(
-        library.level if logging.NOTSET < library.level < logging.CRITICAL else logging.CRITICAL + 1
-    )
-    return quiet

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from producer_core.asking import reader
 from producer_core.errors import BrokerError, BrokerUnreachable
 from producer_core.inputs.identity import PREFIX
 from producer_core.inputs.state_file import Where
 from producer_core.journal.ranges import Ranges
 from producer_core.messages import record_id
 
-_PASSED_ON = (
-    "bootstrap.servers", "security.", "sasl.", "ssl.", "enable.ssl", "socket.", "broker.address.", "client.dns",
-    "reconnect.", "https.", "oauth_cb",
-)  # fmt: skip
 _PATIENCE = 60.0
 """Seconds without a record, or an end of partition, until the brokers count as away."""
 _AT_ONCE = 1000
+_ALL = {"isolation.level": "read_uncommitted"}
 _REFUSED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED)
-_QUIET = logging.getLogger("producer_core.inputs.reader")
-_QUIET.addHandler(logging.NullHandler())
-_QUIET.propagate = False
 
 Tell = Callable[[int, int], None]
 
@@ -98,8 +91,8 @@ def look_for(
     `begins` hears how many there are, if any, `tell` how many offsets were passed, and of how many. The end is that of a `read_committed` reader;
     what is still open behind it is for the fenced read-back that precedes the sending.
     """
-    with _reader(settings, topic) as reader:
-        found, spans = Found(), _spans(reader, topic)
+    with reader(settings, name="send") as consumer:
+        found, spans = Found(), _spans(consumer, topic)
         for number, (low, end) in spans.items():
             found.lows[number] = low
             found.offsets[topic, number] = end - 1
@@ -107,10 +100,10 @@ def look_for(
         waiting = {number: span for number, span in spans.items() if span[0] < span[1]}
         if waiting:
             begins(total)
-        reader.assign([TopicPartition(topic, number, low) for number, (low, _) in waiting.items()])
+        consumer.assign([TopicPartition(topic, number, low) for number, (low, _) in waiting.items()])
         heard = clock()
         while waiting:
-            messages = reader.consume(_AT_ONCE, timeout=0.2)
+            messages = consumer.consume(_AT_ONCE, timeout=0.2)
             for message in messages:
                 _take(message, session.bytes[:PREFIX], waiting, found)
             if messages:
@@ -126,9 +119,11 @@ def cut_off(settings: Mapping[str, Any], offsets: Mapping[Where, int]) -> str | 
     for (topic, number), offset in offsets.items():
         if "/" in topic or offset < 0:  # a note of the transport's, or nothing yet
             continue
-        with _reader(settings, topic, "read_uncommitted") as reader:
+        with reader(settings, _ALL, name="send") as consumer:
             try:
-                _, end = reader.get_watermark_offsets(TopicPartition(topic, number), timeout=10, cached=False)
+                _, end = consumer.get_watermark_offsets(
+                    TopicPartition(topic, number), timeout=10, cached=False
+                )
             except KafkaException as error:
                 if error.args[0].code() not in (
                     KafkaError._UNKNOWN_PARTITION,
@@ -141,13 +136,13 @@ def cut_off(settings: Mapping[str, Any], offsets: Mapping[Where, int]) -> str | 
     return None
 
 
-def _spans(reader: Consumer, topic: str) -> dict[int, tuple[int, int]]:
+def _spans(consumer: Consumer, topic: str) -> dict[int, tuple[int, int]]:
     try:
-        metadata = reader.list_topics(topic, timeout=10).topics[topic]
+        metadata = consumer.list_topics(topic, timeout=10).topics[topic]
         if metadata.error is not None:
             raise KafkaException(metadata.error)
         return {
-            number: reader.get_watermark_offsets(TopicPartition(topic, number), timeout=10, cached=False)
+            number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10, cached=False)
             for number in metadata.partitions
         }
     except KafkaException as error:
@@ -175,28 +170,6 @@ def _take(message: Any, prefix: bytes, waiting: dict[int, tuple[int, int]], foun
         del waiting[number]
     else:
         waiting[number] = (max(offset, waiting[number][0]), end)
-
-
-@contextmanager
-def _reader(settings: Mapping[str, Any], topic: str, isolation: str = "read_committed") -> Iterator[Consumer]:
-    kept = {name: value for name, value in settings.items() if name.startswith(_PASSED_ON)}
-    consumer = Consumer(
-        {
-            **kept,
-            "isolation.level": isolation,
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",  # retention may take the start away while we read
-            "allow.auto.create.topics": False,
-            "group.id": f"producer-core-landing-{uuid.uuid4().hex[:8]}",  # required, never joined
-            "client.id": f"send-{topic}",
-        },
-        logger=_QUIET,
-    )
-    try:
-        yield consumer
-    finally:
-        consumer.close()
 
 
 def _unreachable(error: KafkaException) -> BrokerError:

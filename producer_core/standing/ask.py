@@ -2,44 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
-import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import ConfigResource, ResourceType
 
+from producer_core.asking import admin, reader
 from producer_core.landing import look
 from producer_core.messages import record_id
 from producer_core.standing.evidence import Look
 
-_CONNECTION = (
-    "bootstrap.servers",
-    "security.",
-    "sasl.",
-    "ssl.",
-    "enable.ssl",
-    "socket.",
-    "broker.address.",
-    "client.dns",
-    "reconnect.",
-    "https.",
-    "oauth_cb",
-)
 _READER: Mapping[str, Any] = {
     "isolation.level": "read_uncommitted",  # else the watermark stops at somebody's open transaction
-    "enable.partition.eof": True,
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
     "auto.offset.reset": "error",
-    "allow.auto.create.topics": False,
-    "fetch.wait.max.ms": 20,
     "fetch.message.max.bytes": 65_536,  # one record is enough; a larger one comes all the same
     "queued.max.messages.kbytes": 4_096,
 }
@@ -48,10 +29,6 @@ _REFUSED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATIO
 _RECENT = 600.0
 _NO_ID = "A" * 22
 """How a broker without topic ids writes one: sixteen zero bytes."""
-
-_QUIET = logging.getLogger("producer_core.standing.client")
-_QUIET.addHandler(logging.NullHandler())
-_QUIET.propagate = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +59,6 @@ class BrokerAsker:
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._config = dict(config)
-        self._connection = {name: value for name, value in config.items() if name.startswith(_CONNECTION)}
 
     def topic_ids(self, topics: Iterable[str], timeout: float) -> dict[str, str]:
         described = self._describe(sorted(topics), _Bound(timeout))
@@ -95,9 +71,9 @@ class BrokerAsker:
         topics = self._describe(sorted({item.topic for item in wanted}), bound)
         looks = [topics[item.topic] for item in wanted]
         try:
-            with self._reader() as reader:
-                looks = [_ends(reader, *pair, bound) for pair in zip(wanted, looks, strict=True)]
-                looks = _records(reader, wanted, looks, bound)
+            with self._reader() as consumer:
+                looks = [_ends(consumer, *pair, bound) for pair in zip(wanted, looks, strict=True)]
+                looks = _records(consumer, wanted, looks, bound)
         except KafkaException as error:
             looks = [_troubled(seen, error.args[0]) for seen in looks]
         looks = self._compacted(wanted, looks, bound)
@@ -105,9 +81,10 @@ class BrokerAsker:
 
     def _describe(self, topics: Sequence[str], bound: _Bound) -> dict[str, Look]:
         """Whether each topic exists, and its id."""
-        admin = self._admin()
         try:
-            asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=bound.left())
+            asked = admin(self._config).describe_topics(
+                TopicCollection(list(topics)), request_timeout=bound.left()
+            )
             return {topic: _described(future, bound) for topic, future in asked.items()}
         except KafkaException as error:
             return {topic: _troubled(Look(), error.args[0]) for topic in topics}
@@ -128,9 +105,9 @@ class BrokerAsker:
         ]
 
     def _is_compacted(self, topic: str, bound: _Bound) -> bool | None:
-        resource, admin = ConfigResource(ResourceType.TOPIC, topic), self._admin()
+        resource = ConfigResource(ResourceType.TOPIC, topic)
         try:
-            asked = admin.describe_configs([resource], request_timeout=bound.left())
+            asked = admin(self._config).describe_configs([resource], request_timeout=bound.left())
             (answer,) = [future.result(bound.left()) for future in asked.values()]
         except (KafkaException, FutureTimeout):
             return None
@@ -155,20 +132,8 @@ class BrokerAsker:
                 break
         return replace(seen, landing=found)
 
-    def _admin(self) -> AdminClient:
-        return AdminClient(self._connection, logger=_QUIET)
-
-    @contextmanager
-    def _reader(self) -> Iterator[Consumer]:
-        own = {"group.id": "producer-core-landing-standing", "client.id": f"standing-{next(_numbers)}"}
-        consumer = Consumer({**self._connection, **_READER, **own}, logger=_QUIET)
-        try:
-            yield consumer
-        finally:
-            consumer.close()
-
-
-_numbers = itertools.count(1)
+    def _reader(self) -> AbstractContextManager[Consumer]:
+        return reader(self._config, _READER, name="standing")
 
 
 class _Bound:
@@ -198,14 +163,14 @@ def _described(future: Future[Any], bound: _Bound) -> Look:
     return Look(exists=True, topic_id=None if topic_id == _NO_ID else topic_id)
 
 
-def _ends(reader: Consumer, item: Wanted, seen: Look, bound: _Bound) -> Look:
+def _ends(consumer: Consumer, item: Wanted, seen: Look, bound: _Bound) -> Look:
     """Both ends of the log: two small requests to the partition's leader."""
     if seen.trouble or seen.exists is False:
         return seen
     if bound.over():
         return replace(seen, trouble="nobody answered in time")
     try:
-        low, high = reader.get_watermark_offsets(
+        low, high = consumer.get_watermark_offsets(
             TopicPartition(item.topic, item.partition), timeout=bound.left(), cached=False
         )
     except KafkaException as error:
@@ -213,7 +178,9 @@ def _ends(reader: Consumer, item: Wanted, seen: Look, bound: _Bound) -> Look:
     return replace(seen, low=low, high=high)
 
 
-def _records(reader: Consumer, wanted: Sequence[Wanted], looks: Sequence[Look], bound: _Bound) -> list[Look]:
+def _records(
+    consumer: Consumer, wanted: Sequence[Wanted], looks: Sequence[Look], bound: _Bound
+) -> list[Look]:
     """The first record at or after each offset that is still within its log."""
     result = list(looks)
     waiting = {
@@ -226,9 +193,9 @@ def _records(reader: Consumer, wanted: Sequence[Wanted], looks: Sequence[Look], 
     }
     if not waiting:
         return result
-    reader.assign([TopicPartition(*key, offset) for key, (_, offset) in waiting.items()])
+    consumer.assign([TopicPartition(*key, offset) for key, (_, offset) in waiting.items()])
     while waiting and not bound.over():
-        for message in reader.consume(100, timeout=min(0.2, bound.left())):
+        for message in consumer.consume(100, timeout=min(0.2, bound.left())):
             key = (message.topic(), message.partition())
             if (error := message.error()) is not None and error.code() != KafkaError._PARTITION_EOF:
                 _complain(result, waiting, key, error)
@@ -236,7 +203,7 @@ def _records(reader: Consumer, wanted: Sequence[Wanted], looks: Sequence[Look], 
                 place, _ = waiting.pop(key)
                 found = None if error is not None else record_id(message.headers())
                 result[place] = replace(result[place], found_at=message.offset(), found_id=found, trouble="")
-                reader.incremental_unassign([TopicPartition(*key)])
+                consumer.incremental_unassign([TopicPartition(*key)])
     for place, _ in waiting.values():
         if not result[place].trouble:
             result[place] = replace(result[place], trouble="the record was not read in time")

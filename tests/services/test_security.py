@@ -10,6 +10,7 @@ import time
 import pytest
 
 from producer_core import ReliableKafkaProducer, RetryConfig, permissions
+from producer_core.asking import admin, cluster_id
 from producer_core.brokers import kafka as real
 from producer_core.brokers import secure
 from producer_core.config import client_config
@@ -18,6 +19,7 @@ from producer_core.errors import BrokerError, BrokerUnreachable, ConfigError
 from producer_core.events import Hook
 from producer_core.failures import failure_of
 from producer_core.landing import probe
+from producer_core.partitions import metadata_count
 from producer_core.permissions import Permission
 from tests.conftest import needs
 from tests.support import eventually
@@ -229,6 +231,23 @@ def test_a_user_who_may_write_nowhere_gets_the_message_back_and_one_notice(secur
         assert replayed(producer, topic) == 1
 
     assert values(secured, topic) == ["1"]
+
+
+def test_a_user_who_may_write_nowhere_may_still_ask(secured, topic):
+    """A client that asked for a producer id would be refused one, and break in the middle of its questions."""
+    grant(secured, on(topic, "DESCRIBE"))
+    config = client_config(secured.bootstrap_servers, secured.security.settings("app2"))
+    complaints = []
+
+    asking = admin(config.settings, {"error_cb": complaints.append})
+    until = time.monotonic() + 2  # a producer id is asked for, and refused, within half a second
+    while time.monotonic() < until:
+        assert len(asking.list_topics(topic, timeout=LONG).topics[topic].partitions) == 2
+        asking.poll(0.05)
+
+    assert complaints == []
+    assert metadata_count(config.settings)(topic, LONG) == 2
+    assert cluster_id(config.settings, None, LONG) == cluster_id(config.settings, topic, LONG) is not None
 
 
 def replayed(producer, topic):
