@@ -54,7 +54,7 @@ def reader(
 
 
 def admin(settings: Mapping[str, Any], changes: Mapping[str, Any] = MappingProxyType({})) -> AdminClient:
-    """Asks the cluster of these client settings for metadata and descriptions."""
+    """Asks the cluster of these client settings for metadata and descriptions. Keep it: what it was asked ends with it."""
     return AdminClient({**connection_settings(settings), **changes}, logger=client_log("asking"))
 
 

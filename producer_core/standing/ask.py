@@ -81,8 +81,9 @@ class BrokerAsker:
 
     def _describe(self, topics: Sequence[str], bound: _Bound) -> dict[str, Look]:
         """Whether each topic exists, and its id."""
+        asking = admin(self._config)  # kept: its answers end with it
         try:
-            asked = admin(self._config).describe_topics(
+            asked = asking.describe_topics(
                 TopicCollection(list(topics)), request_timeout=bound.left()
             )
             return {topic: _described(future, bound) for topic, future in asked.items()}
@@ -105,9 +106,9 @@ class BrokerAsker:
         ]
 
     def _is_compacted(self, topic: str, bound: _Bound) -> bool | None:
-        resource = ConfigResource(ResourceType.TOPIC, topic)
+        resource, asking = ConfigResource(ResourceType.TOPIC, topic), admin(self._config)
         try:
-            asked = admin(self._config).describe_configs([resource], request_timeout=bound.left())
+            asked = asking.describe_configs([resource], request_timeout=bound.left())
             (answer,) = [future.result(bound.left()) for future in asked.values()]
         except (KafkaException, FutureTimeout):
             return None
