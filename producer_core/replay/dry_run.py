@@ -1,0 +1,298 @@
+"""The dry run: what a replay would do, counted before anything is sent, and said worst first."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from producer_core.events import SAFE_VERDICTS
+from producer_core.replay.check import Check, TopicCheck
+from producer_core.replay.counting import Row, of_operation, of_selection
+
+if TYPE_CHECKING:
+    from producer_core.dlq import DeadLetterFilter
+    from producer_core.replay.operation import Newer, Operation
+    from producer_core.store import Store
+
+
+class PartitionCount(NamedTuple):
+    """How many records ask for a partition; None: the key or the client chooses."""
+
+    topic: str
+    partition: int | None
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Doubtful:
+    """Records that may be on their topic already, and what will be done about each."""
+
+    count: int = 0
+    possibly_persisted: int = 0
+    inconclusive: int = 0
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """`total` records would be replayed; what is left out (`quarantined`, `not_replayable`, `other_cluster`) is not in it.
+
+    `seconds` is the time at the rate, None where no rate bounds it. `check` is what a runner found on the topics,
+    None when nobody has looked. `skipped_newer` of the records with a newer key are left out, as `newer` says.
+    `sentences` are each one thing that an operator must know, the worst first.
+    """
+
+    total: int
+    bytes: int
+    by_topic: Mapping[str, int]
+    by_verdict: Mapping[str, int]
+    by_partition: tuple[PartitionCount, ...]
+    quarantined: int
+    not_replayable: int
+    other_cluster: int
+    doubtful: Doubtful
+    seconds: float | None
+    check: Check | None
+    newer: Newer
+    skipped_newer: int
+    sentences: tuple[str, ...]
+
+    @property
+    def too_large(self) -> int:
+        return _sum(self.check, lambda topic: topic.too_large)
+
+    @property
+    def newer_keys(self) -> int:
+        return _sum(self.check, lambda topic: topic.newer_keys)
+
+    @property
+    def no_topic(self) -> int:
+        return _sum(self.check, lambda topic: topic.records if topic.partitions is None else 0)
+
+    @property
+    def safe(self) -> bool:
+        """Nothing that a person should decide about: every verdict is safe, and the topics take all of it."""
+        known = self.check is not None and self.check.complete
+        return known and not (self.doubtful.count or self.too_large or self.newer_keys or self.no_topic)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For programs."""
+        counts = ("too_large", "newer_keys", "no_topic", "safe")
+        found = dataclasses.asdict(self) | {name: getattr(self, name) for name in counts}
+        found["by_partition"] = [each._asdict() for each in self.by_partition]
+        return found
+
+
+def dry_run(
+    store: Store,
+    selection: DeadLetterFilter,
+    *,
+    rate: float | None = None,
+    limit: int | None = None,
+    operation: Operation | None = None,
+    allow_quarantined: bool = False,
+    cluster: str | None = None,
+    to_cluster: str | None = None,
+    newer: Newer | None = None,
+    check: Check | None = None,
+) -> DryRun:
+    """What a replay of the selection would do if it were planned now, or what this `operation` would still do.
+
+    The counts come from the store at once. The `check` is the operation's, when a runner has looked; or one that
+    the caller made. `cluster` is where it would be sent to (None: where most of the letters come from); `to_cluster`
+    takes letters of whatever cluster there.
+    """
+    counted = (
+        of_operation(store, operation)
+        if operation
+        else of_selection(store, selection, limit, allow_quarantined, cluster, anywhere=bool(to_cluster))
+    )
+    if check is None and operation is not None and operation.checked:
+        check = Check.from_json(operation.checked)
+    speed = rate or (operation.rate if operation else None)
+    mode: Newer = newer or _mode(operation)
+    sent, left = counted
+    total = sum(row.records for row in sent)
+    run = DryRun(
+        total=total,
+        bytes=sum(row.bytes for row in sent),
+        by_topic=_by(sent, lambda row: row.topic),
+        by_verdict=_by(sent, lambda row: row.verdict),
+        by_partition=_partitions(sent),
+        quarantined=left["quarantined"],
+        not_replayable=left["not_replayable"],
+        other_cluster=left["other_cluster"],
+        doubtful=_doubtful(sent),
+        seconds=total / speed if speed else None,
+        check=check,
+        newer=mode,
+        skipped_newer=_sum(check, lambda topic: topic.newer_keys if skips(mode, topic) else 0),
+        sentences=(),
+    )
+    return dataclasses.replace(run, sentences=tuple(_sentences(run, operation)))
+
+
+def skips(newer: Newer, topic: TopicCheck) -> bool:
+    """Whether records of this topic whose key has a newer record are left out."""
+    return newer == "skip" or (newer == "auto" and topic.compacted)
+
+
+def _by(rows: Iterable[Row], what: Callable[[Row], str]) -> dict[str, int]:
+    """Counts by something, most first."""
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts[what(row)] += row.records
+    return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
+
+
+def _partitions(rows: Iterable[Row]) -> tuple[PartitionCount, ...]:
+    counts: Counter[tuple[str, int | None]] = Counter()
+    for row in rows:
+        counts[row.topic, row.partition] += row.records
+    ordered = sorted(counts.items(), key=lambda one: (one[0][0], -1 if one[0][1] is None else one[0][1]))
+    return tuple(PartitionCount(topic, partition, count) for (topic, partition), count in ordered)
+
+
+def _doubtful(rows: Iterable[Row]) -> Doubtful:
+    verdicts = _by(rows, lambda row: row.verdict)
+    again = verdicts.get("inconclusive", 0)
+    first = sum(count for verdict, count in verdicts.items() if verdict not in SAFE_VERDICTS) - again
+    said = []
+    if first:
+        said.append(
+            f"{_records(first)} may be on {_its(first)} topic already: each is looked for there first. What is found is "
+            "settled as landed and not sent, what is not there is sent, and where nobody can say it stays a dead letter."
+        )
+    if again:
+        said.append(
+            f"{_records(again)} {_were(again)} looked for before, and nobody could say: looked for once more, and then "
+            "sent although a second copy may come of it."
+        )
+    return Doubtful(first + again, first, again, " ".join(said))
+
+
+def _mode(operation: Operation | None) -> Newer:
+    match operation.newer if operation else None:
+        case "skip":
+            return "skip"
+        case "send":
+            return "send"
+    return "auto"
+
+
+def _sum(check: Check | None, what: Callable[[TopicCheck], int]) -> int:
+    return sum(what(topic) for topic in check.topics) if check else 0
+
+
+def _sentences(run: DryRun, operation: Operation | None) -> Iterator[str]:
+    """Worst first: what would be lost or fail, what may arrive twice, what is left out, what nobody knows."""
+    if run.total:
+        yield from _found(run)
+        if run.doubtful.text:
+            yield run.doubtful.text
+    else:
+        yield "Nothing to replay."
+    yield from _left_out(run)
+    if run.total:
+        yield from _unknown(run)
+        yield from _delivery(operation.delivery if operation else None)
+        if not run.doubtful.count:
+            yield "No broker has any of them: nothing can arrive twice."
+
+
+def _found(run: DryRun) -> Iterator[str]:
+    topics = run.check.topics if run.check else ()
+    for topic in topics:
+        if topic.newer_keys and topic.compacted and not skips(run.newer, topic):
+            yield (
+                f"{_records(topic.newer_keys)} of {topic.topic} will replace a newer record of the same key for good: "
+                "the topic is compacted. Skip them unless the old values are the right ones."
+            )
+    for topic in topics:
+        if topic.partitions is None:
+            yield f"{_records(topic.records)} cannot be sent: there is no topic {topic.topic}. They stay dead letters."
+    for topic in topics:
+        if topic.lost_partitions:
+            yield (
+                f"{_records(topic.lost_partitions)} will fail again: {topic.topic} does not have the partition asked for "
+                f"(it has {topic.partitions})."
+            )
+    for topic in topics:
+        if topic.too_large:
+            yield (
+                f"{_records(topic.too_large)} of {topic.topic} will probably fail again: larger than what it takes"
+                f"{_bytes(topic.max_message_bytes)}, unless compression makes them small enough."
+            )
+    yield from _newer(run, topics)
+
+
+def _newer(run: DryRun, topics: Iterable[TopicCheck]) -> Iterator[str]:
+    for topic in topics:
+        if topic.newer_keys and skips(run.newer, topic):
+            why = (
+                ", and the topic is compacted: the old value would replace it for good"
+                if topic.compacted
+                else ""
+            )
+            yield (
+                f"{_records(topic.newer_keys)} of {topic.topic} will be skipped: a newer record of the same key is "
+                f"there{why}. They can be sent all the same."
+            )
+        elif topic.newer_keys and not topic.compacted:
+            yield (
+                f"{_records(topic.newer_keys)} of {topic.topic} {_have(topic.newer_keys)} a key for which a newer record "
+                "was written since: who reads the topic will see the old value last. They can be skipped."
+            )
+
+
+def _left_out(run: DryRun) -> Iterator[str]:
+    if run.not_replayable:
+        yield f"{_records(run.not_replayable)} never became a message and {_are(run.not_replayable)} left out: mend them at their source."
+    if run.quarantined:
+        yield f"{_records(run.quarantined)} {_are(run.quarantined)} left out: quarantined, for they failed again and again."
+    if run.other_cluster:
+        yield f"{_records(run.other_cluster)} {_are(run.other_cluster)} left out: they come from another cluster."
+
+
+def _unknown(run: DryRun) -> Iterator[str]:
+    if run.check is None:
+        yield "Nobody has looked at the topics yet: sizes, topics that are gone and newer keys are not known."
+        return
+    for topic in run.check.topics:
+        if topic.partitions is not None and (not topic.complete or topic.max_message_bytes is None):
+            yield topic.text
+
+
+def _delivery(delivery: str | None) -> Iterator[str]:
+    if delivery == "at_least_once":
+        yield "Sent at least once: where an acknowledgement is lost a record may arrive twice; those are listed by id."
+    else:
+        sure = "Sent exactly once" if delivery else "Sent exactly once where the cluster allows it"
+        yield f"{sure}: readers that are not read_committed may see copies of an attempt that was aborted."
+
+
+def _bytes(limit: int | None) -> str:
+    return "" if limit is None else f" ({limit:,} bytes)"
+
+
+def _records(count: int) -> str:
+    return f"{count:,} record{'' if count == 1 else 's'}"
+
+
+def _its(count: int) -> str:
+    return "its" if count == 1 else "their"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"
+
+
+def _have(count: int) -> str:
+    return "has" if count == 1 else "have"
