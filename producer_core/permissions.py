@@ -49,6 +49,7 @@ _SEE = Need("topic", "DESCRIBE", "to see the topic and its watermarks")
 _LOOK = Need("topic", "READ", "to look whether a doubtful message is there")
 _CONFIGS = Need("topic", "DESCRIBE_CONFIGS", "to see min.insync.replicas and max.message.bytes")
 _TRANSACT = Need("transactional_id", "WRITE", "to commit, and to fence an earlier process")
+_REPLAY = Need("transactional_id", "WRITE", "to replay exactly once; without it, at least once")
 _READ_BACK = Need("topic", "READ", "to read back what the last transaction left")
 
 TABLE: Mapping[Feature, tuple[Need, ...]] = MappingProxyType(
@@ -58,7 +59,7 @@ TABLE: Mapping[Feature, tuple[Need, ...]] = MappingProxyType(
         "standing": (Need("topic", "READ", "to see whether the log still holds what it acknowledged"), _SEE),
         "replication": (_SEE, _CONFIGS),
         "exactly_once": (_WRITE, _SEE, _READ_BACK, _TRANSACT),
-        "replay": (_WRITE, _SEE, _LOOK),
+        "replay": (_WRITE, _SEE, _LOOK, _REPLAY),
         "telemetry": (Need("topic", "WRITE", "to publish statistics"), _SEE),
     }
 )

@@ -210,7 +210,7 @@ class ReplayRunner:
         if (self._sender.cluster_id or operation.cluster_id).startswith(WITHOUT_TRANSACTIONS):
             return "the embedded broker has no fencing and no read_committed."
         missing = permissions.check(
-            ClientConfig(client), topics, feature="exactly_once", transactional_id=TRANSACTIONAL_ID
+            ClientConfig(client), topics, feature="replay", transactional_id=TRANSACTIONAL_ID
         )
         return f"grant {', '.join(map(str, missing))}." if missing else None
 
