@@ -3,55 +3,77 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 import orjson
 
 from producer_core.cli import options, show
+from producer_core.masking import mask, mask_text
+
+_ACTIONS = (
+    "replay, replay_go, replay_pause, replay_resume, replay_cancel, replay_end, archive, restore, purge, reveal, "
+    "export, import, publish, acknowledge, silence, prune, set"
+)
 
 
 @click.command(short_help="Who did what to dead letters and alerts, and when.")
 @options.store_option
+@click.option("--who", help="Only people with this in their name.")
+@click.option("--action", help=f"Only this action: {_ACTIONS}, ...")
 @click.option("--since", type=options.Moment(), help="Only since then: 2h, or 2026-01-31T12:00.")
-@click.option(
-    "--action", help="Only this action: replay, archive, restore, purge, acknowledge, silence, reveal, ..."
-)
+@click.option("--until", type=options.Moment(), help="Only before then.")
 @click.option(
     "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many, the latest."
 )
 @options.as_json
-def audit(
-    store_path: Path | None, since: float | None, action: str | None, limit: int, as_json: bool
-) -> None:
-    """What operators did, the latest first.
+def audit(store_path: Path | None, limit: int, as_json: bool, **given: Any) -> None:
+    """What operators did, the latest first: who, when, from where, with which selection, how many, the outcome.
+
+    Every act writes one row, a refused purge too; a replay writes one more at its end. Nothing changes or deletes
+    such a row, `store prune` neither.
 
     \b
       producer-core audit --since 1d
       producer-core audit --action purge --json
+      producer-core audit --who ann --since 2026-11-01 --until 2026-12-01
     """
     from producer_core.store import Store
 
-    store = Store.open(store_path, create=False)
-    rows = store.rows("audit_latest", since=since, action=action, limit=limit)
-    for row in rows:
-        row["selection"] = orjson.loads(row["selection"])
+    rows = Store.open(store_path, create=False).rows("audit_latest", limit=limit, **given)
+    entries = [_entry(row) for row in rows]
     if as_json:
-        show.emit(rows)
-    elif not rows:
-        click.echo("Nobody did anything yet.")
+        show.emit(entries)
+    elif not entries:
+        click.echo("Nobody did that yet." if any(given.values()) else "Nobody did anything yet.")
     else:
-        columns = ("when", "who", "from", "what", "which", "count", "outcome")
-        show.table(
-            columns,
-            [
-                (show.moment(row["acted_at"]), row["who"], row["origin"], row["action"], _which(row["selection"]),
-                 row["count"], show.shorten(row["outcome"], 60))
-                for row in rows
-            ],
-            right=("count",),
-            shrink=("who", "which", "outcome"),
-        )  # fmt: skip
+        _table(entries)
 
 
-def _which(selection: dict[str, str]) -> str:
+def _entry(row: dict[str, Any]) -> dict[str, Any]:
+    """A row for people and programs; a selection or an outcome may quote a key or an error."""
+    return {**row, "selection": mask(orjson.loads(row["selection"])), "outcome": mask_text(row["outcome"])}
+
+
+def _table(entries: list[dict[str, Any]]) -> None:
+    show.table(
+        ("when", "who", "from", "what", "which", "count", "outcome"),
+        [
+            (show.moment(row["acted_at"]), row["who"], _origin(row), row["action"], _which(row["selection"]),
+             row["count"], show.shorten(row["outcome"], 60))
+            for row in entries
+        ],
+        right=("count",),
+        shrink=("who", "from", "which", "outcome"),
+    )  # fmt: skip
+
+
+def _origin(row: dict[str, Any]) -> str:
+    host = row["host"]
+    return row["origin"] if not host or row["who"].endswith(f"@{host}") else f"{row['origin']} on {host}"
+
+
+def _which(selection: Any) -> str:
+    if not isinstance(selection, dict):
+        return show.shorten(str(selection), 40)
     return show.shorten(" ".join(f"{name}={value}" for name, value in selection.items()), 40) or "all"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -105,12 +106,16 @@ class Store:
     def audit(
         self, *, who: str, origin: str, action: str, selection: Mapping[str, Any], count: int, outcome: str
     ) -> None:
-        """Write down what an operator did. Inside a write block it is part of that transaction."""
+        """Write down what an operator did, and on which host. Inside a write block it is part of that transaction.
+
+        The table is appended to only; retention keeps it.
+        """
         self.execute(
             "add_audit",
             acted_at=self._clock(),
             who=who,
             origin=origin,
+            host=socket.gethostname(),
             action=action,
             selection=orjson.dumps(selection, default=str).decode(),
             count=count,
@@ -124,6 +129,21 @@ class Store:
     def set_setting(self, name: str, value: Any) -> None:
         """Set it for everyone who uses this store. The value must have a JSON form."""
         self.execute("set_setting", name=name, value=orjson.dumps(value).decode(), now=self._clock())
+
+    def change_settings(self, changes: Mapping[str, Any], *, who: str, origin: str) -> None:
+        """What an operator sets, in one transaction and with one entry in the audit; None: the default again."""
+        with self.borrow(write=True):
+            for name, value in changes.items():
+                if value is None:
+                    self.execute("forget_setting", name=name)
+                else:
+                    self.set_setting(name, value)
+            said = ", ".join(
+                f"{name} is {'the default' if value is None else value}" for name, value in changes.items()
+            )
+            self.audit(
+                who=who, origin=origin, action="set", selection=changes, count=len(changes), outcome=said
+            )
 
     def settings(self) -> dict[str, Any]:
         """Everything that was set for this store."""

@@ -176,10 +176,11 @@ SELECT * FROM operation_records WHERE operation_id = $operation AND ($state IS N
 ORDER BY ord LIMIT coalesce($limit, 1000) OFFSET coalesce($offset, 0);
 
 -- name: audit_latest
--- What operators did, the latest first.
-SELECT * FROM audit
-WHERE ($since IS NULL OR acted_at >= $since) AND ($action IS NULL OR action = $action)
-ORDER BY acted_at DESC LIMIT coalesce($limit, 100);
+-- What operators did, the latest first; `who` is a part of the name, in capitals or not.
+SELECT acted_at, who, origin, host, action, selection, count, outcome FROM audit
+WHERE ($since IS NULL OR acted_at >= $since) AND ($until IS NULL OR acted_at < $until)
+  AND ($action IS NULL OR action = $action) AND ($who IS NULL OR contains(lower(who), lower($who)))
+ORDER BY acted_at DESC, rowid DESC LIMIT coalesce($limit, 100);
 
 -- name: silences
 -- Silences that still hold at `now`.

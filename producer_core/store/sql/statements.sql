@@ -11,14 +11,18 @@ WHERE leases.owner = excluded.owner OR leases.lease_until <= $now;
 DELETE FROM leases WHERE name = $name AND owner = $owner;
 
 -- name: add_audit
--- Write down what somebody did.
-INSERT INTO audit (acted_at, who, origin, action, selection, count, outcome)
-VALUES ($acted_at, $who, $origin, $action, $selection, $count, $outcome);
+-- Write down what somebody did. Nothing ever changes or deletes such a row.
+INSERT INTO audit (acted_at, who, origin, host, action, selection, count, outcome)
+VALUES ($acted_at, $who, $origin, $host, $action, $selection, $count, $outcome);
 
 -- name: set_setting
 -- Set one setting of this store; its value is JSON.
 INSERT INTO settings (name, value, changed_at) VALUES ($name, $value, $now)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value, changed_at = excluded.changed_at;
+
+-- name: forget_setting
+-- Back to the default of one setting.
+DELETE FROM settings WHERE name = $name;
 
 -- name: close_producer
 -- Mark a producer as closed on purpose.
