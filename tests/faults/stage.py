@@ -266,7 +266,9 @@ class Stage:
             self.medium.restore()
         lives = [life for ledger in [*self.ledgers, self.ledger] for life in parse(ledger)]
         if self.medium.name == "embedded":
-            self.excused |= unseen(lives)
+            self.excused |= (nowhere := unseen(lives))
+            if nowhere:
+                self.notes["without an offset"] = len(nowhere)
         deadline = time.monotonic() + patience
         while True:
             log = read_topic(self.medium.direct, self.topic)
@@ -294,9 +296,10 @@ class Stage:
 
 
 def unseen(lives):
-    """Acknowledged without an offset: librdkafka concludes that a request arrived from a later one that did.
+    """Acknowledged without an offset: the embedded broker may not have what was acknowledged like this.
 
-    A real broker refuses the later one otherwise; the embedded broker does not look at sequences, and so may not
-    have what was acknowledged like this.
+    Either librdkafka concludes that a request arrived from a later one that did; a real broker refuses the later one
+    otherwise, the embedded one does not look at sequences. Or S1 has the broker say DUPLICATE_SEQUENCE_NUMBER of
+    what it does not have, which is a lie that a client cannot see through; the watch tells the loss.
     """
     return {report.number for life in lives for report in life.reports if report.ok and report.offset is None}
