@@ -11,7 +11,7 @@ from typing import Any, Literal
 import orjson
 from confluent_kafka import KafkaError
 
-from producer_core.landing import reader
+from producer_core.asking import reader
 from producer_core.replay import newer_keys
 from producer_core.replay.newer_keys import Keys, Look, look
 from producer_core.replay.topic_facts import Asking, Bound, Facts

@@ -14,8 +14,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from producer_core.asking import reader
 from producer_core.burial import ORIGINAL_TIMESTAMP
-from producer_core.landing import reader
 from producer_core.messages import parse_id, record_id
 from producer_core.replay.topic_facts import Bound, words
 
@@ -129,7 +129,7 @@ def look(
         waiting = {span.partition: span for span in spans if span.size}
         progress.there = sum(span.size for span in waiting.values())
         if waiting:
-            with reader(settings, {}, heard=lambda error: None) as consumer:
+            with reader(settings) as consumer:
                 consumer.assign([TopicPartition(topic, one.partition, one.start) for one in waiting.values()])
                 _read(progress, consumer, topic, waiting, keys, bound, most)
         progress.complete = not waiting and not progress.trouble

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -10,13 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import ConfigResource, ResourceType
 
-from producer_core.landing import connection_settings
-
-_QUIET = logging.getLogger("producer_core.replay.client")
-_QUIET.addHandler(logging.NullHandler())
-_QUIET.propagate = False
+from producer_core.asking import admin
 
 _NO_SUCH = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 _NOBODY = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
@@ -64,8 +59,7 @@ class Asking:
     def __init__(
         self, settings: Mapping[str, Any], handle: Consumer, bound: Bound, complaints: Sequence[KafkaError]
     ) -> None:
-        quiet = {"error_cb": lambda error: None}
-        self._admin = AdminClient({**connection_settings(settings), **quiet}, logger=_QUIET)
+        self._admin = admin(settings)
         self._handle = handle
         self._bound = bound
         self._complaints = complaints
