@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from producer_core.errors import Fenced, JournalError
 from producer_core.journal import Journal, Record
 from producer_core.messages import ID_HEADER, parse_id
+from producer_core.stand_in import Sender
 from producer_core.transport import Delivery
 
 logger = logging.getLogger(__name__)
@@ -31,17 +32,6 @@ _NOTHING = 1 << 64
 _Owner = tuple[Callable[[bool, Any, Any], None] | None, Callable[[Any], None] | None, Any]
 
 
-class Sender(Protocol):
-    """What the backlog needs of the lifecycle."""
-
-    pending: dict[bytes, Delivery]
-
-    @property
-    def transport(self) -> Any: ...
-    def offer(self, delivery: Delivery) -> bool: ...
-    def recover(self, delivery: Delivery) -> None: ...
-
-
 class Backlog:
     """Owns the feeding thread. A message is always in `pending`, in `_leaving`, or settled in the journal."""
 
@@ -50,7 +40,7 @@ class Backlog:
         self._sender = sender
         self._session = journal.session.bytes
         self._first = journal.next_sequence  # below: of an earlier process
-        self._proves = bool(getattr(sender.transport, "proves", False))  # it settles, and looks, by itself
+        self._proves = sender.transport.proves  # it settles, and looks, by itself
         self._gate = (
             threading.RLock()
         )  # guards the fields below; a message is written and handed on in one step

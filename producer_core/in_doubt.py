@@ -107,7 +107,6 @@ class InDoubt:
         self._changed = threading.Condition()  # guards the fields below
         self._questions: list[tuple[float, int, Doubt]] = []
         self._order = itertools.count()
-        self._looking: list[Doubt] = []
         self._thread: threading.Thread | None = None
         self._stopping = False
 
@@ -122,11 +121,6 @@ class InDoubt:
                 self._thread.start()
             self._changed.notify()
             return True
-
-    @property
-    def open(self) -> int:
-        """Questions without an answer."""
-        return len(self._questions) + len(self._looking)
 
     def stop(self, timeout: float) -> None:
         """Ask nothing more; what has no answer stays in doubt."""
@@ -147,8 +141,6 @@ class InDoubt:
                 except Exception:
                     topic = doubt.delivery.topic
                     logger.exception("a message in doubt was not settled", extra={"topic": topic})
-            with self._changed:
-                self._looking = []
 
     def _answers(self, deliveries: Sequence[Delivery]) -> Mapping[str, Landing]:
         topic, first = deliveries[0].topic, min(delivery.seq for delivery in deliveries)
@@ -184,8 +176,7 @@ class InDoubt:
         gone = {entry[1] for entry in taken}
         self._questions = [entry for entry in self._questions if entry[1] not in gone]
         heapq.heapify(self._questions)
-        self._looking = [entry[2] for entry in taken]
-        return list(self._looking)
+        return [entry[2] for entry in taken]
 
 
 _NOT_ASKED = Landing("inconclusive", None, None, 0, "Nobody can say: the topic could not be looked at.")

@@ -474,7 +474,7 @@ class Lifecycle:
         deadline = None if timeout is None else time.monotonic() + timeout
         while self.waiting:
             left = 0.1 if deadline is None else deadline - time.monotonic()
-            if left <= 0 or getattr(self.transport, "ended", False):
+            if left <= 0 or self.transport.ended:
                 return False
             self._settled.clear()
             if self.waiting:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
-from producer_core.transport import Delivery
+from producer_core.journal import Progress
+from producer_core.transport import Delivery, Transport
 
 
 class Numbers(Protocol):
@@ -23,8 +24,9 @@ class Sender(Protocol):
     pending: dict[bytes, Delivery]
 
     @property
-    def transport(self) -> Any: ...
+    def transport(self) -> Transport: ...
     def offer(self, delivery: Delivery) -> bool: ...
+    def recover(self, delivery: Delivery) -> None: ...
 
 
 class Keeper(Protocol):
@@ -53,7 +55,7 @@ class Keeper(Protocol):
     def kept(self, message_ids: Iterable[str]) -> None: ...
 
 
-class StandIn(Protocol):
+class StandIn(Progress, Protocol):
     """Numbers the messages itself, keeps their progress, and gives the lifecycle its keeper.
 
     What is not settled when the producer closes is not a dead letter: it is still in the input.
@@ -62,9 +64,6 @@ class StandIn(Protocol):
     session: uuid.UUID
     numbers: Numbers
 
-    @property
-    def offsets(self) -> Mapping[tuple[str, int], int]: ...
-    def settle(self, seqs: Iterable[int], offsets: Mapping[tuple[str, int], int] | None = None) -> None: ...
     def keeper(self, sender: Sender) -> Keeper: ...
     def unsettled(self) -> int:
         """Messages that were accepted and are not settled."""

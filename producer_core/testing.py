@@ -63,6 +63,9 @@ class InMemoryTransport:
     A code with a `+` before it ("+_MSG_TIMED_OUT") appends the message and fails it all the same.
     """
 
+    proves = False
+    ended = False
+
     def __init__(
         self,
         config: ClientConfig,

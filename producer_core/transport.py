@@ -22,7 +22,7 @@ from producer_core import asking, landing
 from producer_core.config import ClientConfig
 from producer_core.connection import produced
 from producer_core.errors import ForkedProducer
-from producer_core.events import Attempt, Verdict
+from producer_core.events import Attempt, Notice, Verdict
 from producer_core.landing import Landing
 from producer_core.librdkafka import client_log
 from producer_core.messages import MessageStatus
@@ -117,9 +117,19 @@ class Listener(Protocol):
     def fatal(self, error: KafkaError, generation: int, *, sent: bool = True) -> None:
         """The client broke and a new one is there; without `sent` nothing of the broken one ever left us."""
 
+    def notice(self, notice: Notice) -> None: ...
+
 
 class Transport(Protocol):
     """What the producer needs of a client; the real one and `producer_core.testing`'s pass the same tests."""
+
+    @property
+    def proves(self) -> bool:
+        """It settles in the journal what it reports as acknowledged, and finds by itself what earlier processes left."""
+
+    @property
+    def ended(self) -> bool:
+        """Nothing that waits can be settled here any more."""
 
     def start(self) -> None:
         """Start polling."""
@@ -156,6 +166,9 @@ TransportFactory = Callable[[ClientConfig, Listener], Transport]
 
 class KafkaTransport:
     """confluent_kafka's Producer, polled by one thread and re-created when it turns fatal."""
+
+    proves = False
+    ended = False
 
     def __init__(self, config: ClientConfig, listener: Listener) -> None:
         self._config = config

@@ -1,6 +1,5 @@
 """Exactly once: transactions, a watermark written after the commit, and a fenced read-back (protocol PL)."""
 
-from producer_core.exactly_once.ledger import Progress
 from producer_core.exactly_once.transport import TransactionalTransport
 
-__all__ = ["Progress", "TransactionalTransport"]
+__all__ = ["TransactionalTransport"]

@@ -8,21 +8,14 @@ record found on the log whose delivery has not come back yet (a torn transaction
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import NamedTuple
 
+from producer_core.journal import Progress
 from producer_core.transport import Delivery
 
 Where = tuple[str, int]
 """A partition: (topic, number)."""
-
-
-class Progress(Protocol):
-    """What is done, durably; a `producer_core.journal.Journal` is one, and says `is_settled(seq)` besides."""
-
-    @property
-    def offsets(self) -> Mapping[Where, int]: ...
-    def settle(self, seqs: Iterable[int], offsets: Mapping[Where, int] | None = None) -> None: ...
 
 
 class Place(NamedTuple):
@@ -39,8 +32,6 @@ class Ledger:
 
     def __init__(self, progress: Progress, session: bytes) -> None:
         self._progress = progress
-        # A progress that cannot say it only has us read further back than needed.
-        self._is_settled: Callable[[int], bool] = getattr(progress, "is_settled", lambda seq: False)
         self._session = session
         self._lock = threading.Lock()  # guards what follows, and the order of calls to progress
         self._offs = dict(progress.offsets)  # as written down
@@ -88,7 +79,7 @@ class Ledger:
             for id, place in records:
                 if place.offset in settled:
                     continue
-                if id not in in_hand and self.is_own(id) and self._is_settled(_seq(id)):
+                if id not in in_hand and self.is_own(id) and self._progress.is_settled(_seq(id)):
                     settled.add(place.offset)
                     self._reached[where] = max(self._reached.get(where, -1), place.offset)
                     continue

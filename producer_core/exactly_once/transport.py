@@ -21,9 +21,10 @@ from producer_core.config import ClientConfig
 from producer_core.errors import Fenced, ForkedProducer
 from producer_core.events import Notice, Severity
 from producer_core.exactly_once.client import check
-from producer_core.exactly_once.ledger import Ledger, Progress, Where, shard_ids, shard_note
+from producer_core.exactly_once.ledger import Ledger, Where, shard_ids, shard_note
 from producer_core.exactly_once.shard import Bounds, Shard
 from producer_core.exactly_once.statistics import merged
+from producer_core.journal import Progress
 from producer_core.landing import Landing
 from producer_core.librdkafka import client_log
 from producer_core.partitions import Partitioner, metadata_count
@@ -47,7 +48,6 @@ class TransactionalTransport:
     """
 
     proves = True
-    """It settles in the journal what it reports as acknowledged, and finds by itself what earlier processes left."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class TransactionalTransport:
 
     @property
     def ended(self) -> bool:
-        """Another process has taken over: nothing that waits can be settled here any more."""
+        """Another process has taken over."""
         return self._fenced is not None
 
     def outstanding(self) -> int:
@@ -207,10 +207,9 @@ class TransactionalTransport:
                 self._listener.connection_error(error)
 
     def notice(self, kind: str, severity: Severity, text: str) -> None:
-        tell = getattr(self._listener, "notice", None)
         with self._telling:
-            if tell is not None and not self._silent:
-                tell(Notice(kind, severity, text, time.time()))
+            if not self._silent:
+                self._listener.notice(Notice(kind, severity, text, time.time()))
 
     def fenced(self, transactional_id: str) -> None:
         text = f"Another process uses the transactional id {transactional_id!r}; this one sends nothing more."

@@ -222,7 +222,7 @@ class RowsKeeper:
     def __init__(self, progress: FileProgress, sender: stand_in.Sender) -> None:
         self._progress = progress
         self._sender = sender
-        self._proves = bool(getattr(sender.transport, "proves", False))  # it settles by itself
+        self._proves = sender.transport.proves  # it settles by itself
         self._room = threading.Event()  # set after each batch of reports
         self._lock = threading.Lock()  # guards the fields below
         self._leaving: set[int] = set()

@@ -15,3 +15,6 @@ class Progress(Protocol):
 
     def settle(self, seqs: Iterable[int], offsets: Mapping[tuple[str, int], int] | None = None) -> None:
         """Write down that these are done and how far the log is known, as one step. JournalFull without room."""
+
+    def is_settled(self, seq: int) -> bool:
+        """Whether this one is done."""

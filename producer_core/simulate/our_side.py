@@ -78,6 +78,14 @@ class FaultyTransport:
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="faults-on-our-side", daemon=True)
 
+    @property
+    def proves(self) -> bool:
+        return self._inner.proves
+
+    @property
+    def ended(self) -> bool:
+        return self._inner.ended
+
     def start(self) -> None:
         self._inner.start()
         self._thread.start()

@@ -1,4 +1,4 @@
-"""The journal: what was accepted is read back byte for byte until it is settled; the real one and its memory twin."""
+"""The journal: what was accepted is read back byte for byte until it is settled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from producer_core.errors import JournalError, JournalFull
 from producer_core.journal import Journal, Record
-from producer_core.journal.memory import MemoryJournal
 from producer_core.journal.ranges import Ranges, ranges_of
 from producer_core.journal.record import decode, encode
 from tests.support import eventually
@@ -19,7 +18,7 @@ from tests.unit.journaling import a_record, crash, fill, kept
 
 
 class Disk:
-    """The real journal, at one level."""
+    """A journal's folder, at one level."""
 
     def __init__(self, path, level):
         self.path, self.level = path, level
@@ -32,20 +31,9 @@ class Disk:
         return self.open()
 
 
-class Memory:
-    """Its twin."""
-
-    def open(self, **bounds):
-        bounds.pop("segment_bytes", None)
-        return MemoryJournal(**bounds)
-
-    def reopen(self, journal):
-        return journal.reopened()
-
-
-@pytest.fixture(params=["buffered", "process", "power", "memory"])
+@pytest.fixture(params=["buffered", "process", "power"])
 def kind(request, tmp_path):
-    return Memory() if request.param == "memory" else Disk(tmp_path / "journal", request.param)
+    return Disk(tmp_path / "journal", request.param)
 
 
 @pytest.fixture
