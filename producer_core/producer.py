@@ -454,6 +454,13 @@ class ReliableKafkaProducer:
         delivery.replay = settled
         self._lifecycle.resend(delivery)
 
+    def go_on(self, topic: str) -> int:
+        """After a loss of acknowledged records, once you have decided: messages in doubt there are sent again.
+
+        Until then, or a restart, they become dead letters. How many partitions were held up so.
+        """
+        return self.standing.go_on(topic)
+
     @property
     def identity(self) -> str:
         return str(self._session)

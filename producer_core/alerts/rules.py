@@ -79,7 +79,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             "critical",
             "{text}",
             "Look for an unclean leader election, a lost disk or a restored backup, and send the missing records "
-            "again from their source. Acknowledge this alert when that is decided.",
+            "again from their source. Acknowledge this alert when that is decided, and call producer.go_on(topic).",
             lasting=True,
         ),
         "producer_desynchronised": Rule(

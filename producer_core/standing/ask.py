@@ -83,9 +83,7 @@ class BrokerAsker:
         """Whether each topic exists, and its id."""
         asking = admin(self._config)  # kept: its answers end with it
         try:
-            asked = asking.describe_topics(
-                TopicCollection(list(topics)), request_timeout=bound.left()
-            )
+            asked = asking.describe_topics(TopicCollection(list(topics)), request_timeout=bound.left())
             return {topic: _described(future, bound) for topic, future in asked.items()}
         except KafkaException as error:
             return {topic: _troubled(Look(), error.args[0]) for topic in topics}

@@ -282,7 +282,8 @@ _ADVICE: Mapping[Case, str] = {
     "broker's log and at its producer.id.expiration.ms.",
     "duplicate_confirmed": "Nothing to do: the message is on the topic once.",
     "topic_recreated": "If nobody meant to delete the topic, ask who did; what it held has to be sent again.",
-    "acknowledged_lost": "Look for an unclean leader election, a lost disk or a restored backup. Nothing more is "
-    "sent there again by itself; send the missing records from their source once that is decided.",
+    "acknowledged_lost": "Look for an unclean leader election, a lost disk or a restored backup, and send the missing "
+    "records again from their source. Messages in doubt become dead letters there, none is sent again, until "
+    "producer.go_on(topic).",
     "unknown": "Grant READ and DESCRIBE on the topic, or see to the connection; it is asked again meanwhile.",
 }

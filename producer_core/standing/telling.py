@@ -66,6 +66,13 @@ def resolved(suspicion: Suspicion, at: float, last: Notice | None = None) -> Not
     return replace(told, at=at, details={**told.details, **ends})
 
 
+def decided(topic: str, partitions: Sequence[tuple[str, int]], at: float) -> Notice:
+    """Somebody knows of the losses, and the topic goes on: their alerts end."""
+    words = f"Somebody decided that {topic} goes on: messages in doubt there are sent again from now on."
+    ends = [("acknowledged_lost", f"{topic}/{number}") for _, number in partitions]
+    return Notice("loss_decided", "info", words, at, {"subject": topic, "ends": ends})
+
+
 def _summary(suspicion: Suspicion, finding: Finding) -> str:
     counts = Counter(item.case for item in suspicion.findings)
     lost = counts["acknowledged_lost"]

@@ -15,7 +15,7 @@ from producer_core.standing.evidence import CODES, Finding, Look, Mark
 from producer_core.standing.inquiry import SOON, Inquiry
 from producer_core.standing.memory import Key, runs
 from producer_core.standing.questions import Question
-from producer_core.standing.telling import EpochWatch
+from producer_core.standing.telling import EpochWatch, decided
 
 _MOST_AT_ONCE = 100
 _ROUND, _LAST_ROUND = 5.0, 2.0
@@ -115,10 +115,16 @@ class Standing(Hook):
         with self._changed:
             return dict(self._inquiry.lost)
 
-    def go_on(self, topic: str, partition: int) -> bool:
-        """An operator decided that this partition goes on; False when nothing was known to be lost there."""
+    def go_on(self, topic: str) -> int:
+        """Somebody decided that a topic goes on; on how many of its partitions something was known to be lost."""
         with self._changed:
-            return self._inquiry.lost.pop((topic, partition), None) is not None
+            gone = sorted(key for key in self._inquiry.lost if key[0] == topic)
+            for key in gone:
+                del self._inquiry.lost[key]
+            if gone:
+                self._outbox.append(decided(topic, gone, self._clock()))
+                self._changed.notify_all()
+        return len(gone)
 
     def remember(self, offsets: Mapping[Key, int]) -> None:
         """What an earlier run knows to be settled, from a journal: the marks to begin with."""

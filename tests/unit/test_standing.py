@@ -292,8 +292,23 @@ def test_an_offset_that_does_not_rise_is_loss_when_the_old_record_is_gone(watche
     assert (notice.kind, notice.severity) == ("acknowledged_lost", "critical")
     assert "at least 18 are missing" in notice.text
     assert set(watched.watch.lost) == {("orders", 0)}
-    assert watched.watch.go_on("orders", 0)
-    assert not watched.watch.go_on("orders", 0)
+
+
+def test_a_topic_goes_on_after_a_loss_once_somebody_decided(watched):
+    watched.acks(*range(100, 150))
+    watched.broker.looks[0] = Look(exists=True, topic_id="A", low=0, high=132)
+    watched.acks(*range(130, 132))
+    watched.later(1)
+    eventually(lambda: watched.kinds() == ["acknowledged_lost"])
+    assert watched.watch.lost_on("orders", 0)
+
+    assert watched.watch.go_on("payments") == 0
+    assert watched.watch.go_on("orders") == 1
+    assert watched.watch.go_on("orders") == 0
+
+    assert not watched.watch.lost_on("orders", 0)
+    eventually(lambda: watched.kinds() == ["acknowledged_lost", "loss_decided"])
+    assert watched.told[-1].details["ends"] == [("acknowledged_lost", watched.told[0].details["subject"])]
 
 
 def test_a_batch_that_runs_past_the_old_end_is_looked_at_too(watched):
