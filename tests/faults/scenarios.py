@@ -542,7 +542,12 @@ def topic_changes(stage):
     stage.finish()
 
 
-@scenario("S19", "the journal's disk is full, its end torn, a bit of it turned", ("embedded", ALO))
+@scenario(
+    "S19",
+    "the journal's disk is full, its end torn, a bit of it turned",
+    ("embedded", ALO),
+    ("kafka3", EO),
+)
 def bad_disk(stage):
     stage.journal = stage.folder / "journal"
     few = {"queue.buffering.max.messages": 500, "max_block_ms": 300, "message.timeout.ms": 600_000}
