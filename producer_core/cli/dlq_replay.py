@@ -2,28 +2,53 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from producer_core.cli import options, selection, show
-from producer_core.cli.lazy import INTERRUPTED
+from producer_core.cli import options, replay_words, selection, show
+from producer_core.cli.lazy import INTERRUPTED, Failed
 
 if TYPE_CHECKING:
     from producer_core.cli.replaying import Replaying
-    from producer_core.replay import Operation
+    from producer_core.dlq import DeadLetterFilter
+    from producer_core.replay import Newer, Operation
+    from producer_core.replay.dry_run import DryRun
+    from producer_core.store import Store
 
 
 @click.command(short_help="Send dead letters again.")
 @selection.filter_options
+@click.option("--dry-run", is_flag=True, help="Only say what it would do; nothing is sent or changed.")
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many, the oldest first.")
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="At most so many a second.")
+@click.option(
+    "--canary",
+    type=click.IntRange(min=0),
+    help="So many are settled before the rest goes; 0: none.  [default: 10]",
+)
+@click.option(
+    "--stop-percent",
+    type=click.FloatRange(0, 100),
+    help="It stops itself when more of the canary, or of the last ones, fail again.  [default: 50]",
+)
+@click.option(
+    "--stop-last", type=click.IntRange(min=1), help="How many last ones that rule looks at.  [default: 50]"
+)
+@click.option(
+    "--newer",
+    type=click.Choice(["auto", "skip", "send"]),
+    help="Records whose key has a newer one on the topic: skip them, send them all the same, or (auto, the default) "
+    "skip them on compacted topics only.",
+)
 @click.option("--include-quarantined", is_flag=True, help="Those too that failed again and again.")
 @click.option(
     "--to", "to_cluster", metavar="CLUSTER", help="Send to this cluster, though they come from another."
 )
+@click.option("--reason", help="Why, in your words; kept with the replay.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for the end; see replay status.")
 @options.client_options
 @options.yes
@@ -34,10 +59,16 @@ def replay(
     ctx: click.Context,
     /,
     store_path: Path | None,
+    dry_run: bool,
     limit: int | None,
     rate: float | None,
+    canary: int | None,
+    stop_percent: float | None,
+    stop_last: int | None,
+    newer: Newer | None,
     include_quarantined: bool,
     to_cluster: str | None,
+    reason: str | None,
     no_wait: bool,
     servers: str | None,
     settings: tuple[tuple[str, str], ...],
@@ -49,58 +80,138 @@ def replay(
     """Send the dead letters that the selection matches again, each under its own message id.
 
     \b
-      producer-core dlq replay --topic orders --bootstrap-servers broker1:9092
+      producer-core dlq replay --topic orders --dry-run -b broker1:9092
+      producer-core dlq replay --topic orders -b broker1:9092
       producer-core dlq replay --group 1f2e3d4c5b6a --limit 10
+      producer-core dlq replay --rate 200 --canary 20 --stop-percent 10 --yes --reason INC-4711
+
+    First it looks ahead and says what it would do: how many, to which topics, what may be there already, what is
+    too large now, and for which keys a newer record is there, which an old value would overwrite. Then it asks.
+    With --yes it does not ask; the look ahead is made all the same.
 
     With --bootstrap-servers (or --config, --config-file) this process sends; else a live producer of this store does,
     and this command watches. A dead letter leaves the DLQ only when the broker acknowledged it. What may be on its
-    topic already is looked for there first. Ctrl-C pauses; the same command goes on.
+    topic already is looked for there first. The canary goes first; when too many fail again it stops itself, and the
+    rest stays dead letters. Ctrl-C pauses; the same command goes on.
 
     \b
-    Exit codes: 0 all acknowledged or found on their topic, 1 some failed again or were
-    skipped, 2 it could not be done, 130 paused by Ctrl-C.
+    Exit codes: 0 all acknowledged or found on their topic (or a dry run was made), 1 some failed
+    again, were skipped, or it stopped itself, 2 it could not be done, 130 paused by Ctrl-C.
     """
     from producer_core.cli.replaying import Replaying
     from producer_core.dlq import DeadLetters
     from producer_core.store import Store
 
     store, where = Store.open(store_path, create=False), selection.chosen(given)
-    dead = DeadLetters(store)
-    number = dead.count(where)
-    if not number and not _under_way(store, where):
-        _end(ctx, as_json, None, "Nothing to replay.")
-        return
     client = (
         options.client_settings(servers, settings, config_file)
         if servers or settings or config_file
         else None
     )
-    job = Replaying(store, where, client, to_cluster=to_cluster)
-    with job:
-        sent = min(number, limit or number)
-        click.echo(selection.risks(dead.count_by(where, "verdict")), err=True)
-        options.confirm(
-            f"Replay {'the oldest ' if sent < number else ''}{selection.what(dead, where, sent)}?", yes
-        )
-        operation = job.plan(limit=limit, rate=rate, include_quarantined=include_quarantined)
-        if no_wait and client is None:
-            _end(
-                ctx,
-                as_json,
-                operation,
-                f"Replay {operation.operation_id} is planned; see producer-core replay status.",
+    under_way = _under_way(store, where)
+    if not DeadLetters(store).count(where) and under_way is None and not dry_run:
+        _end(ctx, as_json, store, None, "Nothing to replay.")
+        return
+    counted = {"rate": rate, "limit": limit, "allow_quarantined": include_quarantined, "newer": newer}
+    if dry_run:
+        _only_say(Replaying(store, where, client, to_cluster=to_cluster), counted, under_way, as_json=as_json)
+        return
+    seen = Replaying(store, where, None, to_cluster=to_cluster).counted(**counted, operation=under_way)
+    asks = not yes and sys.stdin.isatty()
+    if not asks:
+        _tell(seen, as_json=True)
+        options.confirm(_question(seen, where), yes)
+    choices = {
+        "limit": limit, "rate": rate, "allow_quarantined": include_quarantined, "canary": canary,
+        "stop_percent": stop_percent, "stop_last": stop_last, "newer": newer or "auto", "reason": reason,
+    }  # fmt: skip
+    with Replaying(store, where, client, to_cluster=to_cluster) as job:
+        operation = job.plan(check_first=asks, **choices)
+        if under_way is not None:
+            click.echo(
+                f"There is a replay of this selection already: {replay_words.standing(operation)}", err=True
             )
+        operation = _decide(job, operation, where, newer, asks=asks, as_json=as_json)
+        if no_wait and client is None:
+            words = f"Replay {operation.operation_id} is planned; see producer-core replay status."
+            _end(ctx, as_json, store, operation, words)
             return
         operation = _watch(job, operation)
-    _end(ctx, as_json, operation, _sentence(operation))
+    _end(ctx, as_json, store, operation, replay_words.sentence(operation))
 
 
-def _under_way(store: Any, where: Any) -> bool:
-    """Whether a replay of this selection has not ended: asking again is asking for that one."""
+def _under_way(store: Store, where: DeadLetterFilter) -> Operation | None:
+    """The replay of this selection that has not ended: asking again is asking for that one."""
     import orjson
 
+    from producer_core.replay.operation import operation_of
+
     asked = orjson.dumps(where.to_query(), option=orjson.OPT_SORT_KEYS).decode()
-    return bool(store.rows("replay_same", selection=asked))
+    return next(iter(map(operation_of, store.rows("replay_same", selection=asked))), None)
+
+
+def _only_say(job: Replaying, counted: dict[str, Any], under_way: Operation | None, *, as_json: bool) -> None:
+    run = (
+        job.look_ahead(**counted)
+        if job.client and under_way is None
+        else job.counted(**counted, operation=under_way)
+    )
+    if as_json:
+        show.emit(run.to_dict())
+    else:
+        _tell(run, as_json=False)
+
+
+def _tell(run: DryRun, *, as_json: bool) -> None:
+    """The whole dry run for a person; the sentences alone, beside the answer, for programs."""
+    from producer_core.cli import dry_running
+
+    if as_json:
+        dry_running.say(run, err=True)
+    else:
+        dry_running.tell(run)
+
+
+def _question(run: DryRun, where: DeadLetterFilter) -> str:
+    topics = list(run.by_topic)
+    more = f" and {len(topics) - 3} more topics" if len(topics) > 3 else ""
+    return f"Replay {show.count(run.total, 'dead letter')} of {', '.join(topics[:3]) or 'no topic'}{more}?"
+
+
+def _decide(
+    job: Replaying,
+    operation: Operation,
+    where: DeadLetterFilter,
+    newer: Newer | None,
+    *,
+    asks: bool,
+    as_json: bool,
+) -> Operation:
+    """The operation under way: at once where nobody is to be asked, else when the dry run was seen."""
+    try:
+        operation = _looked_ahead(job, operation)
+        if asks and not operation.ended:
+            run = job.counted(operation=operation, newer=newer)
+            _tell(run, as_json=as_json)
+            if operation.state == "ready" and newer is None and run.newer_keys:
+                newer = "skip" if click.confirm(_offer(run), default=True) else "send"
+            options.confirm(_question(run, where), False)
+    except (Failed, click.Abort, KeyboardInterrupt):
+        if operation.state in ("checking", "ready"):
+            job.cancel()
+        raise
+    return job.go(operation, newer=newer)
+
+
+def _offer(run: DryRun) -> str:
+    return f"Skip the {show.count(run.newer_keys, 'record')} for whose key a newer one is there?"
+
+
+def _looked_ahead(job: Replaying, operation: Operation) -> Operation:
+    if operation.state == "checking":
+        click.echo("Looking ahead …", err=True)
+        *_, operation = job.watch(operation, lambda now: now.state != "checking")
+    return operation
 
 
 def _watch(job: Replaying, planned: Operation) -> Operation:
@@ -110,52 +221,20 @@ def _watch(job: Replaying, planned: Operation) -> Operation:
         for operation in job.watch(planned):
             if time.monotonic() - last > 2 and not operation.ended:
                 last = time.monotonic()
-                click.echo(_progress(operation), err=True)
+                click.echo(replay_words.progress(operation), err=True)
     except KeyboardInterrupt:
         paused = job.pause()
-        click.echo(f"\n{_sentence(paused)}", err=True)
+        click.echo(f"\n{replay_words.sentence(paused)}", err=True)
         click.get_current_context().exit(INTERRUPTED)
     return operation
 
 
-def _progress(operation: Operation) -> str:
-    done = operation.total - operation.left
-    return f"replay {operation.operation_id}: {done:,} of {operation.total:,}, {operation.failed_again:,} failed again"
-
-
-def _sentence(operation: Operation) -> str:
-    if operation.state == "paused":
-        return (
-            f"Replay {operation.operation_id} is paused with {operation.left:,} of {operation.total:,} left. "
-            "Go on with the same command."
-        )
-    return f"{operation.message or 'No answer yet'}."
-
-
-def _end(ctx: click.Context, as_json: bool, operation: Operation | None, text: str) -> None:
+def _end(ctx: click.Context, as_json: bool, store: Store, operation: Operation | None, text: str) -> None:
     if as_json:
-        show.emit(as_dict(operation, text))
+        show.emit(replay_words.as_dict(operation, text, store))
     else:
         click.echo(text)
+        replay_words.say_doubtful(store, operation)
     if operation is None or operation.state in ("planned", "running"):
         ctx.exit(0)
     ctx.exit(0 if operation.acknowledged + operation.landed == operation.total else 1)
-
-
-def as_dict(operation: Operation | None, text: str) -> dict[str, Any]:
-    """An operation for programs; times are seconds since 1970."""
-    import dataclasses
-
-    import orjson
-
-    if operation is None:
-        return {
-            "operation_id": None,
-            "state": "done",
-            "total": 0,
-            "acknowledged": 0,
-            "failed_again": 0,
-            "message": text,
-        }
-    found = dataclasses.asdict(operation)
-    return {**found, "selection": orjson.loads(operation.selection), "left": operation.left, "message": text}

@@ -7,18 +7,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from producer_core.cli import options, show
+from producer_core.cli import options, replay_words, show
 
 if TYPE_CHECKING:
-    from producer_core.replay import Operation
+    from producer_core.replay import Newer, Operation
     from producer_core.store import Store
 
+_BEGIN = "No replay yet. Begin one with producer-core dlq replay."
 
-@click.group(short_help="Replays under way: progress, pause, resume, cancel.")
+
+@click.group(short_help="Replays under way: progress, go, pause, resume, cancel.")
 def replay() -> None:
     """Replays: each is an operation in the store that any process can look at, pause, and carry on.
 
-    Begin one with producer-core dlq replay, in the dashboard, or from Python.
+    Begin one with producer-core dlq replay, in the dashboard, or from Python. One that was asked to look ahead first
+    is «ready» when that is done, and waits for go.
+
+    \b
+      producer-core replay list
+      producer-core replay status               the latest: progress, what the look ahead found, outcomes
+      producer-core replay go OPERATION_ID --newer skip
+      producer-core replay pause OPERATION_ID; producer-core replay resume OPERATION_ID
+
+    Exit codes: 0 done, 2 it could not be done: there is no such replay, or it is in no state for that. See
+    replay status --help for its own.
     """
 
 
@@ -30,14 +42,13 @@ def replay() -> None:
 @options.as_json
 def list_(store_path: Path | None, limit: int, as_json: bool) -> None:
     """The latest replays, each with how it stands."""
-    from producer_core.cli.dlq_replay import as_dict
     from producer_core.replay import list_operations
 
     found = list_operations(_store(store_path), limit=limit)
     if as_json:
-        show.emit([as_dict(operation, operation.message or "") for operation in found])
+        show.emit([replay_words.as_dict(operation, operation.message or "") for operation in found])
     elif not found:
-        click.echo("No replay yet. Begin one with producer-core dlq replay.")
+        click.echo(_BEGIN)
     else:
         columns = ("replay", "state", "began", "by", "done", "of", "failed again", "skipped", "in words")
         show.table(
@@ -48,66 +59,105 @@ def list_(store_path: Path | None, limit: int, as_json: bool) -> None:
         )
 
 
-@replay.command()
+@replay.command(short_help="How a replay stands; the latest, unless named.")
 @click.argument("operation_id", required=False)
 @options.store_option
 @options.as_json
-def status(operation_id: str | None, store_path: Path | None, as_json: bool) -> None:
-    """How one replay stands; without OPERATION_ID the latest."""
-    from producer_core.cli.dlq_replay import as_dict
+@click.pass_context
+def status(ctx: click.Context, /, operation_id: str | None, store_path: Path | None, as_json: bool) -> None:
+    """How one replay stands, what its look ahead found, and its outcomes by reason; without OPERATION_ID the latest.
+
+    \b
+    Exit codes: 0 it goes on or all went well, 1 it ended with some failed again, skipped or not sent,
+    2 there is no such replay.
+    """
     from producer_core.replay import get, list_operations
 
     store = _store(store_path)
     latest = [] if operation_id else list_operations(store, limit=1)
     if not operation_id and not latest:
-        show.emit(None) if as_json else click.echo("No replay yet. Begin one with producer-core dlq replay.")
+        show.emit(None) if as_json else click.echo(_BEGIN)
         return
     operation = get(store, operation_id) if operation_id else latest[0]
     if as_json:
-        show.emit(as_dict(operation, operation.message or ""))
-        return
-    show.pairs(
-        [
-            ("replay", operation.operation_id),
-            ("state", operation.state),
-            ("begun", f"{show.moment(operation.created_at)} by {operation.who} ({operation.origin})"),
-            ("acknowledged", f"{operation.acknowledged:,} of {operation.total:,}"),
-            ("landed already", operation.landed),
-            ("failed again", operation.failed_again),
-            ("skipped", operation.skipped),
-            ("left", operation.left),
-            ("in words", operation.message or "-"),
-        ]
-    )
-    for row in store.rows("replay_reasons", operation=operation.operation_id)[:5]:
-        click.echo(f"  {row['count']:,} {row['state']}: {row['text']}")
+        show.emit(replay_words.as_dict(operation, operation.message or "", store))
+    else:
+        show.pairs(replay_words.facts(operation))
+        replay_words.say_check(store, operation)
+        replay_words.say_reasons(store, operation)
+        replay_words.say_doubtful(store, operation)
+    ctx.exit(1 if operation.ended and operation.acknowledged + operation.landed < operation.total else 0)
+
+
+@replay.command(short_help="Start a replay whose look ahead is done.")
+@click.argument("operation_id")
+@click.option(
+    "--newer",
+    type=click.Choice(["auto", "skip", "send"]),
+    help="Records whose key has a newer one on the topic: skip them, send them all the same, or (auto) skip them on "
+    "compacted topics only. As it was planned, unless given.",
+)
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="At most so many a second.")
+@click.option("--canary", type=click.IntRange(min=0), help="So many are settled before the rest goes.")
+@options.yes
+@options.store_option
+@options.as_json
+def go(
+    operation_id: str,
+    newer: Newer | None,
+    rate: float | None,
+    canary: int | None,
+    yes: bool,
+    store_path: Path | None,
+    as_json: bool,
+) -> None:
+    """Start a replay whose look ahead is done; a live producer of this store sends.
+
+    Shows the dry run again and asks, unless --yes.
+    """
+    from producer_core.cli import dry_running
+    from producer_core.dlq import DeadLetterFilter
+    from producer_core.replay import get
+    from producer_core.replay import go as act
+    from producer_core.replay.dry_run import dry_run
+
+    store = _store(store_path)
+    operation = get(store, operation_id)
+    if operation.state == "ready" and not yes:
+        run = dry_run(store, DeadLetterFilter(), operation=operation, newer=newer, rate=rate)
+        dry_running.say(run, err=True)
+        options.confirm(f"Replay {show.count(run.total, 'dead letter')}?", yes)
+    _say("Goes", act(store, operation_id, newer=newer, rate=rate, canary=canary, **_who()), as_json)
 
 
 @replay.command(short_help="Send nothing more; the rest waits for resume.")
 @click.argument("operation_id")
 @options.store_option
-def pause(operation_id: str, store_path: Path | None) -> None:
+@options.as_json
+def pause(operation_id: str, store_path: Path | None, as_json: bool) -> None:
     """Send nothing more; what is on its way is settled, the rest waits for resume."""
     from producer_core.replay import pause as act
 
-    _say("Paused", act(_store(store_path), operation_id, **_who()))
+    _say("Paused", act(_store(store_path), operation_id, **_who()), as_json)
 
 
-@replay.command()
+@replay.command(short_help="Go on with a paused replay.")
 @click.argument("operation_id")
 @options.store_option
-def resume(operation_id: str, store_path: Path | None) -> None:
+@options.as_json
+def resume(operation_id: str, store_path: Path | None, as_json: bool) -> None:
     """Go on with a paused replay, by a live producer of this store."""
     from producer_core.replay import resume as act
 
-    _say("Goes on", act(_store(store_path), operation_id, **_who()))
+    _say("Goes on", act(_store(store_path), operation_id, **_who()), as_json)
 
 
-@replay.command()
+@replay.command(short_help="End a replay; what was not sent stays dead.")
 @click.argument("operation_id")
 @options.yes
 @options.store_option
-def cancel(operation_id: str, yes: bool, store_path: Path | None) -> None:
+@options.as_json
+def cancel(operation_id: str, yes: bool, store_path: Path | None, as_json: bool) -> None:
     """End a replay for good; what was not sent stays a dead letter."""
     from producer_core.replay import cancel as act
     from producer_core.replay import get
@@ -115,7 +165,7 @@ def cancel(operation_id: str, yes: bool, store_path: Path | None) -> None:
     store = _store(store_path)
     left = get(store, operation_id).left
     options.confirm(f"Cancel replay {operation_id}? {show.count(left, 'dead letter')} will not be sent.", yes)
-    _say("Cancelled", act(store, operation_id, **_who()))
+    _say("Cancelled", act(store, operation_id, **_who()), as_json)
 
 
 def _store(path: Path | None) -> Store:
@@ -128,8 +178,9 @@ def _who() -> dict[str, Any]:
     return {"who": options.me(), "origin": "cli"}
 
 
-def _say(word: str, operation: Operation) -> None:
-    click.echo(f"{word}: replay {operation.operation_id}, {operation.left:,} of {operation.total:,} left.")
+def _say(word: str, operation: Operation, as_json: bool) -> None:
+    text = f"{word}: replay {operation.operation_id}, {operation.left:,} of {operation.total:,} left."
+    show.emit(replay_words.as_dict(operation, text)) if as_json else click.echo(text)
 
 
 def _row(operation: Operation) -> tuple[str | int | None, ...]:
@@ -142,5 +193,5 @@ def _row(operation: Operation) -> tuple[str | int | None, ...]:
         operation.total,
         operation.failed_again,
         operation.skipped,
-        show.shorten(operation.message or "", 60),
+        show.shorten(operation.message or replay_words.STATES[operation.state], 60),
     )

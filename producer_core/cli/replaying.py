@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from producer_core import replay
 from producer_core.cli import options
-from producer_core.config import client_config
+from producer_core.config import ClientConfig, client_config
 from producer_core.errors import NobodyReplays, OtherCluster, ProducerError
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
     from producer_core.producer import ReliableKafkaProducer
     from producer_core.replay import Operation
+    from producer_core.replay.dry_run import DryRun
     from producer_core.store import Store
 
 _FROM_HERE = "Give --bootstrap-servers to send from here, or start a producer on this store."
@@ -46,22 +47,47 @@ class Replaying:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._stop()
         if self._producer is not None:
             self._producer.close()
 
-    def plan(self, *, limit: int | None, rate: float | None, include_quarantined: bool) -> Operation:
-        """The frozen operation; one that is paused goes on."""
-        who: dict[str, Any] = {"who": options.me(), "origin": "cli"}
+    def counted(self, *, operation: Operation | None = None, **choices: Any) -> DryRun:
+        """The dry run as far as the store knows it, and as far as a runner has looked ahead."""
+        from producer_core.replay.dry_run import dry_run
+
+        return dry_run(self.store, self.where, operation=operation, to_cluster=self.to_cluster, **choices)
+
+    def look_ahead(
+        self, *, allow_quarantined: bool = False, limit: int | None = None, **choices: Any
+    ) -> DryRun:
+        """The dry run with a look at the topics by our own settings; nothing is planned or written."""
+        from producer_core.replay.check import check
+        from producer_core.replay.counting import listed
+
+        assert self.client is not None
+        config, found = reached(*self.client, self.to_cluster)
+        letters = listed(
+            self.store,
+            self.where,
+            allow_quarantined=allow_quarantined,
+            cluster=None if self.to_cluster else found,
+            limit=limit,
+        )
+        looked, _ = check(config.settings, letters, sends_at_most=config.max_message_bytes)
+        return self.counted(
+            check=looked, cluster=found, allow_quarantined=allow_quarantined, limit=limit, **choices
+        )
+
+    def plan(self, **choices: Any) -> Operation:
+        """The frozen operation, with the choices of `replay.plan`; the one under way where there is one already."""
         try:
             planned = replay.plan(
                 self.store,
                 self.where,
-                limit=limit,
-                rate=rate,
-                allow_quarantined=include_quarantined,
                 to_cluster=self.to_cluster,
                 can_run=self._producer.cluster_id if self._producer else False,
-                **who,
+                **_who(),
+                **choices,
             )
         except NobodyReplays as error:
             raise NobodyReplays(fix=_FROM_HERE) from error
@@ -69,19 +95,31 @@ class Replaying:
             what = str(error).removesuffix(error.fix).strip()
             raise OtherCluster(what, fix=self._belong()) from error
         self._operation_id = planned.operation_id
-        return (
-            replay.resume(self.store, planned.operation_id, **who) if planned.state == "paused" else planned
-        )
+        return planned
 
-    def watch(self, operation: Operation) -> Iterator[Operation]:
-        """The operation as it goes on, until it has ended or somebody paused it."""
-        if self._runner is not None:
+    def go(self, operation: Operation, *, newer: replay.Newer | None = None) -> Operation:
+        """Starts what waits for a person: a look ahead that is done, or a pause."""
+        if operation.state == "ready":
+            return replay.go(self.store, operation.operation_id, newer=newer, **_who())
+        if operation.state == "paused":
+            return replay.resume(self.store, operation.operation_id, **_who())
+        return operation
+
+    def cancel(self) -> None:
+        """Ends what was planned and is not wanted; nothing of it was sent."""
+        replay.cancel(self.store, self._operation_id, **_who())
+
+    def watch(
+        self, operation: Operation, until: Callable[[Operation], bool] = lambda operation: False
+    ) -> Iterator[Operation]:
+        """The operation as it goes on, until it has ended, somebody paused it, or `until` says so."""
+        if self._runner is not None and self._running is None:
             self._running = _Running(self._runner, operation.operation_id)
         heard = time.monotonic()
         while True:
             operation = replay.get(self.store, operation.operation_id)
             yield operation
-            if operation.ended or operation.state == "paused":
+            if operation.ended or operation.state == "paused" or until(operation):
                 return
             if self._running is not None:
                 self._running.wait(_LOOK)
@@ -97,12 +135,18 @@ class Replaying:
 
     def pause(self) -> Operation:
         """Stop sending; what is on its way is settled, the rest waits."""
-        paused = replay.pause(self.store, self._operation_id, who=options.me(), origin="cli")
-        if self._runner is not None and self._running is not None:
-            self._runner.stop()
-            self._running.join()
+        paused = replay.pause(self.store, self._operation_id, **_who())
+        if self._stop():
             paused = replay.get(self.store, self._operation_id)
         return paused
+
+    def _stop(self) -> bool:
+        """Our runner sends nothing more and gives the operation back; False when we have none."""
+        if self._runner is None or self._running is None:
+            return False
+        self._runner.stop()
+        self._running.join()
+        return True
 
     def _belong(self) -> str:
         reached = self._producer.cluster_id if self._producer else "CLUSTER"
@@ -122,6 +166,21 @@ class Replaying:
             servers, settings, store=self.store, cluster_id=found, run_replays=False
         )
         self._runner = replay.ReplayRunner(self.store, self._producer, client=config.settings)
+
+
+def reached(servers: str, settings: Mapping[str, Any], to_cluster: str | None) -> tuple[ClientConfig, str]:
+    """The client's settings, and the id of the cluster at this address; OtherCluster when it is not the one told."""
+    from producer_core.cluster import Cluster
+
+    config = client_config(servers, settings)
+    found = Cluster(config).view().cluster_id
+    if to_cluster and to_cluster != found:
+        raise OtherCluster(f"{servers} is cluster {found}, not {to_cluster}.", fix="Nothing was sent.")
+    return config, found
+
+
+def _who() -> dict[str, Any]:
+    return {"who": options.me(), "origin": "cli"}
 
 
 class _Running:

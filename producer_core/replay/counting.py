@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from producer_core.replay.check import Listed
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
@@ -36,10 +39,16 @@ GROUP BY ALL"""
 _SELECTED = "SELECT * FROM dead_letters WHERE ({where}) AND state = 'dead'"
 _OLDEST = """
 SELECT * FROM ({selected}) WHERE replayable AND (? OR NOT quarantined) AND cluster_id IN ('', coalesce(?, cluster_id))
-ORDER BY accepted_at, length(message_id), message_id LIMIT ?"""
+ORDER BY {order} LIMIT ?"""
 _CLUSTER = """
 SELECT cluster_id FROM ({selected}) WHERE cluster_id <> ''
 GROUP BY cluster_id ORDER BY count(*) DESC, cluster_id LIMIT 1"""
+_SLICE = """
+SELECT rowid, message_id, topic, partition, key, value_size, accepted_at, failed_at FROM dead_letters
+WHERE rowid > ? AND ({where}) AND state = 'dead' AND replayable AND (? OR NOT quarantined)
+    AND cluster_id IN ('', coalesce(?, cluster_id)) ORDER BY {order} LIMIT ?"""
+_BY_AGE = "accepted_at, length(message_id), message_id"
+_AT_ONCE = 50_000
 _OPERATION = """
 SELECT letters.topic, letters.partition, letters.verdict,
        CASE WHEN records.state <> 'skipped' THEN NULL
@@ -73,9 +82,34 @@ def of_selection(
         counted = _counted(connection, _ROWS.format(letters=selected), [*chosen, *given])
         if limit is None:
             return counted
-        oldest = _ROWS.format(letters=_OLDEST.format(selected=selected))
+        oldest = _ROWS.format(letters=_OLDEST.format(selected=selected, order=_BY_AGE))
         sent, _ = _counted(connection, oldest, [*chosen, *given, *chosen, limit])
         return sent, counted[1]
+
+
+def listed(
+    store: Store,
+    selection: DeadLetterFilter,
+    *,
+    allow_quarantined: bool = False,
+    cluster: str | None = None,
+    limit: int | None = None,
+) -> Iterator[Listed]:
+    """What would be sent to this cluster (None: to any), as a check must know it; in slices, so that they may be many.
+
+    With a limit the oldest so many, at once.
+    """
+    where, given = selection.where()
+    sql = _SLICE.format(where=where, order="rowid" if limit is None else _BY_AGE)
+    after = -1
+    while True:
+        with store.borrow() as connection:
+            chosen = [after, *given, allow_quarantined, cluster, _AT_ONCE if limit is None else limit]
+            rows = connection.execute(sql, chosen).fetchall()
+        yield from (Listed(*row[1:]) for row in rows)
+        if limit is not None or len(rows) < _AT_ONCE:
+            return
+        after = rows[-1][0]
 
 
 def of_operation(store: Store, operation: Operation) -> Counted:
