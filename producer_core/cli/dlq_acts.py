@@ -12,6 +12,7 @@ import click
 
 from producer_core.cli import options, selection, show
 from producer_core.cli.lazy import Failed
+from producer_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetters, Result
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 @options.as_json
 def archive(store_path: Path | None, yes: bool, as_json: bool, **given: Any) -> None:
     """Archive the dead letters that the selection matches: nothing is deleted. `dlq clear` is the same.
+
+    What is being replayed stays with its replay, and you are told; a replay that was only planned leaves out what you
+    archived before it came to it.
 
     \b
       producer-core dlq archive --topic orders --until 7d
@@ -46,7 +50,10 @@ def archive(store_path: Path | None, yes: bool, as_json: bool, **given: Any) -> 
 @options.store_option
 @options.as_json
 def restore(store_path: Path | None, moment: float | None, yes: bool, as_json: bool, **given: Any) -> None:
-    """Bring back archived dead letters that the selection matches; they are dead letters again."""
+    """Bring back archived dead letters that the selection matches; they are dead letters again.
+
+    With --moment exactly what one archive put aside, but for what somebody has changed since; you are told.
+    """
     dead, where = _dead(store_path), selection.chosen(given, state="archived")
     number = dead.count(where)
     if number and moment is None:
@@ -71,15 +78,17 @@ def purge(
 ) -> None:
     """Delete keys, values and attempts of archived dead letters for good. This cannot be undone.
 
-    Only what was archived at least --min-age ago. You type «purge» and the number to confirm.
+    Only what was archived at least --min-age ago. You type «purge» and the number to confirm; a purge that was not
+    confirmed is in the audit as well. The store's file does not shrink: new records use the room.
     """
     dead, where = _dead(store_path), selection.chosen(given, state="archived")
     phrase = dead.purge_phrase(where, min_age=min_age)
-    if phrase == "purge 0":
-        _nothing(as_json, f"No archived dead letter is older than {show.duration(min_age)}.")
-        return
-    typed = confirmation or _typed(phrase)
-    _say(dead.purge(where, who=options.me(), origin="cli", confirmation=typed, min_age=min_age), as_json)
+    typed = phrase if phrase == "purge 0" else confirmation or _typed(phrase)
+    try:
+        result = dead.purge(where, who=options.me(), origin="cli", confirmation=typed, min_age=min_age)
+    except ConfigError as error:
+        raise Failed(str(error), f"For scripts: --confirmation {phrase!r}.") from error
+    _say(result, as_json)
 
 
 COMMANDS = (archive, restore, purge)
@@ -93,10 +102,9 @@ def _dead(store_path: Path | None) -> DeadLetters:
 
 
 def _typed(phrase: str) -> str:
+    """What a person typed; nothing where nobody is there, which is refused and written to the audit."""
     if not sys.stdin.isatty():
-        raise Failed(
-            "Purging deletes for good, and nobody is there to confirm it.", f"--confirmation {phrase!r}"
-        )
+        return ""
     answer: str = click.prompt(
         f"This deletes for good. Type {phrase!r} to go on", default="", show_default=False
     )
@@ -105,7 +113,3 @@ def _typed(phrase: str) -> str:
 
 def _say(result: Result, as_json: bool) -> None:
     show.emit(dataclasses.asdict(result)) if as_json else click.echo(result.text)
-
-
-def _nothing(as_json: bool, text: str) -> None:
-    show.emit({"count": 0, "text": text, "moment": None}) if as_json else click.echo(text)

@@ -1,12 +1,14 @@
 """Dead letters: add, find, group, archive and restore them, in a store or in memory."""
 
+from producer_core.dlq.clearing import MIN_AGE, Result
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.dlq.groups import Group
-from producer_core.dlq.letters import DeadLetters, Result
+from producer_core.dlq.letters import DeadLetters
 from producer_core.dlq.memory import DeadLetterQueue, message_of
 from producer_core.dlq.spill import Spill
 
 __all__ = [
+    "MIN_AGE",
     "DeadLetterFilter",
     "DeadLetterQueue",
     "DeadLetters",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from producer_core.dlq import adding, coding, states
+from producer_core.dlq import adding, clearing, coding, states
 from producer_core.dlq.by_id import among, fetch
+from producer_core.dlq.clearing import MIN_AGE, Clearing, Result
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.dlq.groups import Group, read_group
 from producer_core.errors import ConfigError
@@ -32,19 +31,6 @@ SELECT fingerprint, arg_max(code, failed_at) AS code, count(*) AS count, min(fai
        arg_max(error_text, failed_at) AS sample_text, histogram(verdict) AS verdicts
 FROM dead_letters WHERE {where}
 GROUP BY fingerprint ORDER BY count DESC, last_seen DESC LIMIT ?"""
-
-_EMPTY = """
-DELETE FROM dead_letter_bodies
-WHERE message_id IN (SELECT message_id FROM dead_letters WHERE state = 'purged')"""
-
-
-@dataclass(frozen=True)
-class Result:
-    """How many letters an act changed, in a sentence. `moment` names the act, for an exact undo."""
-
-    count: int
-    text: str
-    moment: float
 
 
 class DeadLetters:
@@ -122,58 +108,52 @@ class DeadLetters:
         rows = self._rows(_GROUPED.format(where=condition), [*parameters, limit])
         return [read_group(row) for row in rows]
 
-    # clearing
+    # clearing: each act writes the audit and a line in the life of every letter it moved
 
     def archive(self, where: DeadLetterFilter, *, who: str, origin: str) -> Result:
-        """Put aside what is dead and matches. `restore` brings it back; nothing is deleted."""
-        with self._store.borrow(write=True) as connection:
-            now = self._moment()
-            count = states.move(connection, where.where(), "dead", "archived", now=now)
-            result = Result(count, f"Archived {_letters(count)}.", now)
-            self._audit("archive", where, result, who=who, origin=origin)
-        return result
+        """Put aside what is dead and matches. `restore` brings it back; nothing is deleted.
+
+        What is being replayed, or was moved by somebody else before, is left alone, and the result says so.
+        """
+        return self._by(who, origin).archive(where)
 
     def restore(
         self, where: DeadLetterFilter, *, who: str, origin: str, moment: float | None = None
     ) -> Result:
         """Bring archived letters back; with `moment` (of an archive's Result) only what that act archived."""
-        with self._store.borrow(write=True) as connection:
-            condition, parameters = replace(where, state=None).where()
-            if moment is not None:
-                condition, parameters = f"{condition} AND state_at = ?", [*parameters, moment]
-            now = self._moment()
-            count = states.move(connection, (condition, parameters), "archived", "dead", now=now)
-            result = Result(count, f"Restored {_letters(count)}.", now)
-            self._audit("restore", where, result, who=who, origin=origin)
-        return result
+        return self._by(who, origin).restore(where, moment=moment)
 
-    def purge_phrase(self, where: DeadLetterFilter, *, min_age: float = 86400) -> str:
+    def purge_phrase(self, where: DeadLetterFilter, *, min_age: float = MIN_AGE) -> str:
         """What a person must type to purge: it names the count, so that it fits only what was seen."""
-        condition, parameters = self._purgeable(where, min_age)
-        sql = f"SELECT count(*) AS n FROM dead_letters WHERE state = 'archived' AND {condition}"
-        return f"purge {self._rows(sql, parameters)[0]['n']}"
+        with self._store.borrow() as connection:
+            return clearing.purge_phrase(connection, clearing.purgeable(where, self._clock() - min_age))
 
     def purge(
-        self, where: DeadLetterFilter, *, who: str, origin: str, confirmation: str, min_age: float = 86400
+        self,
+        where: DeadLetterFilter,
+        *,
+        who: str,
+        origin: str,
+        confirmation: str,
+        min_age: float = MIN_AGE,
     ) -> Result:
-        """Delete for good the keys, bodies and attempts of what was archived `min_age` seconds ago or earlier.
+        """Delete for good the keys, bodies, attempts and error texts of what was archived `min_age` seconds ago or
+        earlier; DuckDB uses their room in the file again.
 
-        `confirmation` must be `purge_phrase`'s answer. The row stays, without content, as a trace.
+        `confirmation` must be `purge_phrase`'s answer, else ConfigError; the audit has both. The row stays, without
+        content, as a trace.
         """
-        with self._store.borrow(write=True) as connection:
-            phrase = self.purge_phrase(where, min_age=min_age)
-            if confirmation.strip() != phrase:
-                raise ConfigError(
-                    "Purging deletes for good and was not confirmed.", fix=f"Type exactly: {phrase}"
-                )
-            now, which = self._moment(), self._purgeable(where, min_age)
-            count = states.move(
-                connection, which, "archived", "purged", now=now, key=None, error_text="", source=None
-            )
-            connection.execute(_EMPTY)
-            result = Result(count, f"Purged {_letters(count)} for good.", now)
-            self._audit("purge", where, result, who=who, origin=origin)
-        return result
+        return self._by(who, origin).purge(where, confirmation=confirmation, min_age=min_age)
+
+    def reveal(
+        self, ids: Sequence[str], *, who: str, origin: str, selection: Mapping[str, Any] | None = None
+    ) -> Result:
+        """Write down that a person sees these unmasked. Call it before they are shown, so that none is shown unseen.
+
+        Programs that use `get` and `bodies` have the raw bytes, and nothing is written down.
+        """
+        asked = {"ids": ",".join(ids)} if selection is None else selection
+        return self._by(who, origin).reveal(ids, asked)
 
     # replaying: compare-and-set, so that two processes never hold one letter
 
@@ -233,27 +213,5 @@ class DeadLetters:
         condition, parameters = where.where()
         return _LISTED.format(what=what, where=condition), [*parameters, limit, offset]
 
-    def _purgeable(self, where: DeadLetterFilter, min_age: float) -> tuple[str, list[Any]]:
-        condition, parameters = replace(where, state=None).where()
-        return f"{condition} AND state_at <= ?", [*parameters, self._clock() - min_age]
-
-    def _moment(self) -> float:
-        """Now, or the next moment that no act has yet: two clears within one tick of the clock stay two."""
-        now = self._clock()
-        while self._rows("SELECT 1 FROM dead_letters WHERE state_at = ? LIMIT 1", [now]):
-            now = math.nextafter(now, math.inf)
-        return now
-
-    def _audit(self, action: str, where: DeadLetterFilter, result: Result, *, who: str, origin: str) -> None:
-        self._store.audit(
-            who=who,
-            origin=origin,
-            action=action,
-            selection=where.to_query(),
-            count=result.count,
-            outcome=result.text,
-        )
-
-
-def _letters(count: int) -> str:
-    return "1 dead letter" if count == 1 else f"{count:,} dead letters"
+    def _by(self, who: str, origin: str) -> Clearing:
+        return Clearing(self._store, self._clock, who, origin)

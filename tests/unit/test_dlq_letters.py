@@ -275,7 +275,7 @@ def test_purging_needs_the_typed_count_and_a_day_of_age(letters, now):
 
     result = purge(letters, "purge 2")
 
-    assert result.text == "Purged 2 dead letters for good."
+    assert result.text.startswith("Purged 2 dead letters for good.")
     assert letters.count_by(EVERYTHING, "state") == {"dead": 2, "purged": 2}
     gone = letters.get("m-1")
     assert (gone.key, gone.value, gone.error_text, gone.attempts) == (None, None, "", ())

@@ -1,0 +1,128 @@
+"""The timeline of a dead letter: everything that is known to have happened to it, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from producer_core.dlq.by_id import among, fetch
+from producer_core.dlq.coding import BODY_COLUMNS, LETTER_COLUMNS, read_letter
+from producer_core.events import Attempt, DeadLetter
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from producer_core.store import Store
+
+_REPLAYS = """
+SELECT operations.operation_id, operations.who, operations.origin, operations.created_at, operations.reason,
+       records.state, records.text, records.settled_at
+FROM operation_records AS records JOIN operations USING (operation_id)
+WHERE records.{condition} ORDER BY operations.created_at"""
+
+_EVENTS = (
+    "SELECT happened_at, what, who, origin, text FROM letter_events WHERE message_id = ? ORDER BY happened_at"
+)
+
+_SAID = {
+    "acknowledged": "acknowledged",
+    "landed": "landed",
+    "failed": "failed again",
+    "skipped": "skipped",
+}
+_ORDER = ("accepted", "attempt failed", "failed again", "dead", "replay planned")
+"""Of one moment, in this order; everything else comes after."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One thing that happened: when (seconds since 1970), a word for it, who did it, and a sentence.
+
+    `what` is accepted, attempt failed, dead, quarantined, replay planned, being sent, acknowledged, landed, failed
+    again, skipped, archived, restored, purged, revealed, or the word that another act was written with. `who` is an
+    operator, or the producer; None for what nobody did. Texts may quote an error: mask them for people.
+    """
+
+    at: float
+    what: str
+    who: str | None
+    text: str
+
+
+def timeline(store: Store, message_id: str) -> tuple[Moment, ...]:
+    """A letter's whole life: accepted, attempts, dead, replays, acts of operators; () for an unknown id.
+
+    Of a death that a later one replaced, its last attempt is what is left.
+    """
+    with store.borrow() as connection:
+        rows = fetch(connection, "dead_letters", (*LETTER_COLUMNS,), [message_id])
+        if not rows:
+            return ()
+        row = rows[message_id]
+        body = fetch(connection, "dead_letter_bodies", BODY_COLUMNS, [message_id]).get(message_id)
+        replays = _replays(connection, message_id)
+        events = connection.execute(_EVENTS, [message_id]).fetchall()
+    letter = read_letter(row, body)
+    moments = [
+        Moment(letter.accepted_at, "accepted", letter.producer_id, f"for {letter.topic}, on {letter.host}"),
+        *_attempts(letter.attempts),
+        *_deaths(letter, [replay["created_at"] for replay in replays]),
+        *(moment for replay in replays for moment in _replay(replay, row)),
+        *(Moment(at, what, who, text or f"by {origin}") for at, what, who, origin, text in events),
+    ]
+    return tuple(sorted(moments, key=lambda moment: (moment.at, _rank(moment.what))))
+
+
+def _replays(connection: duckdb.DuckDBPyConnection, message_id: str) -> list[dict[str, Any]]:
+    condition, parameters = among([message_id], "operation_records")
+    found = connection.execute(_REPLAYS.format(condition=condition), parameters)
+    names = [column[0] for column in found.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+def _attempts(attempts: Sequence[Attempt]) -> Iterator[Moment]:
+    for number, attempt in enumerate(attempts, start=1):
+        yield Moment(
+            attempt.failed_at, "attempt failed", None, f"attempt {number}: {attempt.code}: {attempt.text}"
+        )
+
+
+def _deaths(letter: DeadLetter, replays: Sequence[float]) -> Iterator[Moment]:
+    """The last death with its verdict; an earlier one, before the first replay, from its last attempt."""
+    if replays and replays[0] < letter.failed_at:
+        before = [attempt for attempt in letter.attempts if attempt.failed_at <= replays[0]]
+        if before:
+            yield Moment(before[-1].failed_at, "dead", None, f"after {before[-1].code}")
+    verdict = f"{letter.verdict}: {letter.verdict_reason}"
+    yield Moment(letter.failed_at, "dead", None, verdict)
+    if letter.quarantined:
+        yield Moment(
+            letter.failed_at, "quarantined", None, f"it failed again in {letter.replay_count} replays"
+        )
+
+
+def _replay(replay: dict[str, Any], row: dict[str, Any]) -> Iterator[Moment]:
+    operation = replay["operation_id"]
+    why = f": {replay['reason']}" if replay["reason"] else ""
+    yield Moment(
+        replay["created_at"], "replay planned", replay["who"], f"{operation} by {replay['origin']}{why}"
+    )
+    if replay["state"] == "claimed" and row["operation_id"] == operation:
+        yield Moment(row["state_at"], "being sent", None, f"replay {operation}")
+    elif replay["state"] in _SAID:
+        at = replay["created_at"] if replay["settled_at"] is None else replay["settled_at"]
+        yield Moment(at, _SAID[replay["state"]], None, _outcome(operation, replay, row))
+
+
+def _outcome(operation: str, replay: dict[str, Any], row: dict[str, Any]) -> str:
+    if replay["state"] in ("acknowledged", "landed") and row["operation_id"] == operation:
+        place = f"partition {row['landed_partition']}, offset {row['landed_offset']}"
+        known = row["landed_offset"] is not None
+        where = f" at {place}" if known else ""
+        return f"replay {operation}: {'on its topic' if known else 'the broker has it'}{where}"
+    return f"replay {operation}" + (f": {replay['text']}" if replay["text"] else "")
+
+
+def _rank(what: str) -> int:
+    return _ORDER.index(what) if what in _ORDER else len(_ORDER)

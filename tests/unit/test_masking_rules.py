@@ -1,0 +1,187 @@
+"""What a house hides beyond the usual: its file of names and patterns, its mistakes, and texts made to be slow."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from producer_core import masking
+from producer_core.errors import ConfigError
+from producer_core.masking import HIDDEN, mask, mask_headers, mask_text, mask_told, shown, shown_key
+
+
+@pytest.fixture
+def rules(tmp_path, monkeypatch):
+    path = tmp_path / "masking.toml"
+    monkeypatch.setenv("PRODUCER_CORE_MASKING", str(path))
+
+    def write(text):
+        path.write_text(text)
+        os.utime(path, ns=(write.at, write.at))
+        write.at += 10**9
+
+    write.at = 10**18
+    return write
+
+
+def test_names_of_the_house_are_hidden_in_fields_headers_and_texts(rules):
+    rules('names = ["birth_date", "customer*"]')
+
+    assert mask({"birthDate": "1970-01-01", "customerName": "Ann", "order": 7}) == {
+        "birthDate": HIDDEN, "customerName": HIDDEN, "order": 7,
+    }  # fmt: skip
+    assert mask_headers([("Customer-Id", b"17"), ("trace", b"a")]) == [
+        ["Customer-Id", HIDDEN],
+        ["trace", "a"],
+    ]
+    assert "1970" not in mask_text("cannot read birth_date=1970-01-01 of 7")
+    assert "Ann" not in mask_text('{"customerName": "Ann", broken')
+
+
+def test_patterns_of_the_house_are_hidden_wherever_they_stand(rules):
+    rules(r"patterns = ['\bCUST-\d{6}\b', '(?i)\bzebra\b', '\b7{9}\b']")
+
+    assert mask_text("refused CUST-123456 of Zebra") == "refused *** of ***"
+    assert mask({"note": ["CUST-123456"], "CUST-123456": 1, "number": 777777777}) == {
+        "note": [HIDDEN], HIDDEN: 1, "number": HIDDEN,
+    }  # fmt: skip
+    assert shown_key(b"CUST-123456") == HIDDEN
+    assert mask_headers([("a", b"CUST-123456")]) == [["a", HIDDEN]]
+
+
+def test_a_name_that_only_looks_secret_can_be_opened(rules):
+    rules('open = ["token_count"]')
+
+    assert mask({"token_count": 3, "token": 3}) == {"token_count": 3, "token": HIDDEN}
+
+
+def test_keys_values_and_headers_can_be_hidden_altogether(rules):
+    rules('hide = ["keys", "values", "headers"]')
+
+    assert shown_key(b"order 7") == HIDDEN
+    assert shown(b'{"n": 1}') == "8 bytes, hidden"
+    assert mask_headers([("trace", b"a"), ("none", None)]) == [["trace", HIDDEN], ["none", None]]
+    assert shown(b'{"n": 1}', reveal=True) == {"n": 1}
+
+
+def test_a_changed_file_counts_at_once(rules):
+    rules("patterns = ['one']")
+    assert mask_text("one two") == "*** two"
+
+    rules("patterns = ['two']")
+    assert mask_text("one two") == "one ***"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("names = [", "cannot be read as TOML"),
+        ("nmaes = []", "no setting 'nmaes'. Did you mean names?"),
+        ("names = 'x'", "names must be a list"),
+        ("names = [1]", "names must be a list"),
+        ("hide = ['errors']", "cannot hide 'errors'. There are keys, values, headers"),
+        ("patterns = ['(a']", "is not one of RE2"),
+        ("patterns = ['(?=a)']", "is not one of RE2"),
+        ("patterns = ['x*']", "matches the empty text"),
+        (r"patterns = ['\b']", "matches the empty text"),
+    ],
+)
+def test_a_mistake_in_the_rules_is_said_and_nothing_is_shown(rules, text, said):
+    rules(text)
+
+    for look in (lambda: mask_text("x"), lambda: mask({}), lambda: shown(b"x"), lambda: shown_key(b"x")):
+        with pytest.raises(ConfigError, match="Until it is mended nothing is shown") as error:
+            look()
+    assert said in str(error.value)
+    assert mask_told("hunter2").startswith("(hidden: ")
+
+
+def test_rules_that_were_named_and_are_missing_are_a_mistake(tmp_path, monkeypatch):
+    monkeypatch.setenv("PRODUCER_CORE_MASKING", str(tmp_path / "nothing.toml"))
+
+    with pytest.raises(ConfigError, match="PRODUCER_CORE_MASKING"):
+        mask_text("x")
+
+
+def test_without_a_file_the_usual_rules_hold(tmp_path, monkeypatch):
+    monkeypatch.delenv("PRODUCER_CORE_MASKING", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+    assert masking.rules() == masking.Rules()
+    (tmp_path / "producer-core").mkdir()
+    (tmp_path / "producer-core" / "masking.toml").write_text("patterns = ['zebra']")
+    assert mask_text("a zebra") == "a ***"
+
+
+SLOW = [
+    "a." * 200_000,
+    "a" * 400_000,
+    "a@" * 200_000,
+    "password" * 50_000,
+    "password=" + "'" * 400_000,
+    'token="' + "\\" * 400_000,
+    "eyJ" * 130_000,
+    "eyJ-" * 100_000,
+    "xoxb-" * 80_000,
+    "4" * 400_000,
+    "4 " * 200_000,
+    "<a>" * 130_000 + "</",
+    "-----BEGIN " * 40_000,
+    "://" * 130_000,
+    "basic " * 60_000,
+]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("text", SLOW, ids=[text[:12] for text in SLOW])
+def test_no_text_makes_the_mask_slow(rules, text):
+    rules(r"patterns = ['(a+)+$', '([a-z]+)*\d']")
+
+    mask_text(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ('{"password": "hun ter2', "ter2"),
+        ('{"password": "hun\\" ter2"}', "ter2"),
+        ("redis://ann:hunter2@cache:6379/0", "hunter2"),
+        ("<login><Password>hunter2</Password></login>", "hunter2"),
+        ("pin=1234&x=1", "1234"),
+        ("Set-Cookie: id=abc; x", "id=abc"),
+        ("authorization: abc123", "abc123"),
+    ],
+)
+def test_secrets_of_broken_and_other_texts_are_hidden_too(text, secret):
+    assert secret not in mask_text(text)
+
+
+def test_what_is_no_text_is_only_counted():
+    for data in (
+        b"\xffann@example.com",
+        "ann@example.com".encode("utf-16"),
+        b"\x00\x0aann@example.com",
+        b"\x1b[2J",
+    ):
+        assert shown(data) == shown_key(data) == f"{len(data)} bytes that are not text"
+        assert mask_headers([("a", data)]) == [["a", f"{len(data)} bytes that are not text"]]
+
+
+def test_a_long_value_is_only_counted():
+    assert shown(b"x" * (masking.LONGEST + 1)) == "1,048,577 bytes, too long to be shown masked"
+
+
+def test_a_name_that_is_an_address_is_masked_and_two_stay_two():
+    assert mask({"ann@example.com": 1, "amy@example.com": 2}) == {
+        "a***@example.com": 1,
+        "a***@example.com ": 2,
+    }
+
+
+def test_what_is_nested_beyond_reason_is_hidden_not_an_error():
+    assert HIDDEN in str(shown(b"[" * 500 + b"]" * 500))
+
+
+def test_a_number_that_is_a_card_is_masked_in_any_form():
+    assert mask([4111111111111111, 4111111111111111.0, 12.5, True]) == ["************1111"] * 2 + [12.5, True]
