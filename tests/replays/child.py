@@ -6,6 +6,7 @@ python -m tests.replays.child '{"kind": "runner", "servers": …, "store": …}'
 from __future__ import annotations
 
 import json
+import resource
 import signal
 import sys
 import time
@@ -18,8 +19,8 @@ DEFAULTS = {
     "lease": 15.0,
     "quiet": 40.0,
     "look": True,
-    "clock": 0.0,
-    "transactional_timeout": None,
+    "clock": None,  # a file that says by how many seconds our clock is wrong
+    "file_limit": None,  # bytes that a file may have: a full disk
 }
 
 
@@ -42,9 +43,9 @@ def runner(settings):
     from producer_core.replay import ReplayRunner
     from producer_core.store import Store
 
-    def clock():
-        return time.time() + settings["clock"]
-
+    if settings["file_limit"]:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (settings["file_limit"], resource.RLIM_INFINITY))
+    clock = stepping(settings["clock"]) if settings["clock"] else time.time
     store = Store.open(settings["store"], clock=clock)
     producer = ReliableKafkaProducer(settings["servers"], settings["config"], store=None, run_replays=False)
     client = producer.config.settings
@@ -60,6 +61,16 @@ def runner(settings):
     running.stop(60)
     producer.close(30)
     say(settings, closed=True)
+
+
+def stepping(path):
+    """A clock that somebody sets while we run."""
+
+    def clock():
+        text = Path(path).read_text() if Path(path).exists() else ""
+        return time.time() + float(text or 0)
+
+    return clock
 
 
 def live(settings):

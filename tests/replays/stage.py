@@ -258,6 +258,10 @@ class Stage:
     def finish(self, timeout=None):
         """Until the replay is over and its processes have ended by themselves."""
         eventually(self._over_or_alone, timeout or PATIENCE + self.letters / 100, every=0.2)
+        self.close()
+
+    def close(self):
+        """Every process ends by itself."""
         for child in self.children:
             if child.alive:
                 try:
@@ -265,9 +269,9 @@ class Stage:
                 except subprocess.TimeoutExpired:
                     self.problems.append("a process did not end when it was told to")
                     child.kill()
-                else:
-                    if code:
-                        self.problems.append(f"a process ended with {code}: {self.errors()}")
+                    continue
+                if code:
+                    self.problems.append(f"a process ended with {code}: {self.errors()}")
 
     def _over_or_alone(self):
         with contextlib.suppress(StoreError):
@@ -308,7 +312,7 @@ class Stage:
         self.medium.restore()
         deadline = time.monotonic() + patience
         while True:
-            found = self._evidence()
+            found = self.evidence_now()
             if not found.missing() or time.monotonic() > deadline:
                 break
             self.pause(0.5)
@@ -324,15 +328,15 @@ class Stage:
         )
         return sum(count - 1 for count in log.values())
 
-    def _evidence(self):
+    def evidence_now(self):
         log = [record for topic in self.topics for record in read(self.medium.direct, topic.name)]
-        letters = self._rows(
+        letters = self.rows(
             "SELECT message_id, topic, state, verdict, landed_partition, landed_offset FROM dead_letters"
         )
-        records = self._rows(
+        records = self.rows(
             "SELECT message_id, state FROM operation_records WHERE operation_id = ?", [self.operation_id]
         )
-        ends = self._rows("SELECT count(*) AS n FROM audit WHERE action = 'replay_end'")[0]["n"]
+        ends = self.rows("SELECT count(*) AS n FROM audit WHERE action = 'replay_end'")[0]["n"]
         return Evidence(
             self.buried.letters, self.buried.there, log, rows_by_number(letters),
             {number: row["state"] for number, row in rows_by_number(records).items()},
@@ -340,7 +344,7 @@ class Stage:
             exactly_once=self.delivery == "exactly_once",
         )  # fmt: skip
 
-    def _rows(self, sql, parameters=()):
+    def rows(self, sql, parameters=()):
         with self.store.borrow(limit=60) as connection:
             found = connection.execute(sql, list(parameters))
             names = [column[0] for column in found.description]
