@@ -11,10 +11,13 @@ import click
 
 from producer_core.cli import options, selection, show
 from producer_core.cli.lazy import Failed
-from producer_core.masking import mask_headers, mask_text, shown
+from producer_core.masking import mask_headers, mask_text, shown, shown_key
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from producer_core.dlq import DeadLetters
+    from producer_core.dlq.timeline import Moment
     from producer_core.events import DeadLetter
     from producer_core.store import Store
 
@@ -42,13 +45,18 @@ def list_(
       producer-core dlq list --json --limit 10 | jq .total
 
     The JSON is {"total": how many match, "records": [...]}; times are seconds since 1970.
+
+    Keys and error texts are masked (and values and headers in dlq show): by field names such as password, token or
+    card_number, and by patterns for e-mail addresses, card numbers and credentials. Names and patterns of your own
+    stand in the file that PRODUCER_CORE_MASKING names.
     """
-    store, dead, where = _opened(store_path, given)
+    _, dead, where = _opened(store_path, given)
     total = dead.count(where)
     rows = dead.table(where, limit=limit, offset=offset).to_pylist()
-    records = [_record(row, reveal=reveal) for row in rows]
     if reveal and rows:
-        _audit_reveal(store, where.to_query(), len(rows))
+        ids = [row["message_id"] for row in rows]
+        dead.reveal(ids, who=options.me(), origin="cli", selection=where.to_query())
+    records = [_record(row, reveal=reveal) for row in rows]
     if as_json:
         show.emit({"total": total, "records": records})
     elif not total:
@@ -63,19 +71,26 @@ def list_(
 @options.store_option
 @options.as_json
 def show_(message_id: str, store_path: Path | None, reveal: bool, as_json: bool) -> None:
-    """One dead letter: its value, headers, verdict and every attempt. Masked unless --reveal.
+    """One dead letter: its value, headers, verdict and its whole life. Masked unless --reveal.
+
+    The life is a timeline: accepted, each attempt, its deaths, every replay and what became of it, and what operators
+    did. What is masked is in `producer-core dlq list --help`; --reveal is written to the audit before anything is
+    shown.
 
     \b
       producer-core dlq show 019a2b3c-...-17
       producer-core dlq show 019a2b3c-...-17 --reveal --json | jq -r .value_base64 | base64 -d
     """
+    from producer_core.dlq.timeline import timeline
+
     store, dead, _ = _opened(store_path, {})
     letter = dead.get(message_id)
     if letter is None:
         raise Failed(f"There is no dead letter {message_id}.", "See producer-core dlq list --state any.")
     if reveal:
-        _audit_reveal(store, {"message_id": message_id}, 1)
-    show.emit(_whole(letter, reveal=reveal)) if as_json else _say(letter, reveal=reveal)
+        dead.reveal([message_id], who=options.me(), origin="cli", selection={"message_id": message_id})
+    life = timeline(store, message_id)
+    show.emit(_whole(letter, life, reveal=reveal)) if as_json else _say(letter, life, reveal=reveal)
 
 
 @click.command(short_help="Dead letters by cause, each with what to do.")
@@ -113,6 +128,8 @@ def groups(store_path: Path | None, limit: int, as_json: bool, **given: Any) -> 
             click.echo(f"  {group.advice}")
 
 
+_UNSENDABLE = "It never became a message: it cannot be replayed as it is."
+
 show_.name = "show"
 COMMANDS = (list_, show_, groups)
 
@@ -125,34 +142,15 @@ def _opened(store_path: Path | None, given: dict[str, Any]) -> tuple[Store, Dead
     return store, DeadLetters(store), selection.chosen(given)
 
 
-def _audit_reveal(store: Store, which: dict[str, str], count: int) -> None:
-    store.audit(
-        who=options.me(),
-        origin="cli",
-        action="reveal",
-        selection=which,
-        count=count,
-        outcome="shown unmasked",
-    )
-
-
 def _record(row: dict[str, Any], *, reveal: bool) -> dict[str, Any]:
-    """A listing row for programs; the key as text, in base64 where it is none."""
+    """A listing row for programs; the key as text, in hexadecimal where it is none."""
     text = _same if reveal else mask_text
     record = {name: value for name, value in row.items() if name != "key"}
-    record["key"] = _key(row["key"], reveal=reveal)
-    record["error_text"] = text(row["error_text"])
+    record["key"] = shown_key(row["key"], reveal=reveal)
+    for name in ("error_text", "verdict_reason", "source"):
+        record[name] = row[name] and text(row[name])
     record["group"] = row["fingerprint"]
     return record
-
-
-def _key(key: bytes | None, *, reveal: bool) -> str | None:
-    if key is None:
-        return None
-    try:
-        return key.decode() if reveal else mask_text(key.decode())
-    except UnicodeDecodeError:
-        return f"base64:{base64.b64encode(key).decode()}"
 
 
 def _same(text: str) -> str:
@@ -184,57 +182,68 @@ def _list(records: list[dict[str, Any]], total: int) -> None:
         click.echo(f"{len(records):,} of {total:,}; --limit and --offset show more.")
 
 
-def _whole(letter: DeadLetter, *, reveal: bool) -> dict[str, Any]:
+def _whole(letter: DeadLetter, life: Sequence[Moment], *, reveal: bool) -> dict[str, Any]:
     text = _same if reveal else mask_text
     body = {
         name: value for name, value in dataclasses.asdict(letter).items() if name not in ("value", "headers")
     }
-    body["key"] = _key(letter.key, reveal=reveal)
-    body["error_text"] = text(letter.error_text)
+    for name in ("error_text", "verdict_reason", "source"):
+        body[name] = body[name] and text(body[name])
+    body["key"] = shown_key(letter.key, reveal=reveal)
     body["attempts"] = [{**attempt, "text": text(attempt["text"])} for attempt in body["attempts"]]
     body["headers"] = mask_headers(letter.headers, reveal=reveal)
     body["value"] = shown(letter.value, reveal=reveal)
     body["value_size"] = None if letter.value is None else len(letter.value)
+    body["timeline"] = [{**dataclasses.asdict(moment), "text": text(moment.text)} for moment in life]
     if reveal:
         body["value_base64"] = None if letter.value is None else base64.b64encode(letter.value).decode()
     return {**body, "masked": not reveal}
 
 
-def _say(letter: DeadLetter, *, reveal: bool) -> None:
-    import orjson
-
+def _say(letter: DeadLetter, life: Sequence[Moment], *, reveal: bool) -> None:
     text = _same if reveal else mask_text
+    asked = "" if letter.partition is None else f", partition {letter.partition}"
     show.pairs(
         [
             ("message", letter.message_id),
-            (
-                "topic",
-                letter.topic if letter.partition is None else f"{letter.topic}, partition {letter.partition}",
-            ),
-            ("key", _key(letter.key, reveal=reveal) or "none"),
+            ("topic", f"{letter.topic}{asked}"),
+            ("key", _key(letter, reveal=reveal)),
             ("state", letter.state + (", quarantined" if letter.quarantined else "")),
-            ("verdict", f"{letter.verdict}: {letter.verdict_reason}"),
+            ("verdict", f"{letter.verdict}: {text(letter.verdict_reason)}"),
             ("error", f"{letter.code}: {text(letter.error_text)}"),
             ("group", letter.fingerprint),
-            ("accepted", f"{show.moment(letter.accepted_at)} by {letter.producer_id} on {letter.host}"),
+            ("producer", f"{letter.producer_id} on {letter.host or 'an unknown host'}, version {letter.version or '?'}"),
             ("died", f"{show.moment(letter.failed_at)} ({show.ago(letter.failed_at)})"),
             ("replays", f"{letter.replay_count} failed" if letter.replay_count else "none"),
         ]
-        + ([("source", letter.source)] if letter.source else [])
-        + (
-            []
-            if letter.replayable
-            else [("note", "It never became a message: it cannot be replayed as it is.")]
-        )
-    )
-    for number, attempt in enumerate(letter.attempts, start=1):
-        click.echo(
-            f"attempt {number}  {show.moment(attempt.failed_at)}  {attempt.code}: {text(attempt.text)}"
-        )
+        + ([("source", text(letter.source))] if letter.source else [])
+        + ([] if letter.replayable else [("note", _UNSENDABLE)])
+    )  # fmt: skip
+    _tell(life, text)
+    _content(letter, reveal=reveal)
+    if not reveal:
+        click.echo("Secrets, cards and addresses are masked; --reveal shows them.", err=True)
+
+
+def _tell(life: Sequence[Moment], text: Callable[[str], str]) -> None:
+    """The timeline: a line each, with whoever did it."""
+    click.echo("\nlife:")
+    for moment in life:
+        by = f" ({moment.who})" if moment.who and moment.what != "accepted" else ""
+        click.echo(f"  {show.moment(moment.at)}  {moment.what}{by}: {text(moment.text)}")
+
+
+def _content(letter: DeadLetter, *, reveal: bool) -> None:
+    import orjson
+
+    click.echo()
     for name, value in mask_headers(letter.headers, reveal=reveal):
         click.echo(f"header {name}: {value}")
     value = shown(letter.value, reveal=reveal)
     click.echo(f"value ({'a tombstone' if letter.value is None else show.size(len(letter.value))}):")
     click.echo(value if isinstance(value, str) else orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
-    if not reveal:
-        click.echo("Secrets, cards and addresses are masked; --reveal shows them.", err=True)
+
+
+def _key(letter: DeadLetter, *, reveal: bool) -> str:
+    key = shown_key(letter.key, reveal=reveal)
+    return "none" if key is None else key or "(empty)"

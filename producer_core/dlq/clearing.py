@@ -111,7 +111,7 @@ class Clearing:
             phrase = purge_phrase(connection, which)
             confirmed = confirmation.strip() == phrase
             if confirmed:
-                result = self._purged(connection, which, now)
+                result = self._purged(connection, which, now, min_age)
             else:
                 result = Result(0, f"Refused: {confirmation.strip()!r} was typed instead of {phrase!r}.", now)
             self._done("purge", where, result)
@@ -129,7 +129,9 @@ class Clearing:
             self._audit("reveal", selection, result)
         return result
 
-    def _purged(self, connection: duckdb.DuckDBPyConnection, which: states.Condition, now: float) -> Result:
+    def _purged(
+        self, connection: duckdb.DuckDBPyConnection, which: states.Condition, now: float, min_age: float
+    ) -> Result:
         count = states.move(
             connection, which, "archived", "purged", now=now, key=None, error_text="", source=None
         )
@@ -140,7 +142,11 @@ class Clearing:
         )
         self._trace(connection, "purged", "purged", now)
         if not count:
-            return Result(0, "Nothing was purged: no archived dead letter that matches is old enough.", now)
+            return Result(
+                0,
+                f"Nothing was purged: no archived dead letter that matches is older than {min_age / 3600:g} h.",
+                now,
+            )
         return Result(
             count, f"Purged {letters(count)} for good. New records use their room in the store's file.", now
         )
