@@ -1,10 +1,17 @@
 """Alerts: what people have to be told of, from its beginning to its end."""
 
-from producer_core.alerts.gone import FORGOTTEN_AFTER, GONE_AFTER, LEASE, evaluate_store, this_process
+from producer_core.alerts.book import Book, Problem, RouteSettings
+from producer_core.alerts.book_file import book_of, load
+from producer_core.alerts.conditions import Absence, BurnRate, Pair, Threshold, Told
+from producer_core.alerts.evaluation import evaluate
+from producer_core.alerts.evaluator import Evaluator, evaluate_store, this_process
+from producer_core.alerts.lease import LEASE
 from producer_core.alerts.life import Alert, Change, Key, Silence, State, after, alert, follow
 from producer_core.alerts.log import AlertLog
-from producer_core.alerts.rules import RULES, Rule
+from producer_core.alerts.routes import Answer, Callback, Notification, Route
+from producer_core.alerts.rules import FORGOTTEN_AFTER, GONE_AFTER, RULES, Rule
 from producer_core.alerts.told import ENDS, ToldAlerts
+from producer_core.alerts.watcher import Watcher
 
 __all__ = [
     "ENDS",
@@ -12,17 +19,34 @@ __all__ = [
     "GONE_AFTER",
     "LEASE",
     "RULES",
+    "Absence",
     "Alert",
     "AlertLog",
+    "Answer",
+    "Book",
+    "BurnRate",
+    "Callback",
     "Change",
+    "Evaluator",
     "Key",
+    "Notification",
+    "Pair",
+    "Problem",
+    "Route",
+    "RouteSettings",
     "Rule",
     "Silence",
     "State",
+    "Threshold",
+    "Told",
     "ToldAlerts",
+    "Watcher",
     "after",
     "alert",
+    "book_of",
+    "evaluate",
     "evaluate_store",
     "follow",
+    "load",
     "this_process",
 ]

@@ -6,48 +6,172 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from producer_core.alerts.conditions import (
+    DAY,
+    HOUR,
+    MINUTE,
+    SLOW,
+    TOLD,
+    Absence,
+    BadFile,
+    BurnRate,
+    Condition,
+    RouteFails,
+    Threshold,
+)
 from producer_core.events import Severity
+
+GONE_AFTER = 40.0
+"""Seconds without a sign of life after which a producer that was not closed counts as gone."""
+
+FORGOTTEN_AFTER = DAY
+"""Seconds after which a gone producer is history, no longer an alert."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How an alert of this kind is worded; `text` is a format string over value, threshold and details.
+    """When an alert of this kind fires and how it is worded; `text` is a format string over value, threshold
+    and details.
 
-    `lasting`: it tells of a fact, not of a state, so it fires until somebody acknowledges it.
+    `lasting`: it tells of a fact, not of a state, so it fires until somebody acknowledges it. `for_`: seconds the
+    condition must hold before it fires. `keep_firing_for`: seconds it must be gone before the alert resolves.
+    Of a rule that is told by producers both hold back only what people are told. `inhibits`: alerts of these
+    rules about the same thing, or about topics of the same producer, are told to nobody meanwhile.
     """
 
     severity: Severity
     text: str
     advice: str
     lasting: bool = False
+    condition: Condition = TOLD
+    for_: float = 0.0
+    keep_firing_for: float = 0.0
+    inhibits: tuple[str, ...] = ()
+    runbook: str = ""
+    enabled: bool = True
+    subjects: tuple[str, ...] = ()
+    """Patterns (`payments`, `orders.*`) of what it is about; none: everything."""
 
+
+_OF_TOPICS = ("error_budget_fast", "error_budget_slow", "slow_delivery", "dead_letters_growing")
+_OF_A_PRODUCER = (
+    "high_error_rate",
+    "high_latency",
+    "delivery_stalled",
+    "many_unsettled",
+    "memory_near_limit",
+)
 
 RULES: Mapping[str, Rule] = MappingProxyType(
     {
+        "error_budget_fast": Rule(
+            "critical",
+            "{subject}: {value:.2%} of the messages became dead letters within {long}, {factor} times what the "
+            "objective of {objective} allows",
+            "Open the errors of this topic: one group of dead letters usually names the cause. Replay when it is gone.",
+            condition=BurnRate(),
+            keep_firing_for=5 * MINUTE,
+        ),
+        "error_budget_slow": Rule(
+            "warning",
+            "{subject}: {value:.2%} of the messages became dead letters within {long}, {factor} times what the "
+            "objective of {objective} allows",
+            "Nobody has to get up. Look at the groups of dead letters this week: a few causes make the most of it.",
+            condition=BurnRate(pairs=SLOW),
+            keep_firing_for=HOUR,
+        ),
+        "slow_delivery": Rule(
+            "warning",
+            "{subject}: {says}; the limit is {threshold:g} s",
+            "Look at the latency page: a full queue, a throttled client or one slow broker is named there.",
+            condition=Threshold("latency_p99", above=10.0, min_events=100),
+            for_=5 * MINUTE,
+            keep_firing_for=10 * MINUTE,
+        ),
+        "dead_letters_old": Rule(
+            "warning",
+            "{subject}: {says}",
+            "Replay or archive them: a queue that nobody empties hides the next trouble.",
+            condition=Threshold("dlq_age", above=DAY, by="topic"),
+            for_=MINUTE,
+        ),
+        "dead_letters_growing": Rule(
+            "warning",
+            "{subject}: {says} within {window}",
+            "Look at the newest group of dead letters; its advice says what mends the cause.",
+            condition=Threshold("dlq_growth", above=1000.0, window=15 * MINUTE),
+            for_=MINUTE,
+            keep_firing_for=10 * MINUTE,
+        ),
+        "delivery_stalled": Rule(
+            "critical",
+            "{client}: {value:,.0f} messages wait and none was settled for {after}",
+            "Look at the connection and at the brokers; messages wait until their delivery timeout, with a journal "
+            "for a day.",
+            condition=Absence("delivery", after=5 * MINUTE),
+            for_=MINUTE,
+            keep_firing_for=MINUTE,
+        ),
+        "many_unsettled": Rule(
+            "warning",
+            "{client}: {says}; the limit is {threshold:,.0f}",
+            "The brokers take less than is sent. Look at the latency page; slow down, or give the journal's disk room.",
+            condition=Threshold("pending", above=100_000.0, by="producer"),
+            for_=5 * MINUTE,
+            keep_firing_for=5 * MINUTE,
+        ),
+        "memory_near_limit": Rule(
+            "critical",
+            "{client}: {says}; at all of it the process is killed",
+            "Lower buffer_memory, give the container more, or find what keeps messages waiting.",
+            condition=Threshold("memory", above=0.95, by="producer"),
+            for_=2 * MINUTE,
+            keep_firing_for=5 * MINUTE,
+            inhibits=("high_memory_usage",),
+        ),
+        "rules_file_refused": Rule(
+            "warning",
+            "The rules in {subject} do not count, the built-in ones do: {reason}",
+            "Mend the file; «producer-core alerts check» says whether it is right. It is read again by itself.",
+            condition=BadFile(),
+        ),
+        "notifications_failing": Rule(
+            "warning",
+            "Nobody is told over {subject}: {reason}",
+            "Run «producer-core alerts test»; it says what the receiver answers. What was not told waits and is "
+            "tried again.",
+            condition=RouteFails(),
+        ),
         "high_error_rate": Rule(
             "critical",
             "{value:.1%} of the messages fail; the limit is {threshold:.1%}",
             "Open the errors by topic: one group of dead letters usually names the cause. Replay when it is gone.",
+            keep_firing_for=5 * MINUTE,
         ),
         "high_latency": Rule(
             "warning",
             "Messages take {value:.0f} ms on average; the limit is {threshold:.0f} ms",
             "Look at the brokers' load and at linger_ms; a full queue adds its waiting time.",
+            keep_firing_for=5 * MINUTE,
         ),
         "high_dlq_size": Rule(
             "warning",
             "{value:,.0f} dead letters wait; the limit is {threshold:,.0f}",
             "Look at the groups of dead letters, mend the cause, then replay or archive them.",
+            keep_firing_for=5 * MINUTE,
         ),
         "high_memory_usage": Rule(
             "warning",
             "The process uses {value:.0%} of its memory; the limit is {threshold:.0%}",
             "Lower buffer_memory, or find what keeps messages waiting: often a broker that is away.",
+            keep_firing_for=5 * MINUTE,
         ),
         "connection_lost": Rule(
             "critical",
             "No connection to the brokers: {reason}",
             "Check the address, the network and the credentials; messages wait until their delivery timeout.",
+            keep_firing_for=MINUTE,
+            inhibits=(*_OF_TOPICS, *_OF_A_PRODUCER),
         ),
         "store_unavailable": Rule(
             "critical",
@@ -58,6 +182,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             "warning",
             "De-duplication does not answer: {reason}",
             "Messages are sent without the check until it is back; start Redis or check its address.",
+            keep_firing_for=MINUTE,
         ),
         "fatal_error": Rule(
             "critical",
@@ -69,6 +194,8 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             "{client} has given no sign of life since {seen} UTC and was not closed; {pending} of its messages "
             "were unsettled",
             "Look at the process on its host. What it had not written down is lost unless it has a journal.",
+            condition=Absence("producer", after=GONE_AFTER, lookback=FORGOTTEN_AFTER),
+            inhibits=("connection_lost", "dedup_degraded", *_OF_A_PRODUCER),
         ),
         "loss_suspected": Rule(
             "critical",

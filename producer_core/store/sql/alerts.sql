@@ -1,7 +1,8 @@
 -- name: alerts_list
 -- Episodes, those still firing first, then the newest: all of them, or one state, or since a moment.
 SELECT a.alert_id, a.rule, a.severity, a.subject, a.state, a.value, a.threshold, a.text, a.advice, a.started_at,
-       a.changed_at, a.resolved_at, a.acknowledged_by, a.acknowledged_at,
+       a.changed_at, a.resolved_at, a.acknowledged_by, a.acknowledged_at, a.fired_at, a.since, a.told_by, a.muted_by,
+       a.telling, a.telling_end,
        EXISTS (SELECT 1 FROM silences s
                WHERE s.rule = a.rule AND s.subject IN ('', a.subject) AND s.until > $now) AS silenced
 FROM alerts a
@@ -9,13 +10,49 @@ WHERE ($state IS NULL OR a.state = $state) AND ($since IS NULL OR coalesce(a.res
 ORDER BY a.state = 'firing' DESC, a.started_at DESC
 LIMIT $limit;
 
+-- name: alerts_known
+-- What an evaluation begins with: episodes that pend or fire, and ended ones of which people may have to be told.
+SELECT a.rule, a.severity, a.subject, a.state, a.value, a.threshold, a.text, a.advice, a.started_at, a.changed_at,
+       a.resolved_at, a.acknowledged_by, a.acknowledged_at, a.fired_at, a.since, a.told_by, a.muted_by, a.telling,
+       a.telling_end
+FROM alerts a
+WHERE a.state <> 'resolved' OR a.telling_end IS NULL
+ORDER BY a.started_at;
+
 -- name: alerts_fire
 -- Begins an episode, unless this rule is already firing for this subject: two watchers make one alert.
 INSERT INTO alerts BY NAME
 SELECT $alert_id AS alert_id, $rule AS rule, $severity AS severity, $subject AS subject, 'firing' AS state,
        $value AS value, $threshold AS threshold, $text AS text, $advice AS advice, $started_at AS started_at,
-       $started_at AS changed_at
+       $started_at AS changed_at, $started_at AS fired_at, $told_by AS told_by
 WHERE NOT EXISTS (SELECT 1 FROM alerts WHERE rule = $rule AND subject = $subject AND state = 'firing');
+
+-- name: alerts_begin
+-- Begins an episode of an evaluated rule, unless one goes on.
+INSERT INTO alerts BY NAME
+SELECT $alert_id AS alert_id, $rule AS rule, $severity AS severity, $subject AS subject, $state AS state,
+       $value AS value, $threshold AS threshold, $text AS text, $advice AS advice, $started_at AS started_at,
+       $changed_at AS changed_at, $fired_at AS fired_at, $since AS since
+WHERE NOT EXISTS (SELECT 1 FROM alerts WHERE rule = $rule AND subject = $subject AND state <> 'resolved');
+
+-- name: alerts_step
+-- The next step of an evaluated episode.
+UPDATE alerts
+SET state = $state, severity = $severity, value = $value, threshold = $threshold, text = $text, advice = $advice,
+    changed_at = $changed_at, fired_at = $fired_at, since = $since, resolved_at = $resolved_at
+WHERE alert_id = $alert_id AND state <> 'resolved';
+
+-- name: alerts_drop
+-- A condition that ended before it was an alert.
+DELETE FROM alerts WHERE alert_id = $alert_id AND state = 'pending';
+
+-- name: alerts_decide
+-- Whether people are told of an episode, and if not why.
+UPDATE alerts SET muted_by = $muted_by, telling = $telling, telling_end = $telling_end WHERE alert_id = $alert_id;
+
+-- name: alerts_shift
+-- The clock was set by so many seconds: what has begun to run goes on running.
+UPDATE alerts SET since = since + $seconds WHERE since IS NOT NULL AND state <> 'resolved';
 
 -- name: alerts_update
 -- New words and numbers for an episode that goes on.
@@ -38,12 +75,124 @@ WHERE alert_id = $alert_id AND acknowledged_by IS NULL;
 INSERT INTO silences BY NAME
 SELECT $rule AS rule, $subject AS subject, $until AS until, $who AS who, $why AS why, $now AS created_at;
 
--- name: alerts_lease_holder
--- Who evaluates the store's own rules, while the lease lasts.
-SELECT owner, lease_until FROM leases WHERE name = 'alerts' AND lease_until > $now;
+-- name: alerts_unsilence
+-- Ends silences of a rule now: that of one subject, or (subject '') that of all.
+UPDATE silences SET until = $now WHERE rule = $rule AND subject = $subject AND until > $now;
 
--- name: alerts_gone_producers
--- Producers that stopped giving a sign of life without being closed.
-SELECT producer_id, client_id, host, pid, pending, seen_at FROM producers
-WHERE closed_at IS NULL AND seen_at < $silent_since AND seen_at > $forgotten
+-- name: alerts_rules_seen
+-- Rules that ever fired here, whoever made them.
+SELECT DISTINCT rule FROM alerts ORDER BY rule;
+
+-- name: lease_holder
+-- Who holds a lease, and until when he says so.
+SELECT owner, lease_until FROM leases WHERE name = $name;
+
+-- name: lease_seize
+-- Takes a lease from an owner that was watched and is dead, whatever the clock says; nothing when it changed since.
+UPDATE leases SET owner = $owner, lease_until = $until
+WHERE name = $name AND owner = $held_by AND lease_until = $held_until;
+
+-- name: alerts_producers
+-- Producers that are not closed, or were closed a moment ago, and were seen since.
+SELECT producer_id, client_id, host, pid, started_at, seen_at, closed_at, connected, pending, waiting_retry,
+       queue_messages, queue_limit, memory_bytes, memory_limit
+FROM producers
+WHERE seen_at > $since AND (closed_at IS NULL OR closed_at > $closed_since)
 ORDER BY seen_at;
+
+-- name: alerts_sums
+-- Counts of every topic and producer over a window.
+SELECT topic, producer_id, sum(accepted)::BIGINT AS accepted, sum(acknowledged)::BIGINT AS acknowledged,
+       sum(dead)::BIGINT AS dead, sum(failed_attempts)::BIGINT AS failed_attempts, sum(retried)::BIGINT AS retried,
+       sum(duplicates)::BIGINT AS duplicates, sum(possible_duplicates)::BIGINT AS possible_duplicates,
+       sum(latency_sum)::DOUBLE AS latency_sum
+FROM statistics
+WHERE window_start > $since AND window_start <= $now
+GROUP BY topic, producer_id;
+
+-- name: alerts_latencies
+-- The histogram of every topic over a window.
+SELECT topic, bucket, sum(count)::BIGINT AS count
+FROM latencies
+WHERE window_start > $since AND window_start <= $now
+GROUP BY topic, bucket;
+
+-- name: alerts_letters
+-- Dead letters that wait, by topic.
+SELECT topic, count(*) AS count, min(failed_at) AS oldest FROM dead_letters WHERE state = 'dead' GROUP BY topic;
+
+-- name: alerts_letters_came
+-- Dead letters that died since and still wait, by topic.
+SELECT topic, count(*) AS count FROM dead_letters WHERE failed_at > $since AND state = 'dead' GROUP BY topic;
+
+-- name: alert_routes
+-- Over what people are told, and whether that works.
+SELECT r.name, r.kind, r.known_at, r.told_at, r.failing_since, r.answer, r.heartbeat_at,
+       (SELECT count(*) FROM alert_outbox o WHERE o.route = r.name AND o.settled_at IS NULL) AS waiting,
+       (SELECT count(*) FROM alert_outbox o WHERE o.route = r.name AND o.outcome = 'given up') AS given_up
+FROM alert_routes r ORDER BY r.name;
+
+-- name: alerts_route_known
+-- A route that a sender works for; alerts that ended before it was known are not told over it.
+INSERT INTO alert_routes (name, kind, known_at)
+SELECT $name, $kind, $now WHERE NOT EXISTS (SELECT 1 FROM alert_routes WHERE name = $name);
+
+-- name: alerts_to_queue
+-- What a route has to be told and was not asked to say yet: beginnings, and ends of what people heard of.
+SELECT a.alert_id, w.status
+FROM alerts a, (VALUES ('firing'), ('resolved')) w(status), alert_routes r
+WHERE r.name = $route AND list_contains(string_split($severities, ','), a.severity)
+  AND (a.state = 'firing' OR a.resolved_at >= r.known_at)
+  AND ((w.status = 'firing' AND a.telling = 'begin') OR (w.status = 'resolved' AND a.telling_end))
+  AND NOT EXISTS (SELECT 1 FROM alert_outbox o
+                  WHERE o.route = r.name AND o.alert_id = a.alert_id AND o.status = w.status)
+ORDER BY a.started_at LIMIT $limit;
+
+-- name: alerts_queue
+-- Puts one thing to say into the outbox, once.
+INSERT INTO alert_outbox (route, alert_id, status, queued_at, attempts, next_at)
+SELECT $route, $alert_id, $status, $now, 0, $now
+WHERE NOT EXISTS (SELECT 1 FROM alert_outbox WHERE route = $route AND alert_id = $alert_id AND status = $status);
+
+-- name: alerts_outbox_due
+-- What a route has to say now, the oldest first and no end before its beginning; a moment that lies too far ahead is the clock's, and counts as now.
+SELECT o.alert_id AS id, o.status, o.queued_at, o.attempts, a.rule, a.severity, a.subject, a.state, a.value, a.threshold,
+       a.text, a.advice, a.started_at, a.changed_at, a.resolved_at, a.acknowledged_by, a.acknowledged_at, a.fired_at
+FROM alert_outbox o JOIN alerts a USING (alert_id)
+WHERE o.route = $route AND o.settled_at IS NULL AND (o.next_at <= $now OR o.next_at > $farthest)
+  AND NOT (o.status = 'resolved' AND EXISTS (
+      SELECT 1 FROM alert_outbox b
+      WHERE b.route = o.route AND b.alert_id = o.alert_id AND b.status = 'firing' AND b.settled_at IS NULL))
+ORDER BY o.queued_at, a.started_at, o.status LIMIT $limit;
+
+-- name: alerts_outbox_said
+-- The receiver has it, or it is given up.
+UPDATE alert_outbox SET settled_at = $now, outcome = $outcome, answer = $answer, attempts = attempts + 1
+WHERE route = $route AND alert_id = $alert_id AND status = $status AND settled_at IS NULL;
+
+-- name: alerts_outbox_later
+-- It was not taken, and is tried again.
+UPDATE alert_outbox SET attempts = attempts + 1, next_at = $next_at, answer = $answer
+WHERE route = $route AND alert_id = $alert_id AND status = $status AND settled_at IS NULL;
+
+-- name: alerts_outbox_forget
+-- What was settled long ago, and what is about alerts that are not kept any more.
+DELETE FROM alert_outbox
+WHERE settled_at < $before OR NOT EXISTS (SELECT 1 FROM alerts a WHERE a.alert_id = alert_outbox.alert_id);
+
+-- name: alerts_route_answered
+-- The receiver took something.
+UPDATE alert_routes SET told_at = $now, failing_since = NULL, answer = $answer WHERE name = $name;
+
+-- name: alerts_route_failed
+-- The receiver did not take what it was told.
+UPDATE alert_routes SET failing_since = coalesce(failing_since, $now), answer = $answer WHERE name = $name;
+
+-- name: alerts_route_heartbeat
+-- A sign that alerts are judged went out.
+UPDATE alert_routes SET heartbeat_at = $now WHERE name = $name;
+
+-- name: alerts_of_outbox
+-- What people were told of an alert: over which route, when, and what came back.
+SELECT route, status, queued_at, attempts, settled_at, outcome, answer FROM alert_outbox
+WHERE alert_id = $alert_id ORDER BY queued_at, status;

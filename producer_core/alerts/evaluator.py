@@ -1,0 +1,134 @@
+"""An evaluator: judges a store's alerts, in one process at a time."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from producer_core.alerts.book import Book
+from producer_core.alerts.book_file import Books
+from producer_core.alerts.evaluation import evaluate
+from producer_core.alerts.lease import LEASE, Lease
+from producer_core.alerts.life import Change
+from producer_core.alerts.log import AlertLog
+from producer_core.alerts.reader import Reader
+
+if TYPE_CHECKING:
+    from producer_core.store import Store
+
+logger = logging.getLogger(__name__)
+
+NAME = "alerts"
+"""The lease of who evaluates."""
+
+_JUMP = 2.0
+"""Seconds by which the clock may differ from the time that passed before it counts as set."""
+
+
+def this_process() -> str:
+    return f"{os.getpid()}@{socket.gethostname()}"
+
+
+class Evaluator:
+    """Judges while it holds the lease. Not thread-safe: one thread calls it, every few seconds."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        owner: str | None = None,
+        book: Book | None = None,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        lease: float = LEASE,
+    ) -> None:
+        # Two processes must differ even where their ids do not, as in two containers.
+        self.owner = owner or f"{this_process()}/{uuid.uuid4().hex[:6]}"
+        self._clock = clock
+        self._monotonic = monotonic
+        self._log = AlertLog(store, clock=clock)
+        self._lease = Lease(store, NAME, self.owner, seconds=lease, monotonic=monotonic)
+        self._reader = Reader(store, monotonic=monotonic)
+        self._books = Books(store, book)
+        self._last: tuple[float, float] | None = None
+        self.leads = False
+
+    @property
+    def book(self) -> Book:
+        """The rules that hold now; a file that was changed is read again."""
+        return self._books.now()
+
+    def tick(self) -> Sequence[Change]:
+        """What changed; () where another process leads. StoreError when the store cannot be had."""
+        now = self._clock()
+        set_by = self._set_by(now)
+        self.leads = self._lease.hold(now)
+        if not self.leads:
+            return ()
+        if set_by:
+            logger.warning("the clock was set", extra={"seconds": round(set_by, 1)})
+            self._log.shift(set_by)
+        book = self.book
+        changes = evaluate(book.rules, self._reader.read(book, now), self._log.known())
+        if changes and not self._log.take(changes, holder=self.owner, lease=NAME):
+            self.leads = False
+            return ()
+        return changes
+
+    def stop(self) -> None:
+        """Give the lease back, so that another process goes on at once."""
+        self._lease.drop()
+
+    def _set_by(self, now: float) -> float:
+        """Seconds by which the clock was set since the last time; 0 when it just ran."""
+        moment = self._monotonic()
+        before, self._last = self._last, (now, moment)
+        if before is None:
+            return 0.0
+        jumped = (now - before[0]) - (moment - before[1])
+        return jumped if abs(jumped) > _JUMP else 0.0
+
+
+@dataclass(slots=True)
+class _Clocks:
+    """What a caller of `evaluate_store` last said about the time."""
+
+    now: float
+    monotonic: Callable[[], float]
+
+
+_evaluators: weakref.WeakKeyDictionary[Store, dict[str, tuple[Evaluator, _Clocks]]]
+_evaluators = weakref.WeakKeyDictionary()
+
+
+def evaluate_store(
+    store: Store,
+    now: float,
+    *,
+    owner: str | None = None,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> list[Change]:
+    """Judges the store's alerts, in whichever process holds the lease; [] in every other one.
+
+    Call it every few seconds from one thread of any process that has the store; one of them does the work. A
+    `Watcher` does that on a thread of its own, and tells people.
+    """
+    mine = _evaluators.setdefault(store, {})
+    name = owner or this_process()
+    if name not in mine:
+        clocks = _Clocks(now, monotonic)
+        own: Store = weakref.proxy(store)  # an evaluator must not keep the store that it is remembered for
+        mine[name] = (
+            Evaluator(own, owner=name, clock=lambda: clocks.now, monotonic=lambda: clocks.monotonic()),
+            clocks,
+        )
+    evaluator, clocks = mine[name]
+    clocks.now, clocks.monotonic = now, monotonic
+    return list(evaluator.tick())

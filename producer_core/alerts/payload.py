@@ -1,0 +1,94 @@
+"""A payload: alerts in the words of Alertmanager's webhook, version 4, which every pager and chat takes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from producer_core.alerts.book import Book
+from producer_core.alerts.life import Alert
+from producer_core.alerts.routes import Notification
+from producer_core.alerts.rules import Rule
+from producer_core.masking import mask_text
+
+Status = Literal["firing", "resolved"]
+
+_NEVER = "0001-01-01T00:00:00Z"
+
+
+def notification(
+    alerts: Sequence[Alert], status: Status, *, receiver: str, book: Book, store: str
+) -> Notification:
+    """One notification about alerts of one rule; at least one is given."""
+    entries = [_entry(item, status, book=book, store=store) for item in alerts]
+    name = alerts[0].rule
+    payload = {
+        "version": "4",
+        "groupKey": f'{{}}:{{alertname="{name}"}}',
+        "truncatedAlerts": 0,
+        "status": status,
+        "receiver": receiver,
+        "groupLabels": {"alertname": name},
+        "commonLabels": _common([entry["labels"] for entry in entries]),
+        "commonAnnotations": _common([entry["annotations"] for entry in entries]),
+        "externalURL": book.link,
+        "alerts": entries,
+    }
+    return Notification(_key(receiver, status, alerts), status, payload)
+
+
+def fingerprint(labels: Mapping[str, str]) -> str:
+    """16 hex digits, the same for every episode of one rule and subject. A change of severity is no other alert."""
+    told = "\0".join(f"{name}\0{value}" for name, value in sorted(labels.items()) if name != "severity")
+    return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
+def _entry(item: Alert, status: Status, *, book: Book, store: str) -> dict[str, Any]:
+    labels = {
+        **book.labels,
+        "alertname": item.rule,
+        "severity": item.severity,
+        "subject": item.subject,
+        "store": store,
+    }
+    rule = book.rules.get(item.rule)
+    ended = item.resolved_at if status == "resolved" else None
+    return {
+        "status": status,
+        "labels": labels,
+        "annotations": _annotations(item, rule),
+        "startsAt": _iso(item.fired_at if item.fired_at is not None else item.started_at),
+        "endsAt": _NEVER if ended is None else _iso(ended),
+        "generatorURL": _link(book, item),
+        "fingerprint": fingerprint(labels),
+    }
+
+
+def _annotations(item: Alert, rule: Rule | None) -> dict[str, str]:
+    return {
+        "summary": mask_text(item.text),
+        "description": item.advice,
+        "alert_id": item.alert_id,
+        **({"value": f"{item.value:g}"} if item.value is not None else {}),
+        **({"threshold": f"{item.threshold:g}"} if item.threshold is not None else {}),
+        **({"runbook_url": rule.runbook} if rule is not None and rule.runbook else {}),
+    }
+
+
+def _link(book: Book, item: Alert) -> str:
+    return f"{book.link.rstrip('/')}/alerts?alert={item.alert_id}" if book.link else ""
+
+
+def _common(maps: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    return {name: value for name, value in maps[0].items() if all(other.get(name) == value for other in maps)}
+
+
+def _key(receiver: str, status: Status, alerts: Sequence[Alert]) -> str:
+    said = "\0".join([receiver, status, *sorted(item.alert_id for item in alerts)])
+    return hashlib.sha256(said.encode()).hexdigest()[:32]
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

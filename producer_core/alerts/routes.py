@@ -1,0 +1,131 @@
+"""A route: how people are told, and what came back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from producer_core.alerts.book import Book, RouteSettings
+from producer_core.errors import ConfigError
+
+WEBHOOK = "PRODUCER_CORE_ALERT_WEBHOOK"
+"""The address of a webhook for who needs no file of rules. `…_FILE` names a file with the address instead, `…_TOKEN`
+and `…_TOKEN_FILE` give its bearer token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """What a receiver gets in one go. `key` is the same whenever the same is said again."""
+
+    key: str
+    status: Literal["firing", "resolved"]
+    payload: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of telling. `text` never holds the address or a secret. `later`: seconds the receiver asked for.
+
+    `refused`: the receiver works, but does not take this; others may still get through.
+    """
+
+    taken: bool
+    text: str
+    later: float | None = None
+    refused: bool = False
+    body: str = ""
+    """The beginning of what the receiver wrote, for a person who tests; it is kept nowhere."""
+
+
+class Route(Protocol):
+    """Somewhere that people are told. `tell` may block for `patience` seconds and never raises."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def severities(self) -> tuple[str, ...]: ...
+    @property
+    def heartbeat(self) -> float: ...
+    @property
+    def patience(self) -> float: ...
+
+    def tell(self, notification: Notification) -> Answer: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """Calls a function of yours with an Alertmanager payload, on the sender's thread.
+
+    Of all processes that have a callback of this name, one is called. What the function raises is a failure: it is
+    called again later. Its `name` is what the store remembers, so keep it from run to run.
+    """
+
+    name: str
+    function: Callable[[Mapping[str, Any]], object]
+    severities: tuple[str, ...] = ("critical", "warning", "info")
+    heartbeat: float = 0.0
+    patience: float = 10.0
+    kind: str = "callback"
+
+    def tell(self, notification: Notification) -> Answer:
+        try:
+            self.function(notification.payload)
+        except Exception as error:  # noqa: BLE001  # a user's function: its mistake must not stop our thread
+            return Answer(False, f"it raised {type(error).__name__}", refused=True)
+        return Answer(True, "called")
+
+
+def routes_of(book: Book) -> tuple[Route, ...]:
+    """The routes of a book whose addresses this process has, and the one of the environment."""
+    found = [route for settings in book.routes if (route := _route(settings, book.path)) is not None]
+    named = RouteSettings(
+        "webhook",
+        url_env=WEBHOOK,
+        url_file=os.environ.get(f"{WEBHOOK}_FILE", ""),
+        token_env=f"{WEBHOOK}_TOKEN",
+        token_file=os.environ.get(f"{WEBHOOK}_TOKEN_FILE", ""),
+    )
+    from_environment = _route(named, None)
+    return (*found, *([from_environment] if from_environment is not None else []))
+
+
+def missing_addresses(book: Book) -> tuple[RouteSettings, ...]:
+    """Routes of the book whose address is not to be had in this process."""
+    return tuple(settings for settings in book.routes if _route(settings, book.path) is None)
+
+
+def _route(settings: RouteSettings, rules_file: Path | None) -> Route | None:
+    url = _secret(settings.url_env, settings.url_file, rules_file)
+    if not url:
+        return None
+    from producer_core.alerts.webhook import Webhook
+
+    return Webhook(
+        settings.name,
+        url=url,
+        token=_secret(settings.token_env, settings.token_file, rules_file),
+        severities=settings.severities,
+        patience=settings.timeout,
+        heartbeat=settings.heartbeat,
+    )
+
+
+def _secret(variable: str, file: str, rules_file: Path | None) -> str:
+    """From the environment, else from a file; a relative name is looked for beside the file of rules."""
+    if variable and (value := os.environ.get(variable, "").strip()):
+        return value
+    if not file:
+        return ""
+    path = Path(file) if rules_file is None else rules_file.parent / file
+    try:
+        return path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"A route's file {path.name} cannot be read: {type(error).__name__}.",
+            fix="It holds the address, or the token, and nothing else.",
+        ) from None

@@ -1,0 +1,157 @@
+"""A watcher: judges a store's alerts and tells people, on threads of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from producer_core.alerts.book import Book
+from producer_core.alerts.evaluator import Evaluator
+from producer_core.alerts.life import Alert, Change, alert, resolved
+from producer_core.alerts.routes import Route, routes_of
+from producer_core.alerts.sender import Sender
+from producer_core.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:
+    from producer_core.store import Store
+
+logger = logging.getLogger(__name__)
+
+STORE_AWAY_AFTER = 60.0
+"""Seconds without the store after which people are told so, past the store."""
+
+
+class Watcher:
+    """Put one into every process that has the store: one of them judges, whichever; each route is told by one.
+
+    One thread judges every few seconds and one thread a route tells, so a receiver that hangs holds up neither
+    judging nor other routes, and nothing here holds up producing. `routes` are added to those of the rules file and
+    the environment. When the store itself cannot be had for a minute, every watcher says so over its routes.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        owner: str | None = None,
+        book: Book | None = None,
+        routes: Sequence[Route] = (),
+        heard: Callable[[Sequence[Change]], object] = lambda changes: None,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._where = str(store.path)
+        self._heard = heard
+        self._clock = clock
+        self._monotonic = monotonic
+        self._evaluator = Evaluator(store, owner=owner, book=book, clock=clock, monotonic=monotonic)
+        self._senders = [
+            Sender(
+                store,
+                route,
+                owner=self._evaluator.owner,
+                book=lambda: self._evaluator.book,
+                clock=clock,
+                monotonic=monotonic,
+            )
+            for route in (*_configured(self._evaluator.book), *routes)
+        ]
+        self._away_since: float | None = None
+        self._away: Alert | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="alerts", daemon=True)
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """Over what this process can tell people."""
+        return tuple(sender.route for sender in self._senders)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process is the one that judges."""
+        return self._evaluator.leads
+
+    def start(self) -> None:
+        for sender in self._senders:
+            sender.start()
+        self._thread.start()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """End within the time; what was not told waits in the store for another process."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+        for sender in self._senders:
+            sender.stop()
+        try:
+            self._evaluator.stop()
+        except StoreError as error:
+            logger.info("a lease was not given back", extra={"error": str(error)})
+
+    def __enter__(self) -> Watcher:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def look(self) -> Sequence[Change]:
+        """Judge once, now; what changed."""
+        try:
+            changes = self._evaluator.tick()
+        except StoreError as error:
+            self._without_store(error)
+            return ()
+        self._with_store()
+        if changes:
+            for sender in self._senders:
+                sender.hurry()
+        return changes
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            if changes := self.look():
+                self._tell_listener(changes)
+            self._stopping.wait(self._evaluator.book.every)
+
+    def _tell_listener(self, changes: Sequence[Change]) -> None:
+        try:
+            self._heard(changes)
+        except Exception:
+            logger.exception("alert listener failed")
+
+    def _without_store(self, error: StoreError) -> None:
+        """Nobody can write an alert about the store into the store."""
+        moment = self._monotonic()
+        if self._away_since is None:
+            self._away_since = moment
+            logger.warning("alerts cannot be judged", extra={"error": str(error)})
+        if self._away is None and moment - self._away_since >= STORE_AWAY_AFTER:
+            now = self._clock()
+            self._away = alert("store_unavailable", self._where, now, reason=str(error))
+            self._say_without_store(self._away)
+
+    def _with_store(self) -> None:
+        self._away_since = None
+        if self._away is not None:
+            ended = resolved(self._away, self._clock())
+            self._away = None
+            self._say_without_store(replace(ended, telling_end=True))
+
+    def _say_without_store(self, item: Alert) -> None:
+        for sender in self._senders:
+            if item.severity in sender.route.severities:
+                sender.say_without_store(item, "resolved" if item.state == "resolved" else "firing")
+
+
+def _configured(book: Book) -> tuple[Route, ...]:
+    """The routes of the book; a mistake in one must not keep alerts from being judged."""
+    try:
+        return routes_of(book)
+    except ConfigError as error:
+        logger.error("routes of alerts refused", extra={"error": str(error)})
+        return ()
