@@ -79,7 +79,7 @@ class Turn:
 
 
 BYTES = 32 * 1024 * 1024
-"""Bodies that are claimed at once, at most; a single larger one goes alone."""
+"""Keys and values in flight, at most; a single larger record goes alone."""
 _LISTED = 20_000
 QUARANTINE_AFTER = 3
 """Replays in which a record failed again until bulk replays leave it out (setting `replay.quarantine_after`)."""
@@ -182,13 +182,14 @@ class Claims:
         *,
         want: int,
         busy: bool,
+        room: int = BYTES,
         stop: str | None = None,
         floors: Floors | None = None,
         everything_may_go: bool = True,
     ) -> Turn:
         """Settles `outcomes`, then claims up to `want` records; ends or lets go when nothing is open.
 
-        `busy` says that records are in flight still, `stop` that it must stop itself, and why. `floors` are written
+        `busy` says that records are in flight still, `room` how many bytes more may be, `stop` that it must stop itself, and why. `floors` are written
         down with the claim. Unless `everything_may_go`, it claims only up to the first record of which an old
         attempt may still arrive. When the operation is not ours any more nothing is changed: whoever has it now
         looks on the topic for what we sent.
@@ -201,7 +202,7 @@ class Claims:
                 self._change("replay_floors", floors=_as_json(floors))
             match self.get().state:
                 case "planned" | "running" if stop is None:
-                    return self._go_on(want, busy, everything_may_go)
+                    return self._go_on(want, busy, room, everything_may_go)
                 case "planned" | "running" if not busy:
                     operations.end(self._store, self.operation_id, self._clock(), stopped=stop)
                     return Turn(over=True)
@@ -215,17 +216,18 @@ class Claims:
                     return Turn(over=False, halt=True)
             return Turn(over=True)
 
-    def _go_on(self, want: int, busy: bool, everything_may_go: bool) -> Turn:
+    def _go_on(self, want: int, busy: bool, room: int, everything_may_go: bool) -> Turn:
         self._change("replay_switch", state="running", message=None, allowed=["planned"])
-        letters = self._claim(want, everything_may_go) if want > 0 else ()
+        until = inf if everything_may_go else self._clock()
+        letters = self._claim(want, until, room, alone=not busy) if want > 0 else ()
         if not letters and not busy and not self._open():
             operations.end(self._store, self.operation_id, self._clock())
             return Turn(over=True)
         return Turn(over=False, letters=letters)
 
-    def _claim(self, want: int, everything_may_go: bool) -> tuple[DeadLetter, ...]:
+    def _claim(self, want: int, until: float, room: int, *, alone: bool) -> tuple[DeadLetter, ...]:
         rows = self._store.rows("replay_next", operation=self.operation_id, count=want)
-        ids = _first(rows, inf if everything_may_go else self._clock())
+        ids = _first(rows, until, room, alone=alone)
         if not ids:
             return ()
         claimed = self._dead.claim(self.operation_id, ids)
@@ -296,13 +298,14 @@ class Claims:
         return self._store.execute(name, operation=self.operation_id, **parameters)
 
 
-def _first(rows: Sequence[Mapping[str, Any]], now: float) -> list[str]:
-    """The first of these that may go: within the bound of bytes, and before one whose old attempt may yet arrive."""
+def _first(rows: Sequence[Mapping[str, Any]], until: float, room: int, *, alone: bool) -> list[str]:
+    """The first of these that may go: within the room, and before one whose old attempt may yet arrive. One that is
+    larger than all the room there is goes `alone`."""
     ids: list[str] = []
     total = 0
     for row in rows:
         total += row["size"]
-        if (ids and total > BYTES) or (row["not_before"] or 0.0) > now:
+        if (total > room and (ids or not alone)) or (row["not_before"] or 0.0) > until:
             break
         ids.append(row["message_id"])
     return ids

@@ -13,7 +13,7 @@ from producer_core.errors import NotAccepted, ProducerClosed
 from producer_core.events import DeadLetter
 from producer_core.replay.claims import Orphan, Outcome
 from producer_core.replay.doubt import look_after, still_doubtful
-from producer_core.replay.way import Guarantee, Interrupt, Interrupted
+from producer_core.replay.way import Guarantee, Interrupt, Interrupted, size_of
 
 if TYPE_CHECKING:
     from producer_core.landing import Prober
@@ -72,6 +72,10 @@ class Resending:
     @property
     def in_flight(self) -> int:
         return len(self._sent)
+
+    @property
+    def bytes(self) -> int:
+        return sum(map(size_of, list(self._sent.values())))
 
     def begin(self, topics: Sequence[str]) -> None:
         """A producer needs nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -161,9 +162,10 @@ class ReplayRunner:
                 look_ahead(claims, operation, self._client, stopping=work.interrupted)
 
         def doubtful(topic: str, count: int) -> list[tuple[str, float]]:
-            return claims.doubtful_ahead(
-                topic, count, everything_may_go=time.monotonic() - began >= self._quiet
-            )
+            with contextlib.suppress(StoreError):  # those in hand are looked for all the same
+                everything = time.monotonic() - began >= self._quiet
+                return claims.doubtful_ahead(topic, count, everything_may_go=everything)
+            return []
 
         return Work(
             claims,

@@ -25,7 +25,7 @@ from producer_core.exactly_once.transport import transactional_settings
 from producer_core.messages import id_text, parse_id
 from producer_core.partitions import metadata_count
 from producer_core.replay.claims import Floors, Orphan, Outcome
-from producer_core.replay.way import Guarantee, Interrupt, Interrupted, died_again
+from producer_core.replay.way import Guarantee, Interrupt, Interrupted, died_again, size_of
 from producer_core.transport import Report
 
 logger = logging.getLogger(__name__)
@@ -77,6 +77,10 @@ class Transacting:
     @property
     def in_flight(self) -> int:
         return len(self._hand) + len(self._unknown)
+
+    @property
+    def bytes(self) -> int:
+        return sum(map(size_of, (*self._hand, *self._unknown)))
 
     @property
     def floors(self) -> Floors:
@@ -184,7 +188,7 @@ class Transacting:
         batch: list[DeadLetter] = []
         size = 0
         while self._hand and len(batch) < self._limit:
-            size += len(self._hand[0].value or b"") + len(self._hand[0].key or b"")
+            size += size_of(self._hand[0])
             if batch and size > _BYTES:
                 break
             batch.append(self._hand.popleft())

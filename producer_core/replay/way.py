@@ -26,6 +26,10 @@ class Way(Protocol):
         """Records that were given to `send` and have no outcome yet."""
 
     @property
+    def bytes(self) -> int:
+        """Of their keys and values."""
+
+    @property
     def floors(self) -> Floors | None: ...
 
     def begin(self, topics: Sequence[str]) -> None:
@@ -51,6 +55,11 @@ class Interrupted(Exception):
 
 
 Interrupt = Callable[[], bool]
+
+
+def size_of(letter: DeadLetter) -> int:
+    """Bytes of its key and value."""
+    return len(letter.value or b"") + len(letter.key or b"")
 
 
 def died_again(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from producer_core.errors import StoreError
-from producer_core.replay.claims import Claims, Outcome
+from producer_core.replay.claims import BYTES, Claims, Outcome
 from producer_core.replay.doubt import Doubt
 from producer_core.replay.guard import Guard
 from producer_core.replay.lease import Keeper
@@ -78,6 +78,7 @@ class Work:
         self._quiet = quiet
         self._interval = interval
         self._drain = drain
+        self._claimed: Sequence[DeadLetter] = ()  # and neither looked for nor sent yet
         self._outcomes: list[Outcome] = []  # at most what was in flight: bounded while the store is away
         self._pace: Pace | None = None
         self._turn_due = 0.0
@@ -148,14 +149,17 @@ class Work:
         if self._pace is None:
             self._begin()
             return
+        self._send()  # what an earlier step could not, because the store was away
         now = time.monotonic()
         room = self._room(self._pace, now)
         stop = self._guard.verdict()
         if self._outcomes or (now >= self._turn_due and (room or stop)):
-            letters = self._turn(0 if stop else room, stop=stop)
-            self._pace.spend(len(letters))
-            self._turn_due = now + (0.0 if letters else self._interval * 5)
-            self._send(letters)
+            self._claimed = self._turn(0 if stop else room, stop=stop)
+            self._pace.spend(len(self._claimed))
+            self._turn_due = now + (0.0 if self._claimed else self._interval * 5)
+            self._send()
+            if room and not (self._over or self._claimed or self._way.in_flight or self._outcomes):
+                self._pick_up()
         if not self._over:
             self._hear(self._way.gather(self._interval))
 
@@ -170,6 +174,11 @@ class Work:
             self._turn(0)
         self._pace = Pace(self._claims.get().rate, time.monotonic())
 
+    def _pick_up(self) -> None:
+        """Records that are claimed and in nobody's hand: the store took the claim, and failed before it said so."""
+        if orphans := self._claims.orphans():
+            self._outcomes += self._way.after(orphans)
+
     def _room(self, pace: Pace, now: float) -> int:
         if not self._keeper.holds():
             return 0
@@ -182,6 +191,7 @@ class Work:
             self._outcomes,
             want=want,
             busy=self._way.in_flight > 0,
+            room=BYTES - self._way.bytes,
             stop=stop,
             floors=self._way.floors,
             everything_may_go=started - self._started >= self._quiet,
@@ -191,13 +201,22 @@ class Work:
         if not turn.over:
             self._keeper.renewed(started)
         if turn.halt:
-            self._outcomes = self._way.give_back()
+            self._give_back()
             self._turn_due = 0.0
         return turn.letters
 
-    def _send(self, letters: Sequence[DeadLetter]) -> None:
-        sendable, outcomes = self._doubt.look_first(letters)
+    def _send(self) -> None:
+        if not self._claimed:
+            return
+        sendable, outcomes = self._doubt.look_first(self._claimed)
+        self._claimed = ()
         self._hear([*outcomes, *self._way.send(sendable)])
+
+    def _give_back(self) -> None:
+        """What was not sent yet goes back, in the next turn."""
+        self._outcomes += [Outcome(letter.message_id, "pending") for letter in self._claimed]
+        self._outcomes += self._way.give_back()
+        self._claimed = ()
 
     def _hear(self, outcomes: Sequence[Outcome]) -> None:
         for one in outcomes:
@@ -210,7 +229,7 @@ class Work:
     def _finish(self) -> None:
         """Waits for what is in flight, within the bound, writes it down, and gives the operation back."""
         if not self._over:
-            self._outcomes += self._way.give_back()
+            self._give_back()
         deadline = time.monotonic() + self._drain
         while not self._over and self._way.in_flight and time.monotonic() < deadline:
             self._hear(self._way.gather(self._interval))

@@ -6,9 +6,12 @@ import pytest
 
 from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.errors import StoreLocked
+from producer_core.replay.claims import Claims
+from producer_core.replay.doubt import Doubt
 from producer_core.replay.guard import Guard, Rule
 from producer_core.store import Store
-from tests.unit.replaying import FakeClock, ScriptedSender, alive, buried, message_id
+from tests.unit.replaying import FakeClock, ScriptedSender, alive, answering, buried, letter, message_id
 
 ACT = {"who": "ada", "origin": "cli"}
 
@@ -72,10 +75,12 @@ def store(tmp_path):
     return Store.open(tmp_path / "store.duckdb")
 
 
-def run(store, sender, **choices):
+def run(store, sender, probe=None, **choices):
     clock = FakeClock()
     alive(store, clock())
-    runner = replay.ReplayRunner(store, sender, clock=clock, interval=0.01, monotonic=clock, quiet=0.0)
+    runner = replay.ReplayRunner(
+        store, sender, probe=probe, clock=clock, interval=0.01, monotonic=clock, quiet=0.0
+    )
     operation = replay.plan(store, DeadLetterFilter(), clock=clock, **ACT, **choices)
     return runner.run_one(operation.operation_id, 30)
 
@@ -126,3 +131,60 @@ def test_a_record_that_failed_in_three_replays_is_left_out_of_the_next(store):
     assert "quarantined: it failed again in 3 replays" in done.message
     assert DeadLetters(store).get(poison).quarantined
     assert run(store, ScriptedSender(), allow_quarantined=True).acknowledged == 1
+
+
+def claims_of(store):
+    clock = FakeClock()
+    alive(store, clock())
+    operation = replay.plan(store, DeadLetterFilter(), clock=clock, **ACT)
+    claims = Claims(store, operation.operation_id, "me", lease=15.0, clock=clock)
+    assert claims.take()
+    return claims
+
+
+def test_bodies_are_claimed_within_the_room_that_memory_has(store):
+    buried(store, 5, value=b"x" * 1000)
+    claims = claims_of(store)
+
+    assert len(claims.turn([], want=5, busy=False, room=2500).letters) == 2
+    assert claims.turn([], want=5, busy=True, room=500).letters == ()
+    assert len(claims.turn([], want=5, busy=False, room=500).letters) == 1
+
+
+def test_a_doubtful_record_waits_until_no_old_attempt_of_it_can_arrive(store):
+    buried(store, 3)
+    DeadLetters(store).add([letter(3, verdict="possibly_persisted", failed_at=4990.0)])
+    claims = claims_of(store)
+
+    early = claims.turn([], want=10, busy=False, everything_may_go=False).letters
+    assert [one.message_id for one in early] == [message_id(number) for number in range(3)]
+    assert len(claims.turn([], want=10, busy=True).letters) == 1
+
+
+def test_what_was_claimed_when_the_store_went_away_is_sent_when_it_is_back(store, monkeypatch):
+    buried(store, 5, verdict="possibly_persisted")
+    asked = iter([StoreLocked(), StoreLocked()])
+    look = Doubt.look_first
+
+    def away_at_first(self, letters):
+        if (error := next(asked, None)) is not None:
+            raise error
+        return look(self, letters)
+
+    monkeypatch.setattr(Doubt, "look_first", away_at_first)
+    assert run(store, ScriptedSender(), probe=answering({})).acknowledged == 5
+
+
+def test_a_claim_that_the_store_took_and_did_not_confirm_is_picked_up(store, monkeypatch):
+    buried(store, 5)
+    failing = iter([True])
+    claim = Claims.turn
+
+    def breaks_after_the_commit(self, outcomes, **choices):
+        turn = claim(self, outcomes, **choices)
+        if turn.letters and next(failing, False):
+            raise StoreLocked
+        return turn
+
+    monkeypatch.setattr(Claims, "turn", breaks_after_the_commit)
+    assert run(store, ScriptedSender(), probe=answering({})).acknowledged == 5
