@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from producer_core.events import SAFE_VERDICTS
+from producer_core.in_doubt import QUIET
 from producer_core.replay.check import Check, TopicCheck
 from producer_core.replay.counting import Row, of_operation, of_selection
 
@@ -164,7 +165,8 @@ def _doubtful(rows: Iterable[Row]) -> Doubtful:
     if first:
         said.append(
             f"{_records(first)} may be on {_its(first)} topic already: each is looked for there first. What is found is "
-            "settled as landed and not sent, what is not there is sent, and where nobody can say it stays a dead letter."
+            "settled as landed and not sent, what is not there is sent, and where nobody can say it stays a dead letter. "
+            f"One that failed less than {QUIET:.0f} s ago waits until then: an old attempt of it may still arrive."
         )
     if again:
         said.append(
