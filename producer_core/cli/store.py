@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
+import re
 import time
 from pathlib import Path
 
 import click
 
 from producer_core.cli import options, show
+from producer_core.cli.lazy import Failed
 
 
 @click.group(short_help="The store's file: inventory, copy, clean-up.")
@@ -77,13 +80,79 @@ def snapshot(target: Path, store_path: Path | None, as_json: bool) -> None:
 def prune(store_path: Path | None, yes: bool, as_json: bool) -> None:
     """Sum up old seconds and delete what is older than it is kept (see `store info`).
 
-    Dead letters that wait for a decision are never deleted.
+    Dead letters that wait for a decision are never deleted, nor is the audit.
     """
     from producer_core.store import Store
 
     found, now = Store.open(store_path, create=False), time.time()
     options.confirm(f"Delete from {found.path} what is older than it is kept?", yes)
-    summed, deleted = found.rollup(now), found.prune(now)
-    outcome = f"{show.count(summed, 'row')} summed up, {show.count(deleted, 'row')} deleted."
-    found.audit(who=options.me(), origin="cli", action="prune", selection={}, count=deleted, outcome=outcome)
+    with found.borrow(write=True):
+        summed, deleted = found.rollup(now), found.prune(now)
+        outcome = f"{show.count(summed, 'row')} summed up, {show.count(deleted, 'row')} deleted."
+        found.audit(
+            who=options.me(), origin="cli", action="prune", selection={}, count=deleted, outcome=outcome
+        )
     show.emit({"summed_up": summed, "deleted": deleted}) if as_json else click.echo(outcome)
+
+
+@store.command(name="set", short_help="Set how long things are kept, and when dead letters are too many.")
+@click.argument("settings", nargs=-1, required=True, type=options.Setting(), metavar="NAME=VALUE...")
+@options.store_option
+@options.as_json
+def set_(settings: tuple[tuple[str, str], ...], store_path: Path | None, as_json: bool) -> None:
+    """Set one or more settings of the store, for everyone who uses it; this is written to the audit.
+
+    \b
+      keep_seconds, keep_minutes, keep_hours   statistics by second, minute and hour are kept so long: 2h, 3d, 90d
+      keep_settled                             dead letters that were replayed, landed or archived: 30d
+      dlq_max_size                             dead letters that may wait: 10000
+      dlq_max_bytes                            bytes of them: 256MiB
+      dlq_max_age                              for how long: 7d
+
+    Beyond a dlq_max_... an alert says so; no dead letter is ever dropped. «none» takes such a bound away, «default»
+    goes back to the default.
+
+    \b
+      producer-core store set keep_settled=60d dlq_max_bytes=2GiB
+    """
+    from producer_core.store import Store
+
+    changes = {name: _setting(name, text) for name, text in settings}
+    found = Store.open(store_path, create=False)
+    found.change_settings(changes, who=options.me(), origin="cli")
+    show.emit(found.settings()) if as_json else click.echo(
+        "\n".join(f"{name} is {'the default' if text == 'default' else text}." for name, text in settings)
+    )
+
+
+_KEPT = ("keep_seconds", "keep_minutes", "keep_hours", "keep_settled")
+_BOUNDS = ("dlq_max_size", "dlq_max_bytes", "dlq_max_age")
+_SIZES = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
+
+
+def _setting(name: str, text: str) -> float | int | None:
+    """The value as the store keeps it: seconds, bytes or a number; None for the default, 0 for no bound."""
+    if name not in (*_KEPT, *_BOUNDS):
+        near = difflib.get_close_matches(name, (*_KEPT, *_BOUNDS), n=1)
+        raise Failed(
+            f"There is no setting {name!r}.",
+            f"Did you mean {near[0]}?" if near else f"There are {', '.join((*_KEPT, *_BOUNDS))}.",
+        )
+    if text == "default":
+        return None
+    if text == "none" and name in _BOUNDS:
+        return 0
+    if name in ("dlq_max_size", "dlq_max_bytes"):
+        found = _SIZE.fullmatch(text.strip())
+        if (
+            found
+            and found[2].upper() in (_SIZES if name == "dlq_max_bytes" else ("",))
+            and float(found[1]) >= 1
+        ):
+            return int(float(found[1]) * _SIZES[found[2].upper()])
+        raise Failed(f"{name}={text!r} is no size.", "Write for example 10000 or, for bytes, 256MiB.")
+    seconds = options.Duration().convert(text, None, None)
+    if seconds < 1:
+        raise Failed(f"{name}={text!r} is too short.", "Give at least a second.")
+    return seconds

@@ -14,6 +14,7 @@ from typing import Any
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.events import Attempt, DeadLetter
 from producer_core.failures import fingerprint
+from producer_core.masking import mask_told
 from producer_core.messages import Message, MessageStatus, decode_value, encode_key, encode_value
 
 logger = logging.getLogger(__name__)
@@ -24,25 +25,32 @@ Overflow = Callable[[Sequence[DeadLetter]], None]
 class DeadLetterQueue:
     """The letters of one producer, in the order in which they died. Thread-safe.
 
-    Beyond `max_size` the oldest are handed to `overflow` (a spill file's `append`, say) and counted as
-    `spilled`; without one they are counted as `dropped`, and a warning says so when it begins.
+    Beyond `max_size` letters, `max_bytes` bytes of theirs or `max_age` seconds since they died (None: no such bound)
+    the oldest are handed to `overflow` (a spill file's `append`, say) and counted as `spilled`. Age is looked at when
+    a letter comes. Without an overflow they are counted as `dropped`, and a warning says so when it begins: only the
+    class by itself does that, a producer always has one.
     """
 
     def __init__(
         self,
         max_size: int = 10000,
         *,
+        max_bytes: int | None = None,
+        max_age: float | None = None,
         overflow: Overflow | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         if max_size < 1:
             raise ValueError(f"max_size must be at least 1, not {max_size}")
         self.max_size = max_size
+        self.max_bytes = max_bytes
+        self.max_age = max_age
+        self.bytes = 0
         self.spilled = 0
         self.dropped = 0
         self._overflow = overflow
         self._clock = clock
-        self._lock = threading.RLock()  # guards the two tables and the two counts
+        self._lock = threading.RLock()  # guards the two tables and the three counts
         self._letters: dict[str, DeadLetter] = {}
         self._messages: dict[str, Message] = {}
 
@@ -66,7 +74,8 @@ class DeadLetterQueue:
         dead = replace(message, status=MessageStatus.DLQ, last_error=text)
         self._hold(_letter_of(dead, text, now), dead)
         logger.warning(
-            "message dead", extra={"message_id": message.id, "topic": message.topic, "error": text}
+            "message dead",
+            extra={"message_id": message.id, "topic": message.topic, "error": mask_told(text)},
         )
 
     def get_messages_by_topic(self, topic: str) -> list[Message]:
@@ -128,12 +137,26 @@ class DeadLetterQueue:
             self._forget(letter.message_id)
             self._letters[letter.message_id] = letter
             self._messages[letter.message_id] = message
-            if len(self._letters) > self.max_size:
-                self._spill_oldest()
+            self.bytes += _size(letter)
+            self._keep_bounds()
 
     def _forget(self, message_id: str) -> bool:
         self._messages.pop(message_id, None)
-        return self._letters.pop(message_id, None) is not None
+        letter = self._letters.pop(message_id, None)
+        self.bytes -= 0 if letter is None else _size(letter)
+        return letter is not None
+
+    def _keep_bounds(self) -> None:
+        while self._letters and self._over():
+            self._spill_oldest()
+
+    def _over(self) -> bool:
+        oldest = next(iter(self._letters.values()))
+        return (
+            len(self._letters) > self.max_size
+            or (self.max_bytes is not None and self.bytes > self.max_bytes)
+            or (self.max_age is not None and self._clock() - oldest.failed_at > self.max_age)
+        )
 
     def _spill_oldest(self) -> None:
         oldest = next(iter(self._letters.values()))
@@ -147,6 +170,12 @@ class DeadLetterQueue:
                 )
             self.dropped += 1
         self._forget(oldest.message_id)
+
+
+def _size(letter: DeadLetter) -> int:
+    """Bytes of its content."""
+    parts = (letter.key, letter.value, *(value for _, value in letter.headers))
+    return sum(len(part) for part in parts if part is not None)
 
 
 def message_of(letter: DeadLetter) -> Message:
@@ -196,4 +225,5 @@ def _joined(earlier: DeadLetter | None, letter: DeadLetter) -> DeadLetter:
         attempts=attempts,
         accepted_at=earlier.accepted_at,
         replay_count=max(earlier.replay_count, letter.replay_count),
+        quarantined=earlier.quarantined or letter.quarantined,
     )

@@ -33,7 +33,7 @@ class Retention:
     """Seconds that rows of each kind are kept; each is a setting of the store, by its name here.
 
     `keep_settled` is for dead letters that were replayed, landed or archived. Those that wait are kept
-    until somebody decides.
+    until somebody decides. The audit is kept for good.
     """
 
     keep_seconds: float = 2 * _HOUR
@@ -80,11 +80,11 @@ def prune_due(connection: duckdb.DuckDBPyConnection, keep: Retention, now: float
 
 def prune(connection: duckdb.DuckDBPyConnection, keep: Retention, now: float) -> int:
     """Delete what is older than it is kept, within the caller's transaction; the rows deleted."""
-    connection.execute(
-        "DELETE FROM dead_letter_bodies WHERE message_id IN "
-        f"(SELECT message_id FROM dead_letters WHERE {_SETTLED})",
-        {"before": now - keep.keep_settled},
-    )
+    for table in ("dead_letter_bodies", "letter_events"):
+        connection.execute(
+            f"DELETE FROM {table} WHERE message_id IN (SELECT message_id FROM dead_letters WHERE {_SETTLED})",
+            {"before": now - keep.keep_settled},
+        )
     return sum(_changed(connection, f"DELETE FROM {what}", None, before) for what, before in _old(keep, now))
 
 
