@@ -15,8 +15,7 @@ from typing import Any, Literal
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from producer_core.asking import reader as reader
-from producer_core.config import connection_settings as connection_settings
+from producer_core.asking import reader
 from producer_core.messages import id_text, record_id
 
 Outcome = Literal["found", "absent", "inconclusive"]

@@ -87,7 +87,7 @@ def _moment(message: Message) -> float:
     for name, value in message.headers() or ():
         if name == ORIGINAL_TIMESTAMP and isinstance(value, bytes) and value.isdigit():
             return int(value) / 1000
-    return max(0, message.timestamp()[1]) / 1000
+    return max(0, int(message.timestamp()[1])) / 1000
 
 
 def _identity(message_id: str) -> tuple[bytes, int]:

@@ -113,7 +113,7 @@ def words(error: KafkaError, topic: str) -> str:
 
 def _plain(error: KafkaError) -> str:
     """Without the client's and the broker's name, and without the state that the library was in."""
-    return error.str().rpartition("]: ")[2].partition(" (after ")[0]
+    return str(error.str()).rpartition("]: ")[2].partition(" (after ")[0]
 
 
 def _unread(error: KafkaError, topic: str) -> str:
