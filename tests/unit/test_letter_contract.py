@@ -1,0 +1,137 @@
+"""Whatever a dead letter holds comes back byte for byte: from the store, from a spill file and from memory."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from producer_core.dlq import DeadLetterQueue, DeadLetters, Spill
+from producer_core.events import Attempt, DeadLetter
+from producer_core.store import Store
+
+TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=30)
+MOMENTS = st.floats(0, 4e9, allow_nan=False)
+BYTES = st.none() | st.binary(max_size=60) | st.just(b"") | TEXTS.map(str.encode)
+HEADERS = st.lists(st.tuples(st.sampled_from(["a", "a", "b", "", "trace"]) | TEXTS, BYTES), max_size=6)
+ATTEMPTS = st.lists(st.builds(Attempt, MOMENTS, TEXTS, TEXTS), max_size=5, unique=True)
+
+LETTERS = st.builds(
+    DeadLetter,
+    message_id=st.just("m"),
+    cluster_id=TEXTS,
+    producer_id=TEXTS,
+    topic=TEXTS,
+    key=BYTES,
+    value=BYTES,
+    headers=HEADERS.map(tuple),
+    partition=st.none() | st.integers(0, 2**31 - 1),
+    timestamp_ms=st.none() | st.integers(0, 2**53),
+    verdict=st.sampled_from(
+        ["not_sent", "rejected", "possibly_persisted", "found", "absent", "inconclusive"]
+    ),
+    verdict_reason=TEXTS,
+    kind=st.sampled_from(["local", "permanent", "temporary", "timed_out", "fatal"]),
+    code=TEXTS,
+    error_text=TEXTS,
+    fingerprint=TEXTS,
+    attempts=ATTEMPTS.map(tuple),
+    accepted_at=MOMENTS,
+    failed_at=MOMENTS,
+    replayable=st.booleans(),
+    source=st.none() | TEXTS,
+    host=TEXTS,
+    version=TEXTS,
+    quarantined=st.booleans(),
+    replay_count=st.integers(0, 100),
+)
+
+
+class InStore:
+    def __init__(self, folder):
+        self.letters = DeadLetters(Store.open(folder / "store.duckdb"))
+
+    def keep(self, letter):
+        self.letters.add([letter])
+        return self.letters.get(letter.message_id)
+
+
+class InSpill:
+    def __init__(self, folder):
+        self.spill = Spill(folder / "spill")
+
+    def keep(self, letter):
+        self.spill.append([letter])
+        (found,) = self.spill.take()
+        return found
+
+
+class InMemory:
+    def __init__(self, folder):
+        self.queue = DeadLetterQueue()
+
+    def keep(self, letter):
+        self.queue.add(letter)
+        return self.queue.get(letter.message_id)
+
+
+class OverflowingIntoStore:
+    """All three in a row, as a producer without a store leaves them to one with a store."""
+
+    def __init__(self, folder):
+        self.spill = Spill(folder / "spill")
+        self.queue = DeadLetterQueue(max_size=1, max_bytes=0, overflow=self.spill.append)
+        self.letters = DeadLetters(Store.open(folder / "store.duckdb"))
+
+    def keep(self, letter):
+        self.queue.max_bytes = -1  # the next one overflows at once
+        self.queue.add(letter)
+        assert len(self.queue) == 0
+        with self.spill.taking() as taken:
+            self.letters.add(taken)
+        return self.letters.get(letter.message_id)
+
+
+@pytest.fixture(params=[InStore, InSpill, InMemory, OverflowingIntoStore], scope="module")
+def place(request, tmp_path_factory):
+    return request.param(tmp_path_factory.mktemp("letters"))
+
+
+NUMBERS = itertools.count()
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(letter=LETTERS)
+def test_a_letter_comes_back_byte_for_byte_from_wherever_it_is_kept(place, letter):
+    letter = DeadLetter(**{**_fields(letter), "message_id": f"m-{next(NUMBERS)}"})
+
+    assert place.keep(letter) == letter
+
+
+def test_a_value_of_ten_megabytes_is_not_cut(place):
+    whole = bytes(range(256)) * 40_000
+    letter = example(key=whole[:1000], value=whole, headers=(("a", whole[:5000]), ("a", None), ("a", b"")))
+
+    assert place.keep(letter) == letter
+
+
+def test_the_first_and_the_last_error_and_all_attempts_between_are_kept(place):
+    attempts = tuple(Attempt(float(number), f"CODE_{number}", f"text {number}") for number in range(1000))
+    kept = place.keep(example(attempts=attempts, error_text="text 999"))
+
+    assert (kept.attempts[0].text, kept.error_text, len(kept.attempts)) == ("text 0", "text 999", 1000)
+
+
+def example(**fields):
+    known = {
+        "message_id": f"e-{next(NUMBERS)}", "cluster_id": "c", "producer_id": "p", "topic": "t", "key": None, "value": None,
+        "headers": (), "partition": None, "timestamp_ms": None, "verdict": "rejected", "verdict_reason": "", "kind": "local",
+        "code": "X", "error_text": "", "fingerprint": "f", "attempts": (), "accepted_at": 1.0, "failed_at": 2.0,
+    }  # fmt: skip
+    return DeadLetter(**{**known, **fields})
+
+
+def _fields(letter):
+    return {name: getattr(letter, name) for name in DeadLetter.__dataclass_fields__}
