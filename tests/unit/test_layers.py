@@ -96,6 +96,20 @@ def test_only_the_transport_and_the_telemetry_publisher_produce_with_the_library
     }
 
 
+def test_clients_that_only_ask_are_made_in_one_place():
+    """Made of a producer's settings they would ask for a producer id, and break where their user may not write."""
+    making = {
+        module
+        for module in modules("producer_core")
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("AdminClient", "Consumer")
+    }
+    making = {module for module in making if not module.startswith("producer_core.brokers.")}  # their own
+    assert making - {"producer_core.simulate.place"} == {"producer_core.asking"}
+
+
 # how imports are read
 
 
