@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from producer_core import __version__
-from producer_core.alerts import Alert, AlertLog, Key, after, alert, evaluate_store, follow
+from producer_core.alerts import Alert, AlertLog, Key, Watcher, after, alert, follow
 from producer_core.config import ClientConfig
-from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill, message_of
+from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill, bounds, message_of
 from producer_core.errors import ReplayError, StoreError, StoreFull, StoreLocked
 from producer_core.events import DeadLetter
 from producer_core.health import memory_usage
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_FIRST_LOOK = 5.0
+"""Seconds until a producer looks whether the store's alerts are judged; who lives shorter leaves that to others."""
 _LISTED = 10_000
 """Dead letters that a listing in memory returns at most."""
 
@@ -59,7 +61,9 @@ class InStore:
         self._limit = limit
         self._producer: ReliableKafkaProducer | None = None
         self._runner: ReplayRunner | None = None
+        self._watcher: Watcher | None = None
         self._firing: dict[Key, Alert] = {}
+        self._bounds = bounds.Watch(bounds.Bounds(letters=limit))
         self._closed_at: float | None = None
         self._run_replays = False
         self._stopping = False
@@ -94,6 +98,9 @@ class InStore:
 
     def stop(self) -> None:
         self._closed_at = self._clock()
+        self._stopping = True
+        if self._watcher is not None:
+            self._watcher.stop(timeout=1.0)
         self.recorder.stop()
         if self.store is not None and not isinstance(self._where, Store):
             self.store.close()
@@ -186,14 +193,20 @@ class InStore:
         )
 
     def _watch(self, destination: Destination) -> None:
-        """Alerts into the store: each fires once and resolves once; also those of producers that died."""
+        """What this producer tells of itself, into the store: each alert fires once and resolves once."""
         assert self._producer is not None and self.store is not None
+        if self._watcher is None and not self._stopping:
+            # On threads of its own: neither judging alerts nor telling people may hold up what is recorded.
+            self._watcher = Watcher(self.store, owner=self._producer.identity, clock=self._clock)
+            self._watcher.start(after=_FIRST_LOOK)
         now = self._clock()
+        for notice in self._bounds.look(self.store, now):
+            self.recorder.notice(notice)
+            self._producer.alerts.notice(notice)
         changes = follow(self._firing, self._found(self._producer, now), now)
         if changes:
-            AlertLog(self.store, clock=self._clock).record(changes)
+            AlertLog(self.store, clock=self._clock).record(changes, told_by=self._producer.identity)
             self._firing = after(self._firing, changes)
-        evaluate_store(self.store, now, owner=self._producer.identity)
 
     def _found(self, producer: ReliableKafkaProducer, now: float) -> list[Alert]:
         if self._closed_at is not None:

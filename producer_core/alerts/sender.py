@@ -72,11 +72,16 @@ class Sender:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self, timeout: float = 2.0) -> None:
-        """End; what is not said waits in the store. A receiver that hangs is not waited for."""
+    def halt(self) -> None:
+        """Begin nothing more."""
         self._stopping.set()
         self._wake.set()
-        self._thread.join(timeout)
+
+    def stop(self, timeout: float = 2.0) -> None:
+        """End; what is not said waits in the store. A receiver that hangs is not waited for."""
+        self.halt()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
         if not self._thread.is_alive():
             try:
                 self._lease.drop()

@@ -44,24 +44,16 @@ class Watcher:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._store = store
         self._where = str(store.path)
         self._heard = heard
         self._clock = clock
         self._monotonic = monotonic
         self._evaluator = Evaluator(store, owner=owner, book=book, clock=clock, monotonic=monotonic)
-        self._senders = [
-            Sender(
-                store,
-                route,
-                owner=self._evaluator.owner,
-                book=lambda: self._evaluator.book,
-                clock=clock,
-                monotonic=monotonic,
-            )
-            for route in (*_configured(self._evaluator.book), *routes)
-        ]
+        self._senders = [self._sender(route) for route in (*_configured(self._evaluator.book), *routes)]
         self._away_since: float | None = None
         self._away: Alert | None = None
+        self._first = 0.0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="alerts", daemon=True)
 
@@ -75,18 +67,30 @@ class Watcher:
         """Whether this process is the one that judges."""
         return self._evaluator.leads
 
-    def start(self) -> None:
+    def start(self, *, after: float = 0.0) -> None:
+        """Begin; the first look is taken `after` seconds."""
+        self._first = after
         for sender in self._senders:
             sender.start()
         self._thread.start()
 
+    def add(self, route: Route) -> None:
+        """One more route, while it runs."""
+        sender = self._sender(route)
+        self._senders = [*self._senders, sender]
+        if self._thread.is_alive():
+            sender.start()
+
     def stop(self, timeout: float = 5.0) -> None:
         """End within the time; what was not told waits in the store for another process."""
+        deadline = time.monotonic() + timeout
         self._stopping.set()
+        for sender in self._senders:
+            sender.halt()
         if self._thread.is_alive():
             self._thread.join(timeout)
         for sender in self._senders:
-            sender.stop()
+            sender.stop(max(0.0, deadline - time.monotonic()))
         try:
             self._evaluator.stop()
         except StoreError as error:
@@ -113,10 +117,21 @@ class Watcher:
         return changes
 
     def _run(self) -> None:
+        self._stopping.wait(self._first)
         while not self._stopping.is_set():
             if changes := self.look():
                 self._tell_listener(changes)
             self._stopping.wait(self._evaluator.book.every)
+
+    def _sender(self, route: Route) -> Sender:
+        return Sender(
+            self._store,
+            route,
+            owner=self._evaluator.owner,
+            book=lambda: self._evaluator.book,
+            clock=self._clock,
+            monotonic=self._monotonic,
+        )
 
     def _tell_listener(self, changes: Sequence[Change]) -> None:
         try:

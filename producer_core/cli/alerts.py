@@ -1,9 +1,11 @@
-"""The `alerts` commands: list, acknowledge, silence."""
+"""The `alerts` commands: what fires, who looks after it, which rules hold, and whether people are told."""
 
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,17 +15,23 @@ from producer_core.cli import options, show
 from producer_core.cli.lazy import Failed
 
 if TYPE_CHECKING:
-    from producer_core.alerts import Alert, AlertLog
+    from producer_core.alerts import Alert, AlertLog, Book, Change, Route, Rule
+    from producer_core.store import Store
 
 
-@click.group(short_help="Alerts: list, acknowledge, silence.")
+@click.group(short_help="Alerts: list, acknowledge, silence; rules, run, test.")
 def alerts() -> None:
-    """Alerts: each fires once when its condition begins and resolves once when it ends."""
+    """Alerts: each fires once when its condition begins and resolves once when it ends.
+
+    One process a store judges them: any producer, the dashboard, or «alerts run». Rules of your own and the routes over
+    which people are told stand in a TOML file: $PRODUCER_CORE_ALERTS, else alerts.toml beside the store. Without a
+    file the built-in rules hold, and $PRODUCER_CORE_ALERT_WEBHOOK is the address of a webhook.
+    """
 
 
 @alerts.command(name="list", short_help="What fires now; with --all what has resolved too.")
 @options.store_option
-@click.option("--all", "everything", is_flag=True, help="Resolved ones too.")
+@click.option("--all", "everything", is_flag=True, help="Resolved ones too, and those that do not fire yet.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
 @options.as_json
 def list_(store_path: Path | None, everything: bool, limit: int, as_json: bool) -> None:
@@ -72,13 +80,192 @@ def silence(rule: str, subject: str, length: float, why: str, store_path: Path |
     click.echo(f"{rule} is quiet{f' for {subject}' if subject else ''} until {show.moment(quiet.until)}.")
 
 
-def _log(store_path: Path | None) -> AlertLog:
-    from producer_core.alerts import AlertLog
+@alerts.command(short_help="End a silence now.")
+@click.argument("rule")
+@click.option("--subject", default="", help="The subject that the silence names; default the one for all.")
+@options.store_option
+def unsilence(rule: str, subject: str, store_path: Path | None) -> None:
+    """End a silence of RULE now; what fires is told within seconds."""
+    if not _log(store_path).unsilence(rule, subject, who=options.me(), origin="cli"):
+        raise Failed(f"Nothing keeps {rule}{f' for {subject}' if subject else ''} quiet.")
+    click.echo(f"{rule} is not quiet any more{f' for {subject}' if subject else ''}.")
+
+
+@alerts.command(short_help="The rules that hold, and over what people are told.")
+@options.store_option
+@options.as_json
+def rules(store_path: Path | None, as_json: bool) -> None:
+    """The rules that hold for a store, what is silenced, and over what people are told."""
+    from producer_core.alerts import AlertLog, book_of
+    from producer_core.alerts.conditions import Told
+
+    store = _store(store_path)
+    book, quiet, routes = book_of(store), AlertLog(store).silences(), store.rows("alert_routes")
+    if as_json:
+        show.emit(
+            {
+                "file": str(book.path) if book.path else None,
+                "problem": book.problem,
+                "rules": [_rule_json(name, rule) for name, rule in book.rules.items()],
+                "routes": routes,
+                "silences": [dataclasses.asdict(item) for item in quiet],
+            }
+        )
+        return
+    click.echo(f"Rules of {book.path}." if book.path else "The built-in rules; there is no file of rules.")
+    if book.problem:
+        click.echo(f"The file does not count: {book.problem}")
+    judged = {name: rule for name, rule in book.rules.items() if not isinstance(rule.condition, Told)}
+    show.table(
+        ("rule", "severity", "fires when", "for", "keeps firing for"),
+        [_rule_row(name, rule) for name, rule in judged.items()],
+    )
+    click.echo(f"Told by producers themselves: {', '.join(sorted(book.rules.keys() - judged.keys()))}.")
+    for item in quiet:
+        about = f"{item.rule} for {item.subject}" if item.subject else item.rule
+        click.echo(f"Silenced until {show.moment(item.until)} by {item.who}: {about}. {item.why}".rstrip())
+    for row in routes:
+        click.echo(_route_line(row))
+
+
+@alerts.command(short_help="Whether a file of rules is right.")
+@click.argument("file", type=click.Path(path_type=Path))
+def check(file: Path) -> None:
+    """Whether FILE is right: each mistake with its rule, its line and what would be right. Exit code 2 if it is not."""
+    from producer_core.alerts import load
+    from producer_core.alerts.routes import missing_addresses
+    from producer_core.alerts.rules import RULES
+
+    book = load(file)
+    own = [name for name in book.rules if name not in RULES]
+    changed = [name for name in RULES if book.rules[name] != RULES[name]]
+    click.echo(
+        f"{file.name} is right: {show.count(len(own), 'rule')} of your own, "
+        f"{show.count(len(changed), 'built-in rule')} changed, {show.count(len(book.routes), 'route')}."
+    )
+    for settings in missing_addresses(book):
+        source = f"${settings.url_env}" if settings.url_env else settings.url_file
+        click.echo(f"  The route {settings.name} has no address here: {source} is empty.")
+
+
+@alerts.command(short_help="Judge alerts and tell people, until stopped.")
+@options.store_option
+def run(store_path: Path | None) -> None:
+    """Judge a store's alerts and tell people, until stopped with Ctrl-C.
+
+    Run it wherever the store is and alerts must be judged while no producer and no dashboard runs. Several do no
+    harm: one judges, the others stand by.
+    """
+    from producer_core.alerts import Watcher
+
+    store = _store(store_path)
+    watcher = Watcher(store, heard=_say_changes)
+    names = ", ".join(route.name for route in watcher.routes) or "nobody: no route has an address here"
+    click.echo(f"Watching {store.path}; told: {names}. Stop with Ctrl-C.")
+    with watcher:
+        threading.Event().wait()
+
+
+@alerts.command(short_help="Send one test alert and say what came back.")
+@click.argument("route", required=False)
+@options.store_option
+def test(route: str | None, store_path: Path | None) -> None:
+    """Send one test alert over ROUTE, or over every route that has an address here; exit code 1 if one fails.
+
+    The test alert is called TestAlert, fires, and is resolved right after. It is written down nowhere.
+    """
+    from producer_core.alerts import book_of
+    from producer_core.alerts.routes import missing_addresses, routes_of
+
+    store = _store(store_path)
+    book = book_of(store)
+    if book.problem:
+        raise Failed(book.problem, "See producer-core alerts check.")
+    found = [item for item in routes_of(book) if route in (None, item.name)]
+    if not found:
+        without = ", ".join(settings.name for settings in missing_addresses(book))
+        raise Failed(
+            f"There is no route {route!r} with an address here."
+            if route
+            else "No route has an address here.",
+            f"Without an address: {without}."
+            if without
+            else "Set PRODUCER_CORE_ALERT_WEBHOOK, or write a [routes.name] table.",
+        )
+    answers = [(item.name, *_try(item, book, str(store.path))) for item in found]
+    for name, good, text in answers:
+        click.echo(f"{name}: {'taken' if good else 'NOT taken'}. {text}")
+    if not all(good for _, good, _ in answers):
+        raise click.exceptions.Exit(1)
+
+
+def _try(route: Route, book: Book, store: str) -> tuple[bool, str]:
+    """What a receiver says to a test alert that fires and, when that is taken, resolves."""
+    from producer_core.alerts.life import Alert, resolved
+    from producer_core.alerts.payload import notification
+
+    now = time.time()
+    item = Alert(
+        "TestAlert", "info", "producer_core", None, None, f"A test, sent by {options.me()}.",
+        "Nothing to do: alerts arrive here.", now, now, fired_at=now,
+    )  # fmt: skip
+    answer = route.tell(notification([item], "firing", receiver=route.name, book=book, store=store))
+    body = f" It wrote: {answer.body}" if answer.body else ""
+    if not answer.taken:
+        return False, f"{answer.text}.{body}"
+    ended = route.tell(
+        notification([resolved(item, now + 1)], "resolved", receiver=route.name, book=book, store=store)
+    )
+    return ended.taken, f"{answer.text}; resolved: {ended.text}.{body}"
+
+
+def _say_changes(changes: Sequence[Change]) -> None:
+    for change in changes:
+        if change.kind in ("fired", "resolved"):
+            item = change.alert
+            click.echo(
+                f"{show.moment(item.changed_at)} {change.kind} {item.severity} {item.rule}: {item.text}"
+            )
+
+
+def _store(store_path: Path | None) -> Store:
     from producer_core.store import Store
 
-    return AlertLog(Store.open(store_path, create=False))
+    return Store.open(store_path, create=False)
+
+
+def _log(store_path: Path | None) -> AlertLog:
+    from producer_core.alerts import AlertLog
+
+    return AlertLog(_store(store_path))
 
 
 def _row(item: Alert) -> tuple[str | None, ...]:
     state = f"{item.state} (silenced)" if item.silenced else item.state
+    if item.muted_by and not item.silenced and item.state == "firing":
+        state = f"{item.state} (muted)"
     return item.alert_id, item.severity, state, show.moment(item.started_at), item.text, item.acknowledged_by
+
+
+def _rule_row(name: str, rule: Rule) -> tuple[str, ...]:
+    from producer_core.alerts.conditions import in_words, span
+
+    condition = in_words(rule.condition) if rule.enabled else "switched off"
+    waits = [span(seconds) if seconds else "-" for seconds in (rule.for_, rule.keep_firing_for)]
+    return name, rule.severity, condition, *waits
+
+
+def _rule_json(name: str, rule: Rule) -> dict[str, object]:
+    from producer_core.alerts.conditions import in_words
+
+    values = {field.name: getattr(rule, field.name) for field in dataclasses.fields(rule)}
+    values["for"] = values.pop("for_")
+    return {"name": name, **values, "condition": in_words(rule.condition)}
+
+
+def _route_line(row: dict[str, object]) -> str:
+    told = show.moment(row["told_at"])  # type: ignore[arg-type]  # a DOUBLE of the store, or NULL
+    line = f"Route {row['name']}: last told {told}, {row['waiting']} waiting, {row['given_up']} given up."
+    if row["failing_since"] is None:
+        return line
+    return f"{line} Failing since {show.moment(row['failing_since'])}: {row['answer']}"  # type: ignore[arg-type]

@@ -1,0 +1,207 @@
+"""What the tests of alerts share: a store of a virtual world, and a receiver that behaves as badly as asked."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import threading
+from bisect import bisect_right
+from dataclasses import replace
+from itertools import count
+
+from producer_core.alerts import Book, evaluate
+from producer_core.alerts.life import after
+from producer_core.alerts.reading import Letters, Needs, Reading, Seen, Sums, Writer
+from producer_core.store import Batch, ProducerRow, StatisticsRow
+
+P = "p-1"
+_sequence = count(1)
+
+
+def seen(producer_id=P, **changes):
+    values = {
+        "producer_id": producer_id, "client": f"shop {producer_id}", "seen_at": 0.0, "silent": 0.0, "closed": False, "started_at": 0.0,
+        "connected": True, "pending": 0, "waiting_retry": 0, "queue_messages": 0, "queue_limit": 100_000, "memory_bytes": 1,
+        "memory_limit": 10,
+    }  # fmt: skip
+    return Seen(**{**values, **changes})
+
+
+class World:
+    """A topic's messages second by second, and what rules see of it: the same sums as the store's."""
+
+    def __init__(self, rules, *, start=1_000_000.0):
+        self.rules = rules
+        self.start = start
+        self.now = start
+        self.rows = {}  # by topic and producer: moments, and the counts of good and bad messages until each
+        self.producers = (seen(),)
+        self.letters = {}
+        self.silences = ()
+        self.known = {}
+        self.told = []  # (seconds since the start, kind, rule, subject)
+        self.heard = []  # the same for what people are told
+
+    def happens(self, good=0, bad=0, topic="orders", producer=P):
+        times, goods, bads = self.rows.setdefault(Writer(topic, producer), ([], [0], [0]))
+        times.append(self.now)
+        goods.append(goods[-1] + good)
+        bads.append(bads[-1] + bad)
+
+    def reading(self):
+        windows = Needs.of(self.rules.values()).windows
+        return Reading(
+            self.now,
+            sums={window: self._sums(window) for window in windows},
+            producers=self.producers,
+            letters=self.letters,
+            silences=self.silences,
+        )
+
+    def _sums(self, window):
+        found = {}
+        for who, (times, good, bad) in self.rows.items():
+            first, last = bisect_right(times, self.now - window), bisect_right(times, self.now)
+            if last > first:
+                good_in, bad_in = good[last] - good[first], bad[last] - bad[first]
+                found[who] = Sums(
+                    accepted=good_in + bad_in, acknowledged=good_in, dead=bad_in, failed_attempts=bad_in
+                )
+        return found
+
+    def look(self):
+        changes = evaluate(self.rules, self.reading(), self.known.values())
+        for change in changes:
+            if change.kind in ("fired", "resolved"):
+                self.told.append(
+                    (self.now - self.start, change.kind, change.alert.rule, change.alert.subject)
+                )
+            before = self.known.get(change.alert.alert_id)
+            if change.kind == "dropped":
+                self.known.pop(change.alert.alert_id)
+                continue
+            self.known[change.alert.alert_id] = change.alert
+            if change.kind == "decided":
+                self._hear(before, change.alert)
+        for alert_id, item in list(self.known.items()):
+            if item.state == "resolved" and item.telling_end is not None:
+                del self.known[alert_id]
+        return changes
+
+    def _hear(self, before, item):
+        at = self.now - self.start
+        if item.telling == "begin" and (before is None or before.telling is None):
+            self.heard.append((at, "firing", item.rule, item.subject))
+        if item.telling_end and not (before is not None and before.telling_end):
+            self.heard.append((at, "resolved", item.rule, item.subject))
+
+    def tell(self, changes):
+        """What producers say themselves, as AlertLog.record writes it."""
+        live = {item.key: item for item in self.known.values() if item.state == "firing"}
+        for change in changes:
+            item = replace(change.alert, told_by=P)
+            mine = live.get(item.key)
+            if mine is not None:
+                item = replace(
+                    item, muted_by=mine.muted_by, telling=mine.telling, telling_end=mine.telling_end,
+                    started_at=mine.started_at, fired_at=mine.fired_at,
+                )  # fmt: skip
+            self.known[item.alert_id] = item
+
+    def firing(self):
+        return sorted((item.rule, item.subject) for item in self.known.values() if item.state == "firing")
+
+
+__all__ = ["Book", "Letters", "Receiver", "World", "after", "receiver", "seen", "write"]
+
+
+# a store
+
+
+def write(store, at, *, topic="orders", producer=P, good=0, bad=0, closed_at=None, pending=0, connected=True):
+    """A second of a producer, as its recorder writes it."""
+    row = ProducerRow(
+        producer, "c", "shop", "host-7", 4711, "0", 0.0, at, closed_at, connected, None, pending, 0, 0, 100_000, 1, 10,
+        True, "at_least_once", "{}",
+    )  # fmt: skip
+    statistics = (
+        (StatisticsRow(int(at), "c", producer, topic, good + bad, good, bad, bad, 0, 0, 0, 0, 0, 0.0),)
+        if good or bad
+        else ()
+    )
+    store.append(Batch(producer, next(_sequence), statistics=statistics, producer=row))
+
+
+# a receiver
+
+
+class Receiver:
+    """A real HTTP server on a port of its own. `behaviour` is called with the handler before it answers."""
+
+    def __init__(self):
+        self.payloads = []
+        self.headers = []
+        self.status = 200
+        self.body = b"ok"
+        self.extra = {}
+        self.hang = threading.Event()
+        self.hanging = False
+        self.drip = False
+        self.asked = 0
+        receiver = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                receiver.asked += 1
+                payload = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if receiver.hanging:
+                    receiver.hang.wait(60)
+                    return
+                if receiver.drip:
+                    with contextlib.suppress(OSError):
+                        while not receiver.hang.wait(0.05):
+                            self.wfile.write(b"X")
+                    return
+                if receiver.status < 300:
+                    receiver.payloads.append(payload)
+                    receiver.headers.append(dict(self.headers))
+                self.send_response(receiver.status)
+                for name, value in receiver.extra.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(receiver.body)))
+                self.end_headers()
+                self.wfile.write(receiver.body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_port}/hook/s3cr3t-path-91?token=t0ken-77"
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True)
+        self.thread.start()
+
+    @property
+    def said(self):
+        """(rule, subject, status) of every alert that was taken, in order."""
+        return [
+            (item["labels"]["alertname"], item["labels"]["subject"], item["status"])
+            for payload in self.payloads
+            for item in payload["alerts"]
+        ]
+
+    def close(self):
+        self.hang.set()
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join(10)
+
+
+@contextlib.contextmanager
+def receiver():
+    found = Receiver()
+    try:
+        yield found
+    finally:
+        found.close()
