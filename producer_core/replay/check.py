@@ -71,14 +71,15 @@ class TopicCheck:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was found, by topic, and when (seconds since 1970)."""
+    """What was found, by topic, and when (seconds since 1970). `stopped`: it was told to stop before the last letter."""
 
     topics: tuple[TopicCheck, ...]
     at: float
+    stopped: bool = False
 
     @property
     def complete(self) -> bool:
-        return all(topic.complete for topic in self.topics)
+        return not self.stopped and all(topic.complete for topic in self.topics)
 
     def to_json(self) -> str:
         return orjson.dumps(dataclasses.asdict(self)).decode()
@@ -91,7 +92,7 @@ class Check:
         topics = (
             {name: value for name, value in topic.items() if name in known} for topic in found["topics"]
         )
-        return cls(tuple(TopicCheck(**topic) for topic in topics), found["at"])
+        return cls(tuple(TopicCheck(**topic) for topic in topics), found["at"], found.get("stopped", False))
 
 
 def check(
@@ -105,22 +106,26 @@ def check(
     sends_at_most: int | None = None,
     clock: Callable[[], float] = time.time,
 ) -> tuple[Check, dict[str, Flag]]:
-    """Looks ahead for these letters, in about `timeout` seconds and at most `max_records` records of their topics.
+    """Looks ahead for these letters: asks and reads for about `timeout` seconds (going through `letters`, once, is not
+    counted) and at most `max_records` records of their topics.
 
     `settings` are a client's in librdkafka's names; only connection and security are used. `newer` says for which
     topics keys are looked up. `sends_at_most` is the largest message that the sending client takes. The flags are by
     message id, the worst one each. Never raises for what a broker answers: what could not be learned is said in the
-    texts. `letters` are gone through once.
+    texts.
     """
-    bound = Bound(timeout, stopping)
     complaints: list[KafkaError] = []
     with reader(settings, {"isolation.level": "read_uncommitted"}, heard=complaints.append) as handle:
-        asking = Asking(settings, handle, bound, complaints)
+        asking = Asking(settings, handle, timeout / 2, stopping, complaints)
         found = _Found(asking, newer, sends_at_most)
-        for letter in letters:
+        stopped = False
+        for place, letter in enumerate(letters):
+            if stopped := place % 1_000 == 0 and stopping():
+                break
             found.add(letter)
+        bound = Bound(timeout - asking.spent, stopping)
         found.look(lambda topic, share, most: _look(settings, handle, topic, share, most), bound, max_records)
-    return Check(tuple(topic.said() for topic in found.topics.values()), clock()), found.flags
+    return Check(tuple(topic.said() for topic in found.topics.values()), clock(), stopped), found.flags
 
 
 def _look(settings: Mapping[str, Any], handle: Any, topic: _Topic, bound: Bound, most: int) -> Look:
@@ -245,7 +250,7 @@ class _Topic:
             )
         if self.facts.unread:
             said.append(
-                f"Its settings cannot be read, so nobody knows what size it takes: {self.facts.unread}."
+                f"Its settings cannot be read, so nobody knows what size it takes or whether it is compacted: {self.facts.unread}."
             )
         return said
 

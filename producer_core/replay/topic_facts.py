@@ -53,23 +53,39 @@ class Bound:
 class Asking:
     """Asks about topics through `handle`; once nobody answered, nobody is asked again.
 
-    `complaints` are what the handle's connection complains of.
+    `seconds` are for all questions together, counted only while somebody is asked. `complaints` are what the handle's
+    connection complains of.
     """
 
     def __init__(
-        self, settings: Mapping[str, Any], handle: Consumer, bound: Bound, complaints: Sequence[KafkaError]
+        self,
+        settings: Mapping[str, Any],
+        handle: Consumer,
+        seconds: float,
+        stopping: Callable[[], bool],
+        complaints: Sequence[KafkaError],
     ) -> None:
         self._admin = admin(settings)
         self._handle = handle
-        self._bound = bound
+        self._seconds = seconds
+        self._stopping = stopping
+        self._bound = Bound(seconds, stopping)
         self._complaints = complaints
+        self.spent = 0.0
         self.silent = ""
 
     def facts(self, topic: str) -> Facts:
+        began = time.monotonic()
+        self._bound = Bound(self._seconds - self.spent, self._stopping)
         if not self.silent and not self._bound.left():
             self.silent = "there was no time to ask"
         if self.silent:
             return Facts(0, trouble=self.silent)
+        found = self._described(topic)
+        self.spent += time.monotonic() - began
+        return found
+
+    def _described(self, topic: str) -> Facts:
         try:
             described = self._handle.list_topics(topic, timeout=self._bound.question()).topics[topic]
         except KafkaException as error:
