@@ -46,7 +46,7 @@ def reader(
     chosen["group.id"] = f"producer-core-landing-{uuid.uuid4().hex[:8]}"  # required, never joined
     chosen["client.id"] = f"{name}-{next(_numbers)}"
     chosen["error_cb"] = heard
-    consumer = Consumer(chosen, logger=client_log("asking"))
+    consumer = Consumer(chosen, logger=client_log())
     try:
         yield consumer
     finally:
@@ -55,7 +55,7 @@ def reader(
 
 def admin(settings: Mapping[str, Any], changes: Mapping[str, Any] = MappingProxyType({})) -> AdminClient:
     """Asks the cluster of these client settings for metadata and descriptions. Keep it: what it was asked ends with it."""
-    return AdminClient({**connection_settings(settings), **changes}, logger=client_log("asking"))
+    return AdminClient({**connection_settings(settings), **changes}, logger=client_log())
 
 
 def cluster_id(settings: Mapping[str, Any], topic: str | None, timeout: float) -> str | None:

@@ -145,7 +145,7 @@ class Cluster:
         self._metadata(timeout)
         producer = Producer(
             {**self._connection, **_TRANSACTING, "transactional.id": transactional_id},
-            logger=client_log("asking"),
+            logger=client_log(),
         )
         try:
             producer.init_transactions(timeout)

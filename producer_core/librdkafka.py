@@ -12,20 +12,15 @@ import confluent_kafka
 _UNKNOWN, _OK = -2, 0  # RD_KAFKA_CONF_UNKNOWN, RD_KAFKA_CONF_OK
 
 
-def client_log(part: str | None = None) -> logging.Logger:
-    """librdkafka's own log, `producer_core.librdkafka`; quiet unless its level is set, because connection trouble
-    repeats every second there.
+def client_log() -> logging.Logger:
+    """What our clients log; silent unless `producer_core.librdkafka` was given a level.
 
-    `part` is of clients whose fatal errors, its loudest words, are a case that we answer or that harms nobody.
+    Connection trouble repeats every second there, and a fatal error, its loudest word, is a case that we answer.
     """
     log = logging.getLogger("producer_core.librdkafka")
     if log.level == logging.NOTSET:
-        log.setLevel(logging.CRITICAL)
-    if part is None:
-        return log
-    quiet = log.getChild(part)
-    quiet.setLevel(log.level if log.level < logging.CRITICAL else logging.CRITICAL + 1)
-    return quiet
+        log.setLevel(logging.CRITICAL + 1)
+    return log
 
 
 @cache

@@ -241,5 +241,5 @@ def transactional_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     )  # librdkafka asks it
     chosen["enable.idempotence"] = True
     chosen["acks"] = "all"
-    chosen.setdefault("logger", client_log("transactions"))
+    chosen.setdefault("logger", client_log())
     return chosen
