@@ -27,7 +27,7 @@ check: .venv/.dev
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
-	@$(BIN)/python -m pytest -q tests/unit || $(AGAIN)
+	@$(BIN)/python -m pytest -q -n 2 tests/unit || $(AGAIN)
 
 faults: .venv/.dev services
 	@$(BIN)/python -m tests.faults run --out artifacts/faults
