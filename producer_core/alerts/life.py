@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from producer_core.alerts.rules import RULES, Rule
 from producer_core.events import Severity
+from producer_core.masking import mask_told
 
 State = Literal["pending", "firing", "resolved"]
 Key = tuple[str, str]
@@ -102,9 +103,9 @@ def alert(
     words: Rule | None = None,
     **details: Any,
 ) -> Alert:
-    """A finding in the words of its rule; `details` fill the rule's text."""
+    """A finding in the words of its rule; `details` fill the rule's text, masked: it goes to pages, logs and webhooks."""
     words = words or RULES[rule]
-    text = words.text.format(value=value, threshold=threshold, **{"subject": subject, **details})
+    text = mask_told(words.text.format(value=value, threshold=threshold, **{"subject": subject, **details}))
     return Alert(rule, words.severity, subject, value, threshold, text, words.advice, now, now, fired_at=now)
 
 

@@ -264,6 +264,11 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             "Check the disk. The damaged bytes were kept aside; the rest goes on.",
             lasting=True,
         ),
+        "dlq_over_bound": Rule(
+            "warning",
+            "{text}",
+            "Nothing is dropped. `producer-core store set` moves the bound; `producer-core dlq groups` says what they are.",
+        ),
         "weak_replication": Rule(
             "warning", "{text}", "Give the topic three replicas and min.insync.replicas=2."
         ),

@@ -45,6 +45,7 @@ ENDS: Mapping[str, End] = MappingProxyType(
         "journal_full": End(after=_TEN_MINUTES),
         "journal_torn": End(after=_HOUR),
         "journal_damaged": End(),
+        "dlq_over_bound": End(by=("dlq_within_bound",)),
         "weak_replication": End(),
     }
 )

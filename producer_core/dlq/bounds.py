@@ -144,7 +144,7 @@ def _passed(load: Load, bounds: Bounds, now: float) -> Iterator[Excess]:
 
 def _over(excess: Excess, now: float) -> Notice:
     details = {"subject": excess.subject, "value": excess.value, "threshold": excess.limit}
-    return Notice(OVER, "warning", f"{excess.text} None is dropped. {excess.advice}", now, details)
+    return Notice(OVER, "warning", f"{excess.text} {excess.advice}", now, details)
 
 
 def _within(what: What, now: float) -> Notice:
