@@ -7,6 +7,7 @@ import uuid
 import pytest
 from confluent_kafka import Producer
 
+from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import embedded
 from producer_core.messages import id_bytes
 from producer_core.standing import BrokerAsker, Standing, Wanted
@@ -192,3 +193,27 @@ def test_a_watch_that_fails_disturbs_nobody(cluster, topic, caplog):
 
         assert [report.error for report in rig.reports] == [None] * 5
     assert "hook failed" in caplog.text
+
+
+def test_after_a_loss_what_is_in_doubt_waits_until_somebody_has_decided(cluster, topic):
+    reports = []
+    retry = RetryConfig(max_retries=100, initial_delay_ms=50, max_delay_ms=100)
+    config = {"message.timeout.ms": 1000, "linger.ms": 0}
+    with ReliableKafkaProducer(cluster.bootstrap_servers, config, retry, store=None) as producer:
+        producer.send_message(topic, b"kept", partition=0)
+        producer.flush(30)
+        cluster.fail_next(topic, "DUPLICATE_SEQUENCE_NUMBER")
+        producer.send_message(topic, b"lost", partition=0)
+        eventually(lambda: (topic, 0) in producer.standing.lost, 60)
+
+        cluster.reject(topic, "REQUEST_TIMED_OUT")
+        producer.send_message(topic, b"held", partition=0, on_delivery=reports.append)
+        eventually(lambda: reports, 60)
+        assert reports[0].verdict == "possibly_persisted"
+        assert producer.go_on(topic) == 1
+        producer.send_message(topic, b"sent", partition=0, on_delivery=reports.append)
+        eventually(lambda: producer.retry_manager.get_stats()["total_retries"] > 0, 60)
+        cluster.accept(topic)
+
+        eventually(lambda: len(reports) == 2, 60)
+    assert reports[1].error is None
