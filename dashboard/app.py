@@ -1,17 +1,41 @@
-"""The app: one live page over one store."""
+"""The app: pages over one store, each with its own address."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import streamlit as st
 
 from dashboard.serve import put_plotly
 from dashboard.stores import opened, trouble
-from dashboard.views import common, dead_letters, overview
+from dashboard.views import (
+    alerts,
+    common,
+    dead_letters,
+    errors,
+    fleet,
+    header,
+    latency,
+    overview,
+    replays,
+    settings,
+)
 from producer_core.errors import StoreError
 from producer_core.store import default_path
+
+PAGES: tuple[tuple[str, str, Callable[[Path], None]], ...] = (
+    ("Overview", "overview", overview.show),
+    ("Latency", "latency", latency.show),
+    ("Errors", "errors", errors.show),
+    ("Dead letters", "dead-letters", dead_letters.show),
+    ("Replays", "replays", replays.show),
+    ("Alerts", "alerts", alerts.show),
+    ("Fleet", "fleet", fleet.show),
+    ("Settings", "settings", settings.show),
+)
+"""Title, address and the view that draws it; the first is the one that opens."""
 
 
 def main() -> None:
@@ -19,12 +43,16 @@ def main() -> None:
     st.set_page_config(page_title="producer_core", layout="wide")
     common.style()
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(default_path())
-    if not _ready(path):
-        return
-    overview.page(path)
-    with common.panel(path):
-        dead_letters.show(path)
-    overview.who_sends(path)
+    page = st.navigation([_page(path, *one) for one in PAGES], position="top")
+    if _ready(path):
+        page.run()
+
+
+def _page(path: Path, title: str, address: str, show: Callable[[Path], None]) -> object:
+    def run() -> None:
+        show(path)
+
+    return st.Page(run, title=title, url_path=address, default=title == PAGES[0][0])
 
 
 def _ready(path: Path) -> bool:
@@ -32,7 +60,7 @@ def _ready(path: Path) -> bool:
     try:
         opened(path)
     except StoreError as error:
-        common.title()
+        header.title()
         common.say(*trouble(path, error))
         st.fragment(_look_again, run_every=2)(path)
         return False

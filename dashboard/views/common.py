@@ -29,10 +29,6 @@ def say(tone: str, text: str) -> None:
     st.html(f'<p class="pc-say pc-{tone}" role="status">{html.escape(text)}</p>')
 
 
-def title() -> None:
-    st.html('<h1 class="pc-title">producer_core</h1>')
-
-
 def heading(text: str, *, anchor: str = "") -> None:
     name = f' id="{html.escape(anchor)}"' if anchor else ""
     st.html(f'<h2 class="pc-h"{name}>{html.escape(text)}</h2>')

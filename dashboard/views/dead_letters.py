@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard import actions, data, words
 from dashboard.letter_list import Row, letter_list
 from dashboard.stores import opened
-from dashboard.views import acting, common, letter, reading
+from dashboard.views import acting, common, header, letter, reading
 from producer_core.dlq import DeadLetterFilter, Group
 from producer_core.dlq.filter import STATES
 from producer_core.events import DeadLetter
@@ -21,7 +21,7 @@ _COLUMNS = ("Failed, UTC", "Topic", "Key", "Error", "Verdict", "Replays", "Text"
 
 
 def show(path: Path) -> None:
-    common.heading("Dead letters", anchor="dead-letters")
+    header.title("Dead letters")
     where = _filters(path)
     st.fragment(_live, run_every=_REFRESH)(path, where)
 

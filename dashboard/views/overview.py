@@ -10,39 +10,27 @@ import streamlit as st
 from dashboard import actions, data, figures, words
 from dashboard.live_plotly import live_plotly
 from dashboard.stores import opened
-from dashboard.views import alerts, common, producers, reading
+from dashboard.views import common, firing, header, producers, reading
 from producer_core.histogram import RELATIVE_ERROR
 
 REFRESH = 2.0
 
 
-def page(path: Path) -> None:
-    title, ranges = st.columns([2, 5], vertical_alignment="center")
-    with title:
-        common.title()
-    with ranges, st.container(horizontal=True, horizontal_alignment="right"):
-        window = st.segmented_control(
-            "Time range",
-            list(data.RANGES),
-            default="15 min",
-            key="range",
-            bind="query-params",
-            required=True,
-            label_visibility="collapsed",
-        )
-    st.fragment(_live, run_every=data.refresh(window))(path, window)
+def show(path: Path) -> None:
+    view = header.view(path, "Overview")
+    st.fragment(_live, run_every=header.every(view))(path, view)
+    who_sends(path)
 
 
-def _live(path: Path, window: str) -> None:
+def _live(path: Path, view: data.View) -> None:
     """Everything that follows the store by itself; its charts keep their zoom."""
     now = time.time()
     with common.panel(path):
         actions.watch(opened(path), now)
-        st.session_state["overview"] = reading.overview(path, window)
-    shown = st.session_state.get("overview")
-    if shown is None or shown.window != window:
-        return
-    _draw(path, shown, now)
+        st.session_state["overview"] = view, reading.overview(path, view)
+    seen, shown = st.session_state.get("overview", (None, None))
+    if shown is not None and seen == view:
+        _draw(path, shown, now)
 
 
 def _draw(path: Path, shown: data.Overview, now: float) -> None:
@@ -50,7 +38,7 @@ def _draw(path: Path, shown: data.Overview, now: float) -> None:
     common.note(f"Times are UTC · store {path.name}", more=str(path))
     common.stays(words.data_age(shown.seen_at, now).capitalize(), live=words.live(shown.seen_at, now))
     with common.panel(path):
-        alerts.firing(opened(path), shown, now)
+        firing.show(opened(path), shown, now)
     _tiles(shown)
     _charts(shown)
 
@@ -61,7 +49,7 @@ def who_sends(path: Path) -> None:
 
 
 def _producers(path: Path) -> None:
-    shown = st.session_state.get("overview")
+    _, shown = st.session_state.get("overview", (None, None))
     if shown is not None:
         producers.table(shown, time.time())
 

@@ -15,8 +15,22 @@ _remembered = st.cache_data(ttl=0.8, max_entries=32, show_spinner=False)
 
 
 @_remembered  # type: ignore[untyped-decorator]  # streamlit is Any here
-def overview(path: Path, window: str) -> data.Overview:
-    return data.overview(opened(path), window, time.time())
+def overview(path: Path, view: data.View) -> data.Overview:
+    return data.overview(opened(path), view, time.time())
+
+
+@_remembered  # type: ignore[untyped-decorator]
+def topics(path: Path) -> tuple[str, ...]:
+    """Every topic of the store, by name."""
+    return tuple(row["topic"] for row in opened(path).rows("topics"))
+
+
+@_remembered  # type: ignore[untyped-decorator]
+def producers(path: Path) -> tuple[str, ...]:
+    """The ids of the producers of the last thirty days, by name."""
+    return tuple(
+        sorted(row["producer_id"] for row in opened(path).rows("producers", since=time.time() - 30 * 86_400))
+    )
 
 
 @_remembered  # type: ignore[untyped-decorator]

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from dashboard import actions, data, figures, serve, words
-from dashboard.views import reading
+from dashboard.views import firing, reading
 from producer_core.alerts import AlertLog, Change, alert
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreLocked
@@ -218,12 +218,14 @@ def test_the_server_listens_on_this_machine_only_and_reports_nothing(path):
 # the page
 
 
-def opened(path, monkeypatch):
+def opened(path, monkeypatch, view=None):
+    """The app as it opens; or one of its pages alone, which AppTest cannot go to when it is a function."""
     from streamlit.testing.v1 import AppTest
 
     monkeypatch.setattr("sys.argv", ["app", str(path)])
-    page = AppTest.from_string("from dashboard.app import main\n\nmain()\n", default_timeout=30)
-    return page.run()
+    page = f"from pathlib import Path\nfrom dashboard.views import {view}\n\n{view}.show(Path({str(path)!r}))\n"
+    app = "from dashboard.app import main\n\nmain()\n"
+    return AppTest.from_string(page if view else app, default_timeout=30).run()
 
 
 def text_of(page):
@@ -244,6 +246,7 @@ def test_a_store_in_use_shows_sentence_tiles_letters_and_producers(path, store, 
     assert "all on payments" in text_of(page)
     assert "Data is live" in text_of(page)
     assert {metric.label: metric.value for metric in page.metric}["Dead letters"] == "1"
+    page = opened(path, monkeypatch, "dead_letters")
     assert page.button(key="replay").label == "Replay 1"
     assert page.button(key="clear").label == "Clear 1"
     assert not page.button(key="replay").disabled
@@ -255,6 +258,7 @@ def test_a_dead_producer_is_said_to_be_gone_and_replay_says_why_it_cannot(path, 
     page = opened(path, monkeypatch)
     assert "it may have died" in text_of(page)
     assert "not seen for" in text_of(page)
+    page = opened(path, monkeypatch, "dead_letters")
     assert page.button(key="replay").disabled
     assert "Replay needs a running producer" in " ".join(text.value for text in page.text)
 
@@ -264,7 +268,7 @@ def test_trouble_in_one_panel_leaves_the_rest_alive(path, store, monkeypatch):
         raise StoreLocked
 
     fill(store, seen_at=time.time() + 60)
-    monkeypatch.setattr(data, "dead_letters", locked)
+    monkeypatch.setattr(firing, "show", locked)
     page = opened(path, monkeypatch)
     assert not page.exception
     assert "Another process holds the store" in text_of(page)
@@ -307,7 +311,7 @@ def test_an_act_means_the_letters_that_were_on_the_page_when_it_was_offered(stor
 def test_the_question_before_a_replay_keeps_its_number_while_more_letters_die(path, store, monkeypatch):
     fill(store, seen_at=time.time() + 60)
     DeadLetters(store).add([letter(1, verdict="possibly_persisted")])
-    page = opened(path, monkeypatch)
+    page = opened(path, monkeypatch, "dead_letters")
     page.button(key="replay").click().run()
     assert page.button(key="replay_sure").label == "Replay 1 now"
     DeadLetters(store).add([letter(2)])

@@ -115,6 +115,7 @@ GROUP BY code, kind ORDER BY count DESC, code;
 SELECT topic, code, count(*) AS count
 FROM dead_letters
 WHERE ($since IS NULL OR failed_at >= $since) AND ($until IS NULL OR failed_at < $until)
+  AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
   AND ($cluster IS NULL OR cluster_id = $cluster)
 GROUP BY topic, code ORDER BY count DESC, topic, code LIMIT coalesce($limit, 50);
 

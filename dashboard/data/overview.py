@@ -1,32 +1,19 @@
-"""The data of a page: what the store says, as values and frames; one visit to the store for all of it."""
+"""The overview: how delivery goes, what fails and who sends, in one visit to the store."""
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+from dashboard.data.view import View
 from dashboard.words import Situation
 from producer_core.alerts.rules import RULES
-from producer_core.dlq import DeadLetterFilter, DeadLetters, Group
-from producer_core.events import SAFE_VERDICTS, DeadLetter
 from producer_core.failures import failure_of
 from producer_core.histogram import quantiles
-from producer_core.replay import Operation, list_operations, runners
 from producer_core.store import Store
 
-RANGES: Mapping[str, int] = {
-    "5 min": 300, "15 min": 900, "1 hour": 3600, "6 hours": 21_600, "24 hours": 86_400, "7 days": 604_800,
-    "30 days": 2_592_000,
-}  # fmt: skip
-"""The time ranges one can choose, in seconds."""
-
-POINTS = 150
-"""About how many windows a chart has; the store adds up the rest."""
-STEPS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600)
-LISTED = 200
 QUANTILES = (0.5, 0.95, 0.99)
 GONE = 40.0
 
@@ -67,26 +54,15 @@ class Overview:
     seen_at: float | None
 
 
-def step_of(seconds: int) -> int:
-    """The width of a window for a range: the smallest that keeps a chart at about POINTS windows."""
-    return next((step for step in STEPS if seconds / step <= POINTS), STEPS[-1])
-
-
-def refresh(window: str) -> float:
-    """How often a page with this range is worth drawing again, in seconds."""
-    return 1.0 if RANGES[window] <= 3600 else 5.0
-
-
-def overview(store: Store, window: str, now: float) -> Overview:
-    """One consistent look at the store."""
-    seconds = RANGES[window]
-    step = step_of(seconds)
-    since = (int(now) - seconds) // step * step
+def overview(store: Store, view: View | str, now: float) -> Overview:
+    """One consistent look at the store; `view` may be the name of a time range."""
+    view = View(view) if isinstance(view, str) else view
+    seconds, step, since = view.seconds, view.step, view.since(now)
     with store.borrow():
-        totals = store.rows("totals", since=since)[0]
-        series = [_point(row) for row in store.rows("series", since=since, bucket=step)]
-        buckets = store.rows("latency_buckets_by_window", since=since, bucket_seconds=step)
-        causes = store.rows("deaths_by_cause", since=since, limit=20)
+        totals = store.rows("totals", since=since, **view.where)[0]
+        series = [_point(row) for row in store.rows("series", since=since, bucket=step, **view.where)]
+        buckets = store.rows("latency_buckets_by_window", since=since, bucket_seconds=step, **view.where)
+        causes = store.rows("deaths_by_cause", since=since, limit=20, **view.where)
         producers = store.rows("producers", since=now - 86_400)
         by_topic = store.rows("dead_letters_by_topic")
         by_code = store.rows("dead_letters_by_code")
@@ -97,10 +73,10 @@ def overview(store: Store, window: str, now: float) -> Overview:
     dead = sum(row["count"] for row in by_topic)
     return Overview(
         now=now,
-        window=window,
+        window=view.window,
         since=since,
         step=step,
-        situation=_situation(totals, causes, running, len(producers) - len(running), window, now),
+        situation=_situation(totals, causes, running, len(producers) - len(running), view.window, now),
         error_rate=_share(totals["dead"], totals["acknowledged"] + totals["dead"]),
         throughput=sum(p.acknowledged for p in series if recent <= p.at) / min(60, seconds),
         latency=tuple(quantiles(_added(buckets), QUANTILES)),
@@ -111,7 +87,7 @@ def overview(store: Store, window: str, now: float) -> Overview:
         dead_by_topic={row["topic"]: row["count"] for row in by_topic},
         dead_by_code={row["code"]: row["count"] for row in by_code},
         dead_total=dead,
-        alerts=tuple(_as_shown(row, dead) for row in alerts if not row["silenced"]),
+        alerts=tuple(_as_shown(row, dead) for row in alerts if not (row["silenced"] or row["muted_by"])),
         producers=tuple(producers),
         seen_at=seen_at,
     )
@@ -171,80 +147,3 @@ def _situation(
         pending=sum(row["pending"] for row in running),
         causes=[(row["topic"], failure_of(row["code"]).meaning, row["count"]) for row in causes],
     )
-
-
-@dataclass(frozen=True)
-class DeadLetterPage:
-    """The dead letters that a filter matches, as of one moment, and the choices for the filters."""
-
-    where: DeadLetterFilter
-    total: int
-    letters: tuple[DeadLetter, ...]
-    groups: tuple[Group, ...]
-    verdicts: Mapping[str, int]
-    runners: int
-
-    @property
-    def safe(self) -> bool:
-        return Scope(self.where, self.verdicts).safe
-
-    @property
-    def seen(self) -> DeadLetterFilter:
-        """The filter bounded by what this page shows: an act leaves letters that died later alone."""
-        if not self.letters:
-            return self.where
-        return replace(self.where, until=math.nextafter(self.letters[0].failed_at, math.inf))
-
-
-@dataclass(frozen=True)
-class Scope:
-    """What an act would be about now: how many dead letters, with which verdicts."""
-
-    about: DeadLetterFilter
-    verdicts: Mapping[str, int]
-
-    @property
-    def count(self) -> int:
-        return sum(self.verdicts.values())
-
-    @property
-    def safe(self) -> bool:
-        """Every verdict says that a resend cannot write a second copy."""
-        return all(verdict in SAFE_VERDICTS for verdict in self.verdicts)
-
-
-def dead_letters(store: Store, where: DeadLetterFilter, now: float) -> DeadLetterPage:
-    """The newest LISTED letters of the filter, and their groups."""
-    letters = DeadLetters(store)
-    with store.borrow():
-        return DeadLetterPage(
-            where=where,
-            total=letters.count(where),
-            letters=tuple(letters.find(where, limit=LISTED)),
-            groups=tuple(letters.groups(where, limit=20)),
-            verdicts=letters.count_by(where, "verdict"),
-            runners=len(runners(store, now)),
-        )
-
-
-def scope(store: Store, about: DeadLetterFilter) -> Scope:
-    """The letters of a selection that are still in its state, by verdict."""
-    return Scope(about, DeadLetters(store).count_by(about, "verdict"))
-
-
-def choices(store: Store, state: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The topics and the error codes that letters in a state have, by name: counts would move them under a click."""
-    letters, whole = DeadLetters(store), DeadLetterFilter(state=state)
-    with store.borrow():
-        topics, codes = letters.count_by(whole, "topic"), letters.count_by(whole, "code")
-    return tuple(sorted(topics)), tuple(sorted(codes))
-
-
-def letter(store: Store, message_id: str) -> DeadLetter | None:
-    """One letter with its body."""
-    return DeadLetters(store).get(message_id)
-
-
-def operations(store: Store, limit: int = 5) -> list[Operation]:
-    """The latest replays."""
-    return list_operations(store, limit=limit)

@@ -1,0 +1,138 @@
+"""The parts of a chart: a blank figure, lines over windows with gaps, topics by weight, and a sentence for none."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from datetime import UTC, datetime
+from typing import Any
+
+import plotly.graph_objects as go
+
+from dashboard.data import Overview, Point
+from dashboard.serve import COLOURS
+from dashboard.words import short
+
+HEIGHT = 230
+_SHORT = 10  # seconds
+_LINES = 8
+_OTHERS = "#94a3b8"
+_TIMES = (
+    {"dtickrange": [None, 59_999], "value": "%H:%M:%S"},
+    {"dtickrange": [60_000, 43_200_000], "value": "%H:%M"},
+    {"dtickrange": [43_200_000, None], "value": "%-d %b"},
+)
+"""How a time is written on the axis, by the distance of its ticks in milliseconds."""
+
+Sums = Mapping[int, tuple[float, int, int]]
+"""By window: the seconds it covers, acknowledged, dead."""
+
+
+def others(number: int) -> str:
+    return f"{number} others"
+
+
+def blank(revision: str) -> Any:
+    """Zoom is kept while `revision` is the same: until another range is chosen.
+
+    The left margin is the same for all lines, so that the time axes of charts above each other agree.
+    """
+    figure = go.Figure()
+    figure.update_layout(
+        height=HEIGHT,
+        margin={"l": 56, "r": 12, "t": 8, "b": 26},
+        hovermode="x unified",
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "xanchor": "left"},
+        uirevision=revision,
+    )
+    figure.update_xaxes(showgrid=False, tickformatstops=_TIMES, hoverformat="%-d %b %Y, %H:%M:%S UTC")
+    figure.update_yaxes(rangemode="tozero", zeroline=False, nticks=5, separatethousands=True)
+    return figure
+
+
+def line(figure: Any, name: str, page: Overview, value: Any, hover: str, colour: str) -> None:
+    """One line over every window of the range; None, so a gap, where no producer wrote anything.
+
+    The window that is not over yet is left out while it is short: what is still on its way would look like a dip.
+    """
+    written = {point.at for point in page.series}
+    begun = page.step > _SHORT
+    ends = int(page.now) if begun else int(page.now) // page.step * page.step
+    ats = list(range(page.since, ends, page.step))
+    figure.add_scatter(
+        x=[datetime.fromtimestamp(at, UTC) for at in ats],
+        y=[value(at) if at in written else None for at in ats],
+        name=short(name),
+        mode="lines+markers",
+        marker={"size": 3},
+        connectgaps=False,
+        hovertemplate=hover,
+        line={"width": 2, "color": colour},
+    )
+
+
+def topics(page: Overview, weight: Callable[[Point], tuple[int, int]]) -> list[tuple[str, Sums, str]]:
+    """The topics that weigh most, each with its sums by window and a colour; the rest is one line more.
+
+    A topic has the same colour in every chart of the page.
+    """
+    names = sorted({point.topic for point in page.series})
+    first, second = Counter[str](), Counter[str]()
+    for point in page.series:
+        first[point.topic] += weight(point)[0]
+        second[point.topic] += weight(point)[1]
+    ranked = sorted(names, key=lambda name: (-first[name], -second[name], name))
+    shown = ranked if len(ranked) <= _LINES else ranked[: _LINES - 1]
+    lines = [(name, _sums(page, {name}), COLOURS[names.index(name) % len(COLOURS)]) for name in sorted(shown)]
+    rest = set(names) - set(shown)
+    return [*lines, (others(len(rest)), _sums(page, rest), _OTHERS)] if rest else lines
+
+
+def _sums(page: Overview, topics: AbstractSet[str]) -> Sums:
+    sums: dict[int, tuple[float, int, int]] = {}
+    for point in page.series:
+        if point.topic in topics:
+            seconds, acknowledged, dead = sums.get(point.at, (1.0, 0, 0))
+            sums[point.at] = (
+                max(seconds, _covered(point, page.now)),
+                acknowledged + point.acknowledged,
+                dead + point.dead,
+            )
+    return sums
+
+
+def _covered(point: Point, now: float) -> float:
+    """The seconds of a window that have passed."""
+    return max(1.0, min(point.seconds, now - point.at))
+
+
+def values(figure: Any) -> list[float]:
+    return [y for trace in figure.data for y in trace.y if y is not None]
+
+
+def decades(figure: Any) -> list[float]:
+    """The powers of ten around all values, so that the axis has labels and does not jump."""
+    found = values(figure)
+    low, high = (min(found), max(found)) if found else (1.0, 10.0)
+    return [math.floor(math.log10(low)), max(math.ceil(math.log10(high)), math.floor(math.log10(low)) + 1)]
+
+
+def top(figure: Any, least: float) -> float:
+    return max(least, 1.08 * max(values(figure), default=0.0))
+
+
+def or_sentence(figure: Any, page: Overview, text: str) -> Any:
+    figure.update_xaxes(
+        range=[datetime.fromtimestamp(page.since, UTC), datetime.fromtimestamp(page.now, UTC)]
+    )
+    return figure if values(figure) else sentence(figure, text)
+
+
+def sentence(figure: Any, text: str) -> Any:
+    figure.data = []
+    figure.update_xaxes(visible=False)
+    figure.update_yaxes(visible=False)
+    figure.add_annotation(text=text, showarrow=False, x=0.5, y=0.5, xref="paper", yref="paper", opacity=0.7)
+    return figure
