@@ -86,6 +86,7 @@ def test_a_dry_run_looks_at_the_topics_and_leaves_nothing_behind(kafka, store, s
     assert f"2 records of {state} will be skipped: a newer record of the same key is there" in result.stdout
     assert (found["total"], found["newer_keys"], found["skipped_newer"], found["safe"]) == (5, 2, 2, False)
     assert found["check"]["topics"][0]["looked_at"] == 2
+    assert set(values_on(kafka, state)) == {"newer-0", "newer-1"}
     assert replay.list_operations(store) == []
     assert DeadLetters(store).count(DeadLetterFilter(state="dead")) == 5
 
