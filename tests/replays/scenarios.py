@@ -128,8 +128,8 @@ def everything(stage):
     )
     begin(stage, 3)
     cluster = stage.medium.cluster
-    moments = stage.spread(20 if stage.long else 3)
-    harms = [stop_one if place % 3 == 1 else kill_one for place in range(len(moments))]
+    harms = [kill_one] * (20 if stage.long else 2) + [stop_one] * (6 if stage.long else 1)
+    moments = stage.spread(len(harms))
     stage.chance.shuffle(harms)
     dies = stage.chance.randrange(len(moments))
     with stage.proxy.during(*rules):
