@@ -210,6 +210,16 @@ def blind(stage):
         stage.problems.append("nothing was in doubt")
 
 
+@scenario("A3", "at least once: SIGSTOP past the lease and the quiet time, with requests not sent yet", ALO)
+def stopped_at_least_once(stage):
+    begin(stage, 2)
+    for moment in stage.spread(2):
+        stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
+        with stage.proxy.during(Rule(Delay(0.5), api="Produce")):  # so that some requests have not left
+            stage.stop(seconds=8.0)
+    stage.finish(600)
+
+
 @scenario(
     "C1",
     "a loop that sends and then notes it: must show duplicates",
