@@ -10,7 +10,8 @@ import streamlit as st
 from dashboard.serve import put_plotly
 from dashboard.stores import opened, trouble
 from dashboard.views import common, dead_letters, overview
-from producer_core.errors import StoreError
+from producer_core.errors import ProducerError
+from producer_core.masking import rules
 from producer_core.store import default_path
 
 
@@ -28,10 +29,13 @@ def main() -> None:
 
 
 def _ready(path: Path) -> bool:
-    """Whether the store can be read; else the page says why and looks again every two seconds."""
+    """Whether the store can be read and the masking rules are right; else the page says why and looks again every two
+    seconds.
+    """
     try:
+        rules()
         opened(path)
-    except StoreError as error:
+    except ProducerError as error:
         common.title()
         common.say(*trouble(path, error))
         st.fragment(_look_again, run_every=2)(path)
@@ -41,8 +45,9 @@ def _ready(path: Path) -> bool:
 
 def _look_again(path: Path) -> None:
     try:
+        rules()
         opened(path)
-    except StoreError:
+    except ProducerError:
         return
     st.rerun()
 
