@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import duckdb
 
-_AT_ONCE = 500
+_AT_ONCE = 2000
 """Ids written out in one statement; beyond that DuckDB reads the whole column, which is then the quicker way."""
 
 

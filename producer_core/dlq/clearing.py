@@ -133,7 +133,15 @@ class Clearing:
         self, connection: duckdb.DuckDBPyConnection, which: states.Condition, now: float, min_age: float
     ) -> Result:
         count = states.move(
-            connection, which, "archived", "purged", now=now, key=None, error_text="", source=None
+            connection,
+            which,
+            "archived",
+            "purged",
+            now=now,
+            key=None,
+            key_mark=None,
+            error_text="",
+            source=None,
         )
         connection.execute(f"DELETE FROM dead_letter_bodies WHERE message_id IN ({_PURGED})", [now])
         connection.execute(
