@@ -15,8 +15,10 @@ from dashboard.notebook import feed
 from dashboard.views.letter import key_of, text_of
 from producer_core import replay
 from producer_core.alerts import AlertLog, Change, alert
+from producer_core.batches import Gathering
 from producer_core.cli import main
 from producer_core.dlq import DeadLetterFilter, DeadLetterQueue, DeadLetters
+from producer_core.errors import InvalidMessage
 from producer_core.events import Attempt
 from producer_core.failures import fingerprint
 from producer_core.messages import Message
@@ -236,7 +238,9 @@ def test_logs_hold_none(caplog):
             Message("m-1", "t", "ann.lee@shop.example", VALUE, datetime.now()), ERROR
         )
 
-    assert caplog.records and leaked(repr([vars(record) for record in caplog.records])) == []
+        Gathering().refused(InvalidMessage(ERROR))
+
+    assert len(caplog.records) == 2 and leaked(repr([vars(record) for record in caplog.records])) == []
 
 
 def test_an_alert_is_masked_where_it_is_made(store):
