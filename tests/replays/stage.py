@@ -241,8 +241,12 @@ class Stage:
             return
         self.stops += 1
         try:
-            self.await_owner(other_than=child, timeout=PATIENCE)
+            self.await_owner(other_than=child, timeout=8 * self.lease)
             self.pause(self.chance.uniform(0, 2) if seconds is None else seconds)
+        except (
+            AssertionError
+        ):  # it was stopped while it held the store's lock: nobody can do anything until it wakes
+            self.notes["stopped with the store"] = self.notes.get("stopped with the store", 0) + 1
         finally:
             child.signal(signal.SIGCONT)
 
