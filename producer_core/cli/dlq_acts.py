@@ -81,7 +81,8 @@ def purge(
     """Delete keys, values and attempts of archived dead letters for good. This cannot be undone.
 
     Only what was archived at least --min-age ago. You type «purge» and the number to confirm; a purge that was not
-    confirmed is in the audit as well. The store's file does not shrink: new records use the room.
+    confirmed is in the audit as well. Nothing reads the bytes any more, and new records use their room in the store's
+    file; producer-core store compact takes them out of the file at once.
     """
     dead = _dead(store_path)
     where = selection.frozen(dead, selection.chosen(given, state="archived"))

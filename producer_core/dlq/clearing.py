@@ -156,7 +156,9 @@ class Clearing:
                 now,
             )
         return Result(
-            count, f"Purged {letters(count)} for good. New records use their room in the store's file.", now
+            count,
+            f"Purged {letters(count)} for good. New records use their room in the store's file; `store compact` clears it now.",
+            now,
         )
 
     def _done(self, action: str, where: DeadLetterFilter, result: Result) -> Result:
