@@ -11,14 +11,12 @@ from pathlib import Path
 
 import duckdb
 
-from producer_core.dlq.coding import key_mark
 from producer_core.failures import fingerprint
 from producer_core.store import Store, counts
 
 START = 1_790_000_000.0
 SPAN = 30 * 86_400.0
 _SLICE = 1_000_000
-_CUSTOMERS = 2_000_000
 
 TOPICS = (
     *("orders", "payments", "page-views", "shipments", "refunds", "inventory", "carts", "sessions"),
@@ -43,7 +41,6 @@ def make(path: Path, count: int) -> None:
     with duckdb.connect(str(path), config={"threads": 2, "memory_limit": "4GB"}) as connection:
         connection.execute("SET preserve_insertion_order = true")
         _causes(connection)
-        _marks(connection)
         indexes = connection.execute(
             "SELECT index_name, sql FROM duckdb_indexes() WHERE table_name LIKE 'dead_letter%'"
         ).fetchall()
@@ -78,15 +75,6 @@ def _causes(connection: duckdb.DuckDBPyConnection) -> None:
     )
 
 
-def _marks(connection: duckdb.DuckDBPyConnection) -> None:
-    """The mark of every key, from the one function that makes them."""
-    connection.execute("CREATE TEMP TABLE marks (customer UINTEGER, mark UINTEGER)")
-    for first in range(0, _CUSTOMERS, 100_000):
-        customers = range(first, first + 100_000)
-        marks = [key_mark(f"customer-{customer}".encode()) for customer in customers]
-        connection.execute("INSERT INTO marks SELECT unnest(?), unnest(?)", [list(customers), marks])
-
-
 # Day 3k of the month ends in an outage: 3 of 4 letters of those three days.
 _NUMBERS = """
 SELECT i, hash(i) AS h, hash(i + 77) AS g, hash(i + 1234567) AS k,
@@ -116,12 +104,11 @@ SELECT printf('0192a4c0-7b1e-7d44-9c3a-%012x-%d', i * 7919 % 60, i) AS message_i
        died - 30 - h % 90 AS accepted_at, died + (h % 1000) / 1000 AS failed_at,
        NULL::VARCHAR AS source, 'host-' || h % 20 AS host, '0.3.0' AS version, (g % 3)::INTEGER AS replay_count,
        NULL::VARCHAR AS operation_id, died + g % 100000 AS state_at,
-       CASE WHEN k % 20 > 0 THEN marks.mark END AS key_mark
+       (md5_number_lower(key) & 4294967295)::UINTEGER AS key_mark
 FROM ({_NUMBERS}) AS numbers
 JOIN topics ON topics.number = least(h // 64 % 12, h // 1024 % 12)
 JOIN causes ON causes.number = CASE WHEN in_outage THEN outage * 3 + h // 16384 % 3
                                     ELSE least(h // 16384 % 40, h // 1048576 % 40) END
-JOIN marks ON marks.customer = k % 2000000
 ORDER BY i
 """
 

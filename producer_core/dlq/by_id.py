@@ -12,6 +12,11 @@ _AT_ONCE = 2000
 """Ids written out in one statement; beyond that DuckDB reads the whole column, which is then the quicker way."""
 
 
+_MORE = 10
+"""Times as many rows as ids, which are never there: a limit tells DuckDB that few come of the list. Without one it
+expects a fifth of the table, and a page of a hundred ids among ten million letters took seven seconds."""
+
+
 def among(ids: Sequence[str], table: str = "dead_letters") -> tuple[str, list[Any]]:
     """The condition for exactly these ids, and its parameters.
 
@@ -21,7 +26,7 @@ def among(ids: Sequence[str], table: str = "dead_letters") -> tuple[str, list[An
         return "false", []
     if len(ids) <= _AT_ONCE:
         listed = f"message_id IN ({', '.join('?' * len(ids))})"
-        return f"rowid IN (SELECT rowid FROM {table} WHERE {listed})", list(ids)
+        return f"rowid IN (SELECT rowid FROM {table} WHERE {listed} LIMIT {_MORE * len(ids)})", list(ids)
     return "message_id IN (SELECT unnest(?))", [list(ids)]
 
 

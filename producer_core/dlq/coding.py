@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import zlib
+import hashlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -21,8 +21,6 @@ LETTER_COLUMNS = (
     *("state_at", "landed_partition", "landed_offset"),
 )
 WRITTEN_COLUMNS = (*LETTER_COLUMNS, "key_mark")
-"""What a row has more than a listing shows: `key_mark`."""
-
 BODY_COLUMNS = ("message_id", "value", "headers", "timestamp_ms", "attempts")
 _SAME = {field.name for field in fields(DeadLetter)} & {*LETTER_COLUMNS} - {"attempts"}
 _BYTES = ("key", "value")
@@ -46,9 +44,14 @@ def written_row(letter: DeadLetter, *, now: float, operation_id: str | None = No
 
 
 def key_mark(key: bytes | None) -> int | None:
-    """A small number of a key. Among ten million letters those of a key are found by it in a tenth of the time;
-    an index would find them quicker still, and make writing a thousand letters take three times as long."""
-    return None if key is None else zlib.crc32(key)
+    """A small number of a key: in SQL `(md5_number_lower(key) & 4294967295)::UINTEGER`.
+
+    Among ten million letters those of a key are found by it in a tenth of the time. An index would find them
+    quicker still, and make the writing of a thousand letters take three times as long.
+    """
+    if key is None:
+        return None
+    return int.from_bytes(hashlib.md5(key, usedforsecurity=False).digest()[8:12], "little")
 
 
 def body_row(letter: DeadLetter) -> tuple[Any, ...]:

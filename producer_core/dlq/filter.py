@@ -26,7 +26,7 @@ _COLUMNS = {
     "producer_id": "producer_id",
 }
 _TIMES = ("since", "until")
-_KEY = "(key_mark = ? OR key_mark IS NULL) AND key = ?"  # NULL: written before there were marks
+_KEY = "key_mark = ? AND key = ?"
 _HEX = re.compile(r"0x(?:[0-9a-fA-F]{2})*")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.resources import files
 
 import click
 import pytest
@@ -88,11 +89,16 @@ def test_a_key_is_text_or_any_bytes_in_hexadecimal(letters):
     assert found == {"0xff00": ["m-1"], "0xFF00": ["m-1"], "0x": ["m-2"], "": ["m-2"], "0x4": ["m-4"]}
 
 
-def test_a_key_written_before_there_were_marks_is_found(letters):
-    letters.add([letter(1, key=b"k")])
-    with letters._store.borrow(write=True) as connection:
-        connection.execute("UPDATE dead_letters SET key_mark = NULL")
-    assert ids(letters.find(DeadLetterFilter(key="k"))) == ["m-1"]
+def test_a_key_has_the_same_mark_in_a_store_that_was_made_before_there_were_marks(letters):
+    letters.add([letter(1, key=b"k"), letter(2, key=None), letter(3, key=b"\x00\xff")])
+    again = "(md5_number_lower(key) & 4294967295)::UINTEGER"  # the migration's words
+    with letters._store.borrow() as connection:
+        rows = connection.execute(
+            f"SELECT key_mark, {again} FROM dead_letters ORDER BY message_id"
+        ).fetchall()
+    assert [one for one, _ in rows] == [other for _, other in rows]
+    assert rows[1] == (None, None)
+    assert again in (files("producer_core.store") / "sql" / "0005_dead_letter_counts.sql").read_text()
 
 
 # pages

@@ -1,7 +1,8 @@
 -- Ten million dead letters: a key is found by a small number of it, groups are drawn from counts.
 
 DROP INDEX dead_letters_by_id;
-ALTER TABLE dead_letters ADD COLUMN key_mark UINTEGER;  -- CRC-32 of key; NULL without a key, and before this
+ALTER TABLE dead_letters ADD COLUMN key_mark UINTEGER;  -- dlq/coding.py key_mark; NULL without a key
+UPDATE dead_letters SET key_mark = (md5_number_lower(key) & 4294967295)::UINTEGER WHERE key IS NOT NULL;
 CREATE INDEX dead_letters_by_id ON dead_letters (message_id);
 
 -- How many dead letters there are of each kind, by the hour in which they died: what groups are drawn from. Triggers
