@@ -22,7 +22,8 @@ from dashboard.views import (
     replays,
     settings,
 )
-from producer_core.errors import StoreError
+from producer_core.errors import ProducerError
+from producer_core.masking import rules
 from producer_core.store import default_path
 
 PAGES: tuple[tuple[str, str, Callable[[Path], None]], ...] = (
@@ -56,10 +57,13 @@ def _page(path: Path, title: str, address: str, show: Callable[[Path], None]) ->
 
 
 def _ready(path: Path) -> bool:
-    """Whether the store can be read; else the page says why and looks again every two seconds."""
+    """Whether the store can be read and the masking rules are right; else the page says why and looks again every two
+    seconds.
+    """
     try:
+        rules()
         opened(path)
-    except StoreError as error:
+    except ProducerError as error:
         header.title()
         common.say(*trouble(path, error))
         st.fragment(_look_again, run_every=2)(path)
@@ -69,8 +73,9 @@ def _ready(path: Path) -> bool:
 
 def _look_again(path: Path) -> None:
     try:
+        rules()
         opened(path)
-    except StoreError:
+    except ProducerError:
         return
     st.rerun()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from producer_core.errors import StoreError, StoreUnavailable
+from producer_core.errors import ProducerError, StoreUnavailable
 from producer_core.store import Store
 
 
@@ -16,7 +16,7 @@ def opened(path: Path) -> Store:
     return Store.open(path, create=False)
 
 
-def trouble(path: Path, error: StoreError) -> tuple[str, str]:
+def trouble(path: Path, error: ProducerError) -> tuple[str, str]:
     """What to tell a person whose store cannot be read: a tone and sentences that help."""
     if isinstance(error, StoreUnavailable) and not path.exists():
         return "quiet", (

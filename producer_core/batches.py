@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 from producer_core.errors import NotAccepted
+from producer_core.masking import mask_told
 from producer_core.reports import DeliveryReport
 
 logger = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ class Gathering:
             self._duplicate += 1
 
     def refused(self, error: NotAccepted) -> None:
-        logger.warning("message of a batch not accepted", extra={"error": str(error)})
+        logger.warning("message of a batch not accepted", extra={"error": mask_told(str(error))})
         self._total += 1
         with self._ended:
             self._failed += 1

@@ -15,6 +15,7 @@ from typing import Any
 
 from producer_core.claims import Claim as Claim
 from producer_core.claims import MemoryBackend, RedisBackend
+from producer_core.masking import mask_told
 from producer_core.messages import TIME_FIELDS, checksum
 from producer_core.shared_claims import SharedClaims
 
@@ -143,7 +144,7 @@ class MessageDeduplicator:
 
     def _changed(self, degraded: bool, text: str) -> None:
         if degraded:
-            logger.warning("de-duplication degraded to memory", extra={"error": text})
+            logger.warning("de-duplication degraded to memory", extra={"error": mask_told(text)})
         else:
             logger.warning("de-duplication on redis again")
         if self.on_degraded is None:

@@ -22,6 +22,7 @@ ProducerError
 ├── ReplayError                 a replay that cannot be planned or run
 │   ├── NobodyReplays           no process with a client configuration is alive
 │   └── OtherCluster            the dead letters come from another cluster
+├── TransferError               a file of dead letters that cannot be written, or must not be taken in
 └── BrokerError                 starting, stopping or reaching a broker
     ├── BrokerUnreachable       nobody answers at the address
     └── MissingTool             a program that must be installed is not
@@ -121,6 +122,10 @@ class NobodyReplays(ReplayError):
 
 class OtherCluster(ReplayError):
     """These dead letters come from another cluster."""
+
+
+class TransferError(ProducerError):
+    """The file of dead letters cannot be written, or must not be taken in."""
 
 
 class BrokerError(ProducerError):

@@ -22,6 +22,7 @@ from producer_core.errors import ReplayError, StoreError, StoreFull, StoreLocked
 from producer_core.events import DeadLetter
 from producer_core.health import memory_usage
 from producer_core.keeping import spill_path
+from producer_core.masking import mask_told
 from producer_core.messages import Message
 from producer_core.metrics import Metrics
 from producer_core.recorder import Destination, Publisher, Recorder
@@ -180,7 +181,7 @@ class InStore:
             seen_at=self._clock(),
             closed_at=self._closed_at,
             connected=connection.connected,
-            connection_error=connection.error,
+            connection_error=connection.error and mask_told(connection.error),
             pending=producer.pending_count,
             waiting_retry=producer.retry_manager.get_stats()["pending_retries"],
             queue_messages=connection.queue_messages,

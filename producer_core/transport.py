@@ -25,6 +25,7 @@ from producer_core.errors import ForkedProducer
 from producer_core.events import Attempt, Notice, Verdict
 from producer_core.landing import Landing
 from producer_core.librdkafka import client_log
+from producer_core.masking import mask_told
 from producer_core.messages import MessageStatus
 from producer_core.unreported import NOT_SENT, truly_placed
 
@@ -280,7 +281,9 @@ class KafkaTransport:
 
     def _failed(self, error: KafkaError) -> None:
         if not error.fatal():
-            logger.warning("poll reported an error", extra={"code": error.name(), "error": error.str()})
+            logger.warning(
+                "poll reported an error", extra={"code": error.name(), "error": mask_told(error.str())}
+            )
             return
         self._drain(5.0)
         sent = not self._never_sent(1.5)

@@ -14,6 +14,7 @@ from dashboard.stores import opened
 from dashboard.views import common, reading
 from producer_core.dlq import DeadLetterFilter
 from producer_core.errors import StoreError
+from producer_core.masking import mask_text
 from producer_core.store import Store
 
 
@@ -140,7 +141,7 @@ def _result(path: Path) -> None:
         _follow(path, done.operation_id)
         return
     with st.container(horizontal=True, vertical_alignment="center"):
-        common.say("good" if done.ok else "bad", done.text)
+        common.say("good" if done.ok else "bad", mask_text(done.text))
         if done.undo is not None:
             st.button("Undo", key="undo", icon=":material/undo:", on_click=_undo, args=(path, done.undo))
 
@@ -157,7 +158,7 @@ def _follow(path: Path, operation_id: str) -> None:
     operation = actions.follow(opened(path), operation_id)
     if operation.ended:
         good = not operation.failed_again and not operation.skipped
-        common.say("good" if good else "warning", operation.message or "Done.")
+        common.say("good" if good else "warning", mask_text(operation.message or "Done."))
         return
     settled = operation.total - operation.left
     with st.container(horizontal=True, vertical_alignment="center"):

@@ -81,7 +81,7 @@ def _below(page: data.DeadLetterPage) -> None:
 
 
 def _row(item: DeadLetter) -> Row:
-    key = letter.text_of(item.key) if item.key is not None else ""
+    key = letter.key_of(item.key) if item.key is not None else ""
     cells = (
         words.moment(item.failed_at),
         item.topic,

@@ -8,7 +8,7 @@ from dashboard import data, words
 from dashboard.views import common
 from producer_core.events import DeadLetter
 from producer_core.failures import failure_of
-from producer_core.masking import mask_headers, mask_text, shown
+from producer_core.masking import mask_headers, mask_text, shown, shown_key
 from producer_core.store import Store
 
 _LONGEST = 20_000
@@ -36,11 +36,11 @@ def _story(letter: DeadLetter) -> None:
     common.fact("Topic", f"{letter.topic}{where}")
     common.fact(
         f"Verdict: {letter.verdict.replace('_', ' ')}",
-        f"{words.sentence_case(words.VERDICTS.get(letter.verdict, ''))}. {letter.verdict_reason}",
+        f"{words.sentence_case(words.VERDICTS.get(letter.verdict, ''))}. {masked(letter.verdict_reason)}",
     )
     common.fact(letter.code, f"{failure.meaning} {failure.advice}")
     if letter.source:
-        common.fact("Source", letter.source)
+        common.fact("Source", masked(letter.source))
     common.fact(
         "State", f"{words.sentence_case(letter.state)}, accepted {words.moment(letter.accepted_at)} UTC"
     )
@@ -52,7 +52,7 @@ def _story(letter: DeadLetter) -> None:
 
 def _content(letter: DeadLetter) -> None:
     common.note("Key")
-    st.code(text_of(letter.key), language=None, wrap_lines=True)
+    st.code(key_of(letter.key), language=None, wrap_lines=True)
     common.note("Value, with what looks secret masked")
     st.code(text_of(letter.value), language=None, wrap_lines=True)
     common.note("Headers")
@@ -64,10 +64,15 @@ def masked(text: str) -> str:
     return mask_text(text)
 
 
+def key_of(key: bytes | None) -> str:
+    """A key, masked; nothing apart from empty."""
+    return "null" if key is None else shown_key(key) or "(empty)"
+
+
 def text_of(value: bytes | None) -> str:
-    """JSON indented, text as it is, other bytes in hexadecimal; nothing apart from empty."""
+    """JSON indented, text as it is, other bytes only counted; masked, and nothing apart from empty."""
     if value is None:
         return "null"
     if not value:
         return "(empty)"
-    return words.pretty(words.hex_dump(value) or shown(value), _LONGEST)
+    return words.pretty(shown(value), _LONGEST)

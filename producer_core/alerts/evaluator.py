@@ -80,7 +80,7 @@ class Evaluator:
         if changes and not self._log.take(changes, holder=self.owner, lease=NAME):
             self.leads = False
             return ()
-        return changes
+        return tuple(changes)
 
     def stop(self) -> None:
         """Give the lease back, so that another process goes on at once."""

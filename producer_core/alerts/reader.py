@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from producer_core.alerts.book import Book
@@ -31,41 +33,40 @@ class Reader:
         self._store = store
         self._monotonic = monotonic
         self._heartbeats = Heartbeats(monotonic)
-        self._answers: dict[tuple[str, float], tuple[float, float, list[Row] | StoreError]] = {}
+        self._answers: dict[tuple[str, float], _Answered] = {}
 
     def read(self, book: Book, now: float) -> Reading:
         needs = Needs.of(book.rules.values())
-        producers = self._store.rows("alerts_producers", since=now - 2 * DAY, closed_since=now - HOUR)
+        with self._store.borrow():
+            producers = self._store.rows("alerts_producers", since=now - 2 * DAY, closed_since=now - HOUR)
+            silences = self._store.rows("silences", now=now)
+            routes = self._store.rows("alert_routes")
         self._heartbeats.forget_all_but(row["producer_id"] for row in producers)
-        silences = self._store.rows("silences", now=now)
-        routes = self._store.rows("alert_routes")
         missing: set[Section] = set()
 
-        def ask(section: Section, name: str, key: float, every: float, **parameters: float) -> list[Row]:
+        def answers(section: Section, *questions: _Question) -> list[list[Row]]:
             try:
-                return self._ask(name, key, every, parameters)
+                return self._ask(questions)
             except StoreError:
                 missing.add(section)
-                return []
+                return [[] for _ in questions]
 
-        def window(section: Section, name: str, seconds: float) -> list[Row]:
-            return ask(section, name, seconds, _every(seconds), since=now - seconds, now=now)
+        def over(name: str, windows: Sequence[float]) -> list[_Question]:
+            return [_Question(name, w, _every(w), {"since": now - w, "now": now}) for w in windows]
 
+        sums = answers("sums", *over("alerts_sums", needs.windows))
+        latencies = answers("latencies", *over("alerts_latencies", needs.latency_windows))
+        waiting, *came = answers(
+            "letters",
+            *([_Question("alerts_letters", 0.0, 0.0, {})] if needs.letters else []),
+            *(_Question("alerts_letters_came", w, 0.0, {"since": now - w}) for w in needs.letter_windows),
+        ) or [[]]
         return Reading(
             now,
-            sums={seconds: _sums(window("sums", "alerts_sums", seconds)) for seconds in needs.windows},
-            latencies={
-                seconds: _histograms(window("latencies", "alerts_latencies", seconds))
-                for seconds in needs.latency_windows
-            },
+            sums=dict(zip(needs.windows, map(_sums, sums), strict=True)),
+            latencies=dict(zip(needs.latency_windows, map(_histograms, latencies), strict=True)),
             producers=tuple(_seen(row, self._heartbeats.silent(row, now)) for row in producers),
-            letters=_letters(
-                ask("letters", "alerts_letters", 0.0, 0.0) if needs.letters else [],
-                {
-                    seconds: ask("letters", "alerts_letters_came", seconds, 0.0, since=now - seconds)
-                    for seconds in needs.letter_windows
-                },
-            ),
+            letters=_letters(waiting, dict(zip(needs.letter_windows, came, strict=True))),
             failing_routes={
                 row["name"]: (row["failing_since"], row["answer"] or "it does not answer")
                 for row in routes
@@ -76,18 +77,53 @@ class Reader:
             missing=frozenset(missing),
         )
 
-    def _ask(self, name: str, key: float, every: float, parameters: Mapping[str, float]) -> list[Row]:
-        asked_at, price, answer = self._answers.get((name, key), (float("-inf"), 0.0, []))
+    def _ask(self, questions: Sequence[_Question]) -> list[list[Row]]:
+        """The answers, in one borrowing of the store; what was asked a moment ago is not asked again."""
+        due = [question for question in questions if self._is_due(question)]
+        with self._store.borrow() if due else contextlib.nullcontext():
+            for question in due:
+                self._answers[question.key] = self._answered(question)
+        found = [self._answers[question.key].rows for question in questions]
+        for rows in found:
+            if isinstance(rows, StoreError):
+                raise rows
+        return [rows for rows in found if not isinstance(rows, StoreError)]
+
+    def _is_due(self, question: _Question) -> bool:
+        known = self._answers.get(question.key)
+        return known is None or self._monotonic() - known.asked_at >= max(
+            question.every, _SHARE * known.price
+        )
+
+    def _answered(self, question: _Question) -> _Answered:
         started = self._monotonic()
-        if started - asked_at >= max(every, _SHARE * price):
-            try:
-                answer = self._store.rows(name, **parameters)
-            except StoreError as error:  # not asked again at once: it held the store for all that time
-                answer = error
-            self._answers[name, key] = (started, self._monotonic() - started, answer)
-        if isinstance(answer, StoreError):
-            raise answer
-        return answer
+        rows: list[Row] | StoreError
+        try:
+            rows = self._store.rows(question.name, **question.parameters)
+        except StoreError as error:  # not asked again at once: it held the store for all that time
+            rows = error
+        return _Answered(started, self._monotonic() - started, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A named query over a window; its answer is good for `every` seconds."""
+
+    name: str
+    window: float
+    every: float
+    parameters: Mapping[str, float]
+
+    @property
+    def key(self) -> tuple[str, float]:
+        return self.name, self.window
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    asked_at: float
+    price: float
+    rows: list[Row] | StoreError
 
 
 class Heartbeats:

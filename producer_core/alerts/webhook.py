@@ -40,8 +40,7 @@ class Webhook:
             good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
         except ValueError:
             good = False
-        printable = self.url.isascii() and self.url.isprintable() and self.token.isascii()
-        if not good or not printable or not (self.token.isprintable() or not self.token):
+        if not good or not all(_plain(text) for text in (self.url, self.token)):
             raise ConfigError(
                 f"The address or the token of the route {self.name!r} is not usable.",
                 fix="An address begins with http:// or https://, and neither holds spaces or line breaks.",
@@ -108,6 +107,10 @@ class Webhook:
         for piece in sorted((piece for piece in pieces if len(piece) > 2), key=len, reverse=True):
             text = text.replace(piece, "***")
         return " ".join(text.split())
+
+
+def _plain(text: str) -> bool:
+    return text.isascii() and text.isprintable() and " " not in text
 
 
 def _target(parts: SplitResult) -> str:

@@ -32,7 +32,8 @@ def archive(store_path: Path | None, yes: bool, as_json: bool, **given: Any) -> 
     \b
       producer-core dlq archive --topic orders --until 7d
     """
-    dead, where = _dead(store_path), selection.chosen(given)
+    dead = _dead(store_path)
+    where = selection.frozen(dead, selection.chosen(given))
     number = dead.count(where)
     if number:
         options.confirm(f"Archive {selection.what(dead, where, number)}?", yes)
@@ -54,7 +55,8 @@ def restore(store_path: Path | None, moment: float | None, yes: bool, as_json: b
 
     With --moment exactly what one archive put aside, but for what somebody has changed since; you are told.
     """
-    dead, where = _dead(store_path), selection.chosen(given, state="archived")
+    dead = _dead(store_path)
+    where = selection.frozen(dead, selection.chosen(given, state="archived"))
     number = dead.count(where)
     if number and moment is None:
         options.confirm(f"Restore {selection.what(dead, where, number)}?", yes)
@@ -79,9 +81,11 @@ def purge(
     """Delete keys, values and attempts of archived dead letters for good. This cannot be undone.
 
     Only what was archived at least --min-age ago. You type «purge» and the number to confirm; a purge that was not
-    confirmed is in the audit as well. The store's file does not shrink: new records use the room.
+    confirmed is in the audit as well. Nothing reads the bytes any more, and new records use their room in the store's
+    file; producer-core store compact takes them out of the file at once.
     """
-    dead, where = _dead(store_path), selection.chosen(given, state="archived")
+    dead = _dead(store_path)
+    where = selection.frozen(dead, selection.chosen(given, state="archived"))
     phrase = dead.purge_phrase(where, min_age=min_age)
     typed = phrase if phrase == "purge 0" else confirmation or _typed(phrase)
     try:

@@ -16,7 +16,7 @@ from producer_core.masking import mask_headers, mask_text, shown, shown_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from producer_core.dlq import DeadLetters
+    from producer_core.dlq import Cursor, DeadLetters
     from producer_core.dlq.timeline import Moment
     from producer_core.events import DeadLetter
     from producer_core.store import Store
@@ -32,11 +32,18 @@ _reveal = click.option(
     "--limit", type=click.IntRange(min=0), default=50, show_default=True, help="At most so many, the latest."
 )
 @click.option("--offset", type=click.IntRange(min=0), default=0, help="Leave out the first so many.")
+@click.option("--after", help="Go on there: `next` of the page before. As quick on every page.")
 @_reveal
 @options.store_option
 @options.as_json
 def list_(
-    store_path: Path | None, limit: int, offset: int, reveal: bool, as_json: bool, **given: Any
+    store_path: Path | None,
+    limit: int,
+    offset: int,
+    after: str | None,
+    reveal: bool,
+    as_json: bool,
+    **given: Any,
 ) -> None:
     """The dead letters, the latest first; without their values.
 
@@ -44,25 +51,83 @@ def list_(
       producer-core dlq list --topic orders --since 1h
       producer-core dlq list --json --limit 10 | jq .total
 
-    The JSON is {"total": how many match, "records": [...]}; times are seconds since 1970.
+    The JSON is {"total": how many match, "records": [...], "next": where the next page begins, or null}; times are
+    seconds since 1970. With --body, "total" is how many match the other options, and "search" says how far it looked.
 
     Keys and error texts are masked (and values and headers in dlq show): by field names such as password, token or
     card_number, and by patterns for e-mail addresses, card numbers and credentials. Names and patterns of your own
     stand in the file that PRODUCER_CORE_MASKING names.
     """
+    from producer_core.dlq import Cursor
+
     _, dead, where = _opened(store_path, given)
+    place = None if after is None else Cursor.parse(after)
+    if where.body is not None:
+        _search(dead, where, limit=limit, after=place, reveal=reveal, as_json=as_json)
+        return
     total = dead.count(where)
-    rows = dead.table(where, limit=limit, offset=offset).to_pylist()
+    rows = dead.table(where, limit=limit + 1, offset=offset, after=place).to_pylist()
+    rows, following = rows[:limit], _following(rows, limit)
     if reveal and rows:
         ids = [row["message_id"] for row in rows]
         dead.reveal(ids, who=options.me(), origin="cli", selection=where.to_query())
     records = [_record(row, reveal=reveal) for row in rows]
     if as_json:
-        show.emit({"total": total, "records": records})
+        show.emit({"total": total, "records": records, "next": following})
     elif not total:
         click.echo("No dead letter matches.")
     else:
-        _list(records, total)
+        _list(records)
+        if total > len(records):
+            click.echo(f"{len(records):,} of {total:,}; {_more(following)}")
+
+
+def _search(
+    dead: DeadLetters,
+    where: Any,
+    *,
+    limit: int,
+    after: Cursor | None,
+    reveal: bool,
+    as_json: bool,
+) -> None:
+    """A listing of what a look into bodies found, and how far it looked."""
+    from producer_core.dlq import DeadLetterFilter
+
+    found = dead.search(where, limit=limit, after=after)
+    ids = [letter.message_id for letter in found.letters]
+    if reveal and ids:
+        dead.reveal(ids, who=options.me(), origin="cli", selection=where.to_query())
+    listed = (
+        dead.table(DeadLetterFilter(state=None, ids=tuple(ids)), limit=len(ids)).to_pylist() if ids else []
+    )
+    records = [_record(row, reveal=reveal) for row in listed]
+    following = str(found.next) if found.next else None
+    if as_json:
+        looked = {
+            "looked_at": found.looked_at,
+            "of": found.of,
+            "complete": found.complete,
+            "text": found.text,
+        }
+        show.emit({"total": found.of, "records": records, "next": following, "search": looked})
+        return
+    if records:
+        _list(records)
+    click.echo(found.text if following is None else f"{found.text} {_more(following)}")
+
+
+def _following(rows: Sequence[dict[str, Any]], limit: int) -> str | None:
+    """Where the page after the first `limit` of these begins; None when there are no more."""
+    if not 0 < limit < len(rows):
+        return None
+    from producer_core.dlq import Cursor
+
+    return str(Cursor(rows[limit - 1]["failed_at"], rows[limit - 1]["message_id"]))
+
+
+def _more(following: str | None) -> str:
+    return f"--after {following} goes on." if following else "that was the last page."
 
 
 @click.command(short_help="One dead letter with its whole story.")
@@ -101,7 +166,7 @@ def show_(message_id: str, store_path: Path | None, reveal: bool, as_json: bool)
 @options.store_option
 @options.as_json
 def groups(store_path: Path | None, limit: int, as_json: bool, **given: Any) -> None:
-    """Dead letters with one cause as one group, the largest first.
+    """Dead letters with one cause as one group, the largest first, with its deaths in time.
 
     The JSON is {"total": dead letters that match, "groups": [...]}.
     """
@@ -124,6 +189,9 @@ def groups(store_path: Path | None, limit: int, as_json: bool, **given: Any) -> 
         click.echo(f"  {show.shorten(mask_text(group.sample_text), 110)}")
         verdicts = ", ".join(f"{number:,} {verdict}" for verdict, number in group.verdicts.items())
         click.echo(f"  {verdicts}; first {show.ago(group.first_seen)}, last {show.ago(group.last_seen)}")
+        click.echo(
+            f"  {show.sparkline(group.trend.counts)}  each {show.duration(group.trend.width)}, from {show.moment(group.trend.start)}"
+        )
         if group.advice:
             click.echo(f"  {group.advice}")
 
@@ -161,7 +229,7 @@ def _masked_group(group: dict[str, Any]) -> dict[str, Any]:
     return {**group, "sample_text": mask_text(group["sample_text"])}
 
 
-def _list(records: list[dict[str, Any]], total: int) -> None:
+def _list(records: list[dict[str, Any]]) -> None:
     rows = [
         {
             "message": row["message_id"],
@@ -178,8 +246,6 @@ def _list(records: list[dict[str, Any]], total: int) -> None:
         [name for name in rows[0] if name != "key" or any(row["key"] != "-" for row in rows)] if rows else []
     )
     show.table(columns, [[row[name] for name in columns] for row in rows], shrink={*columns} - {"message"})
-    if total > len(records):
-        click.echo(f"{len(records):,} of {total:,}; --limit and --offset show more.")
 
 
 def _whole(letter: DeadLetter, life: Sequence[Moment], *, reveal: bool) -> dict[str, Any]:

@@ -102,7 +102,8 @@ def replay(
     from producer_core.dlq import DeadLetters
     from producer_core.store import Store
 
-    store, where = Store.open(store_path, create=False), selection.chosen(given)
+    store = Store.open(store_path, create=False)
+    where = selection.frozen(DeadLetters(store), selection.chosen(given))
     client = (
         options.client_settings(servers, settings, config_file)
         if servers or settings or config_file

@@ -42,13 +42,15 @@ class Duration(click.ParamType[float]):
 
 
 class Moment(click.ParamType[float]):
-    """A moment as ISO 8601, or so long ago as a duration says: seconds since 1970."""
+    """A moment as ISO 8601, or `@` and seconds since 1970, or so long ago as a duration says."""
 
     name = "moment"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if isinstance(value, float):
             return value
+        if str(value).startswith("@"):
+            return self._seconds(str(value), param, ctx)
         try:
             moment = datetime.fromisoformat(str(value))
         except ValueError:
@@ -61,6 +63,12 @@ class Moment(click.ParamType[float]):
             self.fail(
                 f"{value!r} is no moment; write 15m or 2h (ago), or 2026-01-31T12:00 (UTC).", param, ctx
             )
+
+    def _seconds(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return float(text[1:])
+        except ValueError:
+            self.fail(f"{text!r} is no moment; write @ and seconds since 1970.", param, ctx)
 
 
 class Setting(click.ParamType[tuple[str, str]]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,7 +128,9 @@ def go(
         run = dry_run(store, DeadLetterFilter(), operation=operation, newer=newer, rate=rate)
         dry_running.say(run, err=True)
         options.confirm(f"Replay {show.count(run.total, 'dead letter')}?", yes)
-    _say("Goes", act(store, operation_id, newer=newer, rate=rate, canary=canary, **_who()), as_json)
+    begun = act(store, operation_id, newer=newer, rate=rate, canary=canary, **_who())
+    _say("Goes", begun, as_json)
+    _say_who_runs(store, begun)
 
 
 @replay.command(short_help="Send nothing more; the rest waits for resume.")
@@ -149,7 +152,10 @@ def resume(operation_id: str, store_path: Path | None, as_json: bool) -> None:
     """Go on with a paused replay, by a live producer of this store."""
     from producer_core.replay import resume as act
 
-    _say("Goes on", act(_store(store_path), operation_id, **_who()), as_json)
+    store = _store(store_path)
+    begun = act(store, operation_id, **_who())
+    _say("Goes on", begun, as_json)
+    _say_who_runs(store, begun)
 
 
 @replay.command(short_help="End a replay; what was not sent stays dead.")
@@ -181,6 +187,17 @@ def _who() -> dict[str, Any]:
 def _say(word: str, operation: Operation, as_json: bool) -> None:
     text = f"{word}: replay {operation.operation_id}, {operation.left:,} of {operation.total:,} left."
     show.emit(replay_words.as_dict(operation, text)) if as_json else click.echo(text)
+
+
+def _say_who_runs(store: Store, operation: Operation) -> None:
+    from producer_core.replay import runners
+
+    if not runners(store, time.time(), cluster_id=operation.cluster_id):
+        click.echo(
+            "No live producer of this store runs replays: it waits for one, or for producer-core dlq replay with the "
+            "same selection and --bootstrap-servers.",
+            err=True,
+        )
 
 
 def _row(operation: Operation) -> tuple[str | int | None, ...]:

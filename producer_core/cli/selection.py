@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -25,12 +26,16 @@ _OPTIONS = (
     click.option("--verdict", type=click.Choice(VERDICTS), help="With this verdict."),
     click.option("--since", type=options.Moment(), help="Died at or after: 2h (ago), or 2026-01-31T12:00."),
     click.option("--until", type=options.Moment(), help="Died before."),
-    click.option("--key", help="With this key."),
+    click.option("--key", help="With this key: text, or bytes as 0x00ff."),
     click.option("--message-id", help="This message."),
     click.option("--ids", help="These messages, separated by commas."),
     click.option("--text", help="With this in the error text, in capitals or not."),
     click.option("--cluster-id", help="Of this cluster."),
     click.option("--producer-id", help="Of this producer."),
+    click.option(
+        "--body",
+        help="With this in value, key or headers: text, or bytes as 0x00ff. A bounded search that says how far it looked.",
+    ),
 )
 _STATE = click.option(
     "--state", type=click.Choice(STATES), default="dead", show_default=True, help="In this state."
@@ -55,9 +60,29 @@ def chosen(given: Mapping[str, Any], *, state: str | None = None) -> DeadLetterF
 
     fields = {name: value for name, value in given.items() if value is not None}
     if "ids" in fields:
-        fields["ids"] = tuple(filter(None, fields["ids"].split(",")))
+        fields["ids"] = DeadLetterFilter.from_query({"ids": fields["ids"]}).ids
     asked = state or fields.pop("state", "dead")
     return DeadLetterFilter(**{**fields, "state": None if asked == "any" else asked})
+
+
+def to_options(where: DeadLetterFilter) -> list[str]:
+    """The options that make this filter: what `chosen` reads."""
+    moments = {
+        name: f"@{value!r}" for name in ("since", "until") if (value := getattr(where, name)) is not None
+    }
+    texts = {name: getattr(where, name) for name in where.to_query()}
+    listed = {name: text for name, text in where.to_query().items() if name in ("ids", "state")}
+    return [f"--{name.replace('_', '-')}={text}" for name, text in (texts | listed | moments).items()]
+
+
+def frozen(dead: DeadLetters, where: DeadLetterFilter) -> DeadLetterFilter:
+    """The filter for an act: with a body the ids that a complete search finds now, and how far it looked is said."""
+    if where.body is None:
+        return where
+    chosen = dead.frozen(where)
+    looked = dead.count(replace(where, body=None))
+    click.echo(f"Looked into the bodies of {show.count(looked, 'dead letter')}.", err=True)
+    return chosen
 
 
 def what(dead: DeadLetters, where: DeadLetterFilter, number: int) -> str:

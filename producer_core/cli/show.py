@@ -13,6 +13,7 @@ import orjson
 
 _GAP = 2
 _NARROWEST = 5
+_BARS = "·▁▂▃▄▅▆▇█"
 
 Cell = str | int | float | None
 
@@ -78,6 +79,12 @@ def duration(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{max(seconds, 0):.0f} s"
+
+
+def sparkline(counts: Sequence[int]) -> str:
+    """A row of bars, the highest as high as a letter; what is not 0 is never invisible."""
+    highest = max(counts, default=0)
+    return "".join(_BARS[-(-number * 8 // highest)] if number > 0 else "·" for number in counts)
 
 
 def ago(at: float | None) -> str:

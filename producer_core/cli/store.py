@@ -95,6 +95,27 @@ def prune(store_path: Path | None, yes: bool, as_json: bool) -> None:
     show.emit({"summed_up": summed, "deleted": deleted}) if as_json else click.echo(outcome)
 
 
+@store.command(short_help="Write the file anew, without what was deleted.")
+@options.store_option
+@options.yes
+@options.as_json
+def compact(store_path: Path | None, yes: bool, as_json: bool) -> None:
+    """Write the store's file anew, without the room that deleted rows have left in it.
+
+    The room of what was pruned or purged is used again by itself; until then its bytes stay in the file. After this
+    they are not in it any more, and the file is as small as it can be. Everyone else waits meanwhile: producers buffer
+    and spill. The disk needs room for a second file.
+    """
+    from producer_core.store import Store
+
+    found = Store.open(store_path, create=False)
+    options.confirm(f"Write {found.path} ({show.size(found.path.stat().st_size)}) anew?", yes)
+    smaller = found.compact()
+    outcome = f"{show.size(abs(smaller))} {'smaller' if smaller >= 0 else 'larger'}."
+    found.audit(who=options.me(), origin="cli", action="compact", selection={}, count=1, outcome=outcome)
+    show.emit({"bytes": found.path.stat().st_size, "smaller_by": smaller}) if as_json else click.echo(outcome)
+
+
 @store.command(name="set", short_help="Set how long things are kept, and when dead letters are too many.")
 @click.argument("settings", nargs=-1, required=True, type=options.Setting(), metavar="NAME=VALUE...")
 @options.store_option

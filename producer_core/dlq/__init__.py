@@ -2,18 +2,24 @@
 
 from producer_core.dlq.clearing import MIN_AGE, Result
 from producer_core.dlq.filter import DeadLetterFilter
-from producer_core.dlq.groups import Group
+from producer_core.dlq.groups import Group, Trend
 from producer_core.dlq.letters import DeadLetters
+from producer_core.dlq.listing import Cursor, Page
 from producer_core.dlq.memory import DeadLetterQueue, message_of
+from producer_core.dlq.search import Found
 from producer_core.dlq.spill import Spill
 
 __all__ = [
     "MIN_AGE",
+    "Cursor",
     "DeadLetterFilter",
     "DeadLetterQueue",
     "DeadLetters",
+    "Found",
     "Group",
+    "Page",
     "Result",
     "Spill",
+    "Trend",
     "message_of",
 ]

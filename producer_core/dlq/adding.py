@@ -95,10 +95,10 @@ def _replace(
         for table in ("dead_letters", "dead_letter_bodies"):
             forget(connection, table, again)
     rows = [
-        coding.letter_row(letter, now=now, operation_id=_operation(known.get(letter.message_id)))
+        coding.written_row(letter, now=now, operation_id=_operation(known.get(letter.message_id)))
         for letter in letters
     ]
-    insert(connection, "dead_letters", coding.LETTER_COLUMNS, rows)
+    insert(connection, "dead_letters", coding.WRITTEN_COLUMNS, rows)
     insert(connection, "dead_letter_bodies", coding.BODY_COLUMNS, list(map(coding.body_row, letters)))
 
 

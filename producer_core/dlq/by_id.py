@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import duckdb
 
-_AT_ONCE = 500
+_AT_ONCE = 2000
 """Ids written out in one statement; beyond that DuckDB reads the whole column, which is then the quicker way."""
+
+
+_MORE = 10
+"""Times as many rows as ids, which are never there: a limit tells DuckDB that few come of the list. Without one it
+expects a fifth of the table, and a page of a hundred ids among ten million letters took seven seconds."""
 
 
 def among(ids: Sequence[str], table: str = "dead_letters") -> tuple[str, list[Any]]:
@@ -21,7 +26,7 @@ def among(ids: Sequence[str], table: str = "dead_letters") -> tuple[str, list[An
         return "false", []
     if len(ids) <= _AT_ONCE:
         listed = f"message_id IN ({', '.join('?' * len(ids))})"
-        return f"rowid IN (SELECT rowid FROM {table} WHERE {listed})", list(ids)
+        return f"rowid IN (SELECT rowid FROM {table} WHERE {listed} LIMIT {_MORE * len(ids)})", list(ids)
     return "message_id IN (SELECT unnest(?))", [list(ids)]
 
 

@@ -133,7 +133,15 @@ class Clearing:
         self, connection: duckdb.DuckDBPyConnection, which: states.Condition, now: float, min_age: float
     ) -> Result:
         count = states.move(
-            connection, which, "archived", "purged", now=now, key=None, error_text="", source=None
+            connection,
+            which,
+            "archived",
+            "purged",
+            now=now,
+            key=None,
+            key_mark=None,
+            error_text="",
+            source=None,
         )
         connection.execute(f"DELETE FROM dead_letter_bodies WHERE message_id IN ({_PURGED})", [now])
         connection.execute(
@@ -148,7 +156,9 @@ class Clearing:
                 now,
             )
         return Result(
-            count, f"Purged {letters(count)} for good. New records use their room in the store's file.", now
+            count,
+            f"Purged {letters(count)} for good. New records use their room in the store's file; `store compact` clears it now.",
+            now,
         )
 
     def _done(self, action: str, where: DeadLetterFilter, result: Result) -> Result:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from producer_core.dlq import adding, clearing, coding, states
+from producer_core.dlq import groups as grouping
+from producer_core.dlq import search as searching
 from producer_core.dlq.by_id import among, fetch
 from producer_core.dlq.clearing import MIN_AGE, Clearing, Result
+from producer_core.dlq.counting import COLUMNS, Column, counted
 from producer_core.dlq.filter import DeadLetterFilter
-from producer_core.dlq.groups import Group, read_group
+from producer_core.dlq.groups import Group
+from producer_core.dlq.listing import Cursor, Page, listing
+from producer_core.dlq.search import Found
 from producer_core.errors import ConfigError
 from producer_core.events import DeadLetter
 
@@ -18,19 +24,6 @@ if TYPE_CHECKING:
     import pyarrow
 
     from producer_core.store import Store
-
-Column = Literal["topic", "code", "verdict", "state", "kind", "fingerprint", "cluster_id", "producer_id"]
-_COLUMNS = ("topic", "code", "verdict", "state", "kind", "fingerprint", "cluster_id", "producer_id")
-
-_LISTED = (
-    "SELECT {what} FROM dead_letters WHERE {where} ORDER BY failed_at DESC, message_id DESC LIMIT ? OFFSET ?"
-)
-_GROUPED = """
-SELECT fingerprint, arg_max(code, failed_at) AS code, count(*) AS count, min(failed_at) AS first_seen,
-       max(failed_at) AS last_seen, list_sort(list(DISTINCT topic)) AS topics,
-       arg_max(error_text, failed_at) AS sample_text, histogram(verdict) AS verdicts
-FROM dead_letters WHERE {where}
-GROUP BY fingerprint ORDER BY count DESC, last_seen DESC LIMIT ?"""
 
 
 class DeadLetters:
@@ -51,20 +44,56 @@ class DeadLetters:
 
     # looking
 
-    def find(self, where: DeadLetterFilter, *, limit: int = 100, offset: int = 0) -> list[DeadLetter]:
+    def find(
+        self, where: DeadLetterFilter, *, limit: int = 100, offset: int = 0, after: Cursor | None = None
+    ) -> list[DeadLetter]:
         """A listing, the latest death first: value, headers, timestamp and single attempts stay empty."""
-        asked = self._listing(where, "*", limit, offset)
-        return [coding.read_letter(row) for row in self._rows(*asked)]
+        sql, parameters = listing(self.frozen(where), "*", limit=limit, offset=offset, after=after)
+        return [coding.read_letter(row) for row in self._rows(sql, parameters)]
 
-    def table(self, where: DeadLetterFilter, *, limit: int = 100, offset: int = 0) -> pyarrow.Table:
+    def page(self, where: DeadLetterFilter, *, limit: int = 100, after: Cursor | None = None) -> Page:
+        """A listing by pages: give `next` of the one before as `after`. Each takes as long as the first."""
+        found = self.find(where, limit=limit + 1, after=after)
+        last = found[limit - 1] if 0 < limit < len(found) else None
+        return Page(tuple(found[:limit]), Cursor(last.failed_at, last.message_id) if last else None)
+
+    def table(
+        self, where: DeadLetterFilter, *, limit: int = 100, offset: int = 0, after: Cursor | None = None
+    ) -> pyarrow.Table:
         """The listing of `find` with every column (sizes, counts, states, landing) as an Arrow table."""
-        sql, parameters = self._listing(where, ", ".join(coding.LETTER_COLUMNS), limit, offset)
+        columns = ", ".join(coding.LETTER_COLUMNS)
+        sql, parameters = listing(self.frozen(where), columns, limit=limit, offset=offset, after=after)
         with self._store.borrow() as connection:
             return connection.sql(sql, params=parameters).to_arrow_table()
 
+    def search(
+        self,
+        where: DeadLetterFilter,
+        *,
+        limit: int = 100,
+        after: Cursor | None = None,
+        seconds: float = searching.SECONDS,
+        letters: int = searching.LETTERS,
+    ) -> Found:
+        """A listing that looks into bodies too (`body`), within a bound, and says how far it looked."""
+        of = self.count(replace(where, body=None))
+        return searching.search(
+            self._store, where, of=of, limit=limit, after=after, seconds=seconds, letters=letters
+        )
+
+    def frozen(self, where: DeadLetterFilter) -> DeadLetterFilter:
+        """The filter itself; with a `body`, the ids of exactly the letters that have it now, for an act.
+
+        ConfigError where the search for them would not see every letter that matches the rest of the filter: an
+        act on a part that nobody chose would be neither what was asked for nor known afterwards.
+        """
+        if where.body is None:
+            return where
+        return searching.frozen(where, self.search(where, limit=searching.MOST_IDS))
+
     def ids(self, where: DeadLetterFilter, *, limit: int | None = None) -> list[str]:
         """The ids that the filter matches now, the oldest message first: what a plan freezes."""
-        condition, parameters = where.where()
+        condition, parameters = self.frozen(where).where()
         sql = (
             f"SELECT message_id FROM dead_letters WHERE {condition} ORDER BY accepted_at, message_id LIMIT ?"
         )
@@ -84,29 +113,24 @@ class DeadLetters:
 
     def count(self, where: DeadLetterFilter) -> int:
         """How many the filter matches now."""
-        condition, parameters = where.where()
-        return int(
-            self._rows(f"SELECT count(*) AS n FROM dead_letters WHERE {condition}", parameters)[0]["n"]
-        )
+        sql, parameters = counted(self.frozen(where), ())
+        return int(self._rows(f"SELECT sum(n)::BIGINT AS n FROM ({sql})", parameters)[0]["n"])
 
     def count_by(self, where: DeadLetterFilter, column: Column) -> dict[str, int]:
         """How many by the column's values, most first."""
-        if column not in _COLUMNS:
+        if column not in COLUMNS:
             raise ConfigError(
-                f"Dead letters are not counted by {column!r}.", fix=f"Use {', '.join(_COLUMNS)}."
+                f"Dead letters are not counted by {column!r}.", fix=f"Use {', '.join(COLUMNS)}."
             )
-        condition, parameters = where.where()
-        sql = (
-            f"SELECT {column} AS name, count(*) AS n FROM dead_letters WHERE {condition} "
-            "GROUP BY name ORDER BY n DESC, name"
-        )
+        counts, parameters = counted(self.frozen(where), (column,))
+        sql = f"SELECT {column} AS name, sum(n)::BIGINT AS n FROM ({counts}) GROUP BY name HAVING sum(n) > 0 ORDER BY n DESC, name"
         return {row["name"]: row["n"] for row in self._rows(sql, parameters)}
 
     def groups(self, where: DeadLetterFilter, *, limit: int = 50) -> list[Group]:
-        """Letters with one cause as one group, the largest first."""
-        condition, parameters = where.where()
-        rows = self._rows(_GROUPED.format(where=condition), [*parameters, limit])
-        return [read_group(row) for row in rows]
+        """Letters with one cause as one group, the largest first, each with its trend over the filter's time."""
+        chosen = self.frozen(where)
+        with self._store.borrow() as connection:
+            return list(grouping.find(connection, chosen, limit=limit))
 
     # clearing: each act writes the audit and a line in the life of every letter it moved
 
@@ -115,18 +139,19 @@ class DeadLetters:
 
         What is being replayed, or was moved by somebody else before, is left alone, and the result says so.
         """
-        return self._by(who, origin).archive(where)
+        return self._by(who, origin).archive(self.frozen(where))
 
     def restore(
         self, where: DeadLetterFilter, *, who: str, origin: str, moment: float | None = None
     ) -> Result:
         """Bring archived letters back; with `moment` (of an archive's Result) only what that act archived."""
-        return self._by(who, origin).restore(where, moment=moment)
+        return self._by(who, origin).restore(self._archived(where), moment=moment)
 
     def purge_phrase(self, where: DeadLetterFilter, *, min_age: float = MIN_AGE) -> str:
         """What a person must type to purge: it names the count, so that it fits only what was seen."""
+        chosen = self._archived(where)
         with self._store.borrow() as connection:
-            return clearing.purge_phrase(connection, clearing.purgeable(where, self._clock() - min_age))
+            return clearing.purge_phrase(connection, clearing.purgeable(chosen, self._clock() - min_age))
 
     def purge(
         self,
@@ -143,7 +168,7 @@ class DeadLetters:
         `confirmation` must be `purge_phrase`'s answer, else ConfigError; the audit has both. The row stays, without
         content, as a trace.
         """
-        return self._by(who, origin).purge(where, confirmation=confirmation, min_age=min_age)
+        return self._by(who, origin).purge(self._archived(where), confirmation=confirmation, min_age=min_age)
 
     def reveal(
         self, ids: Sequence[str], *, who: str, origin: str, selection: Mapping[str, Any] | None = None
@@ -203,15 +228,15 @@ class DeadLetters:
 
     # helpers
 
+    def _archived(self, where: DeadLetterFilter) -> DeadLetterFilter:
+        """The filter for an act on what is archived; a body is looked for only there."""
+        return where if where.body is None else self.frozen(replace(where, state="archived"))
+
     def _rows(self, sql: str, parameters: Sequence[Any]) -> list[dict[str, Any]]:
         with self._store.borrow() as connection:
             found = connection.execute(sql, parameters)
             names = [column[0] for column in found.description or ()]
             return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
-
-    def _listing(self, where: DeadLetterFilter, what: str, limit: int, offset: int) -> tuple[str, list[Any]]:
-        condition, parameters = where.where()
-        return _LISTED.format(what=what, where=condition), [*parameters, limit, offset]
 
     def _by(self, who: str, origin: str) -> Clearing:
         return Clearing(self._store, self._clock, who, origin)

@@ -161,19 +161,22 @@ def _doubtful(rows: Iterable[Row]) -> Doubtful:
     verdicts = _by(rows, lambda row: row.verdict)
     again = verdicts.get("inconclusive", 0)
     first = sum(count for verdict, count in verdicts.items() if verdict not in SAFE_VERDICTS) - again
-    said = []
+    return Doubtful(first + again, first, again, " ".join(_what_is_done(first, again)))
+
+
+def _what_is_done(first: int, again: int) -> Iterator[str]:
+    """Of those that nobody looked for yet, and of those that were looked for in vain."""
     if first:
-        said.append(
+        yield (
             f"{_records(first)} may be on {_its(first)} topic already: each is looked for there first. What is found is "
             "settled as landed and not sent, what is not there is sent, and where nobody can say it stays a dead letter. "
             f"One that failed less than {QUIET:.0f} s ago waits until then: an old attempt of it may still arrive."
         )
     if again:
-        said.append(
+        yield (
             f"{_records(again)} {_were(again)} looked for before, and nobody could say: looked for once more, and then "
             "sent although a second copy may come of it."
         )
-    return Doubtful(first + again, first, again, " ".join(said))
 
 
 def _mode(operation: Operation | None) -> Newer:
@@ -193,8 +196,7 @@ def _sentences(run: DryRun, operation: Operation | None) -> Iterator[str]:
     """Worst first: what would be lost or fail, what may arrive twice, what is left out, what nobody knows."""
     if run.total:
         yield from _found(run)
-        if run.doubtful.text:
-            yield run.doubtful.text
+        yield from _what_is_done(run.doubtful.possibly_persisted, run.doubtful.inconclusive)
     else:
         yield "Nothing to replay."
     yield from _left_out(run)
@@ -261,7 +263,10 @@ def _left_out(run: DryRun) -> Iterator[str]:
 
 def _unknown(run: DryRun) -> Iterator[str]:
     if run.check is None:
-        yield "Nobody has looked at the topics yet: sizes, topics that are gone and newer keys are not known."
+        yield (
+            "Nobody has looked at the topics yet: sizes, topics that are gone and newer keys are looked up before the "
+            "first record is sent."
+        )
         return
     for topic in run.check.topics:
         if topic.partitions is not None and (not topic.complete or topic.max_message_bytes is None):

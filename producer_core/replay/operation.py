@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 
 from producer_core.errors import ReplayError
+from producer_core.masking import mask_told
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -199,8 +200,8 @@ def sentence(operation: Operation, reasons: Sequence[dict[str, Any]], *, stopped
 
 
 def _why(reasons: Sequence[dict[str, Any]], state: str) -> str:
-    """The most frequent reason, and how many others there are."""
-    texts = [row["text"] or "no reason given" for row in reasons if row["state"] == state]
+    """The most frequent reason, masked as people will read it, and how many others there are."""
+    texts = [mask_told(row["text"] or "no reason given") for row in reasons if row["state"] == state]
     if len(texts) < 2:
         return "".join(texts)
     return f"{texts[0]} (and {len(texts) - 1} other reason{'s' if len(texts) > 2 else ''})"

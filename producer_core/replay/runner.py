@@ -17,6 +17,7 @@ from producer_core.in_doubt import QUIET
 from producer_core.landing import prober
 from producer_core.replay import operation as operations
 from producer_core.replay.ahead import look_ahead
+from producer_core.replay.check import Check
 from producer_core.replay.claims import Claims, Held, floors_of
 from producer_core.replay.doubt import Doubt
 from producer_core.replay.guard import CANARY, STOP_LAST, STOP_PERCENT, Guard, Rule
@@ -36,6 +37,7 @@ logger = logging.getLogger(__name__)
 IN_FLIGHT = 500
 """Records that are claimed at once."""
 IN_A_TRANSACTION = 2000
+CANNOT_LOOK = "Nobody has looked ahead: the process that runs it has no client settings"
 WITHOUT_TRANSACTIONS = ("mockCluster", "embedded-")
 """Beginnings of the cluster ids of librdkafka's mock cluster."""
 
@@ -109,7 +111,7 @@ class ReplayRunner:
         while True:
             operation = operations.get(self._store, operation_id)
             self._check(operation)
-            if operation.ended or operation.state == "paused" or time.monotonic() >= until:
+            if operation.ended or operation.state in ("paused", "ready") or time.monotonic() >= until:
                 return operation
             waiting = self._waiting(operation.cluster_id, operation_id)
             if not any(self._run(held, until) for held in waiting) and self._stopping.wait(self._interval):
@@ -158,8 +160,12 @@ class ReplayRunner:
         began = time.monotonic()
 
         def look(work: Work) -> None:
-            if self._client is not None and operation.state in ("checking", "planned", "running"):
+            if operation.state not in ("checking", "planned", "running"):
+                return
+            if self._client is not None:
                 look_ahead(claims, operation, self._client, stopping=work.interrupted)
+            elif operation.state == "checking":
+                claims.checked(Check((), self._clock()).to_json(), {}, CANNOT_LOOK)
 
         def doubtful(topic: str, count: int) -> list[tuple[str, float]]:
             with contextlib.suppress(StoreError):  # those in hand are looked for all the same

@@ -197,22 +197,32 @@ class Transacting:
     def _transact(self, batch: list[DeadLetter]) -> list[Outcome]:
         self._unknown = batch
         deadline = time.monotonic() + self._settings["transaction.timeout.ms"] / 1000
+        failed: TransactionFailed | None = None
         try:
             reports, refused = self._live.transact(list(map(delivery_of, batch)), deadline)
-        except TransactionFailed as failed:
-            logger.info("replay's transaction failed", extra={"error": str(failed)})
-            refused = [report for report in failed.reports if report[1] and refused_for_good(report[1])]
-            if not refused:
-                self._rest(f"A transaction failed and is tried again: {failed}")
-            return self._recover({id_text(one.id): error for one, error, _ in refused if error})
+        except TransactionFailed as error:
+            failed = error.with_traceback(None)
+        if failed is not None:
+            return self._after_failure(failed)
         self._unknown, self._failures = [], 0
         self._limit = min(self._most, self._limit * 2)
+        return [self._acknowledged(report) for report in reports] + self._turned_down(batch, refused)
+
+    def _after_failure(self, failed: TransactionFailed) -> list[Outcome]:
+        logger.info("replay's transaction failed", extra={"error": str(failed)})
+        refused = {
+            id_text(one.id): error for one, error, _ in failed.reports if error and refused_for_good(error)
+        }
+        if not refused:
+            self._rest(f"A transaction failed and is tried again: {failed}")
+        return self._recover(refused)
+
+    def _turned_down(self, batch: Sequence[DeadLetter], refused: Sequence[Report]) -> list[Outcome]:
+        """What the client itself would not take; the others of the transaction are there."""
         by_id = {letter.message_id: letter for letter in batch}
-        now = self._clock()
-        return [self._acknowledged(report) for report in reports] + [
-            self._failed(
-                by_id[id_text(one.id)], error, now, "not_sent", "The client refused it before it was sent."
-            )
+        now, reason = self._clock(), "The client refused it before it was sent."
+        return [
+            self._failed(by_id[id_text(one.id)], error, now, "not_sent", reason)
             for one, error, _ in refused
             if error
         ]

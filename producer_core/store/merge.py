@@ -19,9 +19,9 @@ _HEARTBEAT = (
     f"INSERT INTO producers ({', '.join(ProducerRow._fields)}) "
     f"VALUES ({', '.join('?' for _ in ProducerRow._fields)}) ON CONFLICT (producer_id) DO UPDATE SET "
     + ", ".join(f"{name} = excluded.{name}" for name in ProducerRow._fields[1:])
-    + " WHERE excluded.seen_at >= producers.seen_at"
 )
-"""A batch that comes late never turns a producer's clock back."""
+_LATER = "SELECT 1 FROM merged_batches WHERE producer_id = ? AND last_batch > ? LIMIT 1"
+"""A batch that comes late says nothing new of its producer. The clock cannot tell: it may have been set back."""
 
 
 def merge(connection: duckdb.DuckDBPyConnection, batch: Batch) -> bool:
@@ -36,7 +36,7 @@ def merge(connection: duckdb.DuckDBPyConnection, batch: Batch) -> bool:
         resolved = [(*row, batch.resolution) for row in rows]
         insert(connection, table, (*columns, "resolution"), resolved)
     insert(connection, "notices", _NOTICE, _notices(batch))
-    if batch.producer is not None:
+    if batch.producer is not None and not _later(connection, batch):
         connection.execute(_HEARTBEAT, list(batch.producer))
     return True
 
@@ -61,6 +61,10 @@ def _mark(connection: duckdb.DuckDBPyConnection, producer: str, sequence: int) -
     if not changed or not changed[0]:
         connection.execute(_BEGIN, [producer, sequence, sequence])
     return True
+
+
+def _later(connection: duckdb.DuckDBPyConnection, batch: Batch) -> bool:
+    return connection.execute(_LATER, [batch.producer_id, batch.sequence]).fetchone() is not None
 
 
 def _notices(batch: Batch) -> list[tuple[object, ...]]:

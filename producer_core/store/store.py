@@ -15,7 +15,7 @@ import duckdb
 import orjson
 
 from producer_core.errors import StoreUnavailable
-from producer_core.store import faults, inspect, merge, place, retention
+from producer_core.store import compacting, counts, faults, inspect, merge, place, retention
 from producer_core.store.batch import Batch
 from producer_core.store.borrow import Lender
 from producer_core.store.inspect import StoreInfo
@@ -172,9 +172,18 @@ class Store:
             return retention.prune(connection, keep, now)
 
     def maintain(self, now: float) -> None:
-        """Roll up and prune: what the recorder calls every minute."""
+        """Roll up, prune and add up: what the recorder calls every minute."""
         self.rollup(now)
         self.prune(now)
+        self.add_up()
+
+    def add_up(self) -> None:
+        """Make one row of equal counts of dead letters. Quick when few wait."""
+        with self.borrow() as connection:
+            if not counts.add_up_due(connection):
+                return
+        with self.borrow(write=True) as connection:
+            counts.add_up(connection)
 
     def info(self) -> StoreInfo:
         """What the store holds, for people."""
@@ -188,6 +197,14 @@ class Store:
             pass  # an exclusive visit leaves no write-ahead log behind
         with self.borrow(limit=600):
             return place.copy(self.path, place.resolve(target))
+
+    def compact(self) -> int:
+        """Write the file anew, without the room that deleted rows have left in it; the bytes it became smaller.
+
+        What was purged is then in no byte of the file. Everyone else waits meanwhile, and what a producer has to write
+        down is buffered or spilled; the disk needs room for a second file.
+        """
+        return compacting.compact(self._lender, self.path, now=self._clock())
 
     def close(self) -> None:
         """Free the memory this object holds. It can be used again."""

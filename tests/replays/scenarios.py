@@ -128,8 +128,8 @@ def everything(stage):
     )
     begin(stage, 3)
     cluster = stage.medium.cluster
-    moments = stage.spread(20 if stage.long else 3)
-    harms = [stop_one if place % 3 == 1 else kill_one for place in range(len(moments))]
+    harms = [kill_one] * (20 if stage.long else 2) + [stop_one] * (6 if stage.long else 1)
+    moments = stage.spread(len(harms))
     stage.chance.shuffle(harms)
     dies = stage.chance.randrange(len(moments))
     with stage.proxy.during(*rules):
@@ -208,6 +208,16 @@ def blind(stage):
     stage.notes["doubtful"] = len(stage.listed())
     if not stage.notes["doubtful"]:
         stage.problems.append("nothing was in doubt")
+
+
+@scenario("A3", "at least once: SIGSTOP past the lease and the quiet time, with requests not sent yet", ALO)
+def stopped_at_least_once(stage):
+    begin(stage, 2)
+    for moment in stage.spread(2):
+        stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
+        with stage.proxy.during(Rule(Delay(0.5), api="Produce")):  # so that some requests have not left
+            stage.stop(seconds=8.0)
+    stage.finish(600)
 
 
 @scenario(

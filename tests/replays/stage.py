@@ -92,7 +92,7 @@ class Stage:
         self.children, self.operation_id, self.buried = [], "", None
         self.kills = self.stops = self.broker_faults = 0
         self.problems, self.notes = [], {}
-        self.allowed_to_fail = False
+        self.lease = 2 * LEASE if long else LEASE
         self.proxy = medium.proxy
         self.proxy.seed = seed
         self._faults_before, self._counts_before = self.proxy.faults, self.proxy.counts
@@ -131,7 +131,7 @@ class Stage:
         said = self.folder / f"said-{len(self.children)}"
         everything = {
             "kind": kind, "servers": self.medium.servers, "store": str(self.store.path), "said": str(said),
-            "delivery": self.delivery, "config": CHAOS, "lease": LEASE, "quiet": QUIET, **settings,
+            "delivery": self.delivery, "config": CHAOS, "lease": self.lease, "quiet": QUIET, **settings,
         }  # fmt: skip
         command = [sys.executable, "-m", "tests.replays.child", json.dumps(everything)]
         return self._start(command, said)
@@ -187,7 +187,7 @@ class Stage:
             with contextlib.suppress(StoreError):
                 return check() or self.over()
 
-        eventually(asked, timeout, every=0.1)
+        eventually(asked, timeout, every=0.3 if self.long else 0.1)
 
     def owner(self):
         """The process that has the operation now."""
@@ -241,8 +241,12 @@ class Stage:
             return
         self.stops += 1
         try:
-            self.await_owner(other_than=child, timeout=PATIENCE)
+            self.await_owner(other_than=child, timeout=8 * self.lease)
             self.pause(self.chance.uniform(0, 2) if seconds is None else seconds)
+        except (
+            AssertionError
+        ):  # it was stopped while it held the store's lock: nobody can do anything until it wakes
+            self.notes["stopped with the store"] = self.notes.get("stopped with the store", 0) + 1
         finally:
             child.signal(signal.SIGCONT)
 

@@ -13,10 +13,11 @@ import uuid
 import pytest
 from confluent_kafka import Producer
 
-from producer_core import replay
+from producer_core import ReliableKafkaProducer, replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.store import Store
 from tests.services.test_replay_kafka import values_on
+from tests.support import eventually
 from tests.unit.replaying import letter
 
 pytestmark = pytest.mark.kafka
@@ -58,10 +59,9 @@ def bury(kafka, store, topic, numbers, **changes):
 
 
 def run(kafka, store, *arguments, answers=None):
-    """The command, with a person at the terminal who answers, or with nobody there."""
-    command = [
-        *COMMAND, "dlq", "replay", "-b", kafka.bootstrap_servers, "--store", str(store.path), *arguments,
-    ]  # fmt: skip
+    """The command, with a person at the terminal who answers, or with nobody there; `kafka` None: it has no address."""
+    servers = [] if kafka is None else ["-b", kafka.bootstrap_servers]
+    command = [*COMMAND, "dlq", "replay", *servers, "--store", str(store.path), *arguments]
     if answers is None:
         return subprocess.run(
             command, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL, check=False
@@ -86,6 +86,7 @@ def test_a_dry_run_looks_at_the_topics_and_leaves_nothing_behind(kafka, store, s
     assert f"2 records of {state} will be skipped: a newer record of the same key is there" in result.stdout
     assert (found["total"], found["newer_keys"], found["skipped_newer"], found["safe"]) == (5, 2, 2, False)
     assert found["check"]["topics"][0]["looked_at"] == 2
+    assert set(values_on(kafka, state)) == {"newer-0", "newer-1"}
     assert replay.list_operations(store) == []
     assert DeadLetters(store).count(DeadLetterFilter(state="dead")) == 5
 
@@ -117,6 +118,17 @@ def test_a_person_who_says_no_has_sent_nothing_and_holds_nothing(kafka, store, s
     assert result.returncode == 2
     assert (operation.state, operation.acknowledged) == ("cancelled", 0)
     assert DeadLetters(store).count(DeadLetterFilter(state="dead")) == 5
+
+
+def test_a_live_producer_looks_ahead_and_sends_for_a_shell_without_an_address(kafka, store, state):
+    with ReliableKafkaProducer(kafka.bootstrap_servers, store=store.path, cluster_id=kafka.cluster_id):
+        eventually(lambda: replay.runners(store, time.time()))
+        result = run(None, store, "--topic", state, answers=["y", "y"])
+
+    (operation,) = replay.list_operations(store)
+    assert result.returncode == 1, result.stderr  # two were skipped
+    assert f"2 records of {state} will be skipped" in result.stdout
+    assert (operation.state, operation.acknowledged, operation.skipped) == ("done", 3, 2)
 
 
 def test_yes_asks_nobody_and_still_spares_the_newer_values(kafka, store, state):

@@ -324,10 +324,11 @@ def test_an_interrupted_replay_is_paused_and_the_same_command_goes_on(broker, pa
     process = subprocess.Popen(
         [*COMMAND, *arguments, "--rate", "1"], stderr=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    eventually(lambda: [one for one in operations(path) if one.acknowledged], timeout=60)
+    # doubtful ones wait until no old attempt of theirs can arrive
+    eventually(lambda: [one for one in operations(path) if one.acknowledged], timeout=180)
 
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=120)
     paused = operations(path)[0]
     going_on = run(*arguments, "--rate", "100")
 

@@ -176,6 +176,7 @@ def test_go_asks_with_what_was_found_and_starts_it(store):
 
     assert refused.exit_code == 2
     assert "2 records of orders will be skipped" in refused.stderr
+    assert "No live producer of this store runs replays: it waits for one" in begun.stderr
     assert (begun.exit_code, now.state, now.newer, now.rate) == (0, "planned", "send", 7.0)
     assert run(store, "replay", "go", operation.operation_id, "--yes").exit_code == 2
 

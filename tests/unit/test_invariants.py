@@ -6,6 +6,7 @@ import pytest
 
 from tests.faults.invariants import Evidence, check, overtakers
 from tests.faults.ledger import Book, Entry, Process, Report, Watch, parse
+from tests.faults.stage import unseen
 
 CLOSED = {"journaled": 0, "lost": 0, "first": 0}
 
@@ -34,6 +35,13 @@ def test_a_run_without_fault_has_no_violation(guarantee):
 
 def test_an_acknowledged_record_that_is_missing_is_found():
     assert found(Evidence("at_least_once", [life([0, 1, 2])], log(0, 1))) == ["I1", "I6"]
+
+
+def test_what_is_missing_is_excused_only_where_it_was_acknowledged_without_an_offset():
+    lives = [life([0, 1, 2], offsets={0: 0, 1: None, 2: 0})]
+
+    assert unseen(lives) == {1}
+    assert found(Evidence("at_least_once", lives, log(0), excused=unseen(lives))) == ["I1", "I6"]
 
 
 def test_a_record_that_was_accepted_and_never_heard_of_again_is_found():

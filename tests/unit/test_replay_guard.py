@@ -188,3 +188,11 @@ def test_a_claim_that_the_store_took_and_did_not_confirm_is_picked_up(store, mon
 
     monkeypatch.setattr(Claims, "turn", breaks_after_the_commit)
     assert run(store, ScriptedSender(), probe=answering({})).acknowledged == 5
+
+
+def test_a_runner_that_cannot_look_ahead_leaves_the_decision_to_a_person(store):
+    buried(store, 3)
+    ready = run(store, ScriptedSender(), check_first=True)
+
+    assert (ready.state, ready.owner) == ("ready", None)
+    assert "Nobody has looked ahead" in ready.message

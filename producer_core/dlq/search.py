@@ -1,0 +1,131 @@
+"""A search in bodies: letter by letter, the latest death first, within a bound of time, number and bytes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from producer_core.dlq import coding
+from producer_core.dlq.by_id import fetch
+from producer_core.dlq.filter import DeadLetterFilter, holds
+from producer_core.dlq.listing import Cursor, listing
+from producer_core.errors import ConfigError
+from producer_core.events import DeadLetter
+
+if TYPE_CHECKING:
+    from producer_core.store import Store
+
+SECONDS = 5.0
+LETTERS = 200_000
+MOST_IDS = 10_000
+"""An act takes at most so many ids that a search found."""
+
+_AT_ONCE = 4000
+_BODIES_AT_ONCE = 2000  # that many ids in one statement still go through the index
+_BYTES_AT_ONCE = 32 * 2**20
+_NOTHING = ("",)
+"""No message has this id: the ids of a selection that found nothing, because () selects everything."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found, and how far it looked: at `looked_at` of the `of` letters that match the rest.
+
+    `complete`: it looked at all of them, so there are no others. `next` goes on where it ended.
+    """
+
+    letters: tuple[DeadLetter, ...]
+    looked_at: int
+    of: int
+    complete: bool
+    next: Cursor | None = None
+
+    @property
+    def text(self) -> str:
+        """How far it looked, in a sentence."""
+        if self.complete:
+            return f"Looked at all {self.of:,}: {len(self.letters):,} found."
+        back = (
+            f", back to {datetime.fromtimestamp(self.next.failed_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+            if self.next
+            else ""
+        )
+        return f"Looked at {self.looked_at:,} of {self.of:,}, the latest first{back}: {len(self.letters):,} found so far."
+
+
+def search(
+    store: Store,
+    where: DeadLetterFilter,
+    *,
+    of: int,
+    limit: int = 100,
+    after: Cursor | None = None,
+    seconds: float = SECONDS,
+    letters: int = LETTERS,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Found:
+    """The letters that match, as a listing shows them; ends at `limit` found, after `seconds`, or `letters` seen.
+
+    The store is borrowed for a slice at a time, so that nobody who writes waits for a search.
+    """
+    begun, rest, body = monotonic(), replace(where, body=None), where.body
+    found: list[DeadLetter] = []
+    looked = 0
+    while True:
+        rows = _slice(store, rest, after, min(_AT_ONCE, letters - looked))
+        for row, letter in _with_bodies(store, rows):
+            looked, after = looked + 1, Cursor(row["failed_at"], row["message_id"])
+            if body is None or holds(letter, body):
+                found.append(coding.read_letter(row))
+            if len(found) == limit:
+                break
+        else:
+            if len(rows) < _AT_ONCE and looked < letters:
+                return Found(tuple(found), looked, looked if after is None else max(of, looked), True)
+        if len(found) == limit or looked >= letters or monotonic() - begun > seconds:
+            return Found(tuple(found), looked, max(of, looked), False, after)
+
+
+def frozen(where: DeadLetterFilter, found: Found) -> DeadLetterFilter:
+    """The selection of exactly these letters; ConfigError where the search did not see everything."""
+    if not found.complete:
+        raise ConfigError(
+            f"Nothing was changed, because the search in bodies did not see everything. {found.text}",
+            fix="Narrow the selection (topic, group, since, until), so that the search can look at all of it.",
+        )
+    ids = tuple(letter.message_id for letter in found.letters)
+    return replace(where, body=None, ids=ids or _NOTHING)
+
+
+def _slice(store: Store, where: DeadLetterFilter, after: Cursor | None, count: int) -> list[dict[str, Any]]:
+    sql, parameters = listing(where, ", ".join(coding.LETTER_COLUMNS), limit=count, after=after)
+    with store.borrow() as connection:
+        rows = connection.execute(sql, parameters).fetchall()
+    return [dict(zip(coding.LETTER_COLUMNS, row, strict=True)) for row in rows]
+
+
+def _with_bodies(store: Store, rows: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], DeadLetter]]:
+    """Each row with its whole letter, few large values at once."""
+    for some in _by_size(rows):
+        with store.borrow() as connection:
+            bodies = fetch(
+                connection, "dead_letter_bodies", coding.BODY_COLUMNS, [row["message_id"] for row in some]
+            )
+        for row in some:
+            yield row, coding.read_letter(row, bodies.get(row["message_id"]))
+
+
+def _by_size(rows: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    some: list[dict[str, Any]] = []
+    size = 0
+    for row in rows:
+        if len(some) == _BODIES_AT_ONCE or (some and size + (row["value_size"] or 0) > _BYTES_AT_ONCE):
+            yield some
+            some, size = [], 0
+        some.append(row)
+        size += row["value_size"] or 0
+    if some:
+        yield some

@@ -1,0 +1,285 @@
+"""Looking at dead letters: by pages, into bodies, and by a filter that a URL and a command line carry."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+
+import click
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from producer_core.cli import selection
+from producer_core.dlq import Cursor, DeadLetterFilter, DeadLetterQueue, DeadLetters, search
+from producer_core.errors import ConfigError
+from producer_core.store import Store
+from tests.unit.test_dlq_letters import NOW, letter
+
+ANY = DeadLetterFilter(state=None)
+PEOPLE = {"who": "me", "origin": "python"}
+
+
+@pytest.fixture
+def letters(tmp_path):
+    return DeadLetters(Store.open(tmp_path / "store.duckdb"), clock=lambda: NOW + 1000)
+
+
+# a filter is one value
+
+
+words = st.text(max_size=8) | st.sampled_from(
+    ['"', '""', '"a"', "any", "0x", "0xff", "[", "a,b", "-x", "--", "@1"]
+)
+names = st.text(max_size=8) | st.sampled_from(["a,b", "[", '"', " ", ""])
+times = st.none() | st.floats(allow_nan=False, allow_infinity=False)
+filters = st.builds(
+    DeadLetterFilter,
+    topic=st.none() | words,
+    group=st.none() | words,
+    code=st.none() | words,
+    verdict=st.none() | st.sampled_from(selection.VERDICTS),
+    state=st.none() | st.sampled_from(["dead", "replaying", "replayed", "landed", "archived", "purged"]),
+    since=times,
+    until=times,
+    key=st.none() | words,
+    message_id=st.none() | words,
+    text=st.none() | words,
+    cluster_id=st.none() | words,
+    producer_id=st.none() | words,
+    ids=st.lists(names, max_size=3).map(tuple),
+    body=st.none() | words.filter(bool),
+)
+
+
+@given(filters)
+def test_a_filter_with_anything_in_it_goes_to_a_url_and_back(where):
+    query = where.to_query()
+    assert all(query.values())
+    assert DeadLetterFilter.from_query(query) == where
+
+
+@given(filters)
+@settings(deadline=None)
+def test_a_filter_with_anything_in_it_goes_to_a_command_line_and_back(where):
+    seen = []
+
+    @click.command()
+    @selection.filter_and_state_options
+    def command(**given):
+        seen.append(selection.chosen(given))
+
+    outcome = CliRunner().invoke(command, selection.to_options(where))
+    assert outcome.exit_code == 0, outcome.output
+    assert seen == [where]
+
+
+@pytest.mark.parametrize("query", [{"ids": "[1"}, {"topic": '"a"b"'}, {"since": "inf"}, {"until": "nan"}])
+def test_what_no_filter_wrote_is_a_mistake_that_is_said(query):
+    with pytest.raises(ConfigError):
+        DeadLetterFilter.from_query(query)
+
+
+def test_a_key_is_text_or_any_bytes_in_hexadecimal(letters):
+    letters.add([letter(1, key=b"\xff\x00"), letter(2, key=b""), letter(3, key=None), letter(4, key=b"0x4")])
+    found = {
+        key: ids(letters.find(DeadLetterFilter(key=key))) for key in ("0xff00", "0xFF00", "0x", "", "0x4")
+    }
+    assert found == {"0xff00": ["m-1"], "0xFF00": ["m-1"], "0x": ["m-2"], "": ["m-2"], "0x4": ["m-4"]}
+
+
+def test_a_key_has_the_same_mark_in_a_store_that_was_made_before_there_were_marks(letters):
+    letters.add([letter(1, key=b"k"), letter(2, key=None), letter(3, key=b"\x00\xff")])
+    again = "(md5_number_lower(key) & 4294967295)::UINTEGER"  # the migration's words
+    with letters._store.borrow() as connection:
+        rows = connection.execute(
+            f"SELECT key_mark, {again} FROM dead_letters ORDER BY message_id"
+        ).fetchall()
+    assert [one for one, _ in rows] == [other for _, other in rows]
+    assert rows[1] == (None, None)
+    assert again in (files("producer_core.store") / "sql" / "0005_dead_letter_counts.sql").read_text()
+
+
+# pages
+
+
+def ids(found):
+    return [one.message_id for one in found]
+
+
+def test_pages_are_the_listing_in_pieces_even_where_all_died_at_once(letters):
+    letters.add([letter(number, failed_at=NOW + number // 7) for number in range(40)])
+
+    pages, after = [], None
+    while True:
+        page = letters.page(DeadLetterFilter(), limit=6, after=after)
+        pages.append(ids(page.letters))
+        if (after := page.next) is None:
+            break
+        after = Cursor.parse(str(after))
+
+    assert [one for page in pages for one in page] == ids(letters.find(DeadLetterFilter(), limit=100))
+    assert [len(page) for page in pages] == [6] * 6 + [4]
+
+
+def test_a_letter_that_dies_while_pages_are_turned_moves_nothing(letters):
+    letters.add([letter(number) for number in range(10)])
+    first = letters.page(DeadLetterFilter(), limit=5)
+    letters.add([letter(99)])
+    second = letters.page(DeadLetterFilter(), limit=5, after=first.next)
+    assert ids(first.letters + second.letters) == [f"m-{number}" for number in range(9, -1, -1)]
+
+
+def test_a_cursor_that_nobody_wrote_is_a_mistake_that_is_said():
+    with pytest.raises(ConfigError):
+        Cursor.parse("yesterday")
+
+
+# bodies
+
+
+BODIES = [
+    letter(1, value=b'{"name":"Ada"}'),
+    letter(2, value=b"\x00\xff\xfe" * 5),
+    letter(3, value=None, key="schlüssel".encode()),
+    letter(4, value=b"", headers=(("Trace", b"AbC"), ("empty", None))),
+    letter(5, value=b"x" * 10_000_000 + b"the end"),
+]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("ada", ["m-1"]),
+        ("ADA", ["m-1"]),
+        ("0xfffe00", ["m-2"]),
+        ("0x00fffe", ["m-2"]),
+        ("schlüssel", ["m-3"]),
+        ("trace", ["m-4"]),
+        ("abc", ["m-4"]),
+        ("0x416243", ["m-4"]),
+        ("0x616263", []),
+        ("THE END", ["m-5"]),
+        ("nowhere", []),
+    ],
+)
+def test_a_body_is_looked_for_in_value_key_and_headers(letters, body, expected):
+    letters.add(BODIES)
+    memory = DeadLetterQueue()
+    for one in BODIES:
+        memory.add(one)
+
+    found = letters.search(DeadLetterFilter(body=body))
+
+    assert ids(found.letters) == expected
+    assert (found.complete, found.looked_at, found.of) == (True, 5, 5)
+    assert ids(memory.find(DeadLetterFilter(body=body))) == expected
+
+
+def test_a_search_says_how_far_it_looked_and_goes_on_there(letters):
+    letters.add([letter(number, value=b"needle" if number in (2, 17) else b"hay") for number in range(20)])
+    where = DeadLetterFilter(body="needle")
+
+    first = letters.search(where, letters=10)
+    second = letters.search(where, after=first.next)
+
+    assert (ids(first.letters), first.looked_at, first.of, first.complete) == (["m-17"], 10, 20, False)
+    assert first.text == (
+        "Looked at 10 of 20, the latest first, back to 2027-01-15 08:00:10 UTC: 1 found so far."
+    )
+    assert (ids(second.letters), second.looked_at) == (["m-2"], 10)
+
+
+def test_a_search_ends_when_its_time_is_over_or_enough_is_found(letters, monkeypatch):
+    monkeypatch.setattr(search, "_AT_ONCE", 4)
+    letters.add([letter(number) for number in range(20)])
+
+    hurried = letters.search(DeadLetterFilter(body="nowhere"), seconds=-1)
+    content = letters.search(DeadLetterFilter(body="key"), limit=3)
+
+    assert (hurried.looked_at, hurried.complete) == (4, False)
+    assert (ids(content.letters), content.looked_at, content.complete) == (["m-19", "m-18", "m-17"], 3, False)
+
+
+def test_an_act_on_a_body_is_about_exactly_what_a_complete_search_found(letters):
+    letters.add([letter(1, value=b"needle"), letter(2, value=b"hay"), letter(3, key=b"needle")])
+    where = DeadLetterFilter(body="needle")
+
+    assert letters.count(where) == 2
+    assert letters.count_by(where, "state") == {"dead": 2}
+    assert [group.count for group in letters.groups(where)] == [2]
+    assert letters.ids(where) == ["m-1", "m-3"]
+    frozen = letters.frozen(where)
+    assert (frozen.ids, frozen.body, frozen.state) == (("m-3", "m-1"), None, "dead")
+    assert letters.archive(where, **PEOPLE).count == 2
+    assert letters.archive(where, **PEOPLE).count == 0
+    assert letters.get("m-2").state == "dead"
+    assert letters.restore(where, **PEOPLE).count == 2
+    assert letters.archive(DeadLetterFilter(), **PEOPLE).count == 3
+    archived = DeadLetterFilter(state="archived", body="needle")
+    phrase = letters.purge_phrase(archived, min_age=-60)
+    assert phrase == "purge 2"
+    assert letters.purge(archived, **PEOPLE, confirmation=phrase, min_age=-60).count == 2
+
+
+def test_a_body_that_nothing_has_selects_nothing_and_not_everything(letters):
+    letters.add([letter(1), letter(2)])
+    assert letters.count(DeadLetterFilter(body="nowhere")) == 0
+    assert letters.archive(DeadLetterFilter(body="nowhere"), **PEOPLE).count == 0
+
+
+def test_an_act_on_a_body_is_refused_when_the_search_did_not_see_everything(letters, monkeypatch):
+    letters.add([letter(number) for number in range(20)])
+    monkeypatch.setattr(search, "MOST_IDS", 3)
+    with pytest.raises(ConfigError, match=r"Nothing was changed.*Looked at 3 of 20.*Narrow the selection"):
+        letters.archive(DeadLetterFilter(body="key"), **PEOPLE)
+    assert letters.count(DeadLetterFilter()) == 20
+
+
+def test_a_filter_with_a_body_is_no_condition_that_somebody_could_forget():
+    with pytest.raises(ConfigError, match="looked for first"):
+        DeadLetterFilter(body="x").where()
+    with pytest.raises(ConfigError):
+        DeadLetterFilter(body="")
+
+
+# the shell
+
+
+@pytest.fixture
+def shell(letters):
+    from producer_core.cli import main
+
+    def run(*arguments):
+        path = str(letters._store.path)
+        return CliRunner().invoke(main, ["dlq", *arguments, "--store", path])
+
+    return run
+
+
+def test_the_shell_turns_pages_by_what_the_page_before_says(letters, shell):
+    letters.add([letter(number) for number in range(7)])
+    first = json.loads(shell("list", "--limit", "5", "--json").stdout)
+    second = json.loads(shell("list", "--limit", "5", "--after", first["next"], "--json").stdout)
+    assert [row["message_id"] for row in second["records"]] == ["m-1", "m-0"]
+    assert (first["total"], second["next"]) == (7, None)
+    assert f"--after {first['next']} goes on." in shell("list", "--limit", "5").stdout
+
+
+def test_the_shell_says_how_far_it_looked_into_bodies(letters, shell):
+    letters.add([letter(1, value=b"needle"), letter(2)])
+    assert "Looked at all 2: 1 found." in shell("list", "--body", "needle").stdout
+    found = json.loads(shell("list", "--body", "needle", "--json").stdout)
+    assert [row["message_id"] for row in found["records"]] == ["m-1"]
+    assert found["search"]["complete"]
+    archived = shell("archive", "--body", "needle", "--yes")
+    assert "Archived 1" in archived.stdout
+    assert "Looked into the bodies of 2 dead letters." in archived.stderr
+
+
+def test_the_shell_draws_the_trend_of_a_group(letters, shell):
+    letters.add([letter(number, failed_at=NOW + number) for number in range(90)])
+    assert "█" in shell("groups").stdout
+    group = json.loads(shell("groups", "--json").stdout)["groups"][0]
+    assert sum(group["trend"]["counts"]) == 90

@@ -1,0 +1,160 @@
+"""A dead letter's life as one list: accepted, tried, dead, replayed, put aside, looked at."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from producer_core import replay
+from producer_core.cli import main
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq.timeline import timeline
+from producer_core.events import Attempt
+from producer_core.replay import ReplayRunner
+from producer_core.store import Store
+from tests.support import eventually
+from tests.unit.replaying import CLUSTER, FakeClock, ScriptedSender, answering, letter
+
+ANY = DeadLetterFilter(state=None)
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+def store(tmp_path, clock):
+    return Store.open(tmp_path / "store.duckdb", clock=clock)
+
+
+@pytest.fixture
+def letters(store, clock):
+    return DeadLetters(store, clock=clock)
+
+
+def replayed(store, clock, sender):
+    operation = replay.plan(
+        store, DeadLetterFilter(), who="ann", origin="cli", can_run=CLUSTER, reason="mended", clock=clock
+    )
+    clock.forward(1)
+    ReplayRunner(store, sender, probe=answering({}), clock=clock).run_one(operation.operation_id, 30)
+    clock.forward(1)
+    return operation.operation_id
+
+
+def words(store, one):
+    return [moment.what for moment in timeline(store, one.message_id)]
+
+
+def test_a_letter_that_was_never_touched_was_accepted_tried_and_died(store, letters):
+    one = letter(
+        1,
+        attempts=(Attempt(1000.0, "_TIMED_OUT", "no answer"), Attempt(1001.0, "POLICY_VIOLATION", "refused")),
+        failed_at=1001.0,
+    )
+    letters.add([one])
+
+    life = timeline(store, one.message_id)
+
+    assert [moment.what for moment in life] == ["accepted", "attempt failed", "attempt failed", "dead"]
+    assert life[-1].text == "rejected: The broker refused it."
+    assert {moment.text for moment in life if moment.what == "attempt failed"} == {
+        "attempt 1: _TIMED_OUT: no answer",
+        "attempt 2: POLICY_VIOLATION: refused",
+    }
+
+
+def test_a_whole_life_is_told_in_order(store, letters, clock):
+    one = letter(1, accepted_at=999.0, failed_at=1000.0)
+    letters.add([one])
+    failed = replayed(store, clock, ScriptedSender(refuse=[one.message_id]))
+    clock.now = 7000.0
+    letters.archive(ANY, who="bob", origin="dashboard")
+    clock.forward(1)
+    letters.restore(ANY, who="eve", origin="python")
+    clock.forward(1)
+    letters.reveal([one.message_id], who="ann", origin="cli")
+    clock.forward(1)
+    sent = replayed(store, clock, ScriptedSender())
+
+    life = timeline(store, one.message_id)
+
+    assert [(moment.what, moment.who) for moment in life] == [
+        ("accepted", one.producer_id), ("attempt failed", None), ("dead", None), ("replay planned", "ann"),
+        ("failed again", None), ("attempt failed", None), ("dead", None), ("archived", "bob"), ("restored", "eve"),
+        ("revealed", "ann"), ("replay planned", "ann"), ("acknowledged", None),
+    ]  # fmt: skip
+    assert failed in life[3].text and life[3].text.endswith("by cli: mended")
+    assert life[4].text == f"replay {failed}: Broker: Policy violation"
+    assert life[-1].text == f"replay {sent}: on its topic at partition 0, offset 1"
+    assert [moment.at for moment in life] == sorted(moment.at for moment in life)
+
+
+def test_a_purged_letter_keeps_its_life_without_its_content(store, letters, clock):
+    one = letter(1)
+    letters.add([one])
+    letters.archive(ANY, who="ann", origin="cli")
+    clock.forward(86401)
+    letters.purge(ANY, who="bob", origin="cli", confirmation="purge 1")
+
+    life = timeline(store, one.message_id)
+
+    assert [moment.what for moment in life] == ["accepted", "dead", "archived", "purged"]
+    assert "Policy violation" not in repr(life)
+
+
+def test_what_a_plan_left_out_is_told_with_its_reason(store, letters, clock):
+    one = letter(1, replayable=False)
+    letters.add([one])
+    replayed(store, clock, ScriptedSender())
+
+    skipped = timeline(store, one.message_id)[-1]
+
+    assert skipped.what == "skipped" and "it never became a message" in skipped.text
+
+
+def test_what_is_being_sent_is_told(store, letters, clock):
+    one, sender = letter(1), ScriptedSender(hold=True)
+    letters.add([one])
+    operation = replay.plan(store, DeadLetterFilter(), who="ann", origin="cli", can_run=CLUSTER, clock=clock)
+    runner = ReplayRunner(store, sender, probe=answering({}), clock=clock, interval=0.01, look_every=0.01)
+    runner.start()
+    eventually(lambda: sender.sent, timeout=60)
+
+    assert timeline(store, one.message_id)[-1].text == f"replay {operation.operation_id}"
+    assert "being sent" in words(store, one)
+
+    sender.release()
+    eventually(lambda: "acknowledged" in words(store, one), timeout=60)
+    runner.stop()
+
+
+def test_many_letters_have_their_line_from_one_act(store, letters):
+    letters.add([letter(number) for number in range(300)])
+
+    letters.archive(DeadLetterFilter(), who="ann", origin="cli")
+
+    assert {words(store, letter(number))[-1] for number in (0, 150, 299)} == {"archived"}
+    with store.borrow() as connection:
+        assert connection.execute("SELECT count(*) FROM letter_events").fetchone() == (300,)
+
+
+def test_an_unknown_letter_has_no_life(store):
+    assert timeline(store, "nobody-1") == ()
+
+
+def test_the_shell_tells_the_life_masked_unless_it_is_revealed(store, letters):
+    one = letter(1, attempts=(Attempt(1000.0, "X", "refused for ann.lee@example.com"),))
+    letters.add([one])
+
+    def show(*words):
+        return CliRunner().invoke(main, ["dlq", "show", one.message_id, "--store", str(store.path), *words])
+
+    assert "1970-01-01 00:16:40Z  attempt failed: attempt 1: X: refused for a***@example.com" in show().output
+    life = json.loads(show("--json", "--reveal").stdout)["timeline"]
+    assert life[-1]["what"] == "revealed" and life[-1]["at"] <= time.time()
+    assert "ann.lee@example.com" in json.dumps(life)
