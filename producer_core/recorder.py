@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import operator
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from producer_core.client_view import ClientView
 from producer_core.errors import StoreError
 from producer_core.events import DeadLetter, Hook, Notice
 from producer_core.metrics import Metrics, Snapshot, TopicCounters
-from producer_core.store.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
+from producer_core.store.batch import KINDS, Batch, ErrorRow, Kind, LatencyRow, ProducerRow, StatisticsRow
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +108,7 @@ class Recorder(Hook):
         self._spilled = True  # what an earlier process left is taken in as well
         self._batches: deque[Batch] = deque()
         self._sequence = 0
+        self._client = ClientView()
         self._last = Snapshot({}, {}, ())
         self._last_pending: Counter[str] = Counter()
         self._maintained = 0.0
@@ -122,6 +125,9 @@ class Recorder(Hook):
     def notice(self, notice: Notice) -> None:
         with self._lock:
             self._notices.append(notice)
+
+    def client_statistics(self, statistics: Mapping[str, Any]) -> None:
+        self._client.add(statistics, self._clock())
 
     @property
     def full(self) -> bool:
@@ -238,6 +244,7 @@ class Recorder(Hook):
         with self._lock:
             notices, self._notices = tuple(self._notices), []
         where = (now, row.cluster_id, row.producer_id)
+        clients, brokers = self._client.take(where)
         batch = Batch(
             row.producer_id,
             self._sequence,
@@ -246,6 +253,8 @@ class Recorder(Hook):
             errors=tuple(_errors(where, self._last, snapshot)),
             producer=row,
             notices=notices,
+            client_statistics=clients,
+            broker_statistics=brokers,
         )
         self._sequence += 1
         self._last, self._last_pending = snapshot, pending
@@ -293,23 +302,24 @@ class Recorder(Hook):
 
 def added_up(first: Batch, second: Batch) -> Batch:
     """Two batches as one, under the second's sequence: rows of one window and topic are summed."""
-    return dataclasses.replace(
-        second,
-        statistics=_sum_rows(first.statistics + second.statistics, 4, StatisticsRow),
-        latencies=_sum_rows(first.latencies + second.latencies, 5, LatencyRow),
-        errors=_sum_rows(first.errors + second.errors, 6, ErrorRow),
-        notices=(first.notices + second.notices)[-100:],
-    )
+    rows: dict[str, Any] = {
+        name: _sum_rows(getattr(first, name) + getattr(second, name), kind) for name, kind in KINDS.items()
+    }
+    return dataclasses.replace(second, notices=(first.notices + second.notices)[-100:], **rows)
 
 
-def _sum_rows(rows: Sequence[tuple[Any, ...]], width: int, kind: Callable[..., Any]) -> tuple[Any, ...]:
-    """Rows with `width` key columns, summed by minute: one body for the three kinds of rows."""
+def _sum_rows(rows: Sequence[tuple[Any, ...]], kind: Kind) -> tuple[Any, ...]:
+    """Rows by minute, summed, or of maxima the higher: one body for all kinds of rows."""
+    ways = [operator.add] * len(kind.sums) + [max] * len(kind.highest)
     minutes: dict[tuple[Any, ...], list[Any]] = {}
     for row in rows:
-        key = (row[0] // 60 * 60, *row[1:width])
-        sums = minutes.setdefault(key, [0] * (len(row) - width))
-        sums[:] = [a + b for a, b in zip(sums, row[width:], strict=True)]
-    return tuple(kind(*key, *sums) for key, sums in minutes.items())
+        key = (row[0] // 60 * 60, *row[1 : kind.keys])
+        found = minutes.get(key)
+        new = row[kind.keys :]
+        minutes[key] = (
+            list(new) if found is None else [way(a, b) for way, a, b in zip(ways, found, new, strict=True)]
+        )
+    return tuple(kind.row(*key, *values) for key, values in minutes.items())
 
 
 def _statistics(

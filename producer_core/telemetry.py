@@ -1,8 +1,9 @@
 """Telemetry: a recorder's batches as records of a Kafka topic, for a fleet.
 
 Schema version 1, one JSON object a record: `v`, `producer_id`, `sequence` (dense), `cluster_id`, and the rows of
-`statistics`, `latencies` and `errors` as arrays in the order of their tuples in `store.batch`. A reader merges
-a batch once by (producer_id, sequence), and sets aside what has a `v` that it does not know.
+each kind of `store.batch.KINDS` as arrays in the order of their tuples; a kind without rows may be left out. A reader
+merges a batch once by (producer_id, sequence), sets aside what has a `v` that it does not know, and passes over names
+that it does not know.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SCHEMA_VERSION = 1
+_LATER = ("client_statistics", "broker_statistics")
+"""Kinds of rows that came after the first: older writers do not send them, older readers pass them over."""
 _CLOSE_BOUND = 5.0
 
 
@@ -41,6 +44,7 @@ def encode(batch: Batch) -> bytes:
             "latencies": batch.latencies,
             "errors": batch.errors,
             "producer": batch.producer,
+            **{name: getattr(batch, name) for name in _LATER if getattr(batch, name)},
         },
         default=list,  # named tuples as arrays
     )
@@ -48,20 +52,18 @@ def encode(batch: Batch) -> bytes:
 
 def decode(value: bytes) -> Batch:
     """The batch of a record; ValueError for what is none, or of a version that this code does not know."""
-    from producer_core.store.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
+    from producer_core.store.batch import KINDS, Batch, ProducerRow
 
     try:
         data = orjson.loads(value)
         if data["v"] != SCHEMA_VERSION:
             raise ValueError(f"telemetry of version {data['v']}, this code knows {SCHEMA_VERSION}")
-        return Batch(
-            data["producer_id"],
-            data["sequence"],
-            statistics=tuple(StatisticsRow(*row) for row in data["statistics"]),
-            latencies=tuple(LatencyRow(*row) for row in data["latencies"]),
-            errors=tuple(ErrorRow(*row) for row in data["errors"]),
-            producer=ProducerRow(*data["producer"]) if data["producer"] else None,
-        )
+        rows: dict[str, Any] = {
+            name: tuple(kind.row(*row) for row in (data.get(name) or () if name in _LATER else data[name]))
+            for name, kind in KINDS.items()
+        }
+        producer = ProducerRow(*data["producer"]) if data["producer"] else None
+        return Batch(data["producer_id"], data["sequence"], producer=producer, **rows)
     except (KeyError, TypeError, orjson.JSONDecodeError) as error:
         raise ValueError(f"not a telemetry record: {error}") from error
 

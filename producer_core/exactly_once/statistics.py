@@ -5,6 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+_TOTALS = (
+    "replyq", "msg_cnt", "msg_size", "msg_max", "msg_size_max", "txmsgs", "txmsg_bytes", "tx", "tx_bytes",
+)  # fmt: skip
+_COUNTS = (
+    "tx", "txretries", "req_timeouts", "connects", "disconnects", "outbuf_msg_cnt", "waitresp_msg_cnt",
+)  # fmt: skip
+_WINDOWS = ("int_latency", "outbuf_latency", "rtt", "throttle")
+_BATCHES = ("batchcnt", "batchsize")
+
 
 def merged(all_of: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What one client would say that did the work of all.
@@ -14,7 +23,7 @@ def merged(all_of: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if not all_of:
         return {}
     result = {name: value for name, value in all_of[0].items() if name != "eos"}
-    for name in ("msg_cnt", "msg_size", "msg_max", "msg_size_max", "txmsgs", "txmsg_bytes", "tx", "tx_bytes"):
+    for name in _TOTALS:
         result[name] = sum(int(one.get(name, 0)) for one in all_of)
     result["brokers"] = _brokers(all_of)
     result["topics"] = _topics(all_of)
@@ -35,7 +44,15 @@ def _both(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
     for name, count in right.get("req", {}).items():
         requests[name] = requests.get(name, 0) + count
     up = left if left.get("state") == "UP" else right
-    return {**up, "req": requests}
+    counts = {name: int(left.get(name, 0)) + int(right.get(name, 0)) for name in _COUNTS if name in up}
+    windows = {name: _window(left.get(name, {}), right.get(name, {})) for name in _WINDOWS if name in up}
+    return {**up, **counts, **windows, "req": requests}
+
+
+def _window(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
+    """Counts and sums of both, and of what cannot be added up the higher."""
+    both = {name: left.get(name, 0) + right.get(name, 0) for name in ("cnt", "sum")}
+    return both | {name: max(left.get(name, 0), right.get(name, 0)) for name in ("max", "p99")}
 
 
 def _topics(all_of: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -43,7 +60,10 @@ def _topics(all_of: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for one in all_of:
         for name, topic in one.get("topics", {}).items():
-            kept = found.setdefault(name, {**topic, "partitions": {}})["partitions"]
+            known = found.get(name)
+            both = {at: _window((known or {}).get(at, {}), topic[at]) for at in _BATCHES if at in topic}
+            kept = {} if known is None else known["partitions"]
+            found[name] = {**topic, **both, "partitions": kept}
             for number, partition in topic.get("partitions", {}).items():
                 if partition.get("txmsgs", 0) >= kept.get(number, {}).get("txmsgs", 0):
                     kept[number] = partition

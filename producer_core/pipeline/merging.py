@@ -6,13 +6,14 @@ and a lost checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from producer_core.store import ErrorRow, LatencyRow, ProducerRow, StatisticsRow
+from producer_core.store import ProducerRow
+from producer_core.store.batch import KINDS
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -54,9 +55,6 @@ SELECT {", ".join(ProducerRow._fields)} FROM producers_rows
 ON CONFLICT (producer_id) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in ProducerRow._fields[1:])}
 WHERE excluded.seen_at >= producers.seen_at"""
 
-_KINDS: Mapping[str, Any] = {"statistics": StatisticsRow, "latencies": LatencyRow, "errors": ErrorRow}
-_GIVEN = ("ids", *_KINDS, "producers")
-
 
 def merge(store: Store, tables: Mapping[str, Any], *, query_id: str, batch_id: int, now: float) -> int:
     """Add what the store does not have; the number of recorder batches added. `tables` are Arrow tables."""
@@ -64,9 +62,9 @@ def merge(store: Store, tables: Mapping[str, Any], *, query_id: str, batch_id: i
         if _committed(connection, query_id, batch_id):
             return 0
         with _registered(
-            connection, {name if name == "ids" else f"{name}_rows": tables[name] for name in _GIVEN}
+            connection, {name if name == "ids" else f"{name}_rows": table for name, table in tables.items()}
         ):
-            return _merge(connection, query_id, batch_id, now)
+            return _merge(connection, [name for name in KINDS if name in tables], query_id, batch_id, now)
 
 
 def committed(store: Store, *, query_id: str, batch_id: int) -> bool:
@@ -97,10 +95,12 @@ def _registered(connection: duckdb.DuckDBPyConnection, tables: Mapping[str, Any]
                 connection.unregister(name)
 
 
-def _merge(connection: duckdb.DuckDBPyConnection, query_id: str, batch_id: int, now: float) -> int:
+def _merge(
+    connection: duckdb.DuckDBPyConnection, kinds: Sequence[str], query_id: str, batch_id: int, now: float
+) -> int:
     connection.execute(_FRESH)
-    for table, kind in _KINDS.items():
-        connection.execute(_ADD.format(table=table, columns=", ".join(kind._fields)))
+    for table in kinds:
+        connection.execute(_ADD.format(table=table, columns=", ".join(KINDS[table].columns)))
     connection.execute(_RANGES)
     connection.execute("DELETE FROM merged_batches WHERE producer_id IN (SELECT producer_id FROM fresh)")
     connection.execute("INSERT INTO merged_batches SELECT producer_id, first_batch, last_batch FROM ranges")

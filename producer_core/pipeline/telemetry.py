@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from producer_core.pipeline.merging import committed, merge, unseen
-from producer_core.store import ErrorRow, LatencyRow, ProducerRow, StatisticsRow
+from producer_core.store import ProducerRow
+from producer_core.store.batch import KINDS
 from producer_core.telemetry import SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
 
 _ROWS = "array<array<string>>"
 _SCHEMA = (
-    f"v int, producer_id string, sequence bigint, cluster_id string, statistics {_ROWS}, latencies {_ROWS}, "
-    f"errors {_ROWS}, producer array<string>"
+    "v int, producer_id string, sequence bigint, cluster_id string, producer array<string>, "
+    + ", ".join(f"{column} {_ROWS}" for column in KINDS)
 )
+_ALWAYS = ("statistics", "latencies", "errors")
+"""Kinds that each batch has; the others came later, and older producers do not send them."""
 _TYPES = {int: "bigint", float: "double", str: "string", bool: "boolean"}
 _OFFSETS_A_BATCH = 50_000
-_KINDS: Mapping[str, Any] = {"statistics": StatisticsRow, "latencies": LatencyRow, "errors": ErrorRow}
+_KINDS: Mapping[str, Any] = {column: kind.row for column, kind in KINDS.items()}
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,10 @@ def unknown(batches: DataFrame) -> DataFrame:
 
 def _fits() -> str:
     """True for a batch of our version whose every row has our columns; else one bad record would stop the job."""
-    rows_fit = [f"forall({column}, row -> {_row_fits(kind, 'row')})" for column, kind in _KINDS.items()]
+    rows_fit = [
+        f"({'' if column in _ALWAYS else f'{column} is null or '}forall({column}, row -> {_row_fits(kind, 'row')}))"
+        for column, kind in _KINDS.items()
+    ]
     producer_fits = f"(producer is null or {_row_fits(ProducerRow, 'producer')})"
     named = [f"v = {SCHEMA_VERSION}", "producer_id is not null", "sequence is not null"]
     return " and ".join([*named, *rows_fit, producer_fits])

@@ -1,6 +1,14 @@
 """The store: what producers did, in one DuckDB file that many processes share."""
 
-from producer_core.store.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
+from producer_core.store.batch import (
+    Batch,
+    BrokerRow,
+    ClientRow,
+    ErrorRow,
+    LatencyRow,
+    ProducerRow,
+    StatisticsRow,
+)
 from producer_core.store.inspect import StoreInfo
 from producer_core.store.place import default_path
 from producer_core.store.retention import Retention
@@ -8,6 +16,8 @@ from producer_core.store.store import Store
 
 __all__ = [
     "Batch",
+    "BrokerRow",
+    "ClientRow",
     "ErrorRow",
     "LatencyRow",
     "ProducerRow",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from producer_core.events import Notice
 
@@ -50,6 +52,95 @@ class ErrorRow(NamedTuple):
     count: int  # type: ignore[assignment]  # the column's name; nobody needs tuple.count here
 
 
+class ClientRow(NamedTuple):
+    """One window of one producer's client; the columns of table `client_statistics` without its resolution."""
+
+    window_start: int
+    cluster_id: str
+    producer_id: str
+    samples: int
+    queued_sum: int
+    room_sum: int
+    batches: int
+    batch_messages: int
+    batch_bytes: int
+    epoch_rises: int
+    fill_highest: float
+    unpolled_highest: int
+    late_highest: float
+
+
+class BrokerRow(NamedTuple):
+    """One window of one broker as one producer's client sees it; the columns of table `broker_statistics`."""
+
+    window_start: int
+    cluster_id: str
+    producer_id: str
+    broker_id: int
+    address: str
+    samples: int
+    up: int
+    down: int
+    requests: int
+    retries: int
+    timeouts: int
+    disconnects: int
+    queue_count: int
+    queue_sum: float
+    outbuf_count: int
+    outbuf_sum: float
+    rtt_count: int
+    rtt_sum: float
+    throttle_count: int
+    throttle_sum: float
+    in_flight_highest: int
+    queue_highest: float
+    queue_p99: float
+    outbuf_highest: float
+    outbuf_p99: float
+    rtt_highest: float
+    rtt_p99: float
+    throttle_highest: float
+
+
+class Kind(NamedTuple):
+    """A kind of rows: what a row is, how many of its first columns say what it is about, how many of its last are
+    maxima; those between are sums."""
+
+    row: type[Any]
+    keys: int
+    maxima: int = 0
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self.row._fields)
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """What a row is about, without the start of its window."""
+        return self.columns[1 : self.keys]
+
+    @property
+    def sums(self) -> tuple[str, ...]:
+        return self.columns[self.keys : len(self.columns) - self.maxima]
+
+    @property
+    def highest(self) -> tuple[str, ...]:
+        return self.columns[len(self.columns) - self.maxima :]
+
+
+KINDS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "statistics": Kind(StatisticsRow, 4),
+        "latencies": Kind(LatencyRow, 5),
+        "errors": Kind(ErrorRow, 6),
+        "client_statistics": Kind(ClientRow, 3, maxima=3),
+        "broker_statistics": Kind(BrokerRow, 5, maxima=8),
+    }
+)
+"""The kinds of rows of a batch, by the name of its field, which is the table's as well."""
+
+
 class ProducerRow(NamedTuple):
     """A producer's heartbeat; the columns of table `producers`, in order."""
 
@@ -90,6 +181,8 @@ class Batch:
     producer: ProducerRow | None = None
     notices: tuple[Notice, ...] = ()
     resolution: int = 1
+    client_statistics: tuple[ClientRow, ...] = ()
+    broker_statistics: tuple[BrokerRow, ...] = ()
 
     @property
     def cluster_id(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import orjson
 
-from producer_core.store.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
+from producer_core.store.batch import KINDS, Batch, ProducerRow
 
 _HAS = "SELECT 1 FROM merged_batches WHERE producer_id = ? AND ? BETWEEN first_batch AND last_batch LIMIT 1"
 _EXTEND = "UPDATE merged_batches SET last_batch = ? WHERE producer_id = ? AND last_batch = ?"
@@ -28,13 +28,9 @@ def merge(connection: duckdb.DuckDBPyConnection, batch: Batch) -> bool:
     """Add the batch within the caller's transaction; False when it is there already."""
     if not _mark(connection, batch.producer_id, batch.sequence):
         return False
-    for table, columns, rows in (
-        ("statistics", StatisticsRow._fields, batch.statistics),
-        ("latencies", LatencyRow._fields, batch.latencies),
-        ("errors", ErrorRow._fields, batch.errors),
-    ):
-        resolved = [(*row, batch.resolution) for row in rows]
-        insert(connection, table, (*columns, "resolution"), resolved)
+    for table, kind in KINDS.items():
+        resolved = [(*row, batch.resolution) for row in getattr(batch, table)]
+        insert(connection, table, (*kind.columns, "resolution"), resolved)
     insert(connection, "notices", _NOTICE, _notices(batch))
     if batch.producer is not None and not _later(connection, batch):
         connection.execute(_HEARTBEAT, list(batch.producer))

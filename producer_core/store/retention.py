@@ -8,21 +8,10 @@ from typing import Any
 
 import duckdb
 
+from producer_core.store.batch import KINDS
+
 _HOUR, _DAY = 3600.0, 86400.0
 
-_KEYS: Mapping[str, str] = {
-    "statistics": "cluster_id, producer_id, topic",
-    "latencies": "cluster_id, producer_id, topic, bucket",
-    "errors": "cluster_id, producer_id, topic, code, kind",
-}
-_SUMS: Mapping[str, tuple[str, ...]] = {
-    "statistics": (
-        *("accepted", "acknowledged", "dead", "failed_attempts", "retried", "retry_successes"),
-        *("duplicates", "possible_duplicates", "bytes", "latency_sum"),
-    ),
-    "latencies": ("count",),
-    "errors": ("count",),
-}
 _SETTLED = "state IN ('replayed', 'landed', 'archived', 'purged') AND state_at < $before"
 
 _FINISHED = "operations WHERE finished_at < $before"
@@ -50,7 +39,7 @@ def rollup_due(connection: duckdb.DuckDBPyConnection, keep: Retention, now: floa
     """Whether a whole minute of seconds, or hour of minutes, is old enough."""
     return any(
         _exists(connection, f"FROM {table} WHERE resolution = $fine AND window_start < $before", fine, before)
-        for table in _KEYS
+        for table in KINDS
         for fine, _, before in _steps(keep, now)
     )
 
@@ -58,7 +47,7 @@ def rollup_due(connection: duckdb.DuckDBPyConnection, keep: Retention, now: floa
 def rollup(connection: duckdb.DuckDBPyConnection, keep: Retention, now: float) -> int:
     """Replace old fine rows by their sums, within the caller's transaction; the fine rows replaced."""
     replaced = 0
-    for table in _KEYS:
+    for table in KINDS:
         for fine, coarse, before in _steps(keep, now):
             connection.execute(
                 f"INSERT INTO {table} BY NAME {_summed(table)}",
@@ -97,18 +86,22 @@ def _steps(keep: Retention, now: float) -> tuple[tuple[int, int, int], ...]:
 
 
 def _summed(table: str) -> str:
-    sums = ", ".join(f"sum({name}) AS {name}" for name in _SUMS[table])
+    kind = KINDS[table]
+    keys = ", ".join(kind.key_columns)
+    sums = [f"sum({name}) AS {name}" for name in kind.sums] + [
+        f"max({name}) AS {name}" for name in kind.highest
+    ]
     return (
-        f"SELECT $coarse AS resolution, window_start // $coarse * $coarse AS window_start, {_KEYS[table]}, {sums} "
+        f"SELECT $coarse AS resolution, window_start // $coarse * $coarse AS window_start, {keys}, {', '.join(sums)} "
         f"FROM {table} WHERE resolution = $fine AND window_start < $before "
-        f"GROUP BY window_start // $coarse * $coarse, {_KEYS[table]}"
+        f"GROUP BY window_start // $coarse * $coarse, {keys}"
     )
 
 
 def _old(keep: Retention, now: float) -> list[tuple[str, float]]:
     hours = now - keep.keep_hours
     return [
-        *((f"{table} WHERE window_start < $before", hours) for table in _KEYS),
+        *((f"{table} WHERE window_start < $before", hours) for table in KINDS),
         ("notices WHERE noticed_at < $before", hours),
         ("alerts WHERE state = 'resolved' AND changed_at < $before", hours),
         ("silences WHERE until < $before", hours),

@@ -1,0 +1,201 @@
+"""The client's view: librdkafka's statistics as rows that can be merged, through recorder, store, and telemetry."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from producer_core import ReliableKafkaProducer
+from producer_core.brokers import embedded
+from producer_core.client_view import ClientView
+from producer_core.exactly_once.statistics import merged
+from producer_core.recorder import added_up
+from producer_core.store import Batch, BrokerRow, ClientRow, Store
+from producer_core.telemetry import decode, encode
+from tests.support import eventually
+
+WHERE = (1_800_000_000, "c", "p")
+
+
+def window(count=0, total=0, highest=0, p99=0):
+    return {"cnt": count, "sum": total, "max": highest, "p99": p99}
+
+
+def broker(node=1, **changes):
+    known = {
+        "nodeid": node, "nodename": f"kafka{node}:9092", "source": "learned", "state": "UP", "connects": 1,
+        "disconnects": 0, "tx": 10, "txretries": 0, "req_timeouts": 0, "outbuf_msg_cnt": 1, "waitresp_msg_cnt": 2,
+        "int_latency": window(4, 20_000, 9000, 8000), "outbuf_latency": window(2, 200, 150, 140),
+        "rtt": window(2, 60_000, 50_000, 49_000), "throttle": window(2, 300, 200, 190),
+    }  # fmt: skip
+    return known | changes
+
+
+def statistics(*brokers, **changes):
+    known = {
+        "time": 1_800_000_000, "msg_cnt": 50, "msg_max": 1000, "msg_size": 900, "msg_size_max": 1000, "replyq": 3,
+        "brokers": {str(number): one for number, one in enumerate(brokers)},
+        "topics": {"orders": {"batchcnt": window(5, 20), "batchsize": window(5, 4000)}},
+        "eos": {"epoch_cnt": 1},
+    }  # fmt: skip
+    return known | changes
+
+
+def taken(*all_of, late=0.0):
+    view = ClientView()
+    for one in all_of:
+        view.add(one, 1_800_000_000 + late)
+    (client,), brokers = view.take(WHERE)
+    return client, brokers
+
+
+def test_a_second_of_statistics_is_a_row_of_the_client_and_one_of_each_broker():
+    client, (row,) = taken(statistics(broker()))
+    assert (client.queued_sum, client.room_sum, client.samples) == (50, 1000, 1)
+    assert (client.batches, client.batch_messages, client.batch_bytes) == (5, 20, 4000)
+    assert (client.fill_highest, client.unpolled_highest, client.late_highest) == (0.9, 3, 0.0)
+    assert (row.broker_id, row.address, row.up, row.down, row.requests) == (1, "kafka1:9092", 1, 0, 10)
+    assert (row.queue_count, row.queue_sum) == (4, pytest.approx(0.02))
+    assert (row.rtt_count, row.rtt_sum, row.rtt_p99) == (2, pytest.approx(0.06), pytest.approx(0.049))
+    assert row.throttle_sum == pytest.approx(0.3)  # milliseconds, the others are microseconds
+    assert row.in_flight_highest == 3
+
+
+def test_counters_count_what_was_added_and_begin_again_with_a_new_client():
+    _, (row,) = taken(
+        statistics(broker(tx=10, txretries=2)),
+        statistics(broker(tx=14, txretries=2)),
+        statistics(broker(tx=3, txretries=1)),
+    )
+    assert (row.requests, row.retries) == (17, 3)
+
+
+def test_two_seconds_add_up_and_keep_the_higher_maximum():
+    client, (row,) = taken(
+        statistics(broker()),
+        statistics(broker(rtt=window(8, 40_000, 6000, 5000)), msg_cnt=150, replyq=1),
+    )
+    assert (client.samples, client.queued_sum, client.unpolled_highest) == (2, 200, 3)
+    assert (row.rtt_count, row.rtt_sum, row.rtt_p99) == (10, pytest.approx(0.1), pytest.approx(0.049))
+
+
+def test_what_was_taken_is_not_taken_again():
+    view = ClientView()
+    view.add(statistics(broker()), 1_800_000_000)
+    view.take(WHERE)
+    assert view.take(WHERE) == ((), ())
+
+
+def test_statistics_that_nobody_fetched_say_how_late_they_came():
+    assert taken(statistics(), late=8.5)[0].late_highest == pytest.approx(7.5)
+
+
+def test_a_first_epoch_is_no_rise():
+    client, _ = taken(statistics(eos={"epoch_cnt": 0}), statistics(), statistics(eos={"epoch_cnt": 3}))
+    assert client.epoch_rises == 2
+
+
+def test_a_broker_that_only_stands_in_the_metadata_has_no_row_and_one_that_is_missed_is_down():
+    _, rows = taken(
+        statistics(
+            broker(1, state="INIT", connects=0),
+            broker(2, state="TRY_CONNECT", connects=0),
+            broker(3, state="INIT", connects=2),
+            broker(4, source="logical"),
+        )
+    )
+    assert [(row.broker_id, row.up, row.down) for row in rows] == [(2, 0, 1), (3, 0, 0)]
+
+
+@pytest.mark.parametrize("nothing", [{}, {"brokers": {"memory": {"state": "UP"}}}])
+def test_what_is_no_statistics_of_librdkafka_makes_no_rows(nothing):
+    view = ClientView()
+    view.add(nothing, 1.0)
+    assert view.take(WHERE) == ((), ())
+
+
+def test_several_clients_of_one_producer_are_one_view():
+    client, (row,) = taken(
+        merged([statistics(broker()), statistics(broker(rtt=window(6, 20_000, 90_000, 9)))])
+    )
+    assert (client.queued_sum, client.room_sum, client.batch_messages) == (100, 2000, 40)
+    assert (row.rtt_count, row.rtt_sum, row.rtt_highest, row.requests) == (8, pytest.approx(0.08), 0.09, 20)
+
+
+# the way to the store
+
+
+def a_batch(sequence=0, at=WHERE[0], **changes):
+    client, rows = taken(statistics(broker(**changes)))
+    client, rows = client._replace(window_start=at), tuple(row._replace(window_start=at) for row in rows)
+    return Batch("p", sequence, client_statistics=(client,), broker_statistics=rows)
+
+
+def test_batches_that_wait_too_long_become_one_with_sums_and_maxima():
+    at = WHERE[0] // 60 * 60
+    both = added_up(a_batch(0, at), a_batch(1, at + 1, rtt=window(1, 90_000, 90_000, 90_000)))
+    (client,), (row,) = both.client_statistics, both.broker_statistics
+    assert (client.window_start, client.samples, client.fill_highest) == (at, 2, 0.9)
+    assert (row.rtt_count, row.rtt_p99) == (3, pytest.approx(0.09))
+
+
+def test_telemetry_carries_them_and_reads_older_and_newer_records():
+    assert decode(encode(a_batch())) == a_batch()
+    older = orjson.loads(encode(a_batch()))
+    del older["client_statistics"], older["broker_statistics"]
+    assert decode(orjson.dumps(older)) == Batch("p", 0)
+    assert decode(orjson.dumps({**orjson.loads(encode(a_batch())), "weather": [[1]]})) == a_batch()
+
+
+def test_a_row_with_columns_that_we_do_not_know_is_no_telemetry_of_ours():
+    newer = orjson.loads(encode(a_batch()))
+    newer["broker_statistics"][0].append(7)
+    with pytest.raises(ValueError, match="telemetry"):
+        decode(orjson.dumps(newer))
+
+
+def test_the_store_rolls_them_up_with_the_same_sums_and_maxima_and_prunes_them(tmp_path):
+    store, old = Store.open(tmp_path / "store.duckdb"), WHERE[0] // 3600 * 3600 - 10_800
+    for sequence in range(4):
+        store.append(
+            a_batch(sequence, old + 30 * sequence, rtt=window(1, 1000 * sequence, 0, 1000 * sequence))
+        )
+    before = store.rows("broker_series", bucket=60), store.rows("client_series", bucket=60)
+
+    assert store.rollup(float(old + 10_800)) > 0
+
+    assert (store.rows("broker_series", bucket=60), store.rows("client_series", bucket=60)) == before
+    with store.borrow() as connection:
+        for table in ("client_statistics", "broker_statistics"):
+            assert connection.execute(f"SELECT resolution, count(*) FROM {table} GROUP BY 1").fetchall() == [
+                (60, 2)
+            ]
+    store.prune(float(old + 100 * 86_400))
+    assert store.rows("broker_series", bucket=60) == store.rows("client_series", bucket=60) == []
+
+
+def test_a_real_client_leaves_rows_of_its_broker_in_the_store(tmp_path):
+    path = tmp_path / "store.duckdb"
+    with embedded.start(topics={"orders": 2}) as place:
+        with ReliableKafkaProducer(place.bootstrap_servers, store=path) as producer:
+
+            def written():
+                producer.send_message("orders", {"n": 1})
+                found = Store.open(path).rows("broker_series", bucket=3600)
+                return found and found[-1]["rtt_count"] and found[-1]["queue_count"]
+
+            eventually(written, 30)
+    (client,), (row, *_) = (
+        Store.open(path).rows("client_series", bucket=86_400),
+        Store.open(path).rows("broker_series", bucket=86_400),
+    )
+    assert (client["batch_messages"] > 0, client["room_sum"] > 0, row["up"] > 0) == (True, True, True)
+    assert 0 < row["rtt_sum"] / row["rtt_count"] < 30
+
+
+def test_rows_name_the_columns_of_their_tables(tmp_path):
+    store = Store.open(tmp_path / "store.duckdb")
+    with store.borrow() as connection:
+        for table, kind in (("client_statistics", ClientRow), ("broker_statistics", BrokerRow)):
+            names = [row[0] for row in connection.execute(f"DESCRIBE {table}").fetchall()]
+            assert names == ["resolution", *kind._fields]
