@@ -142,6 +142,23 @@ def age(seconds: float) -> str:
     return f"{seconds / 86400:.0f} days"
 
 
+def when(since: float, until: float, now: float, *, ongoing: bool) -> str:
+    """When something was found: since when it goes on, or from when to when it was."""
+    if not until:
+        return ""
+    if ongoing:
+        return f"Now, for {age(now - since)}."
+    return f"It is over: {moment(since)[11:]} to {moment(until)[11:]} UTC, {age(now - until)} ago."
+
+
+def nothing_known(window: str) -> str:
+    """What stands where a diagnosis would: without numbers there is none."""
+    return (
+        f"No producer said anything of its client in the last {window}, so nothing can be said about it. "
+        "Producers of this version do so once a second."
+    )
+
+
 def live(seen_at: float | None, now: float) -> bool:
     """Whether a producer was heard within the last seconds."""
     return seen_at is not None and now - seen_at < 5

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 import plotly.graph_objects as go
 
@@ -123,7 +123,16 @@ def top(figure: Any, least: float) -> float:
     return max(least, 1.08 * max(values(figure), default=0.0))
 
 
-def or_sentence(figure: Any, page: Overview, text: str) -> Any:
+class Ranged(Protocol):
+    """A page's time range: everything a time axis needs."""
+
+    @property
+    def now(self) -> float: ...
+    @property
+    def since(self) -> int: ...
+
+
+def or_sentence(figure: Any, page: Ranged, text: str) -> Any:
     figure.update_xaxes(
         range=[datetime.fromtimestamp(page.since, UTC), datetime.fromtimestamp(page.now, UTC)]
     )

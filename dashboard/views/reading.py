@@ -20,6 +20,11 @@ def overview(path: Path, view: data.View) -> data.Overview:
 
 
 @_remembered  # type: ignore[untyped-decorator]
+def latency(path: Path, view: data.View) -> data.Latency:
+    return data.latency(opened(path), view, time.time())
+
+
+@_remembered  # type: ignore[untyped-decorator]
 def topics(path: Path) -> tuple[str, ...]:
     """Every topic of the store, by name."""
     return tuple(row["topic"] for row in opened(path).rows("topics"))

@@ -1,0 +1,42 @@
+"""The panel that says why sending is slow or fails: ranked sentences, each with its numbers and what to change."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+import streamlit as st
+
+from dashboard import data, words
+from dashboard.views import common
+from producer_core.diagnosis import Finding
+
+_SHOWN = 6
+
+
+def show(shown: data.Latency) -> None:
+    common.heading("Why is it slow or failing?")
+    if not shown.findings:
+        common.say("quiet", words.nothing_known(shown.window))
+        return
+    st.html(_list(shown.findings[:_SHOWN], shown.now))
+    if len(shown.findings) > _SHOWN:
+        common.note(f"and {words.plural(len(shown.findings) - _SHOWN, 'finding')} more that weigh less")
+
+
+def _list(findings: Sequence[Finding], now: float) -> str:
+    return f"<ol class='pc-why'>{''.join(_item(one, now) for one in findings)}</ol>"
+
+
+def _item(one: Finding, now: float) -> str:
+    """Nothing of it is markup: a topic's or a broker's name may be anything."""
+    when = words.when(one.since, one.until, now, ongoing=one.ongoing)
+    tone = one.tone if one.ongoing or one.tone == "good" else "quiet"
+    lines = [
+        f"<strong>{html.escape(one.title)}</strong>",
+        f"<span>{html.escape(f'{one.evidence} {when}'.strip())}</span>",
+    ]
+    if one.suggestion:
+        setting = f" <code>{html.escape(one.setting)}</code>" if one.setting else ""
+        lines.append(f"<span><b>What to do:</b> {html.escape(one.suggestion)}{setting}</span>")
+    return f"<li class='pc-say pc-{tone}'>{''.join(lines)}</li>"

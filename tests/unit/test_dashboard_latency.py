@@ -1,0 +1,235 @@
+"""The latency page: its data on a real store, its figures, and the page in each of its states."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from dashboard import data, figures
+from producer_core.histogram import RELATIVE_ERROR, bucket_of
+from producer_core.store import Batch, BrokerRow, ClientRow, LatencyRow, ProducerRow, StatisticsRow, Store
+
+NOW = 0.0
+VIEW = data.View("5 min")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "store.duckdb"
+
+
+@pytest.fixture
+def store(path):
+    return Store.open(path)
+
+
+@pytest.fixture(autouse=True)
+def now():
+    """When this test began: the page compares with the real clock."""
+    global NOW
+    NOW = float(int(time.time()))
+
+
+def broker(at, number=1, **changes):
+    row = BrokerRow(
+        int(at), "c", "p", number, f"kafka{number}:9092", samples=1, up=1, down=0, requests=100, retries=0, timeouts=0,
+        disconnects=0, queue_count=1000, queue_sum=6.0, outbuf_count=100, outbuf_sum=0.1, rtt_count=100, rtt_sum=0.4,
+        throttle_count=100, throttle_sum=0.0, in_flight_highest=9, queue_highest=0.02, queue_p99=0.01,
+        outbuf_highest=0.02, outbuf_p99=0.01, rtt_highest=0.03, rtt_p99=0.02, throttle_highest=0.0,
+    )  # fmt: skip
+    return row._replace(**changes)
+
+
+def client(at, **changes):
+    row = ClientRow(int(at), "c", "p", 1, 1000, 100_000, 100, 1000, 200_000, 0, 0.02, 3, 0.0)
+    return row._replace(**changes)
+
+
+def messages(at, topic="orders", acknowledged=1000, dead=0):
+    total = acknowledged + dead
+    return StatisticsRow(
+        int(at), "c", "p", topic, total, acknowledged, dead, dead, 0, 0, 0, 0, 10, 0.02 * acknowledged
+    )
+
+
+def fill(store, *, seconds=120, topic="orders", brokers=(1, 2), client_rows=True, change=None, **changes):
+    """Seconds of load until now; `changes` are of broker 2, `change` of the client."""
+    ats = range(int(NOW) - seconds, int(NOW))
+    quick, slow = bucket_of(0.005), bucket_of(0.5)
+    row = ProducerRow(
+        "p", "c", "shop", "host", 7, "0.1", NOW - 60, NOW + 60, None, True, None, 3, 1, 4, 100_000, 2**27, None, True,
+        "at_least_once", "{}",
+    )  # fmt: skip
+    store.append(
+        Batch(
+            "p",
+            0,
+            tuple(messages(at, topic) for at in ats),
+            tuple(
+                LatencyRow(at, "c", "p", topic, bucket, count)
+                for at in ats
+                for bucket, count in ((quick, 990), (slow, 10))
+            ),
+            producer=row,
+            client_statistics=tuple(client(at, **(change or {})) for at in ats) if client_rows else (),
+            broker_statistics=tuple(
+                broker(at, number, **(changes if number == 2 else {})) for at in ats for number in brokers
+            )
+            if client_rows
+            else (),
+        )
+    )
+
+
+def opened(path, monkeypatch, **address):
+    from streamlit.testing.v1 import AppTest
+
+    monkeypatch.setattr("sys.argv", ["app", str(path)])
+    page = f"from pathlib import Path\nfrom dashboard.views import latency\n\nlatency.show(Path({str(path)!r}))\n"
+    app = AppTest.from_string(page, default_timeout=30)
+    for name, value in address.items():
+        app.query_params[name] = value
+    return app.run()
+
+
+def text_of(page):
+    return " ".join(element.body for element in page.get("html"))
+
+
+# data
+
+
+def test_percentiles_are_of_merged_histograms_within_the_stated_error(store):
+    fill(store)
+    page = data.latency(store, VIEW, NOW)
+    p50, p95, p99, p999 = page.found
+    assert p50 == p95 == p99 == pytest.approx(0.005, rel=2 * RELATIVE_ERROR)
+    assert p999 == pytest.approx(0.5, rel=2 * RELATIVE_ERROR)
+    assert {one.found for one in page.percentiles} == {page.found}
+
+
+def test_the_parts_of_the_time_are_sums_over_counts_and_add_up_to_what_was_measured(store):
+    fill(store, rtt_count=300, rtt_sum=3.6)
+    page = data.latency(store, VIEW, NOW)
+    whole = page.spent[len(page.spent) // 2]
+    assert whole.queue == pytest.approx(0.006)
+    assert whole.rtt == pytest.approx(4.0 / 400)  # not (4 ms + 12 ms) / 2
+    assert whole.queue + whole.outbuf + whole.rtt + whole.rest == pytest.approx(0.02)
+
+
+def test_the_heatmap_counts_every_acknowledgement_once(store):
+    fill(store)
+    page = data.latency(store, VIEW, NOW)
+    assert sum(cell.count for cell in page.heat) == 120 * 1000
+    for cell in page.heat:
+        assert cell.low < (0.005 if cell.share > 0.5 else 0.5) <= cell.high * (1 + RELATIVE_ERROR)
+
+
+def test_a_topic_narrows_the_messages_and_not_what_the_client_says(store):
+    fill(store)
+    page = data.latency(store, data.View("5 min", topic="another"), NOW)
+    assert page.topics == () and page.found == (None,) * 4
+    assert page.whole.samples == 120 and len(page.brokers) == 2
+
+
+def test_the_slowest_topic_comes_first(store):
+    fill(store)
+    rows = (LatencyRow(int(NOW) - 5, "c", "q", "refunds", bucket_of(2.0), 7),)
+    store.append(Batch("q", 0, (messages(NOW - 5, "refunds", 7),), rows))
+    assert [line.topic for line in data.latency(store, VIEW, NOW).topics] == ["refunds", "orders"]
+
+
+@pytest.mark.parametrize("window", data.RANGES)
+def test_every_range_is_diagnosed_in_a_few_slices_and_drawn(store, window):
+    fill(store)
+    store.rollup(NOW + 3 * 3600)
+    page = data.latency(store, data.View(window), NOW)
+    assert [one.key for one in page.findings] == ["well"]
+    assert figures.spent(page).data
+
+
+@pytest.mark.parametrize(
+    ("changes", "title"),
+    [
+        ({"rtt_sum": 40.0}, "Broker 2 (kafka2:9092) is slower than the others."),
+        ({"up": 0, "down": 1, "rtt_count": 0}, "Broker 2 (kafka2:9092) is down or cannot be reached."),
+        ({"throttle_sum": 9.0, "throttle_highest": 0.9}, "The brokers throttle this producer: its quota is used up."),
+        ({"retries": 40}, "Retries eat capacity."),
+        ({"change": {"fill_highest": 0.99}}, "The producer's queue is full."),
+        ({"change": {"late_highest": 8.0}}, "Delivery reports are not fetched in time."),
+    ],
+)  # fmt: skip
+def test_the_store_says_why(store, changes, title):
+    fill(store, **changes)
+    first = data.latency(store, VIEW, NOW).findings[0]
+    assert (first.title, first.ongoing) == (title, True)
+
+
+# figures
+
+
+def test_an_empty_store_draws_sentences_and_no_line(store):
+    page = data.latency(store, VIEW, NOW)
+    for figure in (figures.percentiles, figures.heat, figures.spent, figures.rtt_by_broker):
+        drawn = figure(page)
+        assert not drawn.data
+        assert drawn.layout.annotations[0].text.endswith("in this range.")
+
+
+def test_throttling_is_a_line_over_the_parts_and_not_one_of_them(store):
+    fill(store, throttle_sum=9.0)
+    drawn = figures.spent(data.latency(store, VIEW, NOW))
+    assert [trace.type for trace in drawn.data] == ["bar"] * 4 + ["scatter"]
+
+
+def test_a_second_that_nobody_wrote_is_a_gap(store):
+    fill(store, seconds=60)
+    page = data.latency(store, VIEW, NOW)
+    first = figures.percentiles(page).data[0]
+    assert first.y[0] is None and first.y[-1] is not None
+
+
+# the page
+
+
+def test_the_page_of_an_empty_store_invents_nothing(path, store, monkeypatch):
+    page = opened(path, monkeypatch)
+    assert not page.exception
+    assert "nothing can be said about it" in text_of(page)
+    assert [metric.value for metric in page.metric] == ["–"] * 8
+
+
+def test_the_page_of_a_store_of_an_older_producer_shows_percentiles_and_says_what_is_missing(
+    path, store, monkeypatch
+):
+    fill(store, client_rows=False)
+    page = opened(path, monkeypatch)
+    assert not page.exception
+    assert "nothing can be said about it" in text_of(page)
+    assert page.metric[0].value == "5.0 ms"
+
+
+def test_the_page_says_why_first_with_evidence_and_setting(path, store, monkeypatch):
+    fill(store, change={"fill_highest": 0.99})
+    page = opened(path, monkeypatch)
+    assert not page.exception
+    said = text_of(page)
+    assert said.index("The producer&#x27;s queue is full.") < said.index("By broker")
+    assert "It was up to 99 % full" in said and "<code>buffer_memory" in said
+    assert [metric.label for metric in page.metric[:4]] == ["p50", "p95", "p99", "p99.9"]
+    assert "broker 2 (kafka2:9092)" in said
+
+
+def test_one_topic_in_the_address_narrows_the_page(path, store, monkeypatch):
+    fill(store)
+    page = opened(path, monkeypatch, topic="orders", range="5 min")
+    assert not page.exception
+    assert "is of all topics together" in text_of(page)
+
+
+def test_names_are_never_markup(path, store, monkeypatch):
+    hostile = "<img src=x onerror=alert(1)>"
+    fill(store, topic=hostile, rtt_sum=40.0, address=hostile)
+    said = text_of(opened(path, monkeypatch))
+    assert "onerror" in said and hostile not in said
