@@ -70,7 +70,8 @@ def heat(page: Latency) -> Any:
         ygap=0,
     )
     _milliseconds(figure, None)
-    figure.update_xaxes(range=[_time(page.since), _time(page.now)])
+    figure.update_yaxes(ticks="")
+    figure.update_xaxes(ticks="", range=[_time(page.since), _time(page.now)])
     return figure
 
 

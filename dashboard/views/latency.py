@@ -78,9 +78,9 @@ def _tiles(shown: data.Latency) -> None:
     heard = shown.heard
     tiles += [
         ("Round trip", words.milliseconds(whole.rtt), "A request's way to the broker and back, on average."),
-        ("Queue at most", words.percent(whole.fill_highest) if heard else "–", "Of messages or bytes, what is fuller."),
-        ("Messages a batch", words.compact(data.per_batch(whole)), "On average; larger batches make fewer requests."),
-        ("Requests repeated", words.percent(data.repeated(whole)), "Of all requests, those the client sent again."),
+        ("Queue peak", words.percent(whole.fill_highest) if heard else "–", "How full the client's queue was at most, of messages or of bytes."),
+        ("Per batch", words.compact(data.per_batch(whole)), "Messages in a batch, on average; larger batches make fewer requests."),
+        ("Sent again", words.percent(data.repeated(whole)), "Requests that the client had to send again, of all."),
     ]  # fmt: skip
     with st.grid(8, gap="small", min_column_width=132):
         for label, value, explained in tiles:

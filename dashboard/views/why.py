@@ -25,7 +25,7 @@ def show(shown: data.Latency) -> None:
 
 
 def _list(findings: Sequence[Finding], now: float) -> str:
-    return f"<ol class='pc-why'>{''.join(_item(one, now) for one in findings)}</ol>"
+    return f"<div class='pc-why' role='list'>{''.join(_item(one, now) for one in findings)}</div>"
 
 
 def _item(one: Finding, now: float) -> str:
@@ -39,4 +39,4 @@ def _item(one: Finding, now: float) -> str:
     if one.suggestion:
         setting = f" <code>{html.escape(one.setting)}</code>" if one.setting else ""
         lines.append(f"<span><b>What to do:</b> {html.escape(one.suggestion)}{setting}</span>")
-    return f"<li class='pc-say pc-{tone}'>{''.join(lines)}</li>"
+    return f"<div class='pc-say pc-{tone}' role='listitem'>{''.join(lines)}</div>"

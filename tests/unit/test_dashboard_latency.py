@@ -7,6 +7,9 @@ import time
 import pytest
 
 from dashboard import data, figures
+from producer_core.dlq import DeadLetters
+from producer_core.events import Attempt, DeadLetter
+from producer_core.failures import fingerprint
 from producer_core.histogram import RELATIVE_ERROR, bucket_of
 from producer_core.store import Batch, BrokerRow, ClientRow, LatencyRow, ProducerRow, StatisticsRow, Store
 
@@ -51,6 +54,16 @@ def messages(at, topic="orders", acknowledged=1000, dead=0):
     return StatisticsRow(
         int(at), "c", "p", topic, total, acknowledged, dead, dead, 0, 0, 0, 0, 10, 0.02 * acknowledged
     )
+
+
+def letter(number, *, failed_at):
+    text = "Broker: Policy violation"
+    return DeadLetter(
+        message_id=f"m-{number}", cluster_id="c", producer_id="p", topic="payments", key=b"k", value=b"{}", headers=(),
+        partition=None, timestamp_ms=None, verdict="rejected", verdict_reason="one transmission", kind="permanent",
+        code="POLICY_VIOLATION", error_text=text, fingerprint=fingerprint("POLICY_VIOLATION", text),
+        attempts=(Attempt(failed_at, "POLICY_VIOLATION", text),), accepted_at=failed_at - 1, failed_at=failed_at,
+    )  # fmt: skip
 
 
 def fill(store, *, seconds=120, topic="orders", brokers=(1, 2), client_rows=True, change=None, **changes):
@@ -164,6 +177,17 @@ def test_the_store_says_why(store, changes, title):
     fill(store, **changes)
     first = data.latency(store, VIEW, NOW).findings[0]
     assert (first.title, first.ongoing) == (title, True)
+
+
+def test_what_died_is_told_by_its_most_frequent_cause_over_the_whole_range(store):
+    fill(store)
+    store.append(Batch("q", 0, (messages(NOW - 50, "payments", 0, 20), messages(NOW - 9, "payments", 0, 10))))
+    DeadLetters(store).add(
+        [letter(number, failed_at=NOW - (50.5 if number < 20 else 9.5)) for number in range(30)]
+    )
+    first = data.latency(store, VIEW, NOW).findings[0]
+    assert first.title.startswith("30 of 120,030 messages failed for good on payments: ")
+    assert first.evidence.startswith("30 of them with POLICY_VIOLATION")
 
 
 # figures

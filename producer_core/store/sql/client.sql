@@ -32,7 +32,7 @@ GROUP BY 1, broker_id ORDER BY 1, broker_id;
 
 -- name: deaths_series
 -- What died by window of `bucket` seconds, topic and error code, whatever became of it since.
-SELECT (failed_at // $bucket * $bucket)::BIGINT AS window_start, topic, code, count(*) AS count
+SELECT (floor(failed_at / $bucket) * $bucket)::BIGINT AS window_start, topic, code, count(*) AS count
 FROM dead_letters
 WHERE ($since IS NULL OR failed_at >= $since) AND ($until IS NULL OR failed_at < $until)
   AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
