@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
-from dashboard.data.view import STEPS, View
-from producer_core.diagnosis import BrokerNumbers, Finding, Numbers, over_time
+from dashboard.data.view import View
+from producer_core.diagnosis import BrokerNumbers, Finding, Numbers, mean, merged, over_time
 from producer_core.histogram import SCALE, quantiles, upper_bound
 from producer_core.store import Store
 
 LATENCY_QUANTILES = (0.5, 0.95, 0.99, 0.999)
-_SLICES = 15
-"""About how many slices of time are diagnosed, each on its own."""
 _ROW = 2 ** (SCALE - 2)
 """Buckets of the histogram in one row of the heatmap: four rows a doubling."""
 
@@ -92,7 +90,7 @@ class Latency:
 
 def latency(store: Store, view: View, now: float) -> Latency:
     """One consistent look at the store. What librdkafka says is of whole producers, whatever the topic."""
-    step, since, part = view.step, view.since(now), _slice_of(view.seconds)
+    step, since = view.step, view.since(now)
     producer = {"producer": view.producer}
     with store.borrow():
         buckets = store.rows("latency_buckets_by_window", since=since, bucket_seconds=step, **view.where)
@@ -101,10 +99,10 @@ def latency(store: Store, view: View, now: float) -> Latency:
         messages = store.rows("series", since=since, bucket=step, **view.where)
         brokers = store.rows("broker_series", since=since, bucket=step, **producer)
         clients = store.rows("client_series", since=since, bucket=step, **producer)
-        deaths = store.rows("deaths_series", since=since, bucket=part, **view.where)
+        deaths = store.rows("deaths_series", since=since, bucket=step, **view.where)
         seen_at = store.rows("data_age")[0]["seen_at"]
-    slices = _slices(part, now, messages, clients, brokers, deaths)
-    whole = _numbers(since, view.seconds, messages, clients, brokers, ())
+    slices = _slices(step, now, messages, clients, brokers, deaths)
+    whole = merged(slices) if slices else Numbers(since, view.seconds)
     return Latency(
         now=now,
         window=view.window,
@@ -114,10 +112,10 @@ def latency(store: Store, view: View, now: float) -> Latency:
         found=tuple(quantiles(_added(buckets), LATENCY_QUANTILES)),
         percentiles=tuple(_percentiles(buckets)),
         heat=tuple(_heat(buckets)),
-        spent=tuple(_spent(brokers, messages)),
+        spent=tuple(map(_spent, (one for one in slices if one.brokers))),
         topics=tuple(_topics(totals, by_topic, view.topic)),
         brokers=whole.brokers,
-        rtt_by_broker=_rtt_by_broker(brokers),
+        rtt_by_broker=_rtt_by_broker(slices),
         findings=over_time(slices, now),
         whole=whole,
         seen_at=seen_at,
@@ -125,26 +123,17 @@ def latency(store: Store, view: View, now: float) -> Latency:
 
 
 def per_batch(numbers: Numbers) -> float | None:
-    return _mean(numbers.batch_messages, numbers.batches)
+    return mean(numbers.batch_messages, numbers.batches)
 
 
 def repeated(numbers: Numbers) -> float | None:
     """The share of requests that the client sent again."""
-    again, requests = (_total(numbers, name) for name in ("retries", "requests"))
-    return _mean(again, requests)
+    return mean(numbers.together.retries, numbers.together.requests)
 
 
 def connected(broker: BrokerNumbers) -> float | None:
     """The share of looks at which it was connected, of those at which it was wanted."""
-    return _mean(broker.up, broker.up + broker.down)
-
-
-def _total(numbers: Numbers, name: str) -> int:
-    return sum(getattr(one, name) for one in numbers.brokers)
-
-
-def _slice_of(seconds: int) -> int:
-    return next((step for step in STEPS if seconds / step <= _SLICES), STEPS[-1])
+    return mean(broker.up, broker.up + broker.down)
 
 
 # histograms
@@ -186,7 +175,7 @@ def _topics(totals: Rows, buckets: Rows, only: str | None) -> Iterable[TopicLate
         TopicLatency(
             row["topic"],
             row["acknowledged"],
-            _mean(row["latency_sum"], row["acknowledged"]),
+            mean(row["latency_sum"], row["acknowledged"]),
             tuple(quantiles(histograms.get(row["topic"], {}), LATENCY_QUANTILES)),
         )
         for row in totals
@@ -198,112 +187,61 @@ def _topics(totals: Rows, buckets: Rows, only: str | None) -> Iterable[TopicLate
 # where the time goes
 
 
-def _spent(brokers: Rows, messages: Rows) -> Iterable[Spent]:
-    settled: dict[int, tuple[float, int]] = {}
-    for row in messages:
-        spent, count = settled.get(row["window_start"], (0.0, 0))
-        settled[row["window_start"]] = spent + row["latency_sum"], count + row["acknowledged"]
-    for at, rows in sorted(_grouped(brokers, "window_start").items()):
-        parts = [_mean_of(rows, name) for name in ("queue", "outbuf", "rtt")]
-        measured = _mean(*settled.get(at, (0.0, 0)))
-        known = None not in (measured, *parts)
-        rest = max(0.0, (measured or 0.0) - sum(part or 0.0 for part in parts)) if known else None
-        yield Spent(at, parts[0], parts[1], parts[2], rest, _mean_of(rows, "throttle"))
+def _spent(one: Numbers) -> Spent:
+    parts, measured = one.together, mean(one.latency_sum, one.acknowledged)
+    known = parts.queue, parts.outbuf, parts.rtt
+    rest = None if measured is None else max(0.0, measured - sum(part or 0.0 for part in known))
+    return Spent(int(one.at), *known, rest, parts.throttle)
 
 
-def _rtt_by_broker(brokers: Rows) -> Mapping[str, Mapping[int, float]]:
+def _rtt_by_broker(slices: Sequence[Numbers]) -> Mapping[str, Mapping[int, float]]:
+    names = {broker.broker_id: broker.name for one in slices for broker in one.brokers}  # the latest address
     lines: dict[str, dict[int, float]] = defaultdict(dict)
-    names = {row["broker_id"]: _numbers_of([row]).name for row in brokers}
-    for row in brokers:
-        if row["rtt_count"]:
-            lines[names[row["broker_id"]]][row["window_start"]] = row["rtt_sum"] / row["rtt_count"]
+    for one in slices:
+        for broker in one.brokers:
+            if broker.rtt is not None:
+                lines[names[broker.broker_id]][int(one.at)] = broker.rtt
     return lines
 
 
 # slices for the diagnosis
 
+_MESSAGES = ("acknowledged", "dead", "retried", "latency_sum")
+_CLIENT = (
+    "samples", "queued_sum", "room_sum", "batches", "batch_messages", "batch_bytes", "epoch_rises", "fill_highest",
+    "unpolled_highest", "late_highest",
+)  # fmt: skip
+_BROKER = tuple(field.name for field in fields(BrokerNumbers))
+
 
 def _slices(
-    part: int, now: float, messages: Rows, clients: Rows, brokers: Rows, deaths: Rows
+    step: int, now: float, messages: Rows, clients: Rows, brokers: Rows, deaths: Rows
 ) -> tuple[Numbers, ...]:
-    of_messages, of_clients, of_brokers = _cut(messages, part), _cut(clients, part), _cut(brokers, part)
-    of_deaths = _grouped(deaths, "window_start")
+    of_messages, of_clients = _grouped(messages), {row["window_start"]: row for row in clients}
+    of_brokers, of_deaths = _grouped(brokers), _grouped(deaths)
     slices = []
     for at in sorted({*of_messages, *of_clients, *of_brokers}):
-        rows = of_messages.get(at, []), of_clients.get(at, []), of_brokers.get(at, [])
-        covered = max(part, *(row["seconds"] for row in (*rows[0], *rows[1])), 0)
-        slices.append(_numbers(at, max(1.0, min(covered, now - at)), *rows, of_deaths.get(at, [])))
+        settled, client = of_messages.get(at, []), of_clients.get(at)
+        covered = max([step, *(row["seconds"] for row in (*settled, *([client] if client else [])))])
+        counts: dict[str, Any] = {name: sum(row[name] for row in settled) for name in _MESSAGES}
+        said: dict[str, Any] = {name: client[name] for name in _CLIENT} if client else {}
+        slices.append(
+            Numbers(
+                at=at,
+                seconds=max(1.0, min(covered, now - at)),
+                causes=tuple((row["topic"], row["code"], row["count"]) for row in of_deaths.get(at, [])),
+                brokers=tuple(
+                    BrokerNumbers(**{name: row[name] for name in _BROKER}) for row in of_brokers.get(at, [])
+                ),
+                **counts,
+                **said,
+            )
+        )
     return tuple(slices)
 
 
-def _numbers(
-    at: float, seconds: float, messages: Rows, clients: Rows, brokers: Rows, deaths: Rows
-) -> Numbers:
-    return Numbers(
-        at=at,
-        seconds=seconds,
-        acknowledged=_sum(messages, "acknowledged"),
-        dead=_sum(messages, "dead"),
-        failed_attempts=_sum(messages, "failed_attempts"),
-        retried=_sum(messages, "retried"),
-        causes=tuple((row["topic"], row["code"], row["count"]) for row in deaths),
-        samples=_sum(clients, "samples"),
-        fill=_mean(_sum(clients, "queued_sum"), _sum(clients, "room_sum")) or 0.0,
-        fill_highest=_highest(clients, "fill_highest"),
-        batches=_sum(clients, "batches"),
-        batch_messages=_sum(clients, "batch_messages"),
-        batch_bytes=_sum(clients, "batch_bytes"),
-        unpolled_highest=int(_highest(clients, "unpolled_highest")),
-        late_highest=_highest(clients, "late_highest"),
-        epoch_rises=_sum(clients, "epoch_rises"),
-        brokers=tuple(_numbers_of(rows) for _, rows in sorted(_grouped(brokers, "broker_id").items())),
-    )
-
-
-def _numbers_of(rows: Rows) -> BrokerNumbers:
-    """One broker's rows as one."""
-    names = ("samples", "up", "down", "requests", "retries", "timeouts", "disconnects")
-    counts: dict[str, Any] = {name: _sum(rows, name) for name in names}
-    return BrokerNumbers(
-        rows[-1]["broker_id"],
-        rows[-1]["address"],
-        **counts,
-        answers=_sum(rows, "rtt_count"),
-        queue=_mean_of(rows, "queue"),
-        outbuf=_mean_of(rows, "outbuf"),
-        rtt=_mean_of(rows, "rtt"),
-        rtt_p99=_highest(rows, "rtt_p99"),
-        throttle=_sum(rows, "throttle_sum"),
-        throttle_highest=_highest(rows, "throttle_highest"),
-    )
-
-
-def _cut(rows: Rows, part: int) -> dict[int, list[Mapping[str, Any]]]:
-    cut: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in rows:
-        cut[row["window_start"] // part * part].append(row)
-    return cut
-
-
-def _grouped(rows: Rows, name: str) -> dict[int, list[Mapping[str, Any]]]:
+def _grouped(rows: Rows) -> dict[int, list[Mapping[str, Any]]]:
     grouped: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
-        grouped[row[name]].append(row)
+        grouped[row["window_start"]].append(row)
     return grouped
-
-
-def _mean_of(rows: Rows, name: str) -> float | None:
-    """Of sums and counts; never of means."""
-    return _mean(_sum(rows, f"{name}_sum"), _sum(rows, f"{name}_count"))
-
-
-def _mean(total: float, count: float) -> float | None:
-    return total / count if count else None
-
-
-def _sum(rows: Rows, name: str) -> Any:
-    return sum(row[name] for row in rows)
-
-
-def _highest(rows: Rows, name: str) -> float:
-    return float(max((row[name] for row in rows), default=0.0))

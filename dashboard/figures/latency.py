@@ -97,7 +97,7 @@ def spent(page: Latency) -> Any:
     if any(one.throttle for one in page.spent):
         found = [(at, by_window[at].throttle if at in by_window else None) for at in windows]
         _line(figure, "of it: throttled", found, _THROTTLE)
-    figure.update_layout(barmode="stack", bargap=0)
+    figure.update_layout(barmode="stack", bargap=0, legend={"traceorder": "normal"})
     figure.update_yaxes(range=[0, max(1.0, 1080 * highest, top(figure, least=1))], ticksuffix=" ms")
     return or_sentence(figure, page, "No client statistics came in this range.")
 

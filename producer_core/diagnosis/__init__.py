@@ -5,6 +5,6 @@ a broker that is down fills the queue, and both are said, the broker first.
 """
 
 from producer_core.diagnosis.ranking import diagnose, over_time
-from producer_core.diagnosis.values import BrokerNumbers, Finding, Numbers, Tone
+from producer_core.diagnosis.values import BrokerNumbers, Finding, Numbers, Tone, mean, merged
 
-__all__ = ["BrokerNumbers", "Finding", "Numbers", "Tone", "diagnose", "over_time"]
+__all__ = ["BrokerNumbers", "Finding", "Numbers", "Tone", "diagnose", "mean", "merged", "over_time"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from statistics import median
 
 from producer_core.diagnosis.values import Finding, Numbers
@@ -80,10 +80,10 @@ def _unpolled(now: Numbers) -> Iterator[Finding]:
 
 
 def _throttled(now: Numbers) -> Iterator[Finding]:
-    total = sum(one.throttle for one in now.brokers)
+    total = now.together.throttle_sum
     if total < 0.1:
         return
-    worst = max(now.brokers, key=lambda one: one.throttle)
+    worst = max(now.brokers, key=lambda one: one.throttle_sum)
     yield Finding(
         "throttled",
         "The brokers throttle this producer: its quota is used up.",
@@ -96,7 +96,7 @@ def _throttled(now: Numbers) -> Iterator[Finding]:
 
 
 def _slow_broker(now: Numbers) -> Iterator[Finding]:
-    measured = [(one.rtt, one) for one in now.brokers if one.rtt is not None and one.answers >= _FEW]
+    measured = [(one.rtt, one) for one in now.brokers if one.rtt is not None and one.rtt_count >= _FEW]
     for rtt, one in measured:
         others = [mean for mean, other in measured if other is not one]
         if others and rtt >= 0.02 and rtt >= 3 * median(others):
@@ -111,7 +111,7 @@ def _slow_broker(now: Numbers) -> Iterator[Finding]:
 
 
 def _slow_network(now: Numbers) -> Iterator[Finding]:
-    measured = [one for one in now.brokers if one.rtt is not None and one.answers >= _FEW]
+    measured = [one for one in now.brokers if one.rtt is not None and one.rtt_count >= _FEW]
     slow = [one for one in measured if one.rtt is not None and one.rtt >= _SLOW]
     rtt = now.rtt
     if not slow or len(slow) < len(measured) or rtt is None:
@@ -128,7 +128,7 @@ def _slow_network(now: Numbers) -> Iterator[Finding]:
 
 
 def _retrying(now: Numbers) -> Iterator[Finding]:
-    requests, again = sum(one.requests for one in now.brokers), sum(one.retries for one in now.brokers)
+    requests, again = now.together.requests, now.together.retries
     ours, sent = now.retried, now.acknowledged + now.dead + now.retried
     share = max(again / requests if requests else 0.0, ours / sent if sent else 0.0)
     if share < 0.05 or max(again, ours) < _FEW:
@@ -234,7 +234,7 @@ def failing(now: Numbers) -> Iterator[Finding]:
     )
 
 
-def well(whole: Numbers, slices: Sequence[Numbers]) -> Iterator[Finding]:
+def well(whole: Numbers) -> Iterator[Finding]:
     """Said only where the client was heard."""
     if not whole.samples:
         return
@@ -242,18 +242,14 @@ def well(whole: Numbers, slices: Sequence[Numbers]) -> Iterator[Finding]:
         text = "The client is heard, and no message was settled in this range."
         yield Finding("idle", "Nothing was sent.", text, "", score=30, tone="quiet")
         return
-    rtts = [one.rtt for one in slices if one.rtt is not None]
-    fill = max(one.fill_highest for one in slices)
-    trip = f"A request takes {_time(median(rtts))}, and the" if rtts else "The"
+    trip = "The" if whole.rtt is None else f"A request takes {_time(whole.rtt)} on average, and the"
     yield Finding(
         "well",
         f"All is well: {_many(whole.acknowledged, 'message')} acknowledged, none failed.",
-        f"{trip} queue was never more than {_percent(fill)} full.",
+        f"{trip} queue was never more than {_percent(whole.fill_highest)} full.",
         "",
         score=30,
         tone="good",
-        since=whole.at,
-        until=whole.at + whole.seconds,
     )
 
 

@@ -63,6 +63,14 @@ def totals(path):
     return (*sums, *counts), ranges
 
 
+def client_side(path):
+    """What librdkafka said, as the latency page asks for it."""
+    store = Store.open(path, create=False)
+    found = store.rows("client_series", bucket=60), store.rows("broker_series", bucket=60)
+    store.close()
+    return found
+
+
 def kept(folder, column="acknowledged"):
     """The sum of a column over the Parquet history, as any reader would read it."""
     ((total,),) = duckdb.sql(f"SELECT sum({column}) FROM read_parquet('{folder}/**/*.parquet')").fetchall()
@@ -117,6 +125,8 @@ def test_what_a_producer_publishes_equals_what_it_wrote_down(kafka, tmp_path):
     own, fleet = totals(tmp_path / "own.duckdb"), totals(tmp_path / "fleet.duckdb")
     assert own[0] == fleet[0]
     assert own[0][0] == 2_000
+    assert client_side(tmp_path / "own.duckdb") == client_side(tmp_path / "fleet.duckdb")
+    assert sum(row["rtt_count"] for row in client_side(tmp_path / "own.duckdb")[1]) > 0
 
 
 def test_no_broker_and_no_topic_are_told_before_spark_starts(kafka, tmp_path):

@@ -10,22 +10,25 @@ from producer_core.diagnosis import BrokerNumbers, Numbers, diagnose, over_time
 
 
 def broker(number=1, **changes):
+    """`rtt` and `queue` are means in seconds."""
+    answers = changes.pop("answers", 6000)
     usual = BrokerNumbers(
-        number, f"kafka{number}:9092", samples=60, up=60, requests=6000, answers=6000, queue=0.006, outbuf=0.0002,
-        rtt=0.004, rtt_p99=0.02,
+        number, f"kafka{number}:9092", samples=60, up=60, requests=6000, queue_count=6000,
+        queue_sum=6000 * changes.pop("queue", 0.006), outbuf_count=6000, outbuf_sum=1.2, rtt_count=answers,
+        rtt_sum=answers * changes.pop("rtt", 0.004), rtt_p99=0.02, throttle_sum=changes.pop("throttle", 0.0),
     )  # fmt: skip
     return replace(usual, **changes)
 
 
 def numbers(*brokers, **changes):
     usual = Numbers(
-        at=1000.0, seconds=60.0, acknowledged=60_000, samples=60, fill=0.01, fill_highest=0.03, batches=6000,
+        at=1000.0, seconds=60.0, acknowledged=60_000, samples=60, queued_sum=60_000, room_sum=6_000_000, fill_highest=0.03, batches=6000,
         batch_messages=60_000, batch_bytes=12_000_000, brokers=brokers or (broker(1), broker(2), broker(3)),
     )  # fmt: skip
     return replace(usual, **changes)
 
 
-FULL = {"fill": 0.8, "fill_highest": 0.99}
+FULL = {"queued_sum": 4_800_000, "fill_highest": 0.99}
 TINY = {"batches": 60_000, "batch_bytes": 13_000_000}
 
 SCENARIOS = {
@@ -65,7 +68,7 @@ SCENARIOS = {
     "retries of ours": (numbers(retried=20_000), "Retries eat capacity.", "RetryConfig"),
     "one broker down, and its messages fail": (
         numbers(
-            broker(1), broker(2, up=0, down=60, rtt=None, answers=0), dead=900,
+            broker(1), broker(2, up=0, down=60, answers=0), dead=900,
             causes=(("orders", "_MSG_TIMED_OUT", 900),), **FULL,
         ),
         "Broker 2 (kafka2:9092) is down or cannot be reached.",
@@ -133,7 +136,9 @@ def test_all_well_is_said_with_its_numbers_and_nothing_else():
     (found,) = over_time([numbers(), numbers(at=1060.0)], now=1120.0)
     assert (found.key, found.tone) == ("well", "good")
     assert found.title == "All is well: 120,000 messages acknowledged, none failed."
-    assert found.evidence == "A request takes 4.0 ms, and the queue was never more than 3.0 % full."
+    assert (
+        found.evidence == "A request takes 4.0 ms on average, and the queue was never more than 3.0 % full."
+    )
 
 
 @pytest.mark.parametrize(
@@ -172,13 +177,13 @@ def test_what_is_over_comes_after_what_goes_on_and_says_when_it_was():
     assert (second.key, second.ongoing, second.since, second.until) == ("down-1", False, 1120.0, 1180.0)
 
 
-def test_what_is_found_again_and_again_is_said_once_as_it_was_worst():
+def test_what_is_found_again_and_again_is_said_once_with_the_numbers_of_all_of_it():
     slices = [
         numbers(at=1000.0 + 60 * number, brokers=(broker(1), broker(2, rtt=rtt)))
         for number, rtt in enumerate((0.1, 0.5, 0.2))
     ]
     (found,) = over_time(slices, now=1180.0)
-    assert "500 ms" in found.evidence
+    assert "takes 267 ms on average" in found.evidence  # of all requests, not the mean of means
     assert (found.since, found.until) == (1000.0, 1180.0)
 
 
@@ -188,3 +193,19 @@ def test_failures_are_counted_over_the_whole_range():
     (found,) = over_time(slices, now=1180.0)
     assert found.title.startswith("90 of 180,090 messages failed for good on payments: ")
     assert found.evidence.startswith("90 of them with POLICY_VIOLATION; ")
+
+
+def test_a_short_trouble_is_not_drowned_by_the_quick_requests_around_it():
+    quick = [numbers(at=1000.0 + 2 * number, seconds=2.0) for number in range(30)]
+    slow = (broker(1, rtt=0.25, answers=8), broker(2, rtt=0.25, answers=8))
+    slices = [*quick[:10], *(replace(one, brokers=slow) for one in quick[10:14]), *quick[14:]]
+    (found,) = over_time(slices, now=1060.0)
+    assert found.title == "The network or the brokers are slow."
+    assert "250 ms" in found.evidence
+    assert (found.since, found.until, found.ongoing) == (1020.0, 1028.0, False)
+
+
+def test_a_hiccup_of_one_moment_is_not_worth_a_word():
+    slices = [numbers(at=1000.0 + 2 * number, seconds=2.0) for number in range(30)]
+    slices[10] = replace(slices[10], brokers=(broker(1, rtt=0.25, answers=8),))
+    assert [found.key for found in over_time(slices, now=1060.0)] == ["well"]
