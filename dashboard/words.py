@@ -142,13 +142,14 @@ def age(seconds: float) -> str:
     return f"{seconds / 86400:.0f} days"
 
 
-def when(since: float, until: float, now: float, *, ongoing: bool) -> str:
-    """When something was found: since when it goes on, or from when to when it was."""
+def when(since: float, until: float, now: float, *, lasted: float, ongoing: bool) -> str:
+    """When something was found: since when it goes on, or from when to when it was, and for how long in all."""
     if not until:
         return ""
+    parts = "" if lasted > 0.8 * (until - since) else f", {age(lasted)} in all"
     if ongoing:
-        return f"Now, for {age(now - since)}."
-    return f"It is over: {moment(since)[11:]} to {moment(until)[11:]} UTC, {age(now - until)} ago."
+        return f"Since {age(now - since)}{parts}."
+    return f"It is over: {moment(since)[11:]} to {moment(until)[11:]} UTC{parts}, {age(now - until)} ago."
 
 
 def nothing_known(window: str) -> str:

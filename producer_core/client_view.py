@@ -58,8 +58,11 @@ class ClientView:
     def _of_client(self, statistics: Mapping[str, Any], now: float) -> list[Any]:
         batches = [_window(topic, "batchcnt") for topic in statistics.get("topics", {}).values()]
         sizes = [_window(topic, "batchsize") for topic in statistics.get("topics", {}).values()]
+        states = [broker.get("state") for _, broker in _brokers(statistics)]
+        wanted = any(state not in (*_UP, _IDLE) for state in states)
         return [
             1,
+            int(wanted and not any(state in _UP for state in states)),
             int(statistics["msg_cnt"]),
             int(statistics.get("msg_max", 0)),
             sum(int(window.get("cnt", 0)) for window in batches),

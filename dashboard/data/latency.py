@@ -208,7 +208,7 @@ def _rtt_by_broker(slices: Sequence[Numbers]) -> Mapping[str, Mapping[int, float
 
 _MESSAGES = ("acknowledged", "dead", "retried", "latency_sum")
 _CLIENT = (
-    "samples", "queued_sum", "room_sum", "batches", "batch_messages", "batch_bytes", "epoch_rises", "fill_highest",
+    "samples", "cut_off", "queued_sum", "room_sum", "batches", "batch_messages", "batch_bytes", "epoch_rises", "fill_highest",
     "unpolled_highest", "late_highest",
 )  # fmt: skip
 _BROKER = tuple(field.name for field in fields(BrokerNumbers))

@@ -151,7 +151,7 @@ def _table(label: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> st
         f"<tr>{''.join(f'<td{_side(place)}>{html.escape(cell)}</td>' for place, cell in enumerate(row))}</tr>"
         for row in rows
     )
-    table = f"<table class='pc-rows'><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>"
+    table = f"<table class='pc-rows pc-numbers'><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>"
     return f"<div class='pc-wide' role='region' aria-label='{html.escape(label)}' tabindex='0'>{table}</div>"
 
 

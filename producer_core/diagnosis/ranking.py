@@ -40,7 +40,9 @@ def over_time(slices: Sequence[Numbers], now: float) -> tuple[Finding, ...]:
 
 def _found(now: Numbers) -> list[Finding]:
     until = now.at + now.seconds
-    return [replace(found, since=now.at, until=until) for rule in RULES for found in rule(now)]
+    return [
+        replace(found, since=now.at, until=until, lasted=now.seconds) for rule in RULES for found in rule(now)
+    ]
 
 
 def _ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -64,7 +66,8 @@ def _as_a_whole(key: str, affected: Sequence[Numbers], worst: Finding) -> Findin
     together = merged(affected)
     exactly = replace(together, seconds=sum(one.seconds for one in affected))
     found = next((one for one in _found(exactly) if one.key == key), worst)
-    return replace(found, since=together.at, until=together.at + together.seconds)
+    until = together.at + together.seconds
+    return replace(found, since=together.at, until=until, lasted=exactly.seconds)
 
 
 def _failing(slices: Sequence[Numbers], whole: Numbers) -> Iterable[Finding]:
@@ -72,7 +75,8 @@ def _failing(slices: Sequence[Numbers], whole: Numbers) -> Iterable[Finding]:
     failed = [one for one in slices if one.dead]
     if failed:
         span = merged(failed)
-        yield from failing(replace(whole, at=span.at, seconds=span.seconds))
+        for found in failing(replace(whole, at=span.at, seconds=span.seconds)):
+            yield replace(found, lasted=sum(one.seconds for one in failed))
 
 
 def _aged(found: Finding, now: float, width: float) -> Finding:

@@ -16,32 +16,34 @@ _FEW = 5
 """Requests below which a mean says nothing."""
 
 
-def _down(now: Numbers) -> Iterator[Finding]:
-    down = [one for one in now.brokers if one.down >= max(2, 0.05 * one.samples)]
-    if not down:
-        return
-    looks = "; ".join(f"{one.name}: not connected in {one.down} of {one.samples} looks" for one in down)
-    if len(down) == len(now.brokers):
+def _cut_off(now: Numbers) -> Iterator[Finding]:
+    if now.cut_off >= max(2, 0.05 * now.samples):
         yield Finding(
-            "down",
+            "cut-off",
             "No broker can be reached.",
-            f"{_sentence(looks)}, one a second.",
+            f"No broker was connected in {now.cut_off} of {now.samples} looks, one a second.",
             "Check that the brokers run, and the address, port and security settings. What was accepted waits and is "
             "sent when they are back, until its delivery timeout.",
             setting="bootstrap_servers",
             score=100,
             tone="bad",
         )
-        return
-    for one in down:
-        yield Finding(
-            f"down-{one.broker_id}",
-            f"{_sentence(one.name)} is down or cannot be reached.",
-            f"It was not connected in {one.down} of {one.samples} looks, one a second; the partitions it leads wait.",
-            "Start it again, or check the way to it; its partitions go on when another broker leads them.",
-            score=94 + 5 * one.down / one.samples,
-            tone="bad",
-        )
+
+
+def _down(now: Numbers) -> Iterator[Finding]:
+    """A broker that is missed while others are there."""
+    for one in now.brokers:
+        missed = one.down - now.cut_off
+        if missed >= max(2, 0.05 * one.samples):
+            yield Finding(
+                f"down-{one.broker_id}",
+                f"{_sentence(one.name)} is down or cannot be reached.",
+                f"It was not connected in {one.down} of {one.samples} looks, one a second; the partitions it leads "
+                "wait.",
+                "Start it again, or check the way to it; its partitions go on when another broker leads them.",
+                score=94 + 5 * one.down / one.samples,
+                tone="bad",
+            )
 
 
 def _timeouts(now: Numbers) -> Iterator[Finding]:
@@ -170,7 +172,7 @@ def _tiny_batches(now: Numbers) -> Iterator[Finding]:
     if messages >= 4 or size >= 4096 or rate < 50:
         return
     waits = max((one.queue or 0.0 for one in now.brokers), default=0.0)
-    hurts = now.fill_highest >= 0.5 or waits >= 0.05
+    hurts = now.fill_highest >= 0.5 or (waits >= 0.05 and (now.rtt or 0.0) < 0.02)
     if not hurts and rate < 500:
         return
     yield Finding(
@@ -254,6 +256,7 @@ def well(whole: Numbers) -> Iterator[Finding]:
 
 
 RULES: tuple[Rule, ...] = (
+    _cut_off,
     _down,
     _timeouts,
     _unpolled,

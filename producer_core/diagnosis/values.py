@@ -60,7 +60,8 @@ class BrokerNumbers:
 
 @dataclass(frozen=True)
 class Numbers:
-    """A slice of time. `causes` counts messages that died by (topic, code), most first."""
+    """A slice of time. `causes` counts messages that died by (topic, code), most first; `cut_off` counts looks in which
+    no broker was connected."""
 
     at: float
     seconds: float
@@ -70,6 +71,7 @@ class Numbers:
     latency_sum: float = 0.0
     causes: tuple[tuple[str, str, int], ...] = ()
     samples: int = 0
+    cut_off: int = 0
     queued_sum: int = 0
     room_sum: int = 0
     batches: int = 0
@@ -139,7 +141,8 @@ def _sums(rows: Sequence[Any], *, skip: Sequence[str]) -> dict[str, Any]:
 class Finding:
     """What is wrong in a sentence, the numbers that say so, what to do, and the setting to change where one helps.
 
-    `since` and `until` bound the time in which it was found; `ongoing` says that it has not ended.
+    `since` and `until` bound the time in which it was found, and `lasted` is how much of that; `ongoing` says that it has
+    not ended.
     """
 
     key: str
@@ -151,4 +154,5 @@ class Finding:
     tone: Tone = "warning"
     since: float = 0.0
     until: float = 0.0
+    lasted: float = 0.0
     ongoing: bool = True

@@ -59,6 +59,7 @@ class ClientRow(NamedTuple):
     cluster_id: str
     producer_id: str
     samples: int
+    cut_off: int
     queued_sum: int
     room_sum: int
     batches: int

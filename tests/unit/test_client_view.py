@@ -107,6 +107,21 @@ def test_a_broker_that_only_stands_in_the_metadata_has_no_row_and_one_that_is_mi
     assert [(row.broker_id, row.up, row.down) for row in rows] == [(2, 0, 1), (3, 0, 0)]
 
 
+@pytest.mark.parametrize(
+    ("states", "cut_off"),
+    [
+        (("UP", "DOWN"), 0),
+        (("TRY_CONNECT", "INIT"), 1),
+        (("INIT", "INIT"), 0),
+        (("CONNECT", "DOWN"), 1),
+        ((), 0),
+    ],
+)
+def test_a_client_is_cut_off_while_it_wants_a_broker_and_has_none(states, cut_off):
+    client, _ = taken(statistics(*(broker(number, state=state) for number, state in enumerate(states))))
+    assert client.cut_off == cut_off
+
+
 @pytest.mark.parametrize("nothing", [{}, {"brokers": {"memory": {"state": "UP"}}}])
 def test_what_is_no_statistics_of_librdkafka_makes_no_rows(nothing):
     view = ClientView()

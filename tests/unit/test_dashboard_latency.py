@@ -45,7 +45,7 @@ def broker(at, number=1, **changes):
 
 
 def client(at, **changes):
-    row = ClientRow(int(at), "c", "p", 1, 1000, 100_000, 100, 1000, 200_000, 0, 0.02, 3, 0.0)
+    row = ClientRow(int(at), "c", "p", 1, 0, 1000, 100_000, 100, 1000, 200_000, 0, 0.02, 3, 0.0)
     return row._replace(**changes)
 
 

@@ -75,7 +75,7 @@ SCENARIOS = {
         "",
     ),
     "all brokers down for a part of it": (
-        numbers(broker(1, up=40, down=20), broker(2, up=41, down=19)),
+        numbers(broker(1, up=40, down=20), broker(2, up=41, down=19), cut_off=19),
         "No broker can be reached.",
         "bootstrap_servers",
     ),

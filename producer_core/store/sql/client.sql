@@ -5,7 +5,7 @@
 -- By window of `bucket` seconds: queue fill, batches and polling, added up over producers; `seconds` a row covers.
 SELECT (window_start // $bucket * $bucket)::BIGINT AS window_start,
        greatest($bucket, max(resolution))::BIGINT AS seconds, sum(samples)::BIGINT AS samples,
-       sum(queued_sum)::BIGINT AS queued_sum, sum(room_sum)::BIGINT AS room_sum, sum(batches)::BIGINT AS batches,
+       sum(cut_off)::BIGINT AS cut_off, sum(queued_sum)::BIGINT AS queued_sum, sum(room_sum)::BIGINT AS room_sum, sum(batches)::BIGINT AS batches,
        sum(batch_messages)::BIGINT AS batch_messages, sum(batch_bytes)::BIGINT AS batch_bytes,
        sum(epoch_rises)::BIGINT AS epoch_rises, max(fill_highest) AS fill_highest,
        max(unpolled_highest)::BIGINT AS unpolled_highest, max(late_highest) AS late_highest
