@@ -39,6 +39,9 @@ class ClientView:
             return
         client = self._of_client(statistics, now)
         brokers = {key: self._of_broker(key, broker) for key, broker in _brokers(statistics)}
+        # In an outage librdkafka drops its brokers and goes back to the bootstrap addresses (measured): when they come
+        # again they count from zero.
+        self._counted = {at: count for at, count in self._counted.items() if at[0] in brokers}
         with self._lock:
             self._client = _joined(self._client, client, KINDS["client_statistics"])
             for key, values in brokers.items():
@@ -59,7 +62,7 @@ class ClientView:
         batches = [_window(topic, "batchcnt") for topic in statistics.get("topics", {}).values()]
         sizes = [_window(topic, "batchsize") for topic in statistics.get("topics", {}).values()]
         states = [broker.get("state") for _, broker in _brokers(statistics)]
-        wanted = any(state not in (*_UP, _IDLE) for state in states)
+        wanted = statistics["msg_cnt"] > 0 or any(state not in (*_UP, _IDLE) for state in states)
         return [
             1,
             int(wanted and not any(state in _UP for state in states)),

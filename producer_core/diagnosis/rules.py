@@ -34,7 +34,7 @@ def _down(now: Numbers) -> Iterator[Finding]:
     """A broker that is missed while others are there."""
     for one in now.brokers:
         missed = one.down - now.cut_off
-        if missed >= max(2, 0.05 * one.samples):
+        if one.broker_id >= 0 and missed >= max(2, 0.05 * one.samples):
             yield Finding(
                 f"down-{one.broker_id}",
                 f"{_sentence(one.name)} is down or cannot be reached.",
@@ -98,10 +98,10 @@ def _throttled(now: Numbers) -> Iterator[Finding]:
 
 
 def _slow_broker(now: Numbers) -> Iterator[Finding]:
-    measured = [(one.rtt, one) for one in now.brokers if one.rtt is not None and one.rtt_count >= _FEW]
+    measured = [(one.rtt, one) for one in now.brokers if one.rtt is not None and one.rtt_count >= 2 * _FEW]
     for rtt, one in measured:
         others = [mean for mean, other in measured if other is not one]
-        if others and rtt >= 0.02 and rtt >= 3 * median(others):
+        if others and rtt >= _SLOW / 2 and rtt >= 3 * median(others):
             yield Finding(
                 f"slow-{one.broker_id}",
                 f"{_sentence(one.name)} is slower than the others.",

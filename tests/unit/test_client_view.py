@@ -70,6 +70,11 @@ def test_counters_count_what_was_added_and_begin_again_with_a_new_client():
     assert (row.requests, row.retries) == (17, 3)
 
 
+def test_a_broker_that_was_away_counts_from_zero_again():
+    _, (row,) = taken(statistics(broker(tx=10)), statistics(), statistics(broker(tx=14)))
+    assert row.requests == 24
+
+
 def test_two_seconds_add_up_and_keep_the_higher_maximum():
     client, (row,) = taken(
         statistics(broker()),
@@ -118,8 +123,15 @@ def test_a_broker_that_only_stands_in_the_metadata_has_no_row_and_one_that_is_mi
     ],
 )
 def test_a_client_is_cut_off_while_it_wants_a_broker_and_has_none(states, cut_off):
-    client, _ = taken(statistics(*(broker(number, state=state) for number, state in enumerate(states))))
+    client, _ = taken(
+        statistics(*(broker(number, state=state) for number, state in enumerate(states)), msg_cnt=0)
+    )
     assert client.cut_off == cut_off
+
+
+def test_a_client_whose_messages_wait_and_whose_brokers_left_the_metadata_is_cut_off():
+    assert taken(statistics(msg_cnt=7))[0].cut_off == 1
+    assert taken(statistics(msg_cnt=0))[0].cut_off == 0
 
 
 @pytest.mark.parametrize("nothing", [{}, {"brokers": {"memory": {"state": "UP"}}}])

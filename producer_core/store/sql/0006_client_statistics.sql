@@ -8,7 +8,7 @@ CREATE TABLE client_statistics (
     cluster_id     VARCHAR NOT NULL,
     producer_id    VARCHAR NOT NULL,
     samples        BIGINT  NOT NULL,     -- statistics heard, one a second
-    cut_off        BIGINT  NOT NULL,     -- samples in which brokers were wanted and none was connected
+    cut_off        BIGINT  NOT NULL,     -- samples in which no broker was connected and one was wanted, or messages waited
     queued_sum     BIGINT  NOT NULL,     -- messages in the client's queue (msg_cnt), summed over the samples
     room_sum       BIGINT  NOT NULL,     -- messages it has room for (msg_max), summed likewise
     batches        BIGINT  NOT NULL,     -- batches made (batchcnt.cnt, all topics)
