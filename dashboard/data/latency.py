@@ -114,7 +114,7 @@ def latency(store: Store, view: View, now: float) -> Latency:
         heat=tuple(_heat(buckets)),
         spent=tuple(map(_spent, (one for one in slices if one.brokers))),
         topics=tuple(_topics(totals, by_topic, view.topic)),
-        brokers=whole.brokers,
+        brokers=tuple(sorted(whole.brokers, key=lambda one: (one.broker_id < 0, one.broker_id))),
         rtt_by_broker=_rtt_by_broker(slices),
         findings=over_time(slices, now),
         whole=whole,
@@ -199,7 +199,7 @@ def _rtt_by_broker(slices: Sequence[Numbers]) -> Mapping[str, Mapping[int, float
     lines: dict[str, dict[int, float]] = defaultdict(dict)
     for one in slices:
         for broker in one.brokers:
-            if broker.rtt is not None:
+            if broker.rtt is not None and broker.broker_id >= 0:
                 lines[names[broker.broker_id]][int(one.at)] = broker.rtt
     return lines
 

@@ -33,7 +33,7 @@ def _item(one: Finding, now: float) -> str:
     when = words.when(one.since, one.until, now, lasted=one.lasted, ongoing=one.ongoing)
     tone = one.tone if one.ongoing or one.tone == "good" else "quiet"
     lines = [
-        f"<strong>{html.escape(one.title)}</strong>",
+        f"<strong>{'' if one.ongoing else 'Earlier: '}{html.escape(one.title)}</strong>",
         f"<span>{html.escape(f'{one.evidence} {when}'.strip())}</span>",
     ]
     if one.suggestion:

@@ -38,7 +38,11 @@ class BrokerNumbers:
 
     @property
     def name(self) -> str:
-        return f"broker {self.broker_id} ({self.address})" if self.broker_id >= 0 else self.address
+        return (
+            f"broker {self.broker_id} ({self.address})"
+            if self.broker_id >= 0
+            else f"bootstrap {self.address}"
+        )
 
     @property
     def queue(self) -> float | None:

@@ -245,6 +245,16 @@ def test_the_page_says_why_first_with_evidence_and_setting(path, store, monkeypa
     assert "broker 2 (kafka2:9092)" in said
 
 
+def test_what_is_over_is_said_as_something_earlier(path, store, monkeypatch):
+    fill(store, seconds=30)
+    begun = int(NOW) // 10 * 10 - 200
+    ats = range(begun, begun + 10)
+    store.append(Batch("q", 0, client_statistics=tuple(client(at, cut_off=1) for at in ats)))
+    said = text_of(opened(path, monkeypatch, range="5 min"))
+    assert "Earlier: No broker can be reached." in said
+    assert "No broker was connected in 10 of 10 looks, one a second. It is over: " in said
+
+
 def test_one_topic_in_the_address_narrows_the_page(path, store, monkeypatch):
     fill(store)
     page = opened(path, monkeypatch, topic="orders", range="5 min")
