@@ -14,6 +14,9 @@ def dlq() -> None:
     Every command takes the same selection (--topic, --group, --verdict, --since, ...) and means the same by it;
     without one it means all that wait. An act says its number first, and asks.
 
+    None is ever dropped: when more wait than the bounds allow (by number, bytes or age; see store set --help) an alert
+    says so. What a person sees is masked; --reveal shows it and is in the audit.
+
     \b
       producer-core dlq groups                      what died, by cause
       producer-core dlq list --topic orders         which messages
