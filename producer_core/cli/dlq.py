@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from producer_core.cli import dlq_acts, dlq_look, dlq_replay, dlq_transfer
+from producer_core.cli import dlq_acts, dlq_look, dlq_publish, dlq_replay, dlq_transfer
 
 
 @click.group(short_help="Dead letters: look, replay, archive, restore, purge.")
@@ -26,6 +26,12 @@ def dlq() -> None:
     """
 
 
-for command in (*dlq_look.COMMANDS, dlq_replay.replay, *dlq_acts.COMMANDS, *dlq_transfer.COMMANDS):
+for command in (
+    *dlq_look.COMMANDS,
+    dlq_replay.replay,
+    *dlq_acts.COMMANDS,
+    *dlq_transfer.COMMANDS,
+    *dlq_publish.COMMANDS,
+):
     dlq.add_command(command)
 dlq.add_command(dlq_acts.archive, name="clear")
