@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import threading
 from collections import Counter
 
@@ -92,16 +93,23 @@ def test_the_store_is_locked_past_the_lease(stage):
     assert judged(stage).operation.left == 0
 
 
-def test_the_store_is_full_in_the_middle_for_the_process_that_replays(stage):
-    size = stage.store.path.stat().st_size
-    stage.plan(rate=150)
-    first = stage.replay(file_limit=size + 64 * 1024)
-    stage.until(lambda: stage.settled() > 50 or not first.alive)
-    threading.Event().wait(3 * LEASE)
-    stage.replay()
+def test_the_store_is_full_in_the_middle_and_has_room_again(stage):
+    begin(stage)
+    first = stage.children[0]
+    first.signal(signal.SIGUSR1)
+    before = eventually(lambda: stands_still(stage), 30, every=0)
+    first.signal(signal.SIGUSR2)
+    stage.until(lambda: stage.settled() > before)
     stage.finish()
 
     assert judged(stage).operation.left == 0
+
+
+def stands_still(stage):
+    """How many are settled, when it was no more for some seconds."""
+    before = stage.settled()
+    threading.Event().wait(3)
+    return before if stage.settled() == before else None
 
 
 # processes
