@@ -29,6 +29,7 @@ _SLICE_BYTES = 16 * 1024 * 1024
 _HELD_BACK = 3.0  # seconds at an end that an open transaction makes
 _ANSWER = 10.0  # seconds for one question
 _EARLIEST, _LATEST = -2, -1  # in the place of a time, as the protocol has it
+_NO_IDS = (KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION)
 _EVENT = ("message_id", "happened_at", "what", "who", "origin", "text")
 _HERE = ("message_id", "state", "replayable")
 
@@ -343,12 +344,18 @@ def _place(
 
 def _topic_id(settings: Mapping[str, Any], topic: str) -> str:
     """The id that a topic has since Kafka 2.8; "" where the broker tells none."""
-    asked = asking.admin(settings).describe_topics(TopicCollection([topic]), request_timeout=_ANSWER)
+    client = asking.admin(settings)  # kept until it has answered
+    asked = client.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER)
     try:
-        told = str(asked[topic].result(_ANSWER + 1).topic_id)
-    except (KafkaException, TimeoutError):
+        told = asked[topic].result(_ANSWER + 1).topic_id
+    except TimeoutError as error:
+        raise BrokerUnreachable(f"Nobody told the id of {topic} in time.") from error
+    except KafkaException as error:
+        if error.args[0].code() not in _NO_IDS:  # without it the same record would have another id
+            raise BrokerUnreachable(f"Nobody told the id of {topic}: {error.args[0].str()}.") from error
         return ""
-    return "" if set(told) <= {"A", "=", "-", "0"} else told
+    bits = told.get_most_significant_bits(), told.get_least_significant_bits()
+    return "" if bits == (0, 0) else str(told)
 
 
 def _spans(
