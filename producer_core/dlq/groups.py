@@ -120,21 +120,32 @@ def _seen(
     connection: duckdb.DuckDBPyConnection, where: DeadLetterFilter, rows: Sequence[Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
     """The first and the last letter of each group, looked for only in the hours that the counts name."""
-    seen: dict[str, dict[str, Any]] = {
-        row["fingerprint"]: dict(row) if "latest" in row else {} for row in rows
-    }
+    seen = {row["fingerprint"]: dict(row) if "latest" in row else {} for row in rows}
     for hour in {
         hour for row in rows for hour in (row["first_hour"], row["last_hour"]) if "latest" not in row
     }:
         marks = [row["fingerprint"] for row in rows if hour in (row["first_hour"], row["last_hour"])]
-        condition, parameters = _within(where, hour * HOUR, (hour + 1) * HOUR).where()
-        sql = _SEEN.format(where=condition, marks=", ".join("?" * len(marks)))
-        for found in _rows(connection, sql, [*parameters, *marks]):
-            seen[found["fingerprint"]] = _latest(seen[found["fingerprint"]], found)
+        _look(connection, _within(where, hour * HOUR, (hour + 1) * HOUR), marks, seen)
+    if missed := [mark for mark, found in seen.items() if not found]:
+        _look(
+            connection, where, missed, seen
+        )  # a letter at the very edge of an hour, which rounding put beyond it
     latest = [found["latest"] for found in seen.values()]
     for sample in _rows(connection, _SAMPLES.format(marks=", ".join("?" * len(latest))), latest):
         seen[sample["fingerprint"]] |= sample
     return seen
+
+
+def _look(
+    connection: duckdb.DuckDBPyConnection,
+    where: DeadLetterFilter,
+    marks: Sequence[str],
+    seen: dict[str, dict[str, Any]],
+) -> None:
+    condition, parameters = where.where()
+    sql = _SEEN.format(where=condition, marks=", ".join("?" * len(marks)))
+    for found in _rows(connection, sql, [*parameters, *marks]):
+        seen[found["fingerprint"]] = _latest(seen[found["fingerprint"]], found)
 
 
 def _latest(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
