@@ -13,6 +13,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import duckdb
 import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
@@ -433,6 +434,26 @@ def test_many_windows_take_every_letter_once_and_the_oldest_first(store, tmp_pat
     assert sorted(line["message_id"] for line in lines) == sorted(ids)
     if not same_moment:
         assert [line["message_id"] for line in lines] == ids
+
+
+def test_a_look_that_is_cancelled_on_a_busy_machine_is_made_smaller(store, tmp_path, monkeypatch):
+    ids, asked = buried(store, 10), []
+
+    def rows(connection, ids):
+        asked.append(len(ids))
+        if len(ids) > 2:
+            connection.interrupt()
+            raise duckdb.InterruptException("INTERRUPT Error: Interrupted!")
+        return real(connection, ids)
+
+    real = frozen._rows
+    monkeypatch.setattr(frozen, "_rows", rows)
+
+    export(store, ANY, tmp_path / "a.jsonl", **ME)
+
+    lines = [json.loads(line) for line in (tmp_path / "a.jsonl").read_bytes().splitlines()]
+    assert [line["message_id"] for line in lines] == ids
+    assert max(asked) == 10
 
 
 def test_a_file_of_many_row_groups_is_whole(store, other, tmp_path, monkeypatch):
