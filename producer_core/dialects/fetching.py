@@ -244,8 +244,11 @@ class _Job:
                 if one.message_id not in here or _better(one, here[one.message_id])
             ]
             DeadLetters(self.store, clock=self.clock).add(taken)
+            # The place alone: a source may quote headers, and a purge takes it away.
+            places = {one.message_id: (one.source or "").partition(" (")[0] for one in taken}
             events = [
-                (one.message_id, now, "fetched", self.who, self.origin, f"from {one.source}") for one in taken
+                (message_id, now, "fetched", self.who, self.origin, f"from {place}")
+                for message_id, place in places.items()
             ]
             insert(connection, "letter_events", _EVENT, events)
             self._write_marks()

@@ -148,7 +148,7 @@ def test_what_an_earlier_run_sent_and_could_not_write_down_is_found_and_not_sent
     write = publishing._Job._write
 
     def dies(self, what, texts):
-        if what == "published":
+        if what == "published" and texts:
             raise StoreError("killed here")
         write(self, what, texts)
 
@@ -230,6 +230,13 @@ def test_dead_letters_of_others_are_fetched_once_and_replayed(kafka, topic, stor
     assert (third.looked_at, third.new, third.known) == (5, 0, 5)
     letters = everything(store).values()
     assert Counter((one.key, one.value) for one in letters) == Counter(BODIES)
+    said = {
+        moment.text
+        for one in letters
+        for moment in timeline(store, one.message_id)
+        if moment.what == "fetched"
+    }
+    assert said == {f"from {topic}-dlt[0]@{number}" for number in range(5)}
     assert {one.headers for one in letters} == {(*own, ("dlq.replay.generation", b"1"))}
     assert {(one.topic, one.partition) for one in letters} == {(topic, 2)}
     replayed(kafka, store, topic)

@@ -7,12 +7,16 @@ import uuid
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from producer_core.cli import main
 from producer_core.dialects import Place, Record, derived_id, letter_of, read, write
+from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.events import Attempt
 from producer_core.messages import id_bytes, id_text
+from producer_core.store import Store
 from tests.unit.replaying import letter
 
 PLACE = Place("cluster-1", "orders-dlt", "topic-id")
@@ -445,3 +449,18 @@ def test_what_could_not_be_replayed_there_cannot_be_replayed_here():
     found = made(write(one(replayable=False, verdict="not_sent", source="line 17 of flights.csv")))
     assert (found.replayable, found.verdict) == (False, "not_sent")
     assert "before: line 17 of flights.csv" in found.source
+
+
+# the command
+
+
+def test_publishing_says_the_number_and_asks_first(tmp_path):
+    store = Store.open(tmp_path / "store.duckdb")
+    DeadLetters(store).add([one()])
+    given = ["--store", str(store.path), "-b", "localhost:1"]
+
+    asked = CliRunner().invoke(main, ["dlq", "publish", "--topic", "orders", *given])
+
+    assert asked.exit_code == 2
+    assert "Publish 1 dead letter of orders to {topic}-dlt?" in asked.output
+    assert DeadLetters(store).count(DeadLetterFilter()) == 1
