@@ -54,8 +54,8 @@ def judged(stage):
     return found
 
 
-def begin(stage, processes=1, **settings):
-    stage.plan(rate=150)
+def begin(stage, processes=1, *, stop_percent=None, **settings):
+    stage.plan(rate=150, stop_percent=stop_percent)
     for _ in range(processes):
         stage.replay(**settings)
     stage.until(lambda: stage.settled() > 100)
@@ -171,9 +171,9 @@ def test_a_topic_that_is_gone_before_the_replay_is_left_out_and_said(stage):
 
 def test_a_topic_that_goes_in_the_middle_fails_its_own_records_only(stage):
     gone = stage.topics.pop()
-    begin(stage)
+    begin(stage, stop_percent=100.0)  # its records fail one after the other
     stage.medium.cluster.delete_topic(gone.name)
-    stage.finish()
+    stage.finish(300)
 
     found = stage.evidence()
     others = {n for n, row in found.states.items() if row["topic"] != gone.name}
