@@ -33,7 +33,8 @@ _TAIL = 50_000  # records read to check a broker that says Â«nothing since thenÂ
 class Landing:
     """What a look found: `absent` only when every record that could be it was read.
 
-    `looked_at` is how many records were read; `text` says it in a sentence.
+    `looked_at` is how many records were read; `text` says it in a sentence. `passing`: a later look may know more,
+    because a broker was away or an end was not reached in time.
     """
 
     outcome: Outcome
@@ -41,6 +42,7 @@ class Landing:
     offset: int | None
     looked_at: int
     text: str
+    passing: bool = False
 
 
 def probe(
@@ -91,7 +93,10 @@ def look(
         try:
             _search(search, config, topic, partition, since_ms, floors or {})
         except KafkaException as error:
-            search.trouble = search.trouble or _words(error.args[0], topic)
+            if not search.trouble and _passes(error.args[0]):
+                search.connection = _words(error.args[0], topic)
+            else:
+                search.trouble = search.trouble or _words(error.args[0], topic)
     return {message_id: search.answer(message_id, topic) for message_id in wanted}
 
 
@@ -143,7 +148,8 @@ class _Search:
             self.trouble or self.removed or self.connection or f"the end of {topic} was not reached in time"
         )
         text = f"Nobody can say yet: {reason} ({self.looked_at:,} records were read)."
-        return Landing("inconclusive", None, None, self.looked_at, text)
+        passing = not (self.trouble or self.removed)
+        return Landing("inconclusive", None, None, self.looked_at, text, passing)
 
 
 def _search(
@@ -298,6 +304,14 @@ def _refused(search: _Search, error: KafkaError, topic: str) -> None:
         search.trouble = _words(error, topic)
     else:
         search.connection = _words(error, topic)
+
+
+_AWAY = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
+
+
+def _passes(error: KafkaError) -> bool:
+    """Whether this is over when the brokers are back."""
+    return error.retriable() or error.code() in _AWAY
 
 
 def _words(error: KafkaError, topic: str) -> str:

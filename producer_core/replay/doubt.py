@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -21,6 +21,7 @@ AHEAD = 200_000
 """Doubtful records looked for at once."""
 FRESH = 60.0
 """Seconds for which an answer is used."""
+LOOKS = 10
 _AGAIN = "inconclusive; replay it again to resend"
 
 
@@ -42,16 +43,19 @@ class Doubt:
         self._ahead = ahead
         self._monotonic = monotonic
         self._known: dict[str, tuple[Landing, float]] = {}
+        self._looks = 0
 
     def look_first(self, letters: Sequence[DeadLetter]) -> tuple[list[DeadLetter], list[Outcome]]:
         """What may be sent now, and what is settled without sending.
 
-        A record whose verdict is safe is sent. Of the others: found is landed, absent is sent. Inconclusive is
-        left a dead letter with that verdict, so nothing is sent twice silently; when its verdict already was
-        `inconclusive`, an operator saw it and asked again, and it is sent.
+        A record whose verdict is safe is sent. Of the others: found is landed, absent is sent. Inconclusive for a
+        reason that passes goes back, to be looked for again. Else it is left a dead letter with that verdict, so
+        nothing is sent twice silently; when its verdict already was `inconclusive`, an operator saw it and asked
+        again, and it is sent.
         """
         doubtful = [letter for letter in letters if letter.verdict not in SAFE_VERDICTS]
         landings = self._landings(doubtful)
+        again = self._may_look_again(landings.values())
         sendable, outcomes = [], []
         for letter in letters:
             landing = landings.get(letter.message_id)
@@ -59,11 +63,21 @@ class Doubt:
                 sendable.append(letter if landing is None else replace(letter, verdict="absent"))
             elif landing.outcome == "found":
                 outcomes.append(_landed(letter, landing))
+            elif landing.passing and again:
+                outcomes.append(Outcome(letter.message_id, "pending"))
             elif letter.verdict == "inconclusive":
                 sendable.append(letter)
             else:
                 outcomes.append(_unknown(letter, landing))
         return sendable, outcomes
+
+    def _may_look_again(self, landings: Iterable[Landing]) -> bool:
+        """A look that brought nothing for now is made again, up to LOOKS times in a row."""
+        passing = any(landing.passing for landing in landings)
+        self._looks = self._looks + 1 if passing else 0
+        if passing:
+            self._known.clear()
+        return self._looks < LOOKS
 
     def _landings(self, letters: Sequence[DeadLetter]) -> dict[str, Landing]:
         if self._probe is None:
