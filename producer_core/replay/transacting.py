@@ -26,6 +26,7 @@ from producer_core.exactly_once.read_back import ReadBack, Seen
 from producer_core.exactly_once.transport import transactional_settings
 from producer_core.messages import id_text, parse_id
 from producer_core.partitions import metadata_count
+from producer_core.replay.ahead import NO_TOPIC
 from producer_core.replay.claims import Floors, Orphan, Outcome
 from producer_core.replay.way import Guarantee, Interrupt, Interrupted, died_again, size_of
 from producer_core.transport import Report
@@ -40,7 +41,6 @@ _REST = 2.0
 _ASK = 5.0
 _GONE = 20.0
 """Seconds for which a topic must be unknown before it counts as deleted; a restarting broker knows few."""
-_NO_TOPIC = KafkaError(KafkaError._UNKNOWN_TOPIC, "the topic does not exist any more")
 _REMOVED = (
     "inconclusive; replay it again to resend. It may have been among the records of {topic} that retention, or the "
     "topic's deletion, removed before anybody looked."
@@ -187,10 +187,13 @@ class Transacting:
     # sending
 
     def send(self, letters: Sequence[DeadLetter]) -> list[Outcome]:
-        now = self._clock()
         self._hand += [letter for letter in letters if letter.topic not in self._gone]
+        return self._left_out(letters)
+
+    def _left_out(self, letters: Sequence[DeadLetter]) -> list[Outcome]:
+        """Letters of topics that went meanwhile; no failure of the others, so nothing that the guard counts."""
         return [
-            self._failed(letter, _NO_TOPIC, now, "not_sent", _NO_TOPIC.str())
+            Outcome(letter.message_id, "skipped", NO_TOPIC)
             for letter in letters
             if letter.topic in self._gone
         ]
@@ -285,7 +288,8 @@ class Transacting:
             outcomes += [_inconclusive(letter) for letter in left if sought.may_be_gone(letter)]
             left = [letter for letter in left if not sought.may_be_gone(letter)]
         if unknown:
-            refused = {letter.message_id: _NO_TOPIC for letter in left if letter.topic in self._gone}
+            outcomes += self._left_out(left)
+            left = [letter for letter in left if letter.topic not in self._gone]
         guilty = self._guilty(left, refused)
         now = self._clock()
         outcomes += [
