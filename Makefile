@@ -22,7 +22,9 @@ run: .venv/.run
 # Tests of real processes can be late on a loaded machine. What failed runs once more, alone, and both are shown:
 # what is broken fails twice.
 test: .venv/.dev services
-	@export PRODUCER_CORE_REQUIRE_SERVICES=1; $(BIN)/python -m pytest tests || $(AGAIN)
+	@export PRODUCER_CORE_REQUIRE_SERVICES=1; bad=0; \
+	$(BIN)/python -m pytest -q -n 2 tests/unit || $(AGAIN) || bad=1; \
+	$(BIN)/python -m pytest tests/services || $(AGAIN) || bad=1; exit $$bad
 
 check: .venv/.dev
 	@$(BIN)/ruff format --check .
