@@ -111,7 +111,7 @@ def overview(store: Store, window: str, now: float) -> Overview:
         dead_by_topic={row["topic"]: row["count"] for row in by_topic},
         dead_by_code={row["code"]: row["count"] for row in by_code},
         dead_total=dead,
-        alerts=tuple(_as_shown(row, dead) for row in alerts if not row["silenced"]),
+        alerts=tuple(_as_shown(row, dead) for row in alerts if not (row["silenced"] or row["muted_by"])),
         producers=tuple(producers),
         seen_at=seen_at,
     )

@@ -253,7 +253,8 @@ def test_a_replay_after_the_window_empties_the_topic_and_the_refused_one_fails_a
     assert (done.acknowledged, done.failed_again) == (done.total, 0), done.message
     assert dead(store, topic="payments") == 0
     again = eventually(lambda: _ended(store, audit), 60)
-    assert (again.acknowledged, again.failed_again) == (0, again.total), again.message
+    assert again.acknowledged == 0 < again.failed_again, again.message  # of many only the canary is sent
+    assert again.failed_again + again.skipped == again.total, again.message
     run.type_ctrl_c()
     run.assert_ends_cleanly()
 
