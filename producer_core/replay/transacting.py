@@ -12,7 +12,6 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError
@@ -21,13 +20,13 @@ from producer_core.burial import delivery_of
 from producer_core.events import DeadLetter, Verdict
 from producer_core.exactly_once.client import Client, Stopped, TransactionFailed
 from producer_core.exactly_once.judging import refused_for_good, whole_topic
-from producer_core.exactly_once.ledger import Where
 from producer_core.exactly_once.read_back import ReadBack, Seen
 from producer_core.exactly_once.transport import transactional_settings
 from producer_core.messages import id_text, parse_id
 from producer_core.partitions import metadata_count
 from producer_core.replay.ahead import NO_TOPIC
 from producer_core.replay.claims import Floors, Orphan, Outcome
+from producer_core.replay.sought import Sought, afterwards, inconclusive
 from producer_core.replay.way import Guarantee, Interrupt, Interrupted, died_again, size_of
 from producer_core.transport import Report
 
@@ -41,26 +40,7 @@ _REST = 2.0
 _ASK = 5.0
 _GONE = 20.0
 """Seconds for which a topic must be unknown before it counts as deleted; a restarting broker knows few."""
-_REMOVED = (
-    "inconclusive; replay it again to resend. It may have been among the records of {topic} that retention, or the "
-    "topic's deletion, removed before anybody looked."
-)
 _REFUSED = "The broker refused it, its transaction was aborted, and it is not on its topic."
-
-
-@dataclass(frozen=True)
-class Sought:
-    """Where records were found, and of which partitions a part was removed before it could be read."""
-
-    found: Mapping[str, tuple[int, int]]
-    removed: frozenset[Where] = frozenset()
-
-    def may_be_gone(self, letter: DeadLetter) -> bool:
-        """Not found, and perhaps it was there."""
-        return letter.message_id not in self.found and any(
-            topic == letter.topic and letter.partition in (None, partition)
-            for topic, partition in self.removed
-        )
 
 
 class Transacting:
@@ -131,7 +111,7 @@ class Transacting:
             sought = self._look([orphan.letter for orphan in orphans])
         except Stopped:
             raise Interrupted from None
-        return [_afterwards(orphan.letter, sought) for orphan in orphans]
+        return [afterwards(orphan.letter, sought) for orphan in orphans]
 
     def _fence(self) -> None:
         while True:
@@ -285,7 +265,7 @@ class Transacting:
         ]
         left = [letter for letter in self._unknown if letter.message_id not in sought.found]
         if perhaps:
-            outcomes += [_inconclusive(letter) for letter in left if sought.may_be_gone(letter)]
+            outcomes += [inconclusive(letter) for letter in left if sought.may_be_gone(letter)]
             left = [letter for letter in left if not sought.may_be_gone(letter)]
         if unknown:
             outcomes += self._left_out(left)
@@ -365,20 +345,3 @@ class Transacting:
 
 def _none(_: bytes) -> bool:
     return False
-
-
-def _afterwards(letter: DeadLetter, sought: Sought) -> Outcome:
-    if letter.message_id in sought.found:
-        return _landed(letter, sought.found[letter.message_id])
-    return _inconclusive(letter) if sought.may_be_gone(letter) else Outcome(letter.message_id, "pending")
-
-
-def _inconclusive(letter: DeadLetter) -> Outcome:
-    text = _REMOVED.format(topic=letter.topic)
-    return Outcome(letter.message_id, "skipped", text, verdict="inconclusive")
-
-
-def _landed(letter: DeadLetter, place: tuple[int, int]) -> Outcome:
-    partition, offset = place
-    text = f"Its sender died before it could say so; it is on {letter.topic}, partition {partition}, at offset {offset}."
-    return Outcome(letter.message_id, "landed", text, partition, offset, verdict="found")
