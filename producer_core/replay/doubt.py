@@ -82,12 +82,15 @@ class Doubt:
     def _landings(self, letters: Sequence[DeadLetter]) -> dict[str, Landing]:
         if self._probe is None:
             return {letter.message_id: _CANNOT_LOOK for letter in letters}
-        for topic in {letter.topic for letter in letters if self._answer(letter.message_id) is None}:
-            self._ask(self._probe, topic, [letter for letter in letters if letter.topic == topic])
-        answers = {letter.message_id: self._answer(letter.message_id) for letter in letters}
-        return {message_id: answer or _CANNOT_LOOK for message_id, answer in answers.items()}
+        answers = {
+            letter.message_id: known for letter in letters if (known := self._answer(letter.message_id))
+        }
+        unknown = [letter for letter in letters if letter.message_id not in answers]
+        for topic in dict.fromkeys(letter.topic for letter in unknown):
+            answers |= self._ask(self._probe, topic, [one for one in unknown if one.topic == topic])
+        return {letter.message_id: answers.get(letter.message_id, _CANNOT_LOOK) for letter in letters}
 
-    def _ask(self, probe: Prober, topic: str, letters: Sequence[DeadLetter]) -> None:
+    def _ask(self, probe: Prober, topic: str, letters: Sequence[DeadLetter]) -> dict[str, Landing]:
         """One look for these and for those to come."""
         oldest = {letter.message_id: first_sent(letter) for letter in letters}
         oldest |= dict(self._ahead(topic, AHEAD))
@@ -95,6 +98,7 @@ class Doubt:
         now = self._monotonic()
         self._known = {one: known for one, known in self._known.items() if now - known[1] < FRESH}
         self._known |= {message_id: (landing, now) for message_id, landing in answers.items()}
+        return answers
 
     def _answer(self, message_id: str) -> Landing | None:
         landing, at = self._known.get(message_id, (None, 0.0))

@@ -229,3 +229,17 @@ def test_it_is_left_to_a_person_when_no_look_helps(store, monkeypatch):
 
     assert (ended.acknowledged, ended.skipped) == (0, 3)
     assert {one["verdict"] for one in replay.doubtful(store, ended.operation_id)} == {"inconclusive"}
+
+
+def test_looks_that_take_minutes_answer_for_every_topic():
+    now = [0.0]
+
+    def slow(topic, ids, since_ms):
+        now[0] += 50.0
+        return {one: Landing("absent", None, None, 0, "") for one in ids}
+
+    doubt = Doubt(slow, monotonic=lambda: now[0])
+    letters = [letter(n, verdict="possibly_persisted", topic=f"t{n}") for n in range(3)]
+
+    sendable, outcomes = doubt.look_first(letters)
+    assert (len(sendable), outcomes) == (3, [])
