@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -54,13 +56,24 @@ class Group:
 
 def find(connection: duckdb.DuckDBPyConnection, where: DeadLetterFilter, *, limit: int) -> tuple[Group, ...]:
     """The largest groups of what the filter matches, the largest first, the latest among equals."""
-    rows = _summed(connection, where, limit)
-    if not rows:
-        return ()
-    seen = _seen(connection, where, rows)
-    bars = _bars(connection, where, rows)
+    with _on_two_cores(connection) if where.producer_id or where.text else contextlib.nullcontext():
+        rows = _summed(connection, where, limit)
+        if not rows:
+            return ()
+        seen = _seen(connection, where, rows)
+        bars = _bars(connection, where, rows)
     groups = [_group(row, seen[row["fingerprint"]], bars[row["fingerprint"]]) for row in rows]
     return tuple(sorted(groups, key=lambda group: (-group.count, -group.last_seen, group.fingerprint)))
+
+
+@contextlib.contextmanager
+def _on_two_cores(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """For a look at all letters. Back to one thread at its end: an instance at rest has none that a fork would lose."""
+    connection.execute(f"SET threads = {min(2, os.cpu_count() or 1)}")
+    try:
+        yield
+    finally:
+        connection.execute("SET threads = 1")
 
 
 # In one look: the largest groups, and of each its topics and verdicts, and its letters by hour.
