@@ -24,7 +24,7 @@ run: .venv/.run
 test: .venv/.dev services
 	@export PRODUCER_CORE_REQUIRE_SERVICES=1; bad=0; \
 	$(BIN)/python -m pytest -q -n 2 tests/unit || $(AGAIN) || bad=1; \
-	$(BIN)/python -m pytest tests/services || $(AGAIN) || bad=1; exit $$bad
+	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/services || $(AGAIN) || bad=1; exit $$bad
 
 check: .venv/.dev
 	@$(BIN)/ruff format --check .
