@@ -3,6 +3,7 @@
 # make check  the quick loop: format, lint, types, unit tests
 # make faults       every scenario of tests/faults against real and embedded brokers, 45 minutes at most
 # make faults-long  100,000 messages a scenario and a thousand kills; goes on where it stopped
+# make replays-long 200,000 dead letters a scenario, replayed under kill -9, SIGSTOP and lost answers; goes on too
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
@@ -10,7 +11,7 @@ PORT ?= 8501
 AGAIN = { echo "What failed runs once more, alone:"; $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 PIP := VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet
 
-.PHONY: help run test check format lock clean setup setup-dev services faults faults-long
+.PHONY: help run test check format lock clean setup setup-dev services faults faults-long replays-long
 
 help:
 	@sed -n 's/^# //p' $(MAKEFILE_LIST)
@@ -21,7 +22,9 @@ run: .venv/.run
 # Tests of real processes can be late on a loaded machine. What failed runs once more, alone, and both are shown:
 # what is broken fails twice.
 test: .venv/.dev services
-	@export PRODUCER_CORE_REQUIRE_SERVICES=1; $(BIN)/python -m pytest tests || $(AGAIN)
+	@export PRODUCER_CORE_REQUIRE_SERVICES=1; bad=0; \
+	$(BIN)/python -m pytest -q -n 2 tests/unit || $(AGAIN) || bad=1; \
+	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/services || $(AGAIN) || bad=1; exit $$bad
 
 check: .venv/.dev
 	@$(BIN)/ruff format --check .
@@ -34,6 +37,9 @@ faults: .venv/.dev services
 
 faults-long: .venv/.dev services
 	@$(BIN)/python -m tests.faults run --long --resume --out artifacts/faults-long
+
+replays-long: .venv/.dev services
+	@$(BIN)/python -m tests.replays run --letters 200000 --resume --out artifacts/replays-long
 
 format: .venv/.dev
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .

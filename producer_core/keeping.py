@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from producer_core.dlq import DeadLetterQueue, Spill, message_of
+from producer_core.dlq.bounds import Bounds
 from producer_core.errors import NotAccepted
 from producer_core.events import DeadLetter, Hook
 from producer_core.messages import Message
@@ -63,7 +64,7 @@ class InMemory(Hook):
 
     def __init__(self, limit: int) -> None:
         self._spill = Spill(spill_path(default_path()))
-        self.letterbox = DeadLetterQueue(limit, overflow=self._overflow)
+        self.letterbox = DeadLetterQueue(limit, max_bytes=Bounds().bytes, overflow=self._overflow)
         self.hook = self
 
     def died(self, letter: DeadLetter) -> None:
@@ -85,7 +86,7 @@ class InMemory(Hook):
         pass
 
     def full(self) -> bool:
-        return len(self.letterbox) > self.letterbox.max_size
+        return self.letterbox.full
 
     def lost(self) -> int:
         return 0

@@ -23,6 +23,9 @@ Outcome = Literal["found", "absent", "inconclusive"]
 SKEW = 300.0
 """Seconds by which a broker's clock may be behind ours before a record hides from the time index."""
 
+RETENTION = 600.0
+"""Seconds before which retention removes no record: brokers look for what is too old every five minutes."""
+
 _TAIL = 50_000  # records read to check a broker that says «nothing since then»
 
 
@@ -30,7 +33,8 @@ _TAIL = 50_000  # records read to check a broker that says «nothing since then�
 class Landing:
     """What a look found: `absent` only when every record that could be it was read.
 
-    `looked_at` is how many records were read; `text` says it in a sentence.
+    `looked_at` is how many records were read; `text` says it in a sentence. `passing`: a later look may know more,
+    because a broker was away or an end was not reached in time.
     """
 
     outcome: Outcome
@@ -38,6 +42,7 @@ class Landing:
     offset: int | None
     looked_at: int
     text: str
+    passing: bool = False
 
 
 def probe(
@@ -88,7 +93,10 @@ def look(
         try:
             _search(search, config, topic, partition, since_ms, floors or {})
         except KafkaException as error:
-            search.trouble = search.trouble or _words(error.args[0], topic)
+            if not search.trouble and _passes(error.args[0]):
+                search.connection = _words(error.args[0], topic)
+            else:
+                search.trouble = search.trouble or _words(error.args[0], topic)
     return {message_id: search.answer(message_id, topic) for message_id in wanted}
 
 
@@ -119,6 +127,7 @@ class _Search:
     looked_at: int = 0
     complete: bool = False
     trouble: str = ""
+    removed: str = ""  # a part of what could be it was gone before anybody looked
     connection: str = ""
 
     def left(self) -> float:
@@ -135,9 +144,12 @@ class _Search:
         if self.complete:
             text = f"It is not on {topic}: {self.looked_at:,} records were read to the end."
             return Landing("absent", None, None, self.looked_at, text)
-        reason = self.trouble or self.connection or f"the end of {topic} was not reached in time"
+        reason = (
+            self.trouble or self.removed or self.connection or f"the end of {topic} was not reached in time"
+        )
         text = f"Nobody can say yet: {reason} ({self.looked_at:,} records were read)."
-        return Landing("inconclusive", None, None, self.looked_at, text)
+        passing = not (self.trouble or self.removed)
+        return Landing("inconclusive", None, None, self.looked_at, text, passing)
 
 
 def _search(
@@ -156,7 +168,7 @@ def _search(
         with _consumer(search, config, {}) as consumer:
             consumer.assign([TopicPartition(topic, number, span.start) for number, span in waiting.items()])
             _read(search, consumer, topic, waiting, since_ms)
-    search.complete = not waiting and not search.trouble
+    search.complete = not waiting and not search.trouble and not search.removed
 
 
 def _ranges(
@@ -181,9 +193,13 @@ def _ranges(
                 search.trouble = f"partition {number} ends at {high}, below the acknowledged offset {floor}"
                 return None
             ranges[number] = _Range(max(low, floor + 1), high, low)
+            if number in floors and low > floor + 1:
+                search.removed = _removed(topic, number, low)
         if since_ms is not None:
             unknown = {number: span for number, span in ranges.items() if number not in floors}
             _skip_older(search, handle, topic, unknown, since_ms)
+            if time.time() - since_ms / 1000 > RETENTION:
+                _look_for_gaps(search, handle, topic, unknown, since_ms)
         return ranges
 
 
@@ -216,6 +232,24 @@ def _skip_older(
             span.start = max(span.low, answer.offset)
         else:
             span.start, span.newest_since = max(span.low, span.end - _TAIL), True
+
+
+def _look_for_gaps(
+    search: _Search, handle: Consumer, topic: str, ranges: Mapping[int, _Range], since_ms: int
+) -> None:
+    """Where a log does not begin at 0 and its first record is as young as ours, retention may have taken ours."""
+    cut = {number: span for number, span in ranges.items() if span.start == span.low > 0}
+    for number, span in cut.items():
+        if not span.size:
+            search.removed = _removed(topic, number, span.low)
+    asked = [TopicPartition(topic, number, max(0, since_ms)) for number, span in cut.items() if span.size]
+    for answer in handle.offsets_for_times(asked, timeout=_bound(search)) if asked else ():
+        if answer.error is None and answer.offset == cut[answer.partition].low:
+            search.removed = _removed(topic, answer.partition, answer.offset)
+
+
+def _removed(topic: str, partition: int, low: int) -> str:
+    return f"partition {partition} of {topic} begins at {low} now, and what was removed could be it"
 
 
 def _read(
@@ -270,6 +304,14 @@ def _refused(search: _Search, error: KafkaError, topic: str) -> None:
         search.trouble = _words(error, topic)
     else:
         search.connection = _words(error, topic)
+
+
+_AWAY = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
+
+
+def _passes(error: KafkaError) -> bool:
+    """Whether this is over when the brokers are back."""
+    return error.retriable() or error.code() in _AWAY
 
 
 def _words(error: KafkaError, topic: str) -> str:

@@ -204,7 +204,10 @@ class InStore:
         for notice in self._bounds.look(self.store, now):
             self.recorder.notice(notice)
             self._producer.alerts.notice(notice)
-        changes = follow(self._firing, self._found(self._producer, now), now)
+        found = self._found(self._producer, now)
+        if self._watcher is not None:
+            found = [self._watcher.book.dressed(item) for item in found]
+        changes = follow(self._firing, found, now)
         if changes:
             AlertLog(self.store, clock=self._clock).record(changes, told_by=self._producer.identity)
             self._firing = after(self._firing, changes)

@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import uuid
 from collections import Counter
 from pathlib import Path
@@ -48,11 +49,14 @@ def service_of(item):
     return next((name for name in SERVICES if item.get_closest_marker(name)), None)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items):
-    """Tests of one service follow each other, so that each service is started once."""
+    """Tests of one service follow each other, in one worker, so that each service is started once."""
     items.sort(key=lambda item: ORDER[service_of(item)])
     for item in items:
-        item.user_properties.append(("service", service_of(item) or "none"))
+        service = service_of(item)
+        item.user_properties.append(("service", service or "none"))
+        item.add_marker(pytest.mark.xdist_group(service or item.path.stem))
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -73,9 +77,8 @@ def pytest_terminal_summary(terminalreporter):
 @pytest.hookimpl(trylast=True)  # after the services have been stopped
 def pytest_sessionfinish(session, exitstatus):
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    left = left_behind()
-    if left and reporter is not None:
-        reporter.line(f"\nprocesses that outlived the tests: {left}", red=True)
+    if left := left_behind():
+        print(f"\nprocesses that outlived the tests: {left}", file=sys.__stderr__)
     if REQUIRED and exitstatus == 0 and reporter is not None and reporter.stats.get("skipped"):
         session.exitstatus = 1
         reporter.line("a skipped service test counts as a failure here", red=True)

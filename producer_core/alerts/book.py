@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from producer_core.alerts.life import Alert
 from producer_core.alerts.rules import RULES, Rule
 
 
@@ -50,3 +51,8 @@ class Book:
     link: str = ""
     path: Path | None = None
     problem: str | None = None
+
+    def dressed(self, item: Alert) -> Alert:
+        """What a producer tells, with the severity and the advice that this book gives its rule."""
+        rule = self.rules.get(item.rule)
+        return item if rule is None else replace(item, severity=rule.severity, advice=rule.advice)

@@ -186,14 +186,15 @@ def in_words(condition: Condition) -> str:
     """The condition as a person reads it in a list of rules."""
     match condition:
         case Threshold(metric=metric, window=window, by=by):
-            limit = f"> {condition.above:g}" if condition.above is not None else f"< {condition.below:g}"
+            sign, bound = (">", condition.above) if condition.above is not None else ("<", condition.below)
+            limit = f"{sign} {span(bound or 0.0) if metric == 'dlq_age' else format(bound, ',g')}"
             over = f" over {span(window)}" if METRICS[metric].window else ""
             return f"{metric} {limit}{over}, by {by}"
         case BurnRate(objective=objective, pairs=pairs, by=by):
             factors = ", ".join(
                 f"{pair.factor:g}x in {span(pair.long)} and {span(pair.short)}" for pair in pairs
             )
-            return f"error budget of {objective:.4%} burns {factors}, by {by}"
+            return f"error budget of {100 - objective * 100:.4g} % burns {factors}, by {by}"
         case Absence(of=of, after=after):
             return f"no {of} for {span(after)}" if of != "producer" else f"no sign of life for {span(after)}"
         case RouteFails(after=after):

@@ -172,6 +172,10 @@ RULE: Mapping[str, Convert] = {
     "enabled": flag,
 }
 
+TOLD: Mapping[str, Convert] = {
+    name: convert for name, convert in RULE.items() if name not in ("text", "subjects")
+}
+
 CONDITIONS: Mapping[str, Mapping[str, Convert]] = {
     "threshold": {
         "metric": one_of(*METRICS),

@@ -11,7 +11,7 @@ from producer_core.alerts.book import Book
 from producer_core.alerts.life import Alert
 from producer_core.alerts.routes import Notification
 from producer_core.alerts.rules import Rule
-from producer_core.masking import mask_text
+from producer_core.masking import mask_told
 
 Status = Literal["firing", "resolved"]
 
@@ -68,7 +68,7 @@ def _entry(item: Alert, status: Status, *, book: Book, store: str) -> dict[str, 
 
 def _annotations(item: Alert, rule: Rule | None) -> dict[str, str]:
     return {
-        "summary": mask_text(item.text),
+        "summary": mask_told(item.text),
         "description": item.advice,
         "alert_id": item.alert_id,
         **({"value": f"{item.value:g}"} if item.value is not None else {}),

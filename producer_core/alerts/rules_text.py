@@ -42,9 +42,16 @@ _DETAILS = {
     "producer": ("seen", "client", "pending"),
     "delivery": ("client", "after"),
     "traffic": ("after",),
-    "told": ("text", "reason"),
+    "route": ("reason",),
 }
-"""What a rule's text may name in braces, besides subject, value and threshold."""
+_NUMBERS = {
+    "threshold": ("value", "threshold"),
+    "burn_rate": ("value", "threshold"),
+    "producer": ("threshold",),
+    "delivery": ("value",),
+    "traffic": ("value",),
+}
+"""What a rule's text may name in braces besides its subject, by its kind: words, and numbers."""
 
 
 def read(text: str) -> tuple[Book, list[Problem]]:
@@ -149,7 +156,8 @@ class _Reader:
             )
             return None
         own = keys.CONDITIONS.get(_kind(rule.condition), {})
-        values = self.converted(where, {**keys.RULE, **own}, table, table=at)
+        known = keys.RULE if own else keys.TOLD  # what a producer tells, it words itself
+        values = self.converted(where, {**known, **own}, table, table=at)
         inside = {field: values.pop(field) for field in list(values) if field in _fields(rule.condition)}
         condition = self._condition(
             where, at, rule.condition, _without_other_limit(rule.condition, inside) | inside
@@ -194,15 +202,13 @@ class _Reader:
 
     def _worded(self, where: str, at: tuple[str, str], rule: Rule) -> Rule | None:
         """A rule whose text can be filled in."""
-        details = _DETAILS.get(
-            rule.condition.of if isinstance(rule.condition, Absence) else _kind(rule.condition), ()
-        )
-        sample = dict.fromkeys(details, "x")
+        kind = rule.condition.of if isinstance(rule.condition, Absence) else _kind(rule.condition)
+        numbers, details = _NUMBERS.get(kind, ()), _DETAILS.get(kind, ())
         try:
-            rule.text.format(value=1.0, threshold=1.0, subject="x", **sample)
+            rule.text.format(subject="x", **dict.fromkeys(numbers, 1.0), **dict.fromkeys(details, "x"))
         except (KeyError, IndexError, ValueError) as error:
             if rule.text not in {ours.text for ours in RULES.values()}:
-                allowed = ", ".join(f"{{{name}}}" for name in ("subject", "value", "threshold", *details))
+                allowed = ", ".join(f"{{{name}}}" for name in ("subject", *numbers, *details))
                 self._wrong(
                     where,
                     "text",

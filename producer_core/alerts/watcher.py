@@ -63,6 +63,11 @@ class Watcher:
         return tuple(sender.route for sender in self._senders)
 
     @property
+    def book(self) -> Book:
+        """The rules that hold now."""
+        return self._evaluator.book
+
+    @property
     def leads(self) -> bool:
         """Whether this process is the one that judges."""
         return self._evaluator.leads

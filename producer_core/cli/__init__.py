@@ -16,7 +16,7 @@ COMMANDS = (
     Command("explain", "What an error code means and what to do about it."),
     Command("dlq", "Dead letters: look, replay, archive, restore, purge."),
     Command("replay", "Replays under way: progress, pause, resume, cancel."),
-    Command("alerts", "Alerts: list, acknowledge, silence."),
+    Command("alerts", "Alerts: list, acknowledge, silence, rules, webhook."),
     Command("audit", "Who did what to dead letters and alerts, and when."),
     Command("store", "The store's file: inventory, copy, clean-up."),
     Command("doctor", "Check brokers, topic, store, Redis and Java; each finding with its fix."),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -157,13 +156,15 @@ def run(store_path: Path | None) -> None:
     harm: one judges, the others stand by.
     """
     from producer_core.alerts import Watcher
+    from producer_core.stopping import Stop
 
+    stop = Stop()
     store = _store(store_path)
     watcher = Watcher(store, heard=_say_changes)
     names = ", ".join(route.name for route in watcher.routes) or "nobody: no route has an address here"
     click.echo(f"Watching {store.path}; told: {names}. Stop with Ctrl-C.")
     with watcher:
-        threading.Event().wait()
+        stop.wait()
 
 
 @alerts.command(short_help="Send one test alert and say what came back.")

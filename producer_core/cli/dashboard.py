@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 import time
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 
 from producer_core.cli import options
 from producer_core.cli.lazy import Failed
+from producer_core.stopping import Stop
 
 if TYPE_CHECKING:
     from producer_core.simulate.child import Child
@@ -61,7 +59,7 @@ def _serve(store_path: Path | None, wanted: int) -> None:
     from producer_core.simulate.child import Child, Port
     from producer_core.store.place import resolve
 
-    store, stop = resolve(store_path), _stop_signals()
+    store, stop = resolve(store_path), Stop()
     port = Port.first_free(wanted)
     if port.number != wanted:
         click.echo(f"Port {wanted} is taken; using {port.number}.", err=True)
@@ -77,27 +75,15 @@ def _serve(store_path: Path | None, wanted: int) -> None:
     finally:
         child.finish()
         port.release()
-    if ended is not None and not stop.is_set():
+    if ended is not None and not stop.asked:
         raise Failed("The dashboard's server ended. Its last lines:", "\n  ".join(child.last_lines()))
 
 
-def _answers(child: Child, stop: threading.Event) -> bool:
+def _answers(child: Child, stop: Stop) -> bool:
     """Waits until the page can be opened; False when the server ended, or a signal came first."""
     deadline = time.monotonic() + _STARTS_WITHIN
-    while time.monotonic() < deadline and not stop.is_set() and child.exit_code is None:
+    while time.monotonic() < deadline and not stop.asked and child.exit_code is None:
         if child.answers():
             return True
         stop.wait(0.1)
     return False
-
-
-def _stop_signals() -> threading.Event:
-    """Set by Ctrl-C and by `kill`, also in the background of a shell, where SIGINT starts out ignored."""
-    stop = threading.Event()
-
-    def end(number: int, frame: FrameType | None) -> None:
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
-    return stop

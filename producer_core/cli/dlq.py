@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from producer_core.cli import dlq_acts, dlq_look, dlq_replay, dlq_transfer
+from producer_core.cli import dlq_acts, dlq_look, dlq_publish, dlq_replay, dlq_transfer
 
 
 @click.group(short_help="Dead letters: look, replay, archive, restore, purge.")
@@ -13,6 +13,9 @@ def dlq() -> None:
 
     Every command takes the same selection (--topic, --group, --verdict, --since, ...) and means the same by it;
     without one it means all that wait. An act says its number first, and asks.
+
+    None is ever dropped: when more wait than the bounds allow (by number, bytes or age; see store set --help) an alert
+    says so. What a person sees is masked; --reveal shows it and is in the audit.
 
     \b
       producer-core dlq groups                      what died, by cause
@@ -23,6 +26,12 @@ def dlq() -> None:
     """
 
 
-for command in (*dlq_look.COMMANDS, dlq_replay.replay, *dlq_acts.COMMANDS, *dlq_transfer.COMMANDS):
+for command in (
+    *dlq_look.COMMANDS,
+    dlq_replay.replay,
+    *dlq_acts.COMMANDS,
+    *dlq_transfer.COMMANDS,
+    *dlq_publish.COMMANDS,
+):
     dlq.add_command(command)
 dlq.add_command(dlq_acts.archive, name="clear")

@@ -112,7 +112,7 @@ def import_(
     if not dry_run:
         number = show.count(manifest.rows, "dead letter") if manifest else "what can be read"
         options.confirm(f"Import {number} of {source}?", yes)
-    with progress.told("checked and imported") as tell:
+    with progress.told("checked") as checking, progress.told("imported") as tell:
         done = transfer.import_(
             Store.open(store_path, create=not dry_run),
             source,
@@ -120,6 +120,7 @@ def import_(
             origin="cli",
             no_manifest=no_manifest,
             dry_run=dry_run,
+            checking=checking,
             progress=tell,
         )
     if as_json:

@@ -47,7 +47,8 @@ def health(ctx: click.Context, store_path: Path | None, as_json: bool) -> None:
 
     store, now = Store.open(store_path, create=False), time.time()
     producers = store.rows("producers", since=now - _FORGOTTEN)
-    alerts = [row for row in store.rows("alerts_firing", now=now) if not row["silenced"]]
+    firing = store.rows("alerts_firing", now=now)
+    alerts = [row for row in firing if not (row["silenced"] or row["muted_by"])]
     (totals,) = store.rows("totals", since=int(now - _WINDOW))
     found = judge(producers, alerts, totals, now)
     if as_json:

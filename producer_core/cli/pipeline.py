@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +73,7 @@ def telemetry(
     from producer_core.cluster import Cluster
     from producer_core.config import client_config
     from producer_core.pipeline import session, telemetry
+    from producer_core.stopping import Stop
     from producer_core.store import Store
 
     session.check_tools()
@@ -84,9 +83,7 @@ def telemetry(
     for topic in topics:
         cluster.require_topic(topic)
     store = Store.open(store_path)
-    stopping = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
+    stop = Stop()
     click.echo(f"Starting Spark on {master} …", err=True)
     spark = session.open_session(name="producer-core telemetry", master=master, jars=jars, verbose=verbose)
     try:
@@ -99,7 +96,7 @@ def telemetry(
             once=once,
             history=history,
             told=_say,
-            stopped=stopping.is_set,
+            stopped=lambda: stop.asked,
         )
     finally:
         spark.stop()

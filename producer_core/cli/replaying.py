@@ -113,15 +113,15 @@ class Replaying:
         self, operation: Operation, until: Callable[[Operation], bool] = lambda operation: False
     ) -> Iterator[Operation]:
         """The operation as it goes on, until it has ended, somebody paused it, or `until` says so."""
-        if self._runner is not None and self._running is None:
-            self._running = _Running(self._runner, operation.operation_id)
         heard = time.monotonic()
         while True:
             operation = replay.get(self.store, operation.operation_id)
             yield operation
             if operation.ended or operation.state == "paused" or until(operation):
                 return
-            if self._running is not None:
+            if self._runner is not None:
+                if self._running is None or self._running.ended:
+                    self._running = _Running(self._runner, operation.operation_id)
                 self._running.wait(_LOOK)
                 continue
             if replay.runners(self.store, time.time(), cluster_id=operation.cluster_id):
@@ -193,6 +193,11 @@ class _Running:
             target=self._run, args=(runner, operation_id), name="replay", daemon=True
         )
         self._thread.start()
+
+    @property
+    def ended(self) -> bool:
+        """The runner is done with it: it ended, was paused, or waits for a person."""
+        return self._done.is_set()
 
     def wait(self, seconds: float) -> None:
         self._done.wait(seconds)

@@ -7,6 +7,7 @@ import difflib
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -30,7 +31,8 @@ def info(store_path: Path | None, as_json: bool) -> None:
     """Where the store is, how large, what it holds and for how long."""
     from producer_core.store import Store
 
-    found = Store.open(store_path, create=False).info()
+    opened = Store.open(store_path, create=False)
+    found = opened.info()
     if as_json:
         show.emit(dataclasses.asdict(found))
         return
@@ -43,6 +45,7 @@ def info(store_path: Path | None, as_json: bool) -> None:
             ("statistics", f"{show.moment(found.oldest)} to {show.moment(found.newest)}" if found.oldest else "none yet"),
             ("kept", f"seconds {show.duration(keep.keep_seconds)}, minutes {show.duration(keep.keep_minutes)}, "
              f"hours {show.duration(keep.keep_hours)}, settled dead letters {show.duration(keep.keep_settled)}"),
+            ("alert", _bounds(opened.settings())),
         ]
     )  # fmt: skip
     if found.network_file_system:
@@ -52,6 +55,17 @@ def info(store_path: Path | None, as_json: bool) -> None:
     show.table(
         ("table", "rows"), [(name, rows) for name, rows in found.rows.items() if rows], right=("rows",)
     )
+
+
+def _bounds(settings: dict[str, Any]) -> str:
+    """The bounds of dead letters in words; a producer may bring a number of its own."""
+    from producer_core.dlq.bounds import Bounds
+
+    bounds = Bounds().set_by(settings)
+    said = [f"more than {show.count(bounds.letters, 'dead letter')} wait"] if bounds.letters else []
+    said += [f"more than {show.size(bounds.bytes)} of them"] if bounds.bytes else []
+    said += [f"one for more than {show.duration(bounds.age)}"] if bounds.age else []
+    return f"when {', or '.join(said)}" if said else "never: there is no bound"
 
 
 @store.command(short_help="Copy the store to TARGET while everyone goes on.")

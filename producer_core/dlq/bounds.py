@@ -34,7 +34,7 @@ _ADVICE: Mapping[What, str] = {
     "age": "Decide about the oldest: readers and retention go on without them. Replay or archive.",
 }
 
-_SHARE = 1000.0
+_SHARE = 100.0
 _SOONEST = 5.0
 _DAY = 86400.0
 
@@ -101,7 +101,7 @@ def measure(store: Store) -> Load:
 
 class Watch:
     """Looks now and then and says what changed. Asked once a second; looks at most every five seconds, and so seldom
-    that it takes a thousandth of its caller's time, however many letters there are. One thread.
+    that it takes a hundredth of its caller's time, however many letters there are. One thread.
     """
 
     def __init__(self, bounds: Bounds, *, timer: Callable[[], float] = time.monotonic) -> None:

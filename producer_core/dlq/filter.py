@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from producer_core.dlq.by_id import among
-from producer_core.dlq.coding import key_mark
+from producer_core.dlq.coding import Headers, key_mark
 from producer_core.errors import ConfigError
 from producer_core.events import DeadLetter
 
@@ -129,7 +129,7 @@ class DeadLetterFilter:
             and (self.text is None or _lower(self.text) in _lower(letter.error_text))
             and (self.message_id is None or letter.message_id == self.message_id)
             and (not self.ids or letter.message_id in self.ids)
-            and (self.body is None or holds(letter, self.body))
+            and (self.body is None or holds(self.body, letter.key, letter.value, letter.headers))
         )
 
 
@@ -138,13 +138,13 @@ def bytes_of(text: str) -> bytes:
     return bytes.fromhex(text[2:]) if _HEX.fullmatch(text) else text.encode()
 
 
-def holds(letter: DeadLetter, body: str) -> bool:
-    """Whether this is in the letter's value, key, or a header's name or value."""
+def holds(body: str, key: bytes | None, value: bytes | None, headers: Headers) -> bool:
+    """Whether this is in a message's value, key, or a header's name or value."""
     wanted, exact = bytes_of(body), _HEX.fullmatch(body) is not None
     wanted = wanted if exact else wanted.lower()
-    parts = [letter.key, letter.value]
-    for name, value in letter.headers:
-        parts += (name.encode(errors="replace"), value)
+    parts = [key, value]
+    for name, content in headers:
+        parts += (name.encode(errors="replace"), content)
     return any(wanted in (part if exact else part.lower()) for part in parts if part is not None)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -54,13 +56,24 @@ class Group:
 
 def find(connection: duckdb.DuckDBPyConnection, where: DeadLetterFilter, *, limit: int) -> tuple[Group, ...]:
     """The largest groups of what the filter matches, the largest first, the latest among equals."""
-    rows = _summed(connection, where, limit)
-    if not rows:
-        return ()
-    seen = _seen(connection, where, rows)
-    bars = _bars(connection, where, rows)
+    with _on_two_cores(connection) if where.producer_id or where.text else contextlib.nullcontext():
+        rows = _summed(connection, where, limit)
+        if not rows:
+            return ()
+        seen = _seen(connection, where, rows)
+        bars = _bars(connection, where, rows)
     groups = [_group(row, seen[row["fingerprint"]], bars[row["fingerprint"]]) for row in rows]
     return tuple(sorted(groups, key=lambda group: (-group.count, -group.last_seen, group.fingerprint)))
+
+
+@contextlib.contextmanager
+def _on_two_cores(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """For a look at all letters. Back to one thread at its end: an instance at rest has none that a fork would lose."""
+    connection.execute(f"SET threads = {min(2, os.cpu_count() or 1)}")
+    try:
+        yield
+    finally:
+        connection.execute("SET threads = 1")
 
 
 # In one look: the largest groups, and of each its topics and verdicts, and its letters by hour.
@@ -120,21 +133,32 @@ def _seen(
     connection: duckdb.DuckDBPyConnection, where: DeadLetterFilter, rows: Sequence[Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
     """The first and the last letter of each group, looked for only in the hours that the counts name."""
-    seen: dict[str, dict[str, Any]] = {
-        row["fingerprint"]: dict(row) if "latest" in row else {} for row in rows
-    }
+    seen = {row["fingerprint"]: dict(row) if "latest" in row else {} for row in rows}
     for hour in {
         hour for row in rows for hour in (row["first_hour"], row["last_hour"]) if "latest" not in row
     }:
         marks = [row["fingerprint"] for row in rows if hour in (row["first_hour"], row["last_hour"])]
-        condition, parameters = _within(where, hour * HOUR, (hour + 1) * HOUR).where()
-        sql = _SEEN.format(where=condition, marks=", ".join("?" * len(marks)))
-        for found in _rows(connection, sql, [*parameters, *marks]):
-            seen[found["fingerprint"]] = _latest(seen[found["fingerprint"]], found)
+        _look(connection, _within(where, hour * HOUR, (hour + 1) * HOUR), marks, seen)
+    if missed := [mark for mark, found in seen.items() if not found]:
+        _look(
+            connection, where, missed, seen
+        )  # a letter at the very edge of an hour, which rounding put beyond it
     latest = [found["latest"] for found in seen.values()]
     for sample in _rows(connection, _SAMPLES.format(marks=", ".join("?" * len(latest))), latest):
         seen[sample["fingerprint"]] |= sample
     return seen
+
+
+def _look(
+    connection: duckdb.DuckDBPyConnection,
+    where: DeadLetterFilter,
+    marks: Sequence[str],
+    seen: dict[str, dict[str, Any]],
+) -> None:
+    condition, parameters = where.where()
+    sql = _SEEN.format(where=condition, marks=", ".join("?" * len(marks)))
+    for found in _rows(connection, sql, [*parameters, *marks]):
+        seen[found["fingerprint"]] = _latest(seen[found["fingerprint"]], found)
 
 
 def _latest(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

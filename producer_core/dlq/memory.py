@@ -132,6 +132,12 @@ class DeadLetterQueue:
     def __len__(self) -> int:
         return len(self._letters)
 
+    @property
+    def full(self) -> bool:
+        """More is held than the bounds allow, because the overflow could not take it."""
+        with self._lock:
+            return bool(self._letters) and self._over()
+
     def _hold(self, letter: DeadLetter, message: Message) -> None:
         with self._lock:
             self._forget(letter.message_id)

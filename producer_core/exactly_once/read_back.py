@@ -38,6 +38,7 @@ class Seen:
     found: Found = field(default_factory=dict)
     ends: dict[Where, int] = field(default_factory=dict)
     gone: dict[Where, int] = field(default_factory=dict)  # not what we knew: `off` begins again here
+    removed: set[Where] = field(default_factory=set)  # retention took a part of what was to be read
     remarks: list[tuple[str, str]] = field(default_factory=list)  # kind of notice, sentence
 
 
@@ -101,6 +102,7 @@ class ReadBack:
                         f"Retention removed {where[0]} [{where[1]}] up to {low}; the read-back begins there."
                     )
                     seen.remarks.append(("evidence_removed", text))
+                    seen.removed.add(where)
                     start = low
                 ranges[where] = (start, end)
         return ranges

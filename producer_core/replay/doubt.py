@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -21,6 +21,7 @@ AHEAD = 200_000
 """Doubtful records looked for at once."""
 FRESH = 60.0
 """Seconds for which an answer is used."""
+LOOKS = 10
 _AGAIN = "inconclusive; replay it again to resend"
 
 
@@ -42,16 +43,19 @@ class Doubt:
         self._ahead = ahead
         self._monotonic = monotonic
         self._known: dict[str, tuple[Landing, float]] = {}
+        self._looks = 0
 
     def look_first(self, letters: Sequence[DeadLetter]) -> tuple[list[DeadLetter], list[Outcome]]:
         """What may be sent now, and what is settled without sending.
 
-        A record whose verdict is safe is sent. Of the others: found is landed, absent is sent. Inconclusive is
-        left a dead letter with that verdict, so nothing is sent twice silently; when its verdict already was
-        `inconclusive`, an operator saw it and asked again, and it is sent.
+        A record whose verdict is safe is sent. Of the others: found is landed, absent is sent. Inconclusive for a
+        reason that passes goes back, to be looked for again. Else it is left a dead letter with that verdict, so
+        nothing is sent twice silently; when its verdict already was `inconclusive`, an operator saw it and asked
+        again, and it is sent.
         """
         doubtful = [letter for letter in letters if letter.verdict not in SAFE_VERDICTS]
         landings = self._landings(doubtful)
+        again = self._may_look_again(landings.values())
         sendable, outcomes = [], []
         for letter in letters:
             landing = landings.get(letter.message_id)
@@ -59,21 +63,34 @@ class Doubt:
                 sendable.append(letter if landing is None else replace(letter, verdict="absent"))
             elif landing.outcome == "found":
                 outcomes.append(_landed(letter, landing))
+            elif landing.passing and again:
+                outcomes.append(Outcome(letter.message_id, "pending"))
             elif letter.verdict == "inconclusive":
                 sendable.append(letter)
             else:
                 outcomes.append(_unknown(letter, landing))
         return sendable, outcomes
 
+    def _may_look_again(self, landings: Iterable[Landing]) -> bool:
+        """A look that brought nothing for now is made again, up to LOOKS times in a row."""
+        passing = any(landing.passing for landing in landings)
+        self._looks = self._looks + 1 if passing else 0
+        if passing:
+            self._known.clear()
+        return self._looks < LOOKS
+
     def _landings(self, letters: Sequence[DeadLetter]) -> dict[str, Landing]:
         if self._probe is None:
             return {letter.message_id: _CANNOT_LOOK for letter in letters}
-        for topic in {letter.topic for letter in letters if self._answer(letter.message_id) is None}:
-            self._ask(self._probe, topic, [letter for letter in letters if letter.topic == topic])
-        answers = {letter.message_id: self._answer(letter.message_id) for letter in letters}
-        return {message_id: answer or _CANNOT_LOOK for message_id, answer in answers.items()}
+        answers = {
+            letter.message_id: known for letter in letters if (known := self._answer(letter.message_id))
+        }
+        unknown = [letter for letter in letters if letter.message_id not in answers]
+        for topic in dict.fromkeys(letter.topic for letter in unknown):
+            answers |= self._ask(self._probe, topic, [one for one in unknown if one.topic == topic])
+        return {letter.message_id: answers.get(letter.message_id, _CANNOT_LOOK) for letter in letters}
 
-    def _ask(self, probe: Prober, topic: str, letters: Sequence[DeadLetter]) -> None:
+    def _ask(self, probe: Prober, topic: str, letters: Sequence[DeadLetter]) -> dict[str, Landing]:
         """One look for these and for those to come."""
         oldest = {letter.message_id: first_sent(letter) for letter in letters}
         oldest |= dict(self._ahead(topic, AHEAD))
@@ -81,6 +98,7 @@ class Doubt:
         now = self._monotonic()
         self._known = {one: known for one, known in self._known.items() if now - known[1] < FRESH}
         self._known |= {message_id: (landing, now) for message_id, landing in answers.items()}
+        return answers
 
     def _answer(self, message_id: str) -> Landing | None:
         landing, at = self._known.get(message_id, (None, 0.0))

@@ -24,7 +24,9 @@ from producer_core.exactly_once.read_back import ReadBack, Seen
 from producer_core.exactly_once.transport import transactional_settings
 from producer_core.messages import id_text, parse_id
 from producer_core.partitions import metadata_count
+from producer_core.replay.ahead import NO_TOPIC
 from producer_core.replay.claims import Floors, Orphan, Outcome
+from producer_core.replay.sought import Sought, afterwards, inconclusive
 from producer_core.replay.way import Guarantee, Interrupt, Interrupted, died_again, size_of
 from producer_core.transport import Report
 
@@ -36,6 +38,8 @@ _BYTES = 8 * 1024 * 1024
 _REST = 2.0
 """Seconds between two failures in a row, doubled each time up to sixteen times as long."""
 _ASK = 5.0
+_GONE = 20.0
+"""Seconds for which a topic must be unknown before it counts as deleted; a restarting broker knows few."""
 _REFUSED = "The broker refused it, its transaction was aborted, and it is not on its topic."
 
 
@@ -72,6 +76,7 @@ class Transacting:
             DeadLetter
         ] = []  # of a transaction of which nobody knows yet whether it committed
         self._failures = 0
+        self._gone: set[str] = set()  # topics that do not exist any more
         self._pause = threading.Event()  # never set: waiting on it is interruptible by nobody else
 
     @property
@@ -102,17 +107,11 @@ class Transacting:
             self._floors.setdefault(topic, {})[partition] = end - 1
 
     def after(self, orphans: Sequence[Orphan]) -> list[Outcome]:
-        letters = [orphan.letter for orphan in orphans]
         try:
-            found = self._look(letters)
+            sought = self._look([orphan.letter for orphan in orphans])
         except Stopped:
             raise Interrupted from None
-        return [
-            _landed(letter, found[letter.message_id])
-            if letter.message_id in found
-            else Outcome(letter.message_id, "pending")
-            for letter in letters
-        ]
+        return [afterwards(orphan.letter, sought) for orphan in orphans]
 
     def _fence(self) -> None:
         while True:
@@ -130,24 +129,28 @@ class Transacting:
             except TransactionFailed as failed:
                 self._rest(f"Cannot begin a transaction: {failed}")
 
-    def _look(self, letters: Sequence[DeadLetter]) -> dict[str, tuple[int, int]]:
+    def _look(self, letters: Sequence[DeadLetter]) -> Sought:
         """Where these are, of what was written above the floors; to be asked after the fence only."""
         topics = {letter.topic for letter in letters}
         if not topics:
-            return {}
+            return Sought({})
+        missing = {topic for topic in topics if topic in self._gone or self._is_gone(topic)}
+        removed = {(topic, number) for topic in missing for number in self._floors.pop(topic, {})}
+        self._gone |= missing
         offsets = {
             (topic, number): self._floors.get(topic, {}).get(number, -1)
-            for topic in topics
+            for topic in topics - missing
             for number in self._numbers(topic)
         }
         wanted = {parse_id(letter.message_id) for letter in letters}
         seen = self._read_back(offsets, wanted.__contains__)
         self._raise_floors(seen)
-        return {
+        found = {
             id_text(id): (place.partition, place.offset)
             for places in seen.found.values()
             for id, place in places
         }
+        return Sought(found, frozenset({*removed, *seen.removed, *seen.gone}))
 
     def _raise_floors(self, seen: Seen) -> None:
         """After a fence nothing of ours is on its way, so everything below the ends that were read is settled."""
@@ -164,8 +167,16 @@ class Transacting:
     # sending
 
     def send(self, letters: Sequence[DeadLetter]) -> list[Outcome]:
-        self._hand += letters
-        return []
+        self._hand += [letter for letter in letters if letter.topic not in self._gone]
+        return self._left_out(letters)
+
+    def _left_out(self, letters: Sequence[DeadLetter]) -> list[Outcome]:
+        """Letters of topics that went meanwhile; no failure of the others, so nothing that the guard counts."""
+        return [
+            Outcome(letter.message_id, "skipped", NO_TOPIC)
+            for letter in letters
+            if letter.topic in self._gone
+        ]
 
     def give_back(self) -> list[Outcome]:
         outcomes = [Outcome(letter.message_id, "pending") for letter in self._hand]
@@ -176,7 +187,7 @@ class Transacting:
         """One transaction of what is in hand, and what had to be done where it failed."""
         try:
             if self._unknown:  # interrupted in the middle, and asked again
-                return self._recover({})
+                return self._recover({}, perhaps=True)
             if self._hand:
                 return self._transact(self._next())
             self._wait(seconds)
@@ -203,19 +214,23 @@ class Transacting:
         except TransactionFailed as error:
             failed = error.with_traceback(None)
         if failed is not None:
-            return self._after_failure(failed)
+            return self._after_failure(failed, len(batch))
         self._unknown, self._failures = [], 0
         self._limit = min(self._most, self._limit * 2)
         return [self._acknowledged(report) for report in reports] + self._turned_down(batch, refused)
 
-    def _after_failure(self, failed: TransactionFailed) -> list[Outcome]:
+    def _after_failure(self, failed: TransactionFailed, sent: int) -> list[Outcome]:
         logger.info("replay's transaction failed", extra={"error": str(failed)})
         refused = {
             id_text(one.id): error for one, error, _ in failed.reports if error and refused_for_good(error)
         }
         if not refused:
             self._rest(f"A transaction failed and is tried again: {failed}")
-        return self._recover(refused)
+        perhaps = (
+            sum(error is None for _, error, _ in failed.reports) == sent
+        )  # it commits only after every report
+        unknown = not refused and failed.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        return self._recover(refused, perhaps=perhaps, unknown=unknown)
 
     def _turned_down(self, batch: Sequence[DeadLetter], refused: Sequence[Report]) -> list[Outcome]:
         """What the client itself would not take; the others of the transaction are there."""
@@ -234,16 +249,27 @@ class Transacting:
         floors[partition] = max(floors.get(partition, -1), offset)
         return Outcome(id_text(delivery.id), "acknowledged", None, partition, offset)
 
-    def _recover(self, refused: Mapping[str, KafkaError]) -> list[Outcome]:
-        """After the fence: what committed all the same is settled, who is to blame has failed, the rest goes again."""
+    def _recover(
+        self, refused: Mapping[str, KafkaError], *, perhaps: bool, unknown: bool = False
+    ) -> list[Outcome]:
+        """After the fence: what committed all the same is settled, who is to blame has failed, the rest goes again.
+
+        `perhaps`: it may have committed. `unknown`: a topic of it was unknown to a broker.
+        """
         self._fence()
-        found = self._look(self._unknown)
+        sought = self._look(self._unknown)
         outcomes = [
-            Outcome(letter.message_id, "acknowledged", None, *found[letter.message_id])
+            Outcome(letter.message_id, "acknowledged", None, *sought.found[letter.message_id])
             for letter in self._unknown
-            if letter.message_id in found
+            if letter.message_id in sought.found
         ]
-        left = [letter for letter in self._unknown if letter.message_id not in found]
+        left = [letter for letter in self._unknown if letter.message_id not in sought.found]
+        if perhaps:
+            outcomes += [inconclusive(letter) for letter in left if sought.may_be_gone(letter)]
+            left = [letter for letter in left if not sought.may_be_gone(letter)]
+        if unknown:
+            outcomes += self._left_out(left)
+            left = [letter for letter in left if letter.topic not in self._gone]
         guilty = self._guilty(left, refused)
         now = self._clock()
         outcomes += [
@@ -256,6 +282,15 @@ class Transacting:
         self._hand.extendleft(letter for letter in reversed(left) if letter.message_id not in guilty)
         self._unknown = []
         return outcomes
+
+    def _is_gone(self, topic: str) -> bool:
+        began = time.monotonic()
+        while not self._numbers(topic):
+            if time.monotonic() - began > _GONE:
+                return True
+            self._say(f"{topic} is unknown to the brokers; it is waited for a moment.")
+            self._wait(0.5)
+        return False
 
     def _guilty(self, batch: Sequence[DeadLetter], refused: Mapping[str, KafkaError]) -> set[str]:
         """Those who can never be written. A broker refuses batches, so one of several may be to blame: then the
@@ -310,9 +345,3 @@ class Transacting:
 
 def _none(_: bytes) -> bool:
     return False
-
-
-def _landed(letter: DeadLetter, place: tuple[int, int]) -> Outcome:
-    partition, offset = place
-    text = f"Its sender died before it could say so; it is on {letter.topic}, partition {partition}, at offset {offset}."
-    return Outcome(letter.message_id, "landed", text, partition, offset, verdict="found")

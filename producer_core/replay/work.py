@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 INTERVAL = 0.2
 """Seconds between two visits to the store: outcomes are gathered meanwhile."""
+REST = 5.0
+"""Seconds until records that could not be looked for are looked for again."""
 _ASK = 2.0
 """Seconds between two looks at what an operator wants, while brokers are waited for."""
 
@@ -81,7 +83,7 @@ class Work:
         self._claimed: Sequence[DeadLetter] = ()  # and neither looked for nor sent yet
         self._outcomes: list[Outcome] = []  # at most what was in flight: bounded while the store is away
         self._pace: Pace | None = None
-        self._turn_due = 0.0
+        self._turn_due = self._rest_until = 0.0
         self._asked = self._said = 0.0
         self._leave_by: float | None = None
         self._over = self._store_away = self._begun = False
@@ -180,7 +182,7 @@ class Work:
             self._outcomes += self._way.after(orphans)
 
     def _room(self, pace: Pace, now: float) -> int:
-        if not self._keeper.holds():
+        if not self._keeper.holds() or now < self._rest_until:
             return 0
         return self._guard.room(self._way.in_flight, pace.room(now, self._most - self._way.in_flight))
 
@@ -210,6 +212,10 @@ class Work:
             return
         sendable, outcomes = self._doubt.look_first(self._claimed)
         self._claimed = ()
+        if any(
+            one.ending == "pending" for one in outcomes
+        ):  # a broker is away, and they are looked for again
+            self._rest_until = time.monotonic() + REST
         self._hear([*outcomes, *self._way.send(sendable)])
 
     def _give_back(self) -> None:

@@ -11,7 +11,7 @@ import contextlib
 import math
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -37,7 +37,7 @@ WINDOW = 100_000
 SLICE, SLICE_BYTES = 500, 16 << 20
 """Letters read in one turn: at most so many, and no more than one beyond so many bytes of values."""
 _PATIENCE = 60.0
-_TRIES = 3
+_TRIES = 10
 
 _START = "SELECT count(*), max(state_at) FROM dead_letters WHERE {where}"
 _BOUNDS = "SELECT quantile_disc(accepted_at, ?) FROM dead_letters WHERE {where}"
@@ -101,15 +101,19 @@ def freeze(store: Store, where: DeadLetterFilter, folder: Path) -> Iterator[Froz
         yield Frozen(matched, file)
 
 
-def read(store: Store, some: list[Known]) -> list[tuple[Known, dict[str, Any]]]:
-    """The letters as they are now, with their bodies, in one turn; what is gone is left out."""
+def read(store: Store, some: Sequence[Known]) -> list[tuple[Known, dict[str, Any]]]:
+    """The letters as they are now, with their bodies; what is gone is left out.
+
+    One turn, or where the machine is so busy that it is cancelled, two with half of them each.
+    """
     ids = [known.message_id for known in some]
-
-    def look(connection: duckdb.DuckDBPyConnection) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        letters = fetch(connection, "dead_letters", LETTER_COLUMNS, ids)
-        return letters, fetch(connection, "dead_letter_bodies", BODY_COLUMNS, ids)
-
-    letters, bodies = turn(store, look)
+    try:
+        letters, bodies = turn(store, partial(_rows, ids=ids), tries=1 if len(some) > 1 else _TRIES)
+    except StoreError as error:
+        if len(some) == 1 or not _cancelled(error):
+            raise
+        half = len(some) // 2
+        return [*read(store, some[:half]), *read(store, some[half:])]
     return [
         (known, {"letter": letters[known.message_id], "body": bodies.get(known.message_id)})
         for known in some
@@ -118,15 +122,26 @@ def read(store: Store, some: list[Known]) -> list[tuple[Known, dict[str, Any]]]:
 
 
 def turn(store: Store, look: Callable[[duckdb.DuckDBPyConnection], T], *, tries: int = _TRIES) -> T:
-    """One short look at the store. One that was cancelled, on a busy machine, is tried again."""
+    """One short look at the store. One that was cancelled is tried again."""
     while True:
         tries -= 1
         try:
             with store.borrow(timeout=_PATIENCE) as connection:
                 return look(connection)
         except StoreError as error:
-            if not tries or not isinstance(error.__cause__, duckdb.InterruptException):
+            if not tries or not _cancelled(error):
                 raise
+
+
+def _cancelled(error: StoreError) -> bool:
+    return isinstance(error.__cause__, duckdb.InterruptException)
+
+
+def _rows(
+    connection: duckdb.DuckDBPyConnection, ids: Sequence[str]
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    letters = fetch(connection, "dead_letters", LETTER_COLUMNS, ids)
+    return letters, fetch(connection, "dead_letter_bodies", BODY_COLUMNS, ids)
 
 
 def _start(

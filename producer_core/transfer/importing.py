@@ -47,6 +47,7 @@ def import_(
     origin: str,
     no_manifest: bool = False,
     dry_run: bool = False,
+    checking: Progress | None = None,
     progress: Progress | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Imported:
@@ -55,10 +56,11 @@ def import_(
     The file must be what its manifest says, byte for byte; `no_manifest` takes one without, or a damaged one, as far
     as it can be read. A masked export is refused. A message id that this store knows stays as it is here, so an
     import that was killed is simply repeated. A row that is no dead letter is counted and named, and the others are
-    taken in. Two rows of the audit: that it began, and what came of it.
+    taken in. Two rows of the audit: that it began, and what came of it. `checking` hears how many bytes of how many
+    are compared with the manifest, `progress` how many rows of how many are settled.
     """
     source = Path(source)
-    manifest = _checked(source, no_manifest, progress)
+    manifest = _checked(source, no_manifest, checking)
     job = _Job(store, source, manifest, who, origin, dry_run, clock)
     if dry_run:
         return job.run(progress)

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from producer_core.dlq.coding import LETTER_COLUMNS, read_attempts, read_headers
-from producer_core.masking import mask_headers, mask_text, shown
+from producer_core.masking import mask_headers, mask_text, shown, shown_key
 
 Record = dict[str, Any]
 
@@ -40,7 +40,7 @@ def look(record: Record, *, reveal: bool = False) -> Record:
     return {
         **record,
         **{name: None if record[name] is None else text(record[name]) for name in _TEXTS},
-        "key": _key(record["key"], reveal=reveal),
+        "key": shown_key(record["key"], reveal=reveal),
         "value": shown(record["value"], reveal=reveal),
         "headers": [(name, value) for name, value in mask_headers(record["headers"], reveal=reveal)],
         "attempts": [(at, code, text(words)) for at, code, words in record["attempts"]],
@@ -84,15 +84,6 @@ def _moment(at: float) -> str:
         return datetime.fromtimestamp(at, UTC).isoformat()
     except (OverflowError, ValueError, OSError):  # a clock that was far off
         return str(at)
-
-
-def _key(key: bytes | None, *, reveal: bool) -> str | None:
-    if key is None:
-        return None
-    try:
-        return key.decode() if reveal else mask_text(key.decode())
-    except UnicodeDecodeError:
-        return f"0x{key.hex()}" if reveal else f"{len(key):,} bytes that are not text"
 
 
 def _base64(data: bytes | None) -> str | None:

@@ -78,10 +78,10 @@ class Columns:
         self._rows = self._size = 0
 
     def write(self, records: Sequence[Record]) -> None:
-        batch = self._batch(records)
-        self._waiting.append(batch)
-        self._rows += batch.num_rows
-        self._size += batch.nbytes
+        more = batch(records, masked=self._masked)
+        self._waiting.append(more)
+        self._rows += more.num_rows
+        self._size += more.nbytes
         if self._rows >= _GROUP_ROWS or self._size >= _GROUP_BYTES:
             self._write_group()
 
@@ -94,15 +94,6 @@ class Columns:
         self._waiting = []
         with contextlib.suppress(OSError, ValueError):
             self._writer.close()
-
-    def _batch(self, records: Sequence[Record]) -> pyarrow.RecordBatch:
-        import pyarrow
-
-        rows = [_masked_row(record) for record in records] if self._masked else records
-        columns = [
-            pyarrow.array([row[field.name] for row in rows], type=field.type) for field in self._schema
-        ]
-        return pyarrow.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _write_group(self) -> None:
         import pyarrow
@@ -133,6 +124,16 @@ def schema(*, masked: bool) -> pyarrow.Schema:
     }
     said = orjson.dumps({"format_version": FORMAT_VERSION, "masked": masked})
     return pa.schema([(name, types.get(name, text)) for name in COLUMNS], metadata={METADATA: said})
+
+
+def batch(records: Sequence[Record], *, masked: bool) -> pyarrow.RecordBatch:
+    """Records as columns."""
+    import pyarrow
+
+    rows = [_masked_row(record) for record in records] if masked else records
+    fields = schema(masked=masked)
+    columns = [pyarrow.array([row[field.name] for row in rows], type=field.type) for field in fields]
+    return pyarrow.RecordBatch.from_arrays(columns, schema=fields)
 
 
 def _masked_row(record: Record) -> Record:

@@ -89,8 +89,13 @@ def overtakers(log, lane):
         if entry.number not in seen:
             seen.add(entry.number)
             lanes[lane(entry)].append(entry.number)
+    return before_smaller(lanes.values())
+
+
+def before_smaller(lanes):
+    """Numbers that stand before a smaller one of their lane."""
     found = set()
-    for numbers in lanes.values():
+    for numbers in lanes:
         least = float("inf")
         for number in reversed(numbers):
             if number > least:

@@ -11,8 +11,27 @@ from tests.faults.invariants import check
 from tests.faults.ledger import SAFE
 
 
+class Saved:
+    """What every result has: its verdict, and a file of its own. A subclass has `shows`: what it was to show."""
+
+    @property
+    def verdict(self):
+        if self.expected == "violation":
+            return "shows it" if self.shows else "SHOWED NOTHING"
+        return "holds" if not self.violations else "VIOLATED"
+
+    @property
+    def good(self):
+        return self.verdict in ("holds", "shows it")
+
+    def save(self, folder):
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / self.file).write_text(json.dumps(asdict(self), indent=1))
+
+
 @dataclass
-class Result:
+class Result(Saved):
     scenario: str
     medium: str
     guarantee: str
@@ -35,25 +54,14 @@ class Result:
     expected: str = "none"
 
     @property
-    def verdict(self):
-        if self.expected == "violation":
-            return "shows it" if self.missing or self.duplicates else "SHOWED NOTHING"
-        return "holds" if not self.violations else "VIOLATED"
-
-    @property
-    def good(self):
-        return self.verdict in ("holds", "shows it")
+    def shows(self):
+        return self.missing or self.duplicates
 
     @property
     def file(self):
         return (
             f"{self.scenario}-{self.medium}-{self.guarantee}-{self.seed}{'-long' if self.long else ''}.json"
         )
-
-    def save(self, folder):
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / self.file).write_text(json.dumps(asdict(self), indent=1))
 
 
 def judge(stage, evidence, seconds, expected):

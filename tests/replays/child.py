@@ -20,14 +20,19 @@ DEFAULTS = {
     "quiet": 40.0,
     "look": True,
     "clock": None,  # a file that says by how many seconds our clock is wrong
-    "file_limit": None,  # bytes that a file may have: a full disk
 }
 
 
 def main():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR1, lambda *_: files_may_have(8192))  # the disk is full …
+    signal.signal(signal.SIGUSR2, lambda *_: files_may_have(resource.RLIM_INFINITY))  # … and has room again
     settings = {**DEFAULTS, **json.loads(sys.argv[1])}
     {"runner": runner, "live": live, "naive": naive}[settings["kind"]](settings)
+
+
+def files_may_have(most):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
 
 
 def say(settings, **what):
@@ -43,8 +48,6 @@ def runner(settings):
     from producer_core.replay import ReplayRunner
     from producer_core.store import Store
 
-    if settings["file_limit"]:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (settings["file_limit"], resource.RLIM_INFINITY))
     clock = stepping(settings["clock"]) if settings["clock"] else time.time
     store = Store.open(settings["store"], clock=clock)
     producer = ReliableKafkaProducer(settings["servers"], settings["config"], store=None, run_replays=False)

@@ -10,6 +10,7 @@ from producer_core.burial import ORIGINAL_TIMESTAMP
 from producer_core.events import SAFE_VERDICTS, DeadLetter
 from producer_core.messages import ID_HEADER, parse_id
 from producer_core.replay import Operation
+from tests.faults.invariants import before_smaller
 from tests.replays.letters import message_id, number_of
 from tests.replays.reading import Record, as_shown
 
@@ -147,14 +148,7 @@ def overtakers(e):
         if record.key is not None and e.state.get(record.number) == "replayed" and record.number not in seen:
             seen.add(record.number)
             lanes[record.topic, record.partition, record.key].append(record.number)
-    found = set()
-    for numbers in lanes.values():
-        least = float("inf")
-        for number in reversed(numbers):
-            if number > least:
-                found.add(number)
-            least = min(least, number)
-    return found
+    return before_smaller(lanes.values())
 
 
 def delivered_as_asked(e):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.faults.result import Saved
 from tests.replays.invariants import check, overtakers
 
 
 @dataclass
-class Result:
+class Result(Saved):
     scenario: str
     delivery: str
     seed: int
@@ -34,23 +35,12 @@ class Result:
     expected: str = "none"
 
     @property
-    def verdict(self):
-        if self.expected == "violation":
-            return "shows it" if self.duplicates else "SHOWED NOTHING"
-        return "holds" if not self.violations else "VIOLATED"
-
-    @property
-    def good(self):
-        return self.verdict in ("holds", "shows it")
+    def shows(self):
+        return self.duplicates
 
     @property
     def file(self):
         return f"{self.scenario}-{self.letters}-{self.seed}.json"
-
-    def save(self, folder):
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / self.file).write_text(json.dumps(asdict(self), indent=1))
 
 
 def judge(stage, seconds):

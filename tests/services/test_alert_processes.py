@@ -120,12 +120,13 @@ def test_pause_the_process_that_judges_past_its_lease_and_it_wakes_as_a_bystande
     assert alerts(store) == [("producer_gone", "resolved")]
 
 
-def test_a_watching_process_ends_at_once_and_leaves_its_work_to_others(store, hook):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_watching_process_ends_at_once_and_leaves_its_work_to_others(store, hook, number):
     with watching(store, 1) as (process,):
         leader(store, [process])
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
 
-        assert process.wait(60) == 130
+        assert process.wait(60) == 0
         assert store.rows("lease_holder", name="alerts") == []
 
 

@@ -15,7 +15,7 @@ from collections import Counter
 
 import psutil
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
@@ -253,7 +253,8 @@ def test_a_replay_after_the_window_empties_the_topic_and_the_refused_one_fails_a
     assert (done.acknowledged, done.failed_again) == (done.total, 0), done.message
     assert dead(store, topic="payments") == 0
     again = eventually(lambda: _ended(store, audit), 60)
-    assert (again.acknowledged, again.failed_again) == (0, again.total), again.message
+    assert again.acknowledged == 0 < again.failed_again, again.message  # of many only the canary is sent
+    assert again.failed_again + again.skipped == again.total, again.message
     run.type_ctrl_c()
     run.assert_ends_cleanly()
 
@@ -306,16 +307,23 @@ def test_on_a_real_kafka_replayed_payments_are_there_exactly_once(start, port, k
 
 
 def _ids_on(kafka, topic):
+    """How often each message id is on the topic; up to its ends, for a replay in transactions leaves markers there."""
     consumer = Consumer(
-        {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "test", "enable.partition.eof": False}
+        {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "test", "enable.partition.eof": True}
     )
-    found = Counter()
-    for partition in consumer.list_topics(topic, timeout=60).topics[topic].partitions:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=60)
-        consumer.assign([TopicPartition(topic, partition, low)])
-        for _ in range(high - low):
-            message = consumer.poll(60)
-            assert message is not None and message.error() is None
+    partitions = [
+        TopicPartition(topic, partition, OFFSET_BEGINNING)
+        for partition in consumer.list_topics(topic, timeout=60).topics[topic].partitions
+    ]
+    consumer.assign(partitions)
+    found, ended = Counter(), 0
+    while ended < len(partitions):
+        message = consumer.poll(60)
+        assert message is not None
+        if message.error():
+            assert message.error().code() == KafkaError._PARTITION_EOF
+            ended += 1
+        else:
             found[id_text(record_id(message.headers()))] += 1
     consumer.close()
     return found

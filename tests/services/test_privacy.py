@@ -158,6 +158,21 @@ def test_no_command_shows_a_planted_secret(store, words):
     assert leaked(result.output + result.stderr) == []
 
 
+@pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])
+def test_a_masked_export_holds_none(store, tmp_path, name):
+    words = ["dlq", "export", str(tmp_path / name), "--state", "any", "--masked", "--store", str(store.path)]
+
+    assert CliRunner().invoke(main, words).exit_code == 0
+    if name.endswith("parquet"):
+        from pyarrow.parquet import read_table
+
+        rows = read_table(tmp_path / name).to_pylist()
+        assert rows and leaked(repr(rows)) == []
+    else:
+        assert "a***@shop.example" in (tmp_path / name).read_text()
+    assert [leaked(path.read_bytes().decode(errors="replace")) for path in tmp_path.iterdir()] == [[], []]
+
+
 def test_what_is_revealed_is_all_there(store):
     result = CliRunner().invoke(
         main, ["dlq", "show", letter(4).message_id, "--reveal", "--store", str(store.path)]

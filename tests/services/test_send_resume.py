@@ -198,12 +198,13 @@ def test_an_interrupt_names_the_command_that_goes_on_and_a_changed_file_is_refus
     assert len(rows(kafka, topic)) == summary["acknowledged"]
 
 
-def test_the_same_file_is_sent_by_one_process_at_a_time(kafka, topic, short):
-    slow = command(kafka, topic, short, "--delivery", "exactly_once", "-X", "batch.num.messages=1")
+def test_the_same_file_is_sent_by_one_process_at_a_time(kafka, topic, file):
+    slow = command(kafka, topic, file, "--delivery", "exactly_once", *SLOWLY)
     with started(*slow) as process:
         eventually(lambda: on_topic(kafka, topic) > 0, 60)
+        process.send_signal(signal.SIGSTOP)  # else it may have ended before the other begins
 
-        _, err = run(kafka, topic, short, "--delivery", "exactly_once", code=2)
+        _, err = run(kafka, topic, file, "--delivery", "exactly_once", *SLOWLY, code=2)
 
         assert f"by process {process.pid}" in err
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from producer_core.alerts import RULES, BurnRate, Pair, Rule, Threshold, book_of, load
+from producer_core.alerts import RULES, BurnRate, Pair, Rule, Threshold, alert, book_of, load
 from producer_core.alerts.book_file import Books
 from producer_core.alerts.conditions import METRICS, Absence, in_words
 from producer_core.alerts.routes import missing_addresses, routes_of
@@ -146,6 +146,14 @@ MISTAKES = {
         rule('text = "{subjekt} is bad"'),
         "'text': The text cannot be filled in ('subjekt'). It may name {subject}, {value}, {threshold}, {says}",
     ),
+    "a text that names what such a rule does not know": (
+        rule('text = "{threshold:g}"', kind='kind = "absence"\nof = "delivery"\nafter = "5m"\n'),
+        "It may name {subject}, {value}, {client}, {after}.",
+    ),
+    "other words for what producers say themselves": (
+        '[rules.high_latency]\ntext = "slow"\n',
+        "rule 'high_latency', 'text': There is no key 'text'.",
+    ),
     "an inhibited rule that does not exist": (
         rule('inhibits = ["slow_delivry"]'),
         "line 5, rule 'mine', 'inhibits': There is no rule 'slow_delivry'. Did you mean 'slow_delivery'?",
@@ -208,6 +216,15 @@ def test_an_address_or_a_secret_in_the_file_is_refused_and_not_repeated(line):
 def test_a_file_that_cannot_be_read_is_said(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read: FileNotFoundError"):
         load(tmp_path / "alerts.toml")
+
+
+def test_what_producers_tell_has_the_severity_and_advice_of_the_file():
+    book, _ = read('[rules.high_latency]\nseverity = "info"\nadvice = "Sleep on."\n')
+
+    dressed = book.dressed(alert("high_latency", "p-1", 1.0, value=5.0, threshold=1.0))
+
+    assert (dressed.severity, dressed.advice) == ("info", "Sleep on.")
+    assert dressed.text.startswith("Messages take 5 ms")
 
 
 def test_every_rule_of_ours_is_described_and_every_metric_can_be_said():

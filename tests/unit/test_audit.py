@@ -114,6 +114,8 @@ SHELL = {
     "acknowledge": ("acknowledge", fired, lambda store, one: ("alerts", "ack", one)),
     "silence": ("silence", None, lambda *_: ("alerts", "silence", "connection_lost")),
     "prune": ("prune", None, lambda *_: ("store", "prune", "--yes")),
+    "compact": ("compact", None, lambda *_: ("store", "compact", "--yes")),
+    "export": ("export", None, lambda store, _: ("dlq", "export", str(store.path.with_name("out.csv")))),
     "settings": ("set", None, lambda *_: ("store", "set", "keep_settled=60d", "dlq_max_bytes=2GiB", "dlq_max_age=none")),
 }  # fmt: skip
 
@@ -166,6 +168,16 @@ def test_an_act_on_the_page_is_in_the_audit_once(store, action, before, act):
     entry, *others = rows(store, action=action)
     assert len(others) == known
     assert (entry["who"], entry["origin"]) == (actions.user(), "dashboard")
+
+
+def test_an_import_is_in_the_audit_with_its_beginning_and_its_end(store, tmp_path):
+    run(store, "dlq", "export", str(tmp_path / "out.parquet"))
+    into = Store.open(tmp_path / "other.duckdb")
+
+    assert run(into, "dlq", "import", str(tmp_path / "out.parquet"), "--yes").exit_code == 0
+
+    end, begin = rows(into, action="import")
+    assert (end["count"], begin["count"]) == (4, 0)
 
 
 def test_a_refused_purge_says_what_was_typed_and_deletes_nothing(store, letters):

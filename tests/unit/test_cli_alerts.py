@@ -29,7 +29,7 @@ def test_the_rules_and_routes_that_hold_are_listed(path):
     listed = run(path, "rules").output
 
     assert "The built-in rules; there is no file of rules." in listed
-    assert "error budget of 99.9000% burns 14.4x in 1 h and 5 min, 6x in 6 h and 30 min, by topic" in listed
+    assert "error budget of 0.1 % burns 14.4x in 1 h and 5 min, 6x in 6 h and 30 min, by topic" in listed
     assert "no sign of life for 40 s" in listed
     assert "Told by producers themselves: acknowledged_lost, connection_lost" in listed
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from dataclasses import replace
@@ -204,3 +205,14 @@ def test_groups_of_years_have_a_trend_of_few_bars(letters):
 
     assert len(group.trend.counts) <= 49
     assert sum(group.trend.counts) == 20
+
+
+def test_a_letter_at_the_last_moment_of_an_hour_is_in_its_group(letters):
+    edge = (NOW // HOUR + 1) * HOUR
+    letters.add(
+        [letter(1, failed_at=math.nextafter(edge, 0)), letter(2, failed_at=float(edge), fingerprint="f2")]
+    )
+    assert {group.fingerprint: group.last_seen for group in letters.groups(DeadLetterFilter())} == {
+        "f1": math.nextafter(edge, 0),
+        "f2": edge,
+    }

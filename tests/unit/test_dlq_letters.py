@@ -395,3 +395,12 @@ def test_many_changes_can_be_one_transaction(letters):
             raise ZeroDivisionError
 
     assert letters.count(DeadLetterFilter()) == 4
+
+
+def test_groups_of_a_producer_leave_no_threads_that_a_fork_would_lose(letters):
+    letters.add([letter(1)])
+
+    assert letters.groups(DeadLetterFilter(producer_id=letter(1).producer_id))
+
+    with letters._store.borrow() as connection:
+        assert connection.execute("SELECT current_setting('threads')").fetchone() == (1,)

@@ -48,7 +48,10 @@ def planned(store, clock, selection=ALL, **choices):
 
 def runner(store, sender, clock, **choices):
     return replay.ReplayRunner(
-        store, sender, clock=clock, **{"interval": 0.01, "look_every": 0.01, "monotonic": clock, "quiet": 0.0, **choices}
+        store,
+        sender,
+        clock=clock,
+        **{"interval": 0.01, "look_every": 0.01, "monotonic": clock, "quiet": 0.0, **choices},
     )
 
 

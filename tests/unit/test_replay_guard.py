@@ -7,6 +7,8 @@ import pytest
 from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreLocked
+from producer_core.landing import Landing
+from producer_core.replay import work
 from producer_core.replay.claims import Claims
 from producer_core.replay.doubt import Doubt
 from producer_core.replay.guard import Guard, Rule
@@ -196,3 +198,48 @@ def test_a_runner_that_cannot_look_ahead_leaves_the_decision_to_a_person(store):
 
     assert (ready.state, ready.owner) == ("ready", None)
     assert "Nobody has looked ahead" in ready.message
+
+
+def away(times, asked):
+    """A probe whose brokers are away so many times, and that then finds nothing."""
+
+    def probe(topic, ids, since_ms):
+        asked.append(list(ids))
+        passing = len(asked) <= times
+        outcome = "inconclusive" if passing else "absent"
+        return {one: Landing(outcome, None, None, 0, "a broker is away", passing) for one in asked[-1]}
+
+    return probe
+
+
+def test_what_cannot_be_looked_for_while_a_broker_is_away_is_looked_for_again(store, monkeypatch):
+    monkeypatch.setattr(work, "REST", 0.01)
+    buried(store, 3, verdict="possibly_persisted")
+    asked = []
+
+    assert run(store, ScriptedSender(), probe=away(4, asked)).acknowledged == 3
+    assert len(asked) == 5
+
+
+def test_it_is_left_to_a_person_when_no_look_helps(store, monkeypatch):
+    monkeypatch.setattr(work, "REST", 0.01)
+    buried(store, 3, verdict="possibly_persisted")
+
+    ended = run(store, ScriptedSender(), probe=away(1000, []))
+
+    assert (ended.acknowledged, ended.skipped) == (0, 3)
+    assert {one["verdict"] for one in replay.doubtful(store, ended.operation_id)} == {"inconclusive"}
+
+
+def test_looks_that_take_minutes_answer_for_every_topic():
+    now = [0.0]
+
+    def slow(topic, ids, since_ms):
+        now[0] += 50.0
+        return {one: Landing("absent", None, None, 0, "") for one in ids}
+
+    doubt = Doubt(slow, monotonic=lambda: now[0])
+    letters = [letter(n, verdict="possibly_persisted", topic=f"t{n}") for n in range(3)]
+
+    sendable, outcomes = doubt.look_first(letters)
+    assert (len(sendable), outcomes) == (3, [])

@@ -119,7 +119,9 @@ def test_no_port_left_is_a_sentence():
 
 
 def test_a_signal_that_was_ignored_still_stops():
-    code = "from producer_core.simulate.stopping import Stop; s = Stop(); print('ready', flush=True); print(s.wait(30))"
+    code = (
+        "from producer_core.stopping import Stop; s = Stop(); print('ready', flush=True); print(s.wait(30))"
+    )
     child = subprocess.Popen(
         [sys.executable, "-c", code],
         stdout=subprocess.PIPE,

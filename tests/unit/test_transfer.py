@@ -9,9 +9,11 @@ import itertools
 import json
 import math
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import duckdb
 import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
@@ -19,13 +21,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from producer_core.cli import main
-from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq import DeadLetterFilter, DeadLetters, coding
 from producer_core.errors import ConfigError, StoreLocked, TransferError
 from producer_core.events import Attempt
 from producer_core.messages import id_text
 from producer_core.store import Store
-from producer_core.transfer import cells, export, frozen, import_, writing
+from producer_core.transfer import cells, export, frozen, import_, reading, writing
+from producer_core.transfer.checking import Arrived
 from producer_core.transfer.draft import Draft
+from producer_core.transfer.record import raw_line, record_of
 from tests.unit.replaying import buried, letter, message_id
 
 ANY = DeadLetterFilter(state=None)
@@ -33,14 +37,22 @@ ME = {"who": "ann@here", "origin": "test"}
 FORMATS = ("parquet", "jsonl")
 
 
-@pytest.fixture
-def store(tmp_path):
-    return Store.open(tmp_path / "store.duckdb")
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory):
+    """A store with nothing in it: a copy is made in no time."""
+    store = Store.open(tmp_path_factory.mktemp("empty") / "store.duckdb")
+    store.close()
+    return store.path
 
 
 @pytest.fixture
-def other(tmp_path):
-    return Store.open(tmp_path / "other.duckdb")
+def store(tmp_path, empty):
+    return Store.open(shutil.copy(empty, tmp_path / "store.duckdb"))
+
+
+@pytest.fixture
+def other(tmp_path, empty):
+    return Store.open(shutil.copy(empty, tmp_path / "other.duckdb"))
 
 
 def everything(store, *but):
@@ -109,23 +121,43 @@ states = st.sampled_from(["dead", "replayed", "landed", "archived"])
 turns = itertools.count()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None)
+@given(one=letters, state=states, place=st.none() | small, operation=st.none() | texts)
+def test_a_record_is_the_same_after_both_formats(one, state, place, operation):
+    """Without a store, and so many more of them: what is written is what is read, type for type."""
+    body = dict(zip(coding.BODY_COLUMNS, coding.body_row(one), strict=True))
+    row = dict(zip(coding.LETTER_COLUMNS, coding.letter_row(one, now=5.0), strict=True))
+    record = record_of({**row, "state": state, "landed_offset": place, "operation_id": operation}, body)
+    table = writing.batch([record], masked=False)
+
+    line = reading._line(Path("a"), 1, raw_line(record))
+    row = reading._row(1, table.to_pylist()[0])
+
+    assert isinstance(line, Arrived), line
+    assert line == row
+    assert line.letter == replace(one, state=state)
+    assert (line.landed_offset, line.value_size) == (place, None if one.value is None else len(one.value))
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    found=st.lists(letters, max_size=5, unique_by=lambda one: one.message_id),
-    how=st.lists(st.tuples(states, small, st.booleans(), st.none() | small), min_size=5, max_size=5),
+    found=st.lists(letters, min_size=1, max_size=12, unique_by=lambda one: one.message_id),
+    how=st.lists(st.tuples(states, small, st.booleans(), st.none() | small), min_size=12, max_size=12),
     format=st.sampled_from(FORMATS),
 )
 def test_what_is_exported_is_imported_as_it_was(found, how, format, store, other, tmp_path):
     for one in (store, other):
-        put(one, "DELETE FROM dead_letters")
-        put(one, "DELETE FROM dead_letter_bodies")
+        with one.borrow(write=True) as connection:
+            connection.execute("DELETE FROM dead_letters; DELETE FROM dead_letter_bodies")
     DeadLetters(store).add(found)
-    for one, (state, count, quarantined, place) in zip(found, how, strict=False):
-        put(
-            store,
+    with store.borrow(write=True) as connection:
+        connection.executemany(
             "UPDATE dead_letters SET state = ?, replay_count = ?, quarantined = ?, landed_partition = ?, "
             "landed_offset = ? WHERE message_id = ?",
-            *(state, count, quarantined, place, place, one.message_id),
+            [
+                (state, count, quarantined, place, place, one.message_id)
+                for one, (state, count, quarantined, place) in zip(found, how, strict=False)
+            ],
         )
     target = tmp_path / f"{next(turns)}.{format}"
 
@@ -402,6 +434,26 @@ def test_many_windows_take_every_letter_once_and_the_oldest_first(store, tmp_pat
     assert sorted(line["message_id"] for line in lines) == sorted(ids)
     if not same_moment:
         assert [line["message_id"] for line in lines] == ids
+
+
+def test_a_look_that_is_cancelled_on_a_busy_machine_is_made_smaller(store, tmp_path, monkeypatch):
+    ids, asked = buried(store, 10), []
+
+    def rows(connection, ids):
+        asked.append(len(ids))
+        if len(ids) > 2:
+            connection.interrupt()
+            raise duckdb.InterruptException("INTERRUPT Error: Interrupted!")
+        return real(connection, ids)
+
+    real = frozen._rows
+    monkeypatch.setattr(frozen, "_rows", rows)
+
+    export(store, ANY, tmp_path / "a.jsonl", **ME)
+
+    lines = [json.loads(line) for line in (tmp_path / "a.jsonl").read_bytes().splitlines()]
+    assert [line["message_id"] for line in lines] == ids
+    assert max(asked) == 10
 
 
 def test_a_file_of_many_row_groups_is_whole(store, other, tmp_path, monkeypatch):

@@ -118,8 +118,16 @@ WHERE window_start > $since AND window_start <= $now
 GROUP BY topic, bucket;
 
 -- name: alerts_letters
--- Dead letters that wait, by topic.
-SELECT topic, count(*) AS count, min(failed_at) AS oldest FROM dead_letters WHERE state = 'dead' GROUP BY topic;
+-- Dead letters that wait, by topic: their number from the counts by hour, the oldest by a look into its hour only.
+WITH hours AS (
+    SELECT topic, hour, sum(n) AS n FROM dead_letter_counts WHERE state = 'dead' GROUP BY topic, hour HAVING sum(n) > 0
+), topics AS (
+    SELECT topic, sum(n)::BIGINT AS count, min(hour) AS hour FROM hours GROUP BY topic
+)
+SELECT t.topic, any_value(t.count) AS count, coalesce(min(d.failed_at), any_value(t.hour) * 3600.0) AS oldest
+FROM topics t LEFT JOIN dead_letters d
+  ON d.topic = t.topic AND d.state = 'dead' AND d.failed_at >= t.hour * 3600 AND d.failed_at < (t.hour + 1) * 3600
+GROUP BY t.topic;
 
 -- name: alerts_letters_came
 -- Dead letters that died since and still wait, by topic.

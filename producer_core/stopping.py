@@ -25,8 +25,8 @@ class Stop:
         for number in _SIGNALS:
             signal.signal(number, self._asked)
 
-    def wait(self, timeout: float) -> bool:
-        """Whether a signal came, waiting for it at most `timeout` seconds."""
+    def wait(self, timeout: float | None = None) -> bool:
+        """Whether a signal came, waiting for it at most `timeout` seconds; None waits for ever."""
         if not self.asked:
             select.select([self._read], [], [], timeout)
         return self.asked

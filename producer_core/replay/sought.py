@@ -1,0 +1,47 @@
+"""What a read-back found of records that may have been written, and what follows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from producer_core.events import DeadLetter
+from producer_core.exactly_once.ledger import Where
+from producer_core.replay.claims import Outcome
+
+_REMOVED = (
+    "inconclusive; replay it again to resend. It may have been among the records of {topic} that retention, or the "
+    "topic's deletion, removed before anybody looked."
+)
+
+
+@dataclass(frozen=True)
+class Sought:
+    """Where records were found, and of which partitions a part was removed before it could be read."""
+
+    found: Mapping[str, tuple[int, int]]
+    removed: frozenset[Where] = frozenset()
+
+    def may_be_gone(self, letter: DeadLetter) -> bool:
+        """Not found, and perhaps it was there."""
+        return letter.message_id not in self.found and any(
+            topic == letter.topic and letter.partition in (None, partition)
+            for topic, partition in self.removed
+        )
+
+
+def afterwards(letter: DeadLetter, sought: Sought) -> Outcome:
+    if letter.message_id in sought.found:
+        return _landed(letter, sought.found[letter.message_id])
+    return inconclusive(letter) if sought.may_be_gone(letter) else Outcome(letter.message_id, "pending")
+
+
+def inconclusive(letter: DeadLetter) -> Outcome:
+    text = _REMOVED.format(topic=letter.topic)
+    return Outcome(letter.message_id, "skipped", text, verdict="inconclusive")
+
+
+def _landed(letter: DeadLetter, place: tuple[int, int]) -> Outcome:
+    partition, offset = place
+    text = f"Its sender died before it could say so; it is on {letter.topic}, partition {partition}, at offset {offset}."
+    return Outcome(letter.message_id, "landed", text, partition, offset, verdict="found")

@@ -1,0 +1,65 @@
+"""What a producer does beyond the bound of its dead letters: an alert with a store, the spill without one."""
+
+from __future__ import annotations
+
+from producer_core import ReliableKafkaProducer
+from producer_core.alerts import AlertLog
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.keeping import spill_path
+from producer_core.store import Store
+from producer_core.testing import InMemoryTransport
+from tests.support import eventually
+
+
+def producer(store, **choices):
+    return ReliableKafkaProducer(
+        store=store, dlq_max_size=2, transport=InMemoryTransport, run_replays=False, **choices
+    )
+
+
+def bury(made, count):
+    for number in range(count):
+        made.dead_letter("orders", b"line %d" % number, text=f"line {number} is no JSON")
+
+
+def test_with_a_store_the_bound_is_an_alert_and_no_letter_is_dropped(tmp_path):
+    path = tmp_path / "store.duckdb"
+
+    def told(state):
+        return [
+            item for item in AlertLog(Store.open(path)).list(state=state) if item.rule == "dlq_over_bound"
+        ]
+
+    with producer(path) as made:
+        bury(made, 5)
+        eventually(lambda: told("firing"), timeout=120)
+        (fired,) = told("firing")
+        assert fired.subject == "number of dead letters"
+        assert "5 dead letters wait; the bound (dlq_max_size) is 2." in fired.text
+
+        DeadLetters(Store.open(path)).archive(DeadLetterFilter(), who="ann", origin="python")
+        eventually(lambda: told("resolved"), timeout=120)
+
+    assert DeadLetters(Store.open(path)).count(DeadLetterFilter(state=None)) == 5
+
+
+def test_without_a_store_what_is_beyond_the_bound_is_taken_in_by_the_next_producer_with_one(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("PRODUCER_CORE_STORE", str(tmp_path / "store.duckdb"))
+
+    with producer(None) as made:
+        bury(made, 5)
+        assert len(made.get_dlq_messages()) == 2
+        assert made.dlq.spilled == 3
+    assert spill_path(tmp_path / "store.duckdb").exists()
+
+    with producer("auto"):
+        letters = DeadLetters(Store.open(tmp_path / "store.duckdb"))
+        eventually(lambda: letters.count(DeadLetterFilter()) == 3, timeout=120)
+
+    assert sorted(one.value for one in letters.bodies(letters.ids(DeadLetterFilter()))) == [
+        b"line 0",
+        b"line 1",
+        b"line 2",
+    ]
