@@ -1,0 +1,69 @@
+"""Numbers with their units, and names of a length that fits."""
+
+from __future__ import annotations
+
+
+def short(name: str, longest: int = 26) -> str:
+    """A name that fits beside a chart; of a long one its beginning and its end."""
+    if len(name) <= longest:
+        return name
+    end = longest // 3
+    return f"{name[: longest - end - 1]}…{name[-end:]}"
+
+
+def sentence_case(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def count(number: float | None) -> str:
+    """A whole number with thousands apart; a dash where there is none."""
+    return "–" if number is None else f"{number:,.0f}"
+
+
+def plural(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def compact(number: float | None) -> str:
+    """A number short enough for a tile: 12,480 as it is, 1.25 M above a million."""
+    if number is None:
+        return "–"
+    for limit, unit in ((1e9, " G"), (1e6, " M")):
+        if abs(number) >= limit:
+            return f"{number / limit:.3g}{unit}"
+    return f"{number:,.0f}" if abs(number) >= 100 or number == int(number) else f"{number:,.1f}"
+
+
+def percent(share: float | None) -> str:
+    """A share of one; small ones keep a digit that says something."""
+    if share is None:
+        return "–"
+    if 0 < share < 0.0001:
+        return "< 0.01 %"
+    return f"{100 * share:.2f} %" if share < 0.1 else f"{100 * share:.1f} %"
+
+
+def milliseconds(seconds: float | None) -> str:
+    """A latency in the unit that fits."""
+    if seconds is None:
+        return "–"
+    if seconds >= 10:
+        return f"{seconds:.0f} s"
+    if seconds >= 1:
+        return f"{seconds:.1f} s"
+    return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.1f} ms"
+
+
+def rate(per_second: float | None) -> str:
+    return "–" if per_second is None else f"{compact(per_second)} /s"
+
+
+def size(number: float | None) -> str:
+    """Bytes, in powers of 1024."""
+    if number is None:
+        return "–"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(number) < 1024 or unit == "GiB":
+            return f"{number:,.0f} {unit}" if unit == "B" else f"{number:,.1f} {unit}"
+        number /= 1024
+    raise AssertionError("unreachable")
