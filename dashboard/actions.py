@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 from dataclasses import dataclass, replace
 
+from dashboard.access import actor as actor
+from dashboard.access import may_act as may_act
+from dashboard.access import user as user
 from producer_core import replay
 from producer_core.alerts import AlertLog, evaluate_store
 from producer_core.dlq import DeadLetterFilter, DeadLetters
@@ -35,7 +36,7 @@ def selected(where: DeadLetterFilter, ids: tuple[str, ...]) -> DeadLetterFilter:
 def start_replay(store: Store, where: DeadLetterFilter) -> Done:
     """Plan a replay; the live producer that holds the credentials carries it out."""
     try:
-        operation = replay.plan(store, where, who=user(), origin=ORIGIN, allow_quarantined=bool(where.ids))
+        operation = replay.plan(store, where, who=actor(), origin=ORIGIN, allow_quarantined=bool(where.ids))
     except ProducerError as error:
         return Done(False, str(error))
     if operation.ended:
@@ -50,7 +51,7 @@ def follow(store: Store, operation_id: str) -> replay.Operation:
 
 def cancel_replay(store: Store, operation_id: str) -> Done:
     try:
-        operation = replay.cancel(store, operation_id, who=user(), origin=ORIGIN)
+        operation = replay.cancel(store, operation_id, who=actor(), origin=ORIGIN)
     except ProducerError as error:
         return Done(False, str(error))
     return Done(True, operation.message or "Is being cancelled.", operation_id)
@@ -59,7 +60,7 @@ def cancel_replay(store: Store, operation_id: str) -> Done:
 def clear(store: Store, where: DeadLetterFilter) -> Done:
     """Archive; nothing is deleted, and `undo` brings exactly these back."""
     try:
-        result = DeadLetters(store).archive(where, who=user(), origin=ORIGIN)
+        result = DeadLetters(store).archive(where, who=actor(), origin=ORIGIN)
     except ProducerError as error:
         return Done(False, str(error))
     return Done(True, result.text, undo=(where, result.moment))
@@ -68,7 +69,7 @@ def clear(store: Store, where: DeadLetterFilter) -> Done:
 def undo_clear(store: Store, undo: tuple[DeadLetterFilter, float]) -> Done:
     where, moment = undo
     try:
-        result = DeadLetters(store).restore(where, who=user(), origin=ORIGIN, moment=moment)
+        result = DeadLetters(store).restore(where, who=actor(), origin=ORIGIN, moment=moment)
     except ProducerError as error:
         return Done(False, str(error))
     return Done(True, result.text)
@@ -77,7 +78,7 @@ def undo_clear(store: Store, undo: tuple[DeadLetterFilter, float]) -> Done:
 def restore(store: Store, where: DeadLetterFilter) -> Done:
     """Bring archived letters back."""
     try:
-        return Done(True, DeadLetters(store).restore(where, who=user(), origin=ORIGIN).text)
+        return Done(True, DeadLetters(store).restore(where, who=actor(), origin=ORIGIN).text)
     except ProducerError as error:
         return Done(False, str(error))
 
@@ -85,18 +86,10 @@ def restore(store: Store, where: DeadLetterFilter) -> Done:
 def acknowledge(store: Store, alert_id: str) -> Done:
     """Say that somebody looks after an alert."""
     try:
-        changed = AlertLog(store).acknowledge(alert_id, who=user(), origin=ORIGIN)
+        changed = AlertLog(store).acknowledge(alert_id, who=actor(), origin=ORIGIN)
     except ProducerError as error:
         return Done(False, str(error))
     return Done(changed, "Acknowledged." if changed else "Somebody has acknowledged it before.")
-
-
-def user() -> str:
-    """Whose name goes into the audit."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
 
 
 _WATCH_EVERY = 5.0
