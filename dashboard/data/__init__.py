@@ -23,7 +23,7 @@ from dashboard.data.letters import (
 )
 from dashboard.data.overview import GONE, QUANTILES, Overview, Point, overview
 from dashboard.data.replays import operations
-from dashboard.data.view import DEFAULT, POINTS, RANGES, STEPS, View, refresh, step_of
+from dashboard.data.view import DEFAULT, POINTS, RANGES, STEPS, View, chosen, refresh, step_of
 
 __all__ = [
     "DEFAULT",
@@ -45,6 +45,7 @@ __all__ = [
     "TopicLatency",
     "View",
     "choices",
+    "chosen",
     "connected",
     "dead_letters",
     "latency",

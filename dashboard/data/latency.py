@@ -64,7 +64,10 @@ class TopicLatency:
 
 @dataclass(frozen=True)
 class Latency:
-    """Everything the latency page shows, as of `now`. Windows that nobody wrote are not in `written`."""
+    """Everything the latency page shows, as of `now`, which is the end of a range that is over.
+
+    Windows that nobody wrote are not in `written`.
+    """
 
     now: float
     window: str
@@ -90,17 +93,20 @@ class Latency:
 
 def latency(store: Store, view: View, now: float) -> Latency:
     """One consistent look at the store. What librdkafka says is of whole producers, whatever the topic."""
-    step, since = view.step, view.since(now)
+    step, since, until = view.step, view.since(now), view.until(now)
     producer = {"producer": view.producer}
     with store.borrow():
-        buckets = store.rows("latency_buckets_by_window", since=since, bucket_seconds=step, **view.where)
-        by_topic = store.rows("latency_buckets_by_topic", since=since, **producer)
-        totals = store.rows("totals_by_topic", since=since, **producer)
-        messages = store.rows("series", since=since, bucket=step, **view.where)
-        brokers = store.rows("broker_series", since=since, bucket=step, **producer)
-        clients = store.rows("client_series", since=since, bucket=step, **producer)
-        deaths = store.rows("deaths_series", since=since, bucket=step, **view.where)
+        buckets = store.rows(
+            "latency_buckets_by_window", since=since, until=until, bucket_seconds=step, **view.where
+        )
+        by_topic = store.rows("latency_buckets_by_topic", since=since, until=until, **producer)
+        totals = store.rows("totals_by_topic", since=since, until=until, **producer)
+        messages = store.rows("series", since=since, until=until, bucket=step, **view.where)
+        brokers = store.rows("broker_series", since=since, until=until, bucket=step, **producer)
+        clients = store.rows("client_series", since=since, until=until, bucket=step, **producer)
+        deaths = store.rows("deaths_series", since=since, until=until, bucket=step, **view.where)
         seen_at = store.rows("data_age")[0]["seen_at"]
+    now = view.at(now)
     slices = _slices(step, now, messages, clients, brokers, deaths)
     whole = merged(slices) if slices else Numbers(since, view.seconds)
     return Latency(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import html
+import time
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from dashboard import words
 from dashboard.stores import trouble
 from producer_core.errors import StoreError
 
@@ -42,6 +44,23 @@ def fact(name: str, text: str) -> None:
 def note(text: str, *, more: str = "") -> None:
     """Small print, with `more` under the pointer; nothing in it is markup."""
     st.html(f'<p class="pc-note" title="{html.escape(more)}">{html.escape(text)}</p>')
+
+
+def zone() -> str | None:
+    """The viewer's time zone, as the browser names it; None where nobody said so."""
+    name: object = st.context.timezone
+    return name if isinstance(name, str) else None
+
+
+def moment(at: float) -> str:
+    """A moment as HTML: in the viewer's time, today without its date, with UTC under the pointer."""
+    text, more = words.stamp(at, zone(), time.time())
+    return f'<time title="{html.escape(more)}">{html.escape(text)}</time>'
+
+
+def anchor(text: str, address: str) -> str:
+    """A link as HTML, to an address that `header.link` made."""
+    return f'<a class="pc-link" href="{html.escape(address)}">{html.escape(text)}</a>'
 
 
 def stays(text: str, *, live: bool) -> None:

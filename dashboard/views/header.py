@@ -2,47 +2,85 @@
 
 from __future__ import annotations
 
+import html
+import time
+from datetime import datetime, timedelta
 from pathlib import Path
+from urllib.parse import urlencode
 
 import streamlit as st
 
-from dashboard import data
-from dashboard.views import reading
+from dashboard import data, words
+from dashboard.views import common, reading
 
 ALL_TOPICS = "All topics"
 ALL_PRODUCERS = "All producers"
+FIRST = "overview"
+"""The page that opens; its address is that of the app."""
+
+_RANGE = frozenset(("range", "since", "until"))
 
 
 def title(text: str = "producer_core") -> None:
-    st.html(f'<h1 class="pc-title">{text}</h1>')
+    st.html(f'<h1 class="pc-title">{html.escape(text)}</h1>')
 
 
 def view(path: Path, name: str) -> data.View:
     """Draws the header; what was chosen, which also stands in the address."""
-    left, right = st.columns([2, 5], vertical_alignment="center")
-    with left:
+    now = time.time()
+    _take_from_address(now)
+    with st.container(key="pc-header", horizontal=True, vertical_alignment="center", gap="small"):
         title(name)
-    with right, st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center"):
         window = st.segmented_control(
             "Time range",
-            list(data.RANGES),
+            [*data.RANGES, words.CUSTOM],
             default=data.DEFAULT,
             key="range",
             bind="query-params",
             required=True,
             label_visibility="collapsed",
+            on_change=_window_chosen,
         )
         topic = _one_of("Topic", ALL_TOPICS, reading.topics(path), "topic")
         producer = _one_of("Producer", ALL_PRODUCERS, reading.producers(path), "producer")
         st.toggle(
-            "Live", value=True, key="live", help="Off: the page stands still until you switch it on again."
+            "Live",
+            value=True,
+            key="live",
+            persist_state="session",
+            help="Off: the page stands still until you switch it on again.",
         )
-    return data.View(window, topic, producer)
+    start, end = _custom(now) if window == words.CUSTOM else (None, None)
+    found = data.View(window, topic, producer, start, end)
+    st.session_state["view"] = found
+    return found
 
 
 def every(view: data.View) -> float | None:
     """Seconds between two drawings of what follows by itself; None while it is paused."""
-    return data.refresh(view.window) if st.session_state.get("live", True) else None
+    return data.refresh(view, time.time()) if st.session_state.get("live", True) else None
+
+
+def link(page: str, **query: str | float | None) -> str:
+    """The address of a page, with the time range, topic and producer that are looked at now.
+
+    What is given comes on top: a name takes the place of what is looked at, None leaves it out, and `since`, `until`
+    (seconds since 1970) or `range` that of the time range. Relative, so that it holds behind a proxy; not HTML yet.
+    """
+    looked_at: data.View = st.session_state.get("view", data.View())
+    kept = {
+        name: value
+        for name, value in looked_at.query.items()
+        if not (name in _RANGE and _RANGE & query.keys())
+    }
+    asked = {**kept, **{name: _plain(value) for name, value in query.items() if value is not None}}
+    asked = {name: value for name, value in asked.items() if query.get(name, value) is not None}
+    address = "./" if page == FIRST else page
+    return f"{address}?{urlencode(asked)}" if asked else address
+
+
+def _plain(value: str | float) -> str:
+    return value if isinstance(value, str) else f"{int(value)}"
 
 
 def _one_of(label: str, everything: str, options: tuple[str, ...], key: str) -> str | None:
@@ -53,3 +91,70 @@ def _one_of(label: str, everything: str, options: tuple[str, ...], key: str) -> 
         label, (everything, *known), key=key, bind="query-params", label_visibility="collapsed", width=170
     )
     return None if chosen == everything else chosen
+
+
+# a range of one's own: seconds since 1970 in the address, the viewer's own time in the fields
+
+
+def _take_from_address(now: float) -> None:
+    """Since and until of the address, where they are not those that this page wrote there."""
+    asked = data.chosen(st.query_params.get("since"), st.query_params.get("until"), now)
+    if asked is not None and asked != st.session_state.get("custom"):
+        st.session_state["custom"] = asked
+        st.session_state["range"] = words.CUSTOM
+
+
+def _window_chosen() -> None:
+    """A range of one's own begins with what is looked at; any other takes it out of the address."""
+    if st.session_state["range"] == words.CUSTOM:
+        now, looked_at = time.time(), st.session_state.get("view", data.View())
+        _remember(looked_at.since(now) // 60 * 60, -(-int(now) // 60) * 60)
+    else:
+        st.session_state.pop("custom", None)
+        for name in ("since", "until"):
+            st.query_params.pop(name, None)
+
+
+def _remember(start: int, end: int) -> None:
+    st.session_state["custom"] = start, end
+    st.query_params.update({"since": str(start), "until": str(end)})
+
+
+def _custom(now: float) -> tuple[int, int]:
+    if "custom" not in st.session_state:
+        _window_chosen()
+    start, end = st.session_state["custom"]
+    if st.query_params.get("since") != str(start) or st.query_params.get("until") != str(end):
+        _remember(start, end)
+    zone = words.zone_of(common.zone())
+    for name, at in (("from", start), ("to", end)):
+        st.session_state[name] = datetime.fromtimestamp(at, zone).replace(tzinfo=None)
+    with st.container(key="pc-custom", horizontal=True, vertical_alignment="center", gap="small"):
+        for name, label in (("from", "From"), ("to", "To")):
+            st.datetime_input(
+                label,
+                key=name,
+                format="YYYY-MM-DD",
+                step=timedelta(minutes=1),
+                on_change=_moved,
+                args=(name,),
+                required=True,
+                width=210,
+            )
+        common.note(
+            f"{words.zone_name(common.zone(), now)}, the time of your browser", more=common.zone() or "UTC"
+        )
+    return start, end
+
+
+def _moved(name: str) -> None:
+    """One end was moved; the other moves along where it would be passed."""
+    start, end = st.session_state["custom"]
+    at = int(st.session_state[name].replace(tzinfo=words.zone_of(common.zone())).timestamp())
+    length = end - start
+    start, end = (
+        (at, end if end > at else at + length)
+        if name == "from"
+        else (start if start < at else at - length, at)
+    )
+    _remember(start, end)

@@ -2,7 +2,20 @@
 
 from dashboard.words.alerts import TONES, alert
 from dashboard.words.letters import VERDICTS, act, hex_dump, none_match, pretty, why_no_replay
-from dashboard.words.moments import age, data_age, live, moment, nothing_known, when
+from dashboard.words.moments import (
+    CUSTOM,
+    Stamp,
+    age,
+    data_age,
+    during,
+    live,
+    moment,
+    nothing_known,
+    stamp,
+    when,
+    zone_name,
+    zone_of,
+)
 from dashboard.words.numbers import (
     compact,
     count,
@@ -17,9 +30,11 @@ from dashboard.words.numbers import (
 from dashboard.words.overview import Situation, connection, producer_state, sentence
 
 __all__ = [
+    "CUSTOM",
     "TONES",
     "VERDICTS",
     "Situation",
+    "Stamp",
     "act",
     "age",
     "alert",
@@ -27,6 +42,7 @@ __all__ = [
     "connection",
     "count",
     "data_age",
+    "during",
     "hex_dump",
     "live",
     "milliseconds",
@@ -42,6 +58,9 @@ __all__ = [
     "sentence_case",
     "short",
     "size",
+    "stamp",
     "when",
     "why_no_replay",
+    "zone_name",
+    "zone_of",
 ]

@@ -1,8 +1,59 @@
-"""When something was, and how old what is shown is."""
+"""When something was, in the viewer's own time, and how old what is shown is."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
+from functools import cache
+from typing import NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+CUSTOM = "Custom"
+"""The name of a time range that a person chose by its beginning and end."""
+
+
+class Stamp(NamedTuple):
+    """A moment as it is shown, and what stands under the pointer: the same moment in UTC."""
+
+    text: str
+    more: str
+
+
+def stamp(at: float, zone: str | None, now: float | None = None) -> Stamp:
+    """A moment in the zone of the viewer (a name like Europe/Berlin; None or an unknown one: UTC).
+
+    With `now` a moment of the same day is shown as its time alone, else with its date.
+    """
+    here = datetime.fromtimestamp(at, zone_of(zone))
+    today = now is not None and here.date() == datetime.fromtimestamp(now, zone_of(zone)).date()
+    shown = here.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S")
+    return Stamp(shown, f"{moment(at)} UTC")
+
+
+@cache
+def zone_of(name: str | None) -> tzinfo:
+    """The zone of that name; UTC where there is no such zone, or the machine knows none."""
+    try:
+        return ZoneInfo(name) if name else UTC
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return UTC
+
+
+def zone_name(name: str | None, at: float) -> str:
+    """How a zone is called at a moment: CET, or UTC+05:30 where it has no letters of its own."""
+    here = datetime.fromtimestamp(at, zone_of(name))
+    said = here.tzname() or "UTC"
+    return said if said[:1].isalpha() else f"UTC{here.strftime('%z')[:3]}:{here.strftime('%z')[3:5]}"
+
+
+def during(window: str, since: float, until: float, zone: str | None = None) -> str:
+    """A time range as a part of a sentence: «in the last 15 min», «from 14:00 to 15:30 on 2026-11-20»."""
+    if window != CUSTOM:
+        return f"in the last {window}"
+    begin, end = (datetime.fromtimestamp(at, zone_of(zone)) for at in (since, until))
+    clock = "%H:%M:%S" if begin.second or end.second else "%H:%M"
+    if begin.date() == end.date():
+        return f"from {begin.strftime(clock)} to {end.strftime(clock)} on {begin:%Y-%m-%d}"
+    return f"from {begin.strftime(f'%Y-%m-%d {clock}')} to {end.strftime(f'%Y-%m-%d {clock}')}"
 
 
 def age(seconds: float) -> str:
@@ -24,9 +75,9 @@ def when(since: float, until: float, now: float, *, lasted: float, ongoing: bool
     return f"It is over: {moment(since)[11:]} to {moment(until)[11:]} UTC{parts}, {age(now - until)} ago."
 
 
-def moment(at: float) -> str:
-    """A time in UTC, to the second."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+def moment(at: float, zone: str | None = None) -> str:
+    """A time to the second: in UTC, or in the zone of that name."""
+    return datetime.fromtimestamp(at, zone_of(zone)).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def live(seen_at: float | None, now: float) -> bool:
@@ -43,7 +94,8 @@ def data_age(seen_at: float | None, now: float) -> str:
 
 def nothing_known(window: str) -> str:
     """What stands where a diagnosis would: without numbers there is none."""
+    range_ = "this range" if window == CUSTOM else f"the last {window}"
     return (
-        f"No producer said anything of its client in the last {window}, so nothing can be said about it. "
+        f"No producer said anything of its client in {range_}, so nothing can be said about it. "
         "Producers of this version do so once a second."
     )
