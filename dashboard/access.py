@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import getpass
 import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
+from dashboard.admission import Admission
+from dashboard.door import COOKIE
+from dashboard.sessions import Attempts, Sessions
 from producer_core.errors import ProducerError
 
 
@@ -12,13 +20,40 @@ class NotAllowed(ProducerError):
     """Who is signed in may look, not act."""
 
 
+@dataclass(frozen=True)
+class Guard:
+    """What a server's process knows of its people. `started`: behind the door that asks them to sign in."""
+
+    admission: Admission = field(default_factory=Admission)
+    sessions: Sessions = field(default_factory=lambda: Sessions(0.0))
+    attempts: Attempts = field(default_factory=Attempts)
+    started: bool = False
+
+
+_guards: list[Guard] = [Guard()]
+
+
+def keep(guard: Guard) -> None:
+    """Once, when the server starts."""
+    _guards[0] = guard
+
+
+def guard() -> Guard:
+    return _guards[0]
+
+
 def user() -> str:
-    """The signed-in name; where nobody has to sign in, the operating system's."""
-    return _of_the_system()
+    """The signed-in name; where nobody has to sign in, the operating system's. Empty where a session has ended."""
+    return _of_the_system() if not guard().admission.needs_sign_in else _signed_in() or ""
 
 
 def may_act() -> tuple[bool, str]:
     """Whether the person may act, and if not why, in a sentence for the page."""
+    name, admission = user(), guard().admission
+    if not name:
+        return False, "Your session has ended. Sign in again."
+    if not admission.acts(name):
+        return False, f"{name} may look, not act: the settings of this dashboard say so."
     return True, ""
 
 
@@ -31,6 +66,65 @@ def actor() -> str:
     if not allowed:
         raise NotAllowed(reason)
     return user()
+
+
+def sign_out() -> None:
+    """End the session of this browser; with OIDC Streamlit also forgets who it was."""
+    if guard().admission.oidc:
+        _streamlit().logout()
+    else:
+        guard().sessions.end(_token())
+
+
+def turned_away() -> str | None:
+    """Why a person who is signed in by OIDC is not let in; None where he is, or nobody is signed in."""
+    admission = guard().admission
+    claims = _claims() if admission.oidc else {}
+    if not claims.get("is_logged_in"):
+        return None
+    name = _name_in(claims)
+    if not admission.sees(name):
+        return f"{name} is not let in: the settings of this dashboard say so."
+    return None
+
+
+def _signed_in() -> str | None:
+    admission = guard().admission
+    if not admission.oidc:
+        return guard().sessions.name(_token())
+    claims = _claims()
+    if not claims.get("is_logged_in") or _over(claims, admission.session):
+        return None
+    name = _name_in(claims)
+    return name if admission.sees(name) else None
+
+
+def _over(claims: Mapping[str, Any], length: float) -> bool:
+    """Who signed in too long ago; one whose provider does not say when has to sign in again."""
+    since = claims.get("auth_time") or claims.get("iat")
+    return not isinstance(since, int | float) or time.time() - since > length
+
+
+def _name_in(claims: Mapping[str, Any]) -> str:
+    """The address, unless the provider says that it was never verified: anybody could call himself so."""
+    if claims.get("email") and claims.get("email_verified", True) not in (False, "false"):
+        return str(claims["email"])
+    return str(claims.get("preferred_username") or claims.get("sub") or "")
+
+
+def _token() -> str | None:
+    cookies: Mapping[str, str] = _streamlit().context.cookies
+    return cookies.get(COOKIE)
+
+
+def _claims() -> Mapping[str, Any]:
+    found: Mapping[str, Any] = _streamlit().user.to_dict()
+    return found
+
+
+def _streamlit() -> Any:
+    """Loaded already wherever anybody has to sign in; a notebook does without."""
+    return sys.modules["streamlit"]
 
 
 def _of_the_system() -> str:

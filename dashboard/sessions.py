@@ -1,0 +1,99 @@
+"""Sessions of people who signed in with a password, and the attempts of those who did not get in."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+_MOST = 10_000
+_FORGOTTEN_AFTER = 3600.0
+
+
+class Sessions:
+    """Who is signed in, in this process; a restart signs everybody out. Safe from any thread.
+
+    A browser holds a random token, we hold its hash and the moment at which it ends whatever happens.
+    """
+
+    def __init__(self, length: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._length = length
+        self._clock = clock
+        self._lock = threading.Lock()  # guards the next field
+        self._known: OrderedDict[str, tuple[str, float]] = OrderedDict()
+
+    def begin(self, name: str) -> str:
+        """A new session; its token."""
+        token = secrets.token_urlsafe(32)
+        with self._lock:
+            self._known[_hash(token)] = name, self._clock() + self._length
+            while len(self._known) > _MOST:
+                self._known.popitem(last=False)
+        return token
+
+    def name(self, token: str | None) -> str | None:
+        """Whose session it is; None where it has ended, or never was."""
+        if not token:
+            return None
+        with self._lock:
+            name, until = self._known.get(_hash(token), ("", 0.0))
+            if name and self._clock() >= until:
+                del self._known[_hash(token)]
+                return None
+        return name or None
+
+    def end(self, token: str | None) -> None:
+        if token:
+            with self._lock:
+                self._known.pop(_hash(token), None)
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+class Attempts:
+    """How long the next attempt has to wait, by whose name it is and by where it comes from. Safe from any thread.
+
+    After `free` failures the wait doubles from a second up to a minute for an address, and up to five seconds for a
+    name, so that a stranger cannot lock its owner out. What comes in the meantime is not even looked at.
+    """
+
+    LONGEST_OF_ADDRESS, LONGEST_OF_NAME = 60.0, 5.0
+
+    def __init__(self, *, free: int = 3, clock: Callable[[], float] = time.monotonic) -> None:
+        self._free = free
+        self._clock = clock
+        self._lock = threading.Lock()  # guards the next field
+        self._failed: OrderedDict[tuple[str, str], tuple[int, float]] = OrderedDict()
+
+    def wait(self, name: str, address: str) -> float:
+        """Seconds until an attempt counts; 0 when it does now."""
+        with self._lock:
+            moment = self._clock()
+            return max(
+                0.0,
+                self._open_at(("name", name), self.LONGEST_OF_NAME) - moment,
+                self._open_at(("address", address), self.LONGEST_OF_ADDRESS) - moment,
+            )
+
+    def failed(self, name: str, address: str) -> None:
+        with self._lock:
+            moment = self._clock()
+            for key in (("name", name), ("address", address)):
+                count, last = self._failed.pop(key, (0, moment))
+                self._failed[key] = (count + 1 if moment - last < _FORGOTTEN_AFTER else 1), moment
+            while len(self._failed) > _MOST:
+                self._failed.popitem(last=False)
+
+    def succeeded(self, name: str, address: str) -> None:
+        with self._lock:
+            self._failed.pop(("name", name), None)
+            self._failed.pop(("address", address), None)
+
+    def _open_at(self, key: tuple[str, str], longest: float) -> float:
+        count, last = self._failed.get(key, (0, 0.0))
+        return last + min(longest, 2.0 ** min(count - self._free, 16)) if count >= self._free else 0.0

@@ -1,0 +1,80 @@
+"""The dashboard's watch over a store: its alerts are judged and told by the server, whether or not a page is open."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+
+from producer_core.alerts import Watcher
+from producer_core.errors import ProducerError
+from producer_core.store import Store
+
+logger = logging.getLogger(__name__)
+
+_LOOK_EVERY = 2.0
+
+
+class Watch:
+    """One for a store in a process. The store need not be there yet; then it begins when it is."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="alerts-of-the-dashboard", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout: float = 1.5) -> None:
+        """End, and give the leases back, so that another process goes on at once."""
+        self._stopping.set()
+        self._thread.join(timeout + 0.5)
+
+    def _run(self) -> None:
+        store = self._opened()
+        if store is None:
+            return
+        watcher = Watcher(store)
+        watcher.start()
+        self._stopping.wait()
+        watcher.stop(1.0)
+
+    def _opened(self) -> Store | None:
+        """The store as soon as it can be had; None where the end comes first."""
+        said = ""
+        while not self._stopping.is_set():
+            try:
+                return Store.open(self._path, create=False)
+            except ProducerError as error:
+                if self._path.exists() and str(error) != said:
+                    said = str(error)
+                    logger.warning("alerts wait for the store", extra={"error": said})
+            self._stopping.wait(_LOOK_EVERY)
+        return None
+
+
+_lock = threading.Lock()  # guards the next field
+_watches: dict[Path, Watch] = {}
+
+
+def watch(path: Path) -> None:
+    """Watch a store from now on; asked again it changes nothing."""
+    with _lock:
+        if path in _watches:
+            return
+        _watches[path] = Watch(path)
+        _watches[path].start()
+
+
+def watched(path: Path) -> bool:
+    with _lock:
+        return path in _watches
+
+
+def stop() -> None:
+    """End every watch of this process."""
+    with _lock:
+        ending, _ = list(_watches.values()), _watches.clear()
+    for one in ending:
+        one.stop()
