@@ -11,7 +11,24 @@ from producer_core.metrics import Snapshot, TopicCounters
 if TYPE_CHECKING:
     from producer_core.producer import ReliableKafkaProducer
 
-ProducerStats = dict[str, Any]
+_SHOWN = ("messages_sent", "messages_dlq", "pending_messages", "messages_retried", "messages_duplicate")
+
+
+class ProducerStats(dict[str, Any]):
+    """The dictionary that `get_stats` returns; a notebook shows it as a table."""
+
+    def _repr_html_(self) -> str:
+        from producer_core import shown
+
+        facts = [(name.replace("_", " "), self.get(name, 0)) for name in _SHOWN]
+        facts += [
+            (name.replace("_", " "), f"{value:,.1f}") for name, value in self.get("latency_stats", {}).items()
+        ]
+        rows = [(topic, *counts.values()) for topic, counts in self.get("topic_stats", {}).items()]
+        columns = ("topic", *next(iter(self.get("topic_stats", {}).values()), {}))
+        return shown.page(
+            f"{self.get('messages_sent', 0):,} messages acknowledged", facts=facts, columns=columns, rows=rows
+        )
 
 
 class BasicStats(TypedDict):
@@ -37,26 +54,28 @@ def producer_stats(producer: ReliableKafkaProducer) -> ProducerStats:
     """`get_stats()`: sent means acknowledged, failed counts attempts, latencies are in milliseconds."""
     snapshot, elapsed = producer.metrics.snapshot(), producer.elapsed
     sent, failed, dead = snapshot.acknowledged, snapshot.total("failed_attempts"), snapshot.dead
-    stats: ProducerStats = {
-        "messages_sent": sent,
-        "messages_failed": failed,
-        "messages_duplicate": snapshot.total("duplicates"),
-        "messages_retried": snapshot.total("retried"),
-        "messages_dlq": dead,
-        "possible_duplicates": snapshot.total("possible_duplicates"),
-        "found_landed": snapshot.total("landed"),
-        "order_breaks": snapshot.total("order_breaks"),
-        "total_bytes_sent": snapshot.total("bytes"),
-        "start_time": datetime.fromtimestamp(producer.started_at),
-        "elapsed_seconds": elapsed,
-        "topic_stats": {topic: _of_topic(counters) for topic, counters in snapshot.topics.items()},
-        "latency_history": [1000 * latency for latency in snapshot.recent_latencies],
-        "dlq_stats": producer.dlq.get_stats(),
-        "retry_stats": producer.retry_manager.get_stats(),
-        "pending_messages": producer.pending_count,
-        "error_rate": failed / (sent + failed) if sent + failed else 0.0,
-        "message_error_rate": dead / (sent + dead) if sent + dead else 0.0,
-    }
+    stats = ProducerStats(
+        {
+            "messages_sent": sent,
+            "messages_failed": failed,
+            "messages_duplicate": snapshot.total("duplicates"),
+            "messages_retried": snapshot.total("retried"),
+            "messages_dlq": dead,
+            "possible_duplicates": snapshot.total("possible_duplicates"),
+            "found_landed": snapshot.total("landed"),
+            "order_breaks": snapshot.total("order_breaks"),
+            "total_bytes_sent": snapshot.total("bytes"),
+            "start_time": datetime.fromtimestamp(producer.started_at),
+            "elapsed_seconds": elapsed,
+            "topic_stats": {topic: _of_topic(counters) for topic, counters in snapshot.topics.items()},
+            "latency_history": [1000 * latency for latency in snapshot.recent_latencies],
+            "dlq_stats": producer.dlq.get_stats(),
+            "retry_stats": producer.retry_manager.get_stats(),
+            "pending_messages": producer.pending_count,
+            "error_rate": failed / (sent + failed) if sent + failed else 0.0,
+            "message_error_rate": dead / (sent + dead) if sent + dead else 0.0,
+        }
+    )
     if elapsed > 0:
         stats["messages_per_second"] = sent / elapsed
         stats["bytes_per_second"] = snapshot.total("bytes") / elapsed

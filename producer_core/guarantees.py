@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +94,21 @@ class Guarantees:
             with contextlib.suppress(BrokerUnreachable):
                 permissions.require(config, topics, feature="exactly_once", transactional_id=name, timeout=5)
 
+    def take_name(self, config: ClientConfig, journal: Journal | StandIn | None) -> None:
+        """ConfigError where another producer of this process has our transactional id: each would fence the other."""
+        if self.delivery != "exactly_once" or journal is None:
+            return
+        name = self._name(journal)
+        if _named.setdefault((os.getpid(), config.bootstrap_servers, name), self) is not self:
+            raise ConfigError(
+                f"Another producer of this process uses the transactional id {name!r}: each would fence the other.",
+                fix="Use the producer that is there, close() it first, or give this one an id of its own.",
+            )
+
+    def leave_name(self) -> None:
+        for key in [key for key, owner in _named.items() if owner is self]:
+            _named.pop(key, None)
+
     def _name(self, journal: Journal | StandIn) -> str:
         return self.transactional_id or f"producer-core-{journal.session}"
 
@@ -107,3 +124,7 @@ class Guarantees:
             session=journal.session.bytes,
             shards=self.shards,
         )
+
+
+_named: weakref.WeakValueDictionary[tuple[int, str, str], Guarantees] = weakref.WeakValueDictionary()
+"""Who has which transactional id in which process: a forked child is another one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Literal
 
@@ -48,6 +48,12 @@ class CloseReport:
     dead: int
     journaled: int = 0
     lost: int = 0
+
+    def _repr_html_(self) -> str:
+        from producer_core import shown
+
+        facts = [(field.name, getattr(self, field.name)) for field in fields(self)]
+        return shown.page("Where everything is", facts=facts)
 
 
 def delivery_report(delivery: Delivery, message: Any, letter: DeadLetter | None) -> DeliveryReport:

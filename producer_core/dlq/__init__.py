@@ -2,7 +2,7 @@
 
 from producer_core.dlq.clearing import MIN_AGE, Result
 from producer_core.dlq.filter import DeadLetterFilter
-from producer_core.dlq.groups import Group, Trend
+from producer_core.dlq.groups import Group, Groups, Trend
 from producer_core.dlq.letters import DeadLetters
 from producer_core.dlq.listing import Cursor, Page
 from producer_core.dlq.memory import DeadLetterQueue, message_of
@@ -17,6 +17,7 @@ __all__ = [
     "DeadLetters",
     "Found",
     "Group",
+    "Groups",
     "Page",
     "Result",
     "Spill",

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from producer_core.dlq.counting import HOUR, HOUR_OF, answered, counted
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.errors import ConfigError
+from producer_core.events import SAFE_VERDICTS
 from producer_core.failures import lookup
+from producer_core.masking import mask_told
 
 if TYPE_CHECKING:
     import duckdb
@@ -52,6 +54,44 @@ class Group:
     advice: str
     verdicts: Mapping[str, int]
     trend: Trend = Trend()
+
+
+class Groups(list[Group]):
+    """A list of groups that a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        from producer_core import shown
+
+        rows = [
+            (
+                one.count,
+                one.code,
+                ", ".join(one.topics),
+                one.sample_text,
+                f"{one.meaning} {one.advice}",
+                _safety(one),
+            )
+            for one in self
+        ]
+        title = (
+            f"{sum(one.count for one in self):,} dead letters by cause" if self else "No dead letters wait."
+        )
+        columns = ("letters", "code", "topics", "error", "what it means, what to do", "sent again")
+        return shown.page(title, columns=columns, rows=rows)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Text for a terminal."""
+        printer.text("\n".join(map(_said, self)) or "No dead letters wait.")
+
+
+def _said(group: Group) -> str:
+    text = f"{group.count:,} x {group.code} on {', '.join(group.topics)}, sent again: {_safety(group)}"
+    return mask_told(f"{text}\n  {group.meaning} {group.advice}".rstrip())
+
+
+def _safety(group: Group) -> str:
+    doubtful = sum(count for verdict, count in group.verdicts.items() if verdict not in SAFE_VERDICTS)
+    return f"{doubtful:,} may arrive twice" if doubtful else "safe"
 
 
 def find(connection: duckdb.DuckDBPyConnection, where: DeadLetterFilter, *, limit: int) -> tuple[Group, ...]:

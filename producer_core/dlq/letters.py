@@ -8,21 +8,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from producer_core.dlq import adding, clearing, coding, states
+from producer_core.dlq import frame as framing
 from producer_core.dlq import groups as grouping
 from producer_core.dlq import search as searching
 from producer_core.dlq.by_id import among, fetch
 from producer_core.dlq.clearing import MIN_AGE, Clearing, Result
 from producer_core.dlq.counting import COLUMNS, Column, counted
 from producer_core.dlq.filter import DeadLetterFilter
-from producer_core.dlq.groups import Group
+from producer_core.dlq.groups import Groups
 from producer_core.dlq.listing import Cursor, Page, listing
 from producer_core.dlq.search import Found
 from producer_core.errors import ConfigError
 from producer_core.events import DeadLetter
+from producer_core.person import person
 
 if TYPE_CHECKING:
     import pyarrow
 
+    from producer_core.frames import Kind
     from producer_core.store import Store
 
 
@@ -65,6 +68,33 @@ class DeadLetters:
         sql, parameters = listing(self.frozen(where), columns, limit=limit, offset=offset, after=after)
         with self._store.borrow() as connection:
             return connection.sql(sql, params=parameters).to_arrow_table()
+
+    def to_frame(
+        self,
+        where: DeadLetterFilter | None = None,
+        *,
+        kind: Kind | None = None,
+        limit: int = framing.LIMIT,
+        bodies: bool = False,
+        masked: bool = True,
+    ) -> Any:
+        """The listing of `find` as a frame (`kind`: pandas, polars or arrow), with the values where `bodies` is set.
+
+        Keys, values and error texts are masked. `masked=False` shows them as they are, which is written into the
+        audit and into the life of each letter: what a notebook shows stays in its file.
+        """
+        table = self.table(where or DeadLetterFilter(), limit=limit)
+        rows = table.to_pylist()
+        letters = [coding.read_letter(row) for row in rows]
+        if bodies:
+            whole = {letter.message_id: letter for letter in self.bodies([one.message_id for one in letters])}
+            letters = [whole.get(letter.message_id, letter) for letter in letters]
+        if not masked and letters:
+            ids = [letter.message_id for letter in letters]
+            asked = (where or DeadLetterFilter()).to_query()
+            self.reveal(ids, who=person(), origin="python", selection=asked)
+        sizes = [row["value_size"] for row in rows]
+        return framing.frame(letters, sizes, kind=kind, bodies=bodies, masked=masked)
 
     def search(
         self,
@@ -126,11 +156,11 @@ class DeadLetters:
         sql = f"SELECT {column} AS name, sum(n)::BIGINT AS n FROM ({counts}) GROUP BY name HAVING sum(n) > 0 ORDER BY n DESC, name"
         return {row["name"]: row["n"] for row in self._rows(sql, parameters)}
 
-    def groups(self, where: DeadLetterFilter, *, limit: int = 50) -> list[Group]:
+    def groups(self, where: DeadLetterFilter, *, limit: int = 50) -> Groups:
         """Letters with one cause as one group, the largest first, each with its trend over the filter's time."""
         chosen = self.frozen(where)
         with self._store.borrow() as connection:
-            return list(grouping.find(connection, chosen, limit=limit))
+            return Groups(grouping.find(connection, chosen, limit=limit))
 
     # clearing: each act writes the audit and a line in the life of every letter it moved
 

@@ -9,13 +9,17 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from producer_core.dlq.filter import DeadLetterFilter
+from producer_core.dlq.frame import LIMIT, frame
 from producer_core.events import Attempt, DeadLetter
 from producer_core.failures import fingerprint
 from producer_core.masking import mask_told
 from producer_core.messages import Message, MessageStatus, decode_value, encode_key, encode_value
+
+if TYPE_CHECKING:
+    from producer_core.frames import Kind
 
 logger = logging.getLogger(__name__)
 
@@ -120,6 +124,20 @@ class DeadLetterQueue:
     def get(self, message_id: str) -> DeadLetter | None:
         with self._lock:
             return self._letters.get(message_id)
+
+    def to_frame(
+        self,
+        where: DeadLetterFilter | None = None,
+        *,
+        kind: Kind | None = None,
+        limit: int = LIMIT,
+        bodies: bool = False,
+        masked: bool = True,
+    ) -> Any:
+        """What is held and matches, the latest death first, as a frame; keys, values and error texts masked."""
+        letters = self.find(where or DeadLetterFilter(), limit=limit)
+        sizes = [None if one.value is None else len(one.value) for one in letters]
+        return frame(letters, sizes, kind=kind, bodies=bodies, masked=masked)
 
     def count(self, where: DeadLetterFilter) -> int:
         return sum(map(where.matches, self.letters()))

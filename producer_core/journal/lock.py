@@ -29,10 +29,7 @@ class Lock:
         except BlockingIOError:
             owner = os.pread(self._file, 20, 0).decode(errors="replace").strip()
             self.release()
-            raise JournalLocked(
-                f"The journal {folder} belongs to process {owner or 'unknown'}.",
-                fix="Stop that process, or give this producer a journal_dir of its own.",
-            ) from None
+            raise _locked(folder, owner) from None
         except BaseException:
             self.release()
             raise
@@ -52,6 +49,18 @@ class Lock:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+def _locked(folder: Path, owner: str) -> JournalLocked:
+    if owner == str(os.getpid()):  # in a notebook: the cell that makes the producer was run again
+        return JournalLocked(
+            f"The journal {folder} is open in this process already.",
+            fix="Use the producer that has it, or close() that one first.",
+        )
+    return JournalLocked(
+        f"The journal {folder} belongs to process {owner or 'unknown'}.",
+        fix="Stop that process, or give this producer a journal_dir of its own.",
+    )
 
 
 _held: weakref.WeakSet[Lock] = weakref.WeakSet()

@@ -1,0 +1,30 @@
+"""A frame made of an Arrow table, in the kind that the caller works with."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from producer_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+Kind = Literal["pandas", "polars", "arrow"]
+
+
+def made(table: pyarrow.Table, kind: Kind | None = None) -> Any:
+    """The table as a frame of this kind; None: pandas where it is installed, else polars, else the Arrow table."""
+    if kind is None:
+        kind = next((name for name in ("pandas", "polars") if find_spec(name)), "arrow")  # type: ignore[assignment]  # its words
+    if kind not in get_args(Kind):
+        raise ConfigError(f"There are no frames of {kind!r}.", fix=f"Use one of {', '.join(get_args(Kind))}.")
+    if kind == "arrow":
+        return table
+    if find_spec(kind) is None:
+        raise ConfigError(f"{kind} is not installed.", fix=f"pip install {kind}, or ask for kind='arrow'.")
+    if kind == "pandas":
+        return table.to_pandas()
+    import polars  # type: ignore[import-not-found,unused-ignore]  # not one of our dependencies
+
+    return polars.from_arrow(table)

@@ -1,0 +1,14 @@
+"""The person: whose name an act carries into the audit."""
+
+from __future__ import annotations
+
+import getpass
+import os
+
+
+def person() -> str:
+    """The name in JupyterHub, where everybody may be the same user of the system; else that user's."""
+    try:
+        return os.environ.get("JUPYTERHUB_USER") or getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
