@@ -1,8 +1,7 @@
-"""The feed: what the widget shows at one moment, as plain JSON, text, or a picture that needs no script."""
+"""The feed: what the widget shows at one moment, as one value."""
 
 from __future__ import annotations
 
-import html
 import math
 import time
 from collections import defaultdict
@@ -10,73 +9,147 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dashboard import data, words
-from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq import DeadLetterFilter, DeadLetters, Group
+from producer_core.events import SAFE_VERDICTS
+from producer_core.masking import mask_told
 from producer_core.replay import runners
 from producer_core.store import Store
 
-WINDOW = "5 min"
-_BARS = 60
+WINDOWS = ("5 min", "15 min", "1 hour", "6 hours", "24 hours", "7 days")
+DEFAULT = "5 min"
+
 _TOPICS = 8
 _ALERTS = 3
+_CAUSES = 6
+_PRODUCERS = 4
+_LONG = 240
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A group of dead letters: `mark` is its fingerprint, `name` what it is, `advice` what to do."""
+
+    mark: str
+    count: int
+    name: str
+    error: str
+    advice: str
+    safe: bool
+
+
+@dataclass(frozen=True)
+class Series:
+    """Messages a second in each window of `step` seconds from `since` on; None where nobody wrote."""
+
+    since: int
+    step: int
+    sent: tuple[float | None, ...]
+    failed: tuple[float | None, ...]
+
+    @property
+    def top(self) -> float:
+        return max(
+            (good + (bad or 0) for good, bad in zip(self.sent, self.failed, strict=True) if good is not None),
+            default=0.0,
+        )
 
 
 @dataclass(frozen=True)
 class Moment:
-    """How the store stands. `sent` and `failed` are messages a second in the last windows, oldest first.
-
-    `until` bounds what was seen: an act leaves letters that died later alone. None: no dead letters.
-    """
+    """How the store stands. `until` bounds what was seen: an act leaves letters that died later alone; None: no letters."""
 
     sentence: str
     tone: str
     alerts: tuple[str, ...]
+    producers: tuple[str, ...]
     tiles: tuple[tuple[str, str], ...]
-    sent: tuple[float, ...]
-    failed: tuple[float, ...]
+    window: str
+    series: Series
     caption: str
+    causes: tuple[Cause, ...]
+    others: int
     dead: tuple[tuple[str, int], ...]
     dead_text: str
     dead_total: int
     until: float | None
     why_not: str
-    warning: str
     as_of: str
+    now: float
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def moment(store: Store, now: float | None = None) -> Moment:
+def moment(store: Store, window: str = DEFAULT, now: float | None = None) -> Moment:
     """One look at the store."""
     now = time.time() if now is None else now
-    everything = DeadLetterFilter()
+    everything, letters = DeadLetterFilter(), DeadLetters(store)
     with store.borrow():
-        page = data.overview(store, WINDOW, now)
-        scope = data.scope(store, everything)
-        newest = DeadLetters(store).find(everything, limit=1)
+        page = data.overview(store, window, now)
+        newest = letters.find(everything, limit=1)
+        groups = letters.groups(everything, limit=_CAUSES)
         alive = len(runners(store, now))
     tone, sentence = words.sentence(page.situation)
-    sent, failed = _series(page)
+    series = _series(page)
+    total = sum(page.dead_by_topic.values())
     return Moment(
-        sentence=sentence,
+        sentence=mask_told(sentence),
         tone=tone,
-        alerts=tuple(words.alert(found, now) for found in page.alerts[:_ALERTS]),
+        alerts=tuple(mask_told(words.alert(found, now)) for found in page.alerts[:_ALERTS]),
+        producers=_producers(page, now),
         tiles=_tiles(page),
-        sent=sent,
-        failed=failed,
-        caption=_caption(sent, failed, page.step),
+        window=window,
+        series=series,
+        caption=_caption(series),
+        causes=tuple(map(_cause, groups)),
+        others=max(0, total - sum(group.count for group in groups)),
         dead=tuple(page.dead_by_topic.items())[:_TOPICS],
         dead_text=_dead_text(page.dead_by_topic),
-        dead_total=scope.count,
+        dead_total=total,
         until=math.nextafter(newest[0].failed_at, math.inf) if newest else None,
-        why_not=words.why_no_replay("dead", scope.count, alive) or "",
-        warning="" if scope.safe else "Some may be on the broker already; a replay looks for them first.",
+        why_not=words.why_no_replay("dead", total, alive) or "",
         as_of=time.strftime("%H:%M:%S", time.localtime(now)),
+        now=now,
     )
 
 
+def text(seen: Moment) -> str:
+    """For a terminal."""
+    tiles = ", ".join(f"{name} {value}" for name, value in seen.tiles)
+    lines = (seen.sentence, *seen.alerts, *seen.producers, tiles, *_sparks(seen.series), seen.dead_text)
+    return "\n".join([*filter(None, lines), f"As of {seen.as_of}"])
+
+
+def spark(values: tuple[float | None, ...], top: float, width: int = 60) -> str:
+    """A line of block characters: what remains where no picture does. A gap where nobody wrote."""
+    bins = -(-len(values) // width) or 1
+    best = [_highest(values[first : first + bins]) for first in range(0, len(values), bins)]
+    return "".join(" " if one is None else _BLOCKS[_level(one, top)] for one in best)
+
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def _level(value: float, top: float) -> int:
+    return min(len(_BLOCKS) - 1, math.ceil((len(_BLOCKS) - 1) * value / top)) if top else 0
+
+
+def _highest(values: tuple[float | None, ...]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _sparks(series: Series) -> tuple[str, ...]:
+    if not series.top:
+        return ()
+    failed = max((value for value in series.failed if value), default=0.0)
+    lines = [f"sent   {spark(series.sent, series.top)}  up to {words.compact(series.top)} /s"]
+    if failed:
+        lines.append(f"failed {spark(series.failed, failed)}  up to {words.compact(failed)} /s")
+    return tuple(lines)
+
+
 def _tiles(page: data.Overview) -> tuple[tuple[str, str], ...]:
-    p50, p95, p99 = page.latency
+    p50, p95, p99 = page.latency[:3]
     return (
         ("failed", words.percent(page.error_rate)),
         ("throughput", words.rate(page.throughput)),
@@ -84,72 +157,61 @@ def _tiles(page: data.Overview) -> tuple[tuple[str, str], ...]:
         ("p95", words.milliseconds(p95)),
         ("p99", words.milliseconds(p99)),
         ("pending", words.count(page.pending)),
-        ("dead letters", words.count(page.dead_total)),
+        ("dead letters", words.count(sum(page.dead_by_topic.values()))),
     )
 
 
-def _series(page: data.Overview) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _producers(page: data.Overview, now: float) -> tuple[str, ...]:
+    """The producers that run, or the one that ran last, each in a few words."""
+    running = [row for row in page.producers if row["closed_at"] is None] or list(page.producers[:1])
+    said = [f"{row['client_id']}: {words.producer_state(row, now)}" for row in running[:_PRODUCERS]]
+    more = [f"and {len(running) - _PRODUCERS} more producers"] if len(running) > _PRODUCERS else []
+    return tuple(mask_told(line) for line in [*said, *more])
+
+
+def _series(page: data.Overview) -> Series:
     sent: dict[int, float] = defaultdict(float)
     failed: dict[int, float] = defaultdict(float)
     for point in page.series:
-        sent[point.at] += point.acknowledged / point.seconds
-        failed[point.at] += point.dead / point.seconds
-    ats = range(page.since, int(page.now) + 1, page.step)[-_BARS:]
-    return tuple(round(sent[at], 2) for at in ats), tuple(round(failed[at], 2) for at in ats)
-
-
-def _caption(sent: tuple[float, ...], failed: tuple[float, ...], step: int) -> str:
-    top = max((good + bad for good, bad in zip(sent, failed, strict=True)), default=0.0)
-    return (
-        f"Messages a second over the last {words.age(len(sent) * step)}, {words.compact(top)} at most; "
-        "acknowledged blue, failed red."
+        seconds = max(1.0, min(point.seconds, page.now - point.at))
+        sent[point.at] += point.acknowledged / seconds
+        failed[point.at] += point.dead / seconds
+    ats = range(page.since, int(page.now) + 1, page.step)
+    return Series(
+        page.since,
+        page.step,
+        tuple(round(sent[at], 2) if at in sent else None for at in ats),
+        tuple(round(failed[at], 2) if at in sent else None for at in ats),
     )
+
+
+def _caption(series: Series) -> str:
+    return (
+        f"Messages a second over the last {words.age(len(series.sent) * series.step)}, "
+        f"{words.compact(series.top)} at most; acknowledged blue, failed red."
+    )
+
+
+def _cause(group: Group) -> Cause:
+    doubtful = sum(count for verdict, count in group.verdicts.items() if verdict not in SAFE_VERDICTS)
+    topics = ", ".join(group.topics[:3]) + (
+        f" and {len(group.topics) - 3} more" if len(group.topics) > 3 else ""
+    )
+    return Cause(
+        mark=group.fingerprint,
+        count=group.count,
+        name=f"{group.code} on {topics}",
+        error=_cut(mask_told(group.sample_text)),
+        advice=_cut(f"{group.meaning} {group.advice}".strip()),
+        safe=not doubtful,
+    )
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _LONG else f"{line[:_LONG]} …"
 
 
 def _dead_text(by_topic: Any) -> str:
     named = [f"{topic} {count:,}" for topic, count in by_topic.items()]
     more = f", and {len(named) - _TOPICS} more topics" if len(named) > _TOPICS else ""
     return f"Dead letters: {', '.join(named[:_TOPICS])}{more}" if named else ""
-
-
-def text(seen: Moment) -> str:
-    """For a terminal."""
-    tiles = ", ".join(f"{name} {value}" for name, value in seen.tiles)
-    return "\n".join(
-        filter(None, (seen.sentence, *seen.alerts, tiles, seen.dead_text, f"As of {seen.as_of}"))
-    )
-
-
-def page(seen: Moment, name: str) -> str:
-    """HTML without script: what remains of the monitor in an export, and what the live widget hides."""
-    tiles = "".join(
-        f"<td style='padding:2px 16px 2px 0;text-align:left'>{html.escape(key)}<br><b>{html.escape(value)}</b></td>"
-        for key, value in seen.tiles
-    )
-    lines = "".join(f"<div>{html.escape(line)}</div>" for line in (*seen.alerts, seen.dead_text) if line)
-    return (
-        f"<div class='pc-static-{name}'><p><b>{html.escape(seen.sentence)}</b></p><table><tr>{tiles}</tr></table>"
-        f"{picture(seen)}<div><small>{html.escape(seen.caption)}</small></div>{lines}"
-        f"<small>A still picture, as of {seen.as_of}</small></div>"
-    )
-
-
-def picture(seen: Moment, width: int = 640, height: int = 80) -> str:
-    """Messages a second as bars, the failed ones red on top."""
-    top = max((good + bad for good, bad in zip(seen.sent, seen.failed, strict=True)), default=0) or 1
-    step = width / max(len(seen.sent), 1)
-    bars = []
-    for place, pair in enumerate(zip(seen.sent, seen.failed, strict=True)):
-        foot = float(height)
-        for value, colour in zip(pair, ("#2563eb", "#dc2626"), strict=True):
-            if value:
-                tall = max(1.0, (height - 2) * value / top)
-                foot -= tall
-                bars.append(
-                    f"<rect x='{place * step:.1f}' y='{foot:.1f}' width='{step * 0.8:.1f}' "
-                    f"height='{tall:.1f}' fill='{colour}'/>"
-                )
-    return (
-        f"<svg viewBox='0 0 {width} {height}' width='{width}' height='{height}' role='img' "
-        f"aria-label='{html.escape(seen.caption)}'>{''.join(bars)}</svg>"
-    )

@@ -1,29 +1,31 @@
-// Everything of a message is set as text, never as HTML. An act is sent only right after the kernel has
-// answered, so that a click on a busy kernel is dropped, and said to be, instead of being done much later.
-const EVERY = 2000, BUSY = 6000, SURE = 5000, LOST = 30000
-const ARCHIVED = 'They go to the archive; producer-core dlq restore brings them back.'
+// Everything of a message is set as text, never as HTML. The browser asks; an act is sent only right after the
+// kernel has answered, so that a click on a busy kernel is dropped, and said to be, instead of being done much later.
+const EVERY = 2000, QUICK = 700, BUSY = 4000, LOST = 30000, QUESTION = 60000
+const BLUE = '#2563eb', RED = '#dc2626', WIDE = 640, TALL = 96
 
-const make = (parent, tag, name) => {
+const make = (parent, tag, name, text) => {
   const node = document.createElement(tag)
   if (name) node.className = name
+  if (text !== undefined) node.textContent = text
   parent.append(node)
   return node
 }
 const say = (node, text) => { if (node.textContent !== text) node.textContent = text }
+const rate = value => `${value >= 100 ? Math.round(value).toLocaleString('en') : +value.toFixed(1)} /s`
+const clock = seconds => new Date(seconds * 1000).toLocaleTimeString([], { hour12: false })
+const ago = seconds => seconds < 90 ? `${seconds} s` : seconds < 5400 ? `${Math.round(seconds / 60)} min`
+  : seconds < 129600 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} days`
 
-const bars = (svg, sent, failed) => {
-  const width = 640, height = 80, step = width / Math.max(1, sent.length)
-  const top = Math.max(1e-9, ...sent.map((good, place) => good + failed[place]))
-  svg.setAttribute('viewBox', `0 0 ${width} ${height}`)
-  svg.setAttribute('preserveAspectRatio', 'none')
+const bars = (svg, { sent, failed }, top) => {
+  const step = WIDE / Math.max(1, sent.length)
   svg.replaceChildren()
   sent.forEach((good, place) => {
-    let foot = height
-    for (const [value, colour] of [[good, '#2563eb'], [failed[place], '#dc2626']]) {
+    let foot = TALL
+    for (const [value, colour] of [[good, BLUE], [failed[place], RED]]) {
       if (!value) continue
-      const tall = Math.max(1, (height - 2) * value / top), bar = document.createElementNS(svg.namespaceURI, 'rect')
+      const tall = Math.max(1.5, TALL * value / top), bar = document.createElementNS(svg.namespaceURI, 'rect')
       foot -= tall
-      const box = { x: place * step, y: foot, width: step * 0.8, height: tall, fill: colour }
+      const box = { x: place * step, y: foot, width: Math.max(step * 0.85, 0.5), height: tall, fill: colour }
       for (const [name, v] of Object.entries(box)) bar.setAttribute(name, v)
       svg.append(bar)
     }
@@ -33,87 +35,189 @@ const bars = (svg, sent, failed) => {
 export default {
   render({ model, el }) {
     const twin = '.pc-static-' + model.get('uid') // hidden while this view lives, back when it goes
-    make(el, 'style').textContent = `.jp-OutputArea-child:has(${twin}), ${twin} { display: none }`
+    const hiding = make(el, 'style')
+    hiding.textContent = `.jp-OutputArea-child:has(${twin}), ${twin} { display: none }`
     const root = make(el, 'div', 'pc-monitor'), sentence = make(root, 'div', 'pc-sentence')
-    const alerts = make(root, 'div', 'pc-alerts'), tiles = make(root, 'div', 'pc-tiles')
-    const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg')
-    root.append(svg)
-    const caption = make(root, 'small'), dead = make(root, 'div', 'pc-dead'), acts = make(root, 'div', 'pc-acts')
-    const replay = make(acts, 'button'), clear = make(acts, 'button'), said = make(acts, 'span', 'pc-said')
-    const age = make(root, 'small', 'pc-age')
-    sentence.setAttribute('role', 'status')
-    said.setAttribute('role', 'status')
-    svg.setAttribute('role', 'img')
-    let seen = model.get('first'), asked = 0, armed = null, wanted = null, unsure
-
-    const button = (node, verb) => {
-      const name = seen.dead_total ? `${verb} ${seen.dead_total.toLocaleString('en')}` : verb
-      say(node, armed === node ? `${name}: sure?` : name)
-      node.classList.toggle('pc-sure', armed === node)
+    const alerts = make(root, 'div', 'pc-lines pc-alerts'), producers = make(root, 'div', 'pc-lines pc-quiet')
+    const tiles = make(root, 'div', 'pc-tiles')
+    const head = make(root, 'div', 'pc-head'), legend = make(head, 'span', 'pc-legend')
+    for (const [name, colour] of [['acknowledged', BLUE], ['failed', RED]]) {
+      make(legend, 'i').style.background = colour
+      make(legend, 'span', '', name)
     }
+    const readout = make(head, 'span', 'pc-readout pc-quiet'), windows = make(head, 'select')
+    windows.setAttribute('aria-label', 'Time range')
+    for (const name of model.get('windows')) make(windows, 'option', '', name)
+    const plot = make(root, 'div', 'pc-plot'), topmost = make(plot, 'span', 'pc-top pc-quiet')
+    const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg')
+    plot.append(svg)
+    const axis = make(root, 'div', 'pc-axis pc-quiet'), from = make(axis, 'span'), to = make(axis, 'span', '', 'now')
+    const causes = make(root, 'div', 'pc-causes'), question = make(root, 'div', 'pc-question')
+    const acts = make(root, 'div', 'pc-acts'), progress = make(acts, 'progress')
+    const said = make(acts, 'span', 'pc-said'), cancel = make(acts, 'button', '', 'Cancel'), undo = make(acts, 'button', '', 'Undo')
+    const age = make(root, 'div', 'pc-age pc-quiet')
+    for (const node of [sentence, said, question]) node.setAttribute('role', 'status')
+    svg.setAttribute('role', 'img')
+    svg.setAttribute('viewBox', `0 0 ${WIDE} ${TALL}`)
+    svg.setAttribute('preserveAspectRatio', 'none')
+    progress.setAttribute('aria-label', 'Replay')
+    question.hidden = progress.hidden = cancel.hidden = undo.hidden = true
+
+    let seen = model.get('first'), asked = 0, patience = LOST, gone = false, shown = true
+    let wanted = null, asking = null, rows = new Map(), hovered = null
+
+    // what is shown
+
     const draw = () => {
       say(sentence, seen.sentence)
       sentence.className = `pc-sentence pc-${seen.tone}`
       say(alerts, seen.alerts.join('\n'))
-      tiles.replaceChildren()
-      for (const [name, value] of seen.tiles) {
-        const tile = make(tiles, 'span')
-        tile.textContent = name
-        make(tile, 'b').textContent = value
-      }
-      bars(svg, seen.sent, seen.failed)
+      say(producers, seen.producers.join('\n'))
+      seen.tiles.forEach(([name, value], place) => {
+        const tile = tiles.children[place] ?? make(tiles, 'span')
+        if (!tile.firstChild) { make(tile, 'span'); make(tile, 'b') }
+        say(tile.firstChild, name)
+        say(tile.lastChild, value)
+      })
+      const { sent, failed, step } = seen.series
+      const top = Math.max(1e-9, ...sent.map((good, place) => (good ?? 0) + (failed[place] ?? 0)))
+      bars(svg, seen.series, top)
       svg.setAttribute('aria-label', seen.caption)
-      say(caption, seen.caption)
-      say(dead, seen.dead_text)
-      button(replay, 'Replay')
-      button(clear, 'Clear')
-      replay.disabled = !!seen.why_not
-      replay.title = seen.why_not
-      clear.disabled = !seen.dead_total
+      say(topmost, top > 1e-6 ? rate(top) : '')
+      say(from, `${ago(sent.length * step)} ago`)
+      if (windows.value !== seen.window && document.activeElement !== windows) windows.value = seen.window
+      read()
+      list()
       say(age, `as of ${seen.as_of}`)
     }
-    const send = message => { asked = Date.now(); model.send(message) }
+    const read = () => {
+      const { since, step, sent, failed } = seen.series, place = hovered
+      const known = place !== null && sent[place] !== undefined && sent[place] !== null
+      say(readout, place === null ? '' : known
+        ? `${clock(since + place * step)}: ${rate(sent[place])}, failed ${rate(failed[place] ?? 0)}`
+        : `${clock(since + place * step)}: nothing written`)
+    }
+    // A row stays where it is while its cause is there: a refresh must not move a button under the pointer.
+    const list = () => {
+      const whole = { mark: '', count: seen.dead_total, name: 'All dead letters', error: '', advice: '', safe: true }
+      const wish = seen.dead_total && (seen.causes.length !== 1 || seen.others) ? [...seen.causes, whole] : seen.causes
+      for (const [mark, row] of rows) if (!wish.some(one => one.mark === mark)) { row.node.remove(); rows.delete(mark) }
+      for (const one of wish) {
+        const row = rows.get(one.mark) ?? fresh(one)
+        if (one.mark === '') causes.append(row.node)
+        say(row.count, one.count.toLocaleString('en'))
+        say(row.name, one.name)
+        say(row.error, one.error)
+        say(row.advice, one.advice)
+        say(row.safe, one.mark && !one.safe ? 'Some may be on the broker already; a replay looks for them first.' : '')
+        row.replay.disabled = !!seen.why_not
+        row.replay.title = seen.why_not
+        row.replay.setAttribute('aria-label', `Replay ${one.count}: ${one.name}`)
+        row.clear.setAttribute('aria-label', `Clear ${one.count}: ${one.name}`)
+      }
+      causes.hidden = !rows.size
+    }
+    const fresh = ({ mark }) => {
+      const node = make(causes, 'div', 'pc-cause'), count = make(node, 'b', 'pc-count'), what = make(node, 'div', 'pc-what')
+      const row = { node, count, name: make(what, 'b'), error: make(what, 'div'), advice: make(what, 'div', 'pc-quiet'), safe: make(what, 'div', 'pc-quiet') }
+      row.replay = make(node, 'button', '', 'Replay')
+      row.clear = make(node, 'button', '', 'Clear')
+      row.replay.addEventListener('click', () => prepare('replay', mark))
+      row.clear.addEventListener('click', () => prepare('clear', mark))
+      rows.set(mark, row)
+      return row
+    }
+
+    // asking the kernel: one question at a time
+
+    const send = message => {
+      asked = Date.now()
+      try { model.send({ ...message, window: windows.value || seen.window }) } catch { lost() }
+    }
+    const lost = () => { gone = true; say(age, `The kernel is gone: run the cell again. As of ${seen.as_of}`) }
     const tick = () => {
+      if (gone) return
       const silent = asked ? Date.now() - asked : 0
       if (wanted && Date.now() > wanted.before) {
         wanted = null
-        say(said, 'The kernel did not answer; nothing was done.')
+        say(said, 'Kernel busy: nothing was done. Click again.')
       }
-      if (!asked || silent > LOST) send({ type: 'ask' })
-      else if (silent > BUSY) say(age, `The kernel is busy or gone: no answer for ${Math.round(silent / 1000)} s. As of ${seen.as_of}`)
+      if (silent > patience) { patience *= 2; send({ type: 'ask' }) } // a lost message; few of them, however long a cell runs
+      else if (silent > BUSY) say(age, `Kernel busy: no answer for ${Math.round(silent / 1000)} s. As of ${seen.as_of}`)
+      else if (!asked && shown && !document.hidden) send({ type: 'ask' })
+      if (asking && Date.now() > asking.before) leave()
     }
-    const click = (node, type, warning) => node.addEventListener('click', event => {
-      if (event.detail > 1) return // a double click is one click
-      clearTimeout(unsure)
-      if (armed !== node) {
-        armed = node
-        say(said, warning())
-        unsure = setTimeout(() => { armed = null; say(said, ''); draw() }, SURE)
-      } else {
-        armed = null
-        wanted = { type, until: seen.until, before: Date.now() + BUSY }
-        say(said, 'Asking the kernel …')
-        if (!asked) send({ type: 'ask' })
-      }
-      draw()
-    })
-    const heard = message => {
+    const want = (message, words) => {
+      wanted = { message, before: Date.now() + BUSY }
+      say(said, words)
+      if (!asked) send({ type: 'ask' })
+    }
+    const heard = answer => {
       asked = 0
-      if (message.said && !armed) say(said, message.said)
-      if (message.seen) seen = message.seen
+      gone = false
+      patience = LOST
+      if (answer.seen) seen = answer.seen
       draw()
+      if (answer.said) say(said, answer.said)
+      progress.hidden = cancel.hidden = (answer.progress ?? null) === null
+      if (!progress.hidden) progress.value = answer.progress
+      undo.hidden = !answer.undo
+      if (answer.question) ask(answer.question)
+      pace(progress.hidden ? EVERY : QUICK)
       if (!wanted) return
-      const { type, until, before } = wanted
+      const { message, before } = wanted
       wanted = null
-      if (Date.now() <= before) send({ type, until })
-      else say(said, 'The kernel was busy; nothing was done.')
+      if (Date.now() <= before) send({ ...message, at: seen.now })
+      else say(said, 'Kernel busy: nothing was done. Click again.')
     }
-    click(replay, 'replay', () => seen.warning)
-    click(clear, 'clear', () => ARCHIVED)
+
+    // acts: the first click asks what it would do, the second does it
+
+    const prepare = (act, mark) => want({ type: 'prepare', act, mark, until: seen.until }, 'Asking the kernel …')
+    const ask = ({ title, lines, yes, act, mark, until, shown: number }) => {
+      leave()
+      say(said, '')
+      make(question, 'b', '', title)
+      for (const line of lines) make(question, 'div', '', line)
+      const buttons = make(question, 'div', 'pc-acts')
+      if (yes) {
+        const sure = make(buttons, 'button', 'pc-sure', yes)
+        sure.addEventListener('click', () => { leave(); want({ type: act, mark, until, shown: number }, 'Asking the kernel …') })
+        sure.focus({ preventScroll: true })
+      }
+      make(buttons, 'button', '', yes ? 'Leave them' : 'Close').addEventListener('click', leave)
+      asking = { before: Date.now() + QUESTION }
+      question.hidden = false
+    }
+    const leave = () => { asking = null; question.replaceChildren(); question.hidden = true }
+    question.addEventListener('keydown', event => { if (event.key === 'Escape') { event.stopPropagation(); leave() } })
+    cancel.addEventListener('click', () => want({ type: 'cancel' }, 'Asking the kernel …'))
+    undo.addEventListener('click', () => want({ type: 'undo' }, 'Asking the kernel …'))
+    windows.addEventListener('change', () => { if (!asked) send({ type: 'ask' }) })
+    plot.addEventListener('pointermove', event => {
+      const box = svg.getBoundingClientRect(), { sent } = seen.series
+      hovered = Math.min(sent.length - 1, Math.max(0, Math.floor((event.clientX - box.left) / box.width * sent.length)))
+      read()
+    })
+    plot.addEventListener('pointerleave', () => { hovered = null; read() })
+
+    // a life
+
+    let timer
+    const pace = every => { clearInterval(timer); timer = setInterval(tick, every) }
+    const watch = new IntersectionObserver(([entry]) => { shown = entry.isIntersecting; if (shown) tick() })
     model.on('msg:custom', heard)
+    model.on('comm_live_update', lost)
     draw()
     tick()
-    const timer = setInterval(tick, EVERY)
-    return () => { clearInterval(timer); clearTimeout(unsure); model.off('msg:custom', heard) }
+    pace(EVERY)
+    watch.observe(root)
+    return () => {
+      clearInterval(timer)
+      watch.disconnect()
+      hiding.remove()
+      model.off('msg:custom', heard)
+      model.off('comm_live_update', lost)
+    }
   },
 }

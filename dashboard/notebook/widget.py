@@ -8,76 +8,62 @@ from typing import Any
 import anywidget
 import traitlets
 
-from dashboard import actions
-from dashboard.notebook import feed
-from producer_core import replay
-from producer_core.dlq import DeadLetterFilter, DeadLetters
+from dashboard.notebook import feed, still
+from dashboard.notebook.desk import Answer, Desk
 from producer_core.errors import ProducerError
 from producer_core.store import Store
 
 _HERE = Path(__file__).parent
-_ORIGIN = "notebook"
-_STILL_EVERY = 5
+_STILL_EVERY = 30.0
+"""Seconds after which the still picture is drawn anew while somebody looks: each change marks the notebook unsaved."""
 
 
 class Monitor(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is Any here
-    """One store, live. The browser asks every two seconds, so a busy kernel is seen to be busy and clicks never pile up."""
+    """One store, live. The browser asks; a kernel that runs a cell does not answer and is seen to be busy.
+
+    There is no thread and no timer here: where nobody looks, nothing is done.
+    """
 
     _esm = _HERE / "widget.js"
     _css = _HERE / "widget.css"
     uid = traitlets.Unicode().tag(sync=True)
+    windows = traitlets.List(list(feed.WINDOWS)).tag(sync=True)
     first = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, window: str = feed.DEFAULT) -> None:
         self._store = store
-        self._operation: str | None = None
-        self._shown = False
-        self._asks = 0
-        super().__init__(first=feed.moment(store).as_json())
+        self._desk = Desk(store)
+        self._drawn = 0.0
+        seen = feed.moment(store, window)
+        super().__init__(first=seen.as_json())
         self.uid = str(self.model_id)[:8]
         self.on_msg(self._asked)
 
     @staticmethod
-    def describe(store: Store) -> str:
+    def text(store: Store) -> str:
+        """For a terminal."""
         return feed.text(feed.moment(store))
+
+    @staticmethod
+    def still(store: Store) -> str:
+        """HTML without script."""
+        return still.page(feed.moment(store), "alone")
 
     def _asked(self, widget: Any, message: dict[str, Any], buffers: Any) -> None:
         """One message from the browser; always answered, with what went wrong if something did."""
-        said = ""
+        answer = Answer()
         try:
-            said = self._act(str(message.get("type")), message.get("until"))
-            seen = feed.moment(self._store)
+            answer = self._desk.answer(message)
+            window = str(message.get("window"))
+            seen = feed.moment(self._store, window if window in feed.WINDOWS else feed.DEFAULT)
         except ProducerError as error:
-            self.send({"type": "trouble", "said": said or str(error)})
+            self.send({"type": "trouble", "said": answer.said or str(error)})
             return
-        self.send({"type": "now", "said": said, "seen": seen.as_json()})
-        self._asks += 1
-        if self._shown and (self._asks % _STILL_EVERY == 0 or message.get("type") != "ask"):
+        self.send({"type": "now", "seen": seen.as_json(), **vars(answer)})
+        if self._drawn and (
+            seen.now - self._drawn > _STILL_EVERY or message.get("type") not in ("ask", "prepare")
+        ):
             self._draw_still(seen, update=True)
-
-    def _act(self, act: str, until: float | None) -> str:
-        """`until` bounds what the person saw; what died after that is left alone."""
-        seen = DeadLetterFilter(until=until)
-        if act == "replay":
-            return self._replay(seen)
-        if act == "clear":
-            self._operation = None
-            return DeadLetters(self._store).archive(seen, who=actions.user(), origin=_ORIGIN).text
-        return self._progress()
-
-    def _replay(self, seen: DeadLetterFilter) -> str:
-        operation = replay.plan(self._store, seen, who=actions.user(), origin=_ORIGIN)
-        self._operation = operation.operation_id
-        return self._progress()
-
-    def _progress(self) -> str:
-        if self._operation is None:
-            return ""
-        operation = replay.get(self._store, self._operation)
-        if not operation.ended:
-            return f"Replaying: {operation.total - operation.left:,} of {operation.total:,}"
-        self._operation = None
-        return operation.message or "Done."
 
     def _ipython_display_(self) -> None:
         from IPython.display import display
@@ -91,6 +77,6 @@ class Monitor(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is Any he
         """The picture that stays in the notebook; the widget's script hides it while it lives."""
         from IPython.display import display
 
-        bundle = {"text/html": feed.page(seen, self.uid), "text/plain": feed.text(seen)}
+        bundle = {"text/html": still.page(seen, self.uid), "text/plain": feed.text(seen)}
         display(bundle, raw=True, display_id=f"pc-{self.uid}", update=update)
-        self._shown = True
+        self._drawn = seen.now
