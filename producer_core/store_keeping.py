@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from producer_core import __version__
-from producer_core.alerts import Alert, AlertLog, Key, Watcher, after, alert, follow
+from producer_core.alerts import Alert, AlertLog, Key, Route, Watcher, after, alert, follow
 from producer_core.config import ClientConfig
-from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill, bounds, message_of
+from producer_core.dlq import DeadLetterFilter, DeadLetters, Groups, Spill, bounds, message_of
 from producer_core.errors import ReplayError, StoreError, StoreFull, StoreLocked
 from producer_core.events import DeadLetter
 from producer_core.health import memory_usage
@@ -53,6 +53,7 @@ class InStore:
         telemetry_topic: str | None,
         delivery: str,
         kept: Callable[[Iterable[str]], None],
+        alert_routes: Sequence[Route] = (),
         clock: Callable[[], float],
     ) -> None:
         self._where = store
@@ -62,6 +63,7 @@ class InStore:
         self._limit = limit
         self._producer: ReliableKafkaProducer | None = None
         self._runner: ReplayRunner | None = None
+        self._alert_routes = alert_routes
         self._watcher: Watcher | None = None
         self._firing: dict[Key, Alert] = {}
         self._bounds = bounds.Watch(bounds.Bounds(letters=limit))
@@ -198,7 +200,9 @@ class InStore:
         assert self._producer is not None and self.store is not None
         if self._watcher is None and not self._stopping:
             # On threads of its own: neither judging alerts nor telling people may hold up what is recorded.
-            self._watcher = Watcher(self.store, owner=self._producer.identity, clock=self._clock)
+            self._watcher = Watcher(
+                self.store, owner=self._producer.identity, routes=self._alert_routes, clock=self._clock
+            )
             self._watcher.start(after=_FIRST_LOOK)
         now = self._clock()
         for notice in self._bounds.look(self.store, now):
@@ -242,6 +246,14 @@ class Letterbox:
     def get(self, message_id: str) -> DeadLetter | None:
         """One dead letter with all its bytes."""
         return self._keeping.letters().get(message_id)
+
+    def groups(self, where: DeadLetterFilter | None = None, *, limit: int = 50) -> Groups:
+        """The causes, the largest first."""
+        return self._keeping.letters().groups(where or DeadLetterFilter(), limit=limit)
+
+    def to_frame(self, where: DeadLetterFilter | None = None, **options: Any) -> Any:
+        """A frame of the letters that the filter matches; see `DeadLetters.to_frame`."""
+        return self._keeping.letters().to_frame(where, **options)
 
     def get_messages_by_topic(self, topic: str) -> list[Message]:
         return self._keeping.messages(topic)

@@ -9,6 +9,8 @@ from pathlib import Path
 from producer_core.alerts.life import Alert
 from producer_core.alerts.rules import RULES, Rule
 
+REPEAT = 4 * 3600.0
+
 
 @dataclass(frozen=True, slots=True)
 class RouteSettings:
@@ -42,11 +44,15 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """The rules that hold, and the routes. `problem`: why a file was left out of it."""
+    """The rules that hold, and the routes. `problem`: why a file was left out of it.
+
+    `repeat`: seconds after which people are told again of what still fires and nobody looks after; 0 is never.
+    """
 
     rules: Mapping[str, Rule] = field(default_factory=lambda: RULES)
     routes: tuple[RouteSettings, ...] = ()
     every: float = 5.0
+    repeat: float = REPEAT
     labels: Mapping[str, str] = field(default_factory=dict)
     link: str = ""
     path: Path | None = None

@@ -158,7 +158,7 @@ def secret(value: Any) -> Any:
 
 _SEVERITIES = ("critical", "warning", "info")
 
-FILE: Mapping[str, Convert] = {"every": some_time, "labels": labels, "link": text}
+FILE: Mapping[str, Convert] = {"every": some_time, "repeat": duration, "labels": labels, "link": text}
 
 RULE: Mapping[str, Convert] = {
     "severity": one_of(*_SEVERITIES),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from producer_core.alerts.life import Alert
-from producer_core.alerts.payload import Status
 
 if TYPE_CHECKING:
     from producer_core.alerts.routes import Answer, Route
@@ -18,18 +17,24 @@ MOST = 100
 
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
 
+_CLOCK_WAS_SET = 60.0
+"""What was said so far ahead of now was said before the clock was set back."""
+
 GIVEN_UP_AFTER = 24 * 3600.0
 """Seconds after which nobody needs to hear of it by this way any more; it is told in the log and in the store."""
 
 _KEPT = 7 * 24 * 3600.0
 
+Saying = Literal["firing", "repeat", "resolved"]
+"""What there is to say of an alert: that it began, that it still fires, that it ended."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing to say: that an alert began, or that it ended."""
+    """One thing to say."""
 
     alert: Alert
-    status: Status
+    status: Saying
     queued_at: float
     attempts: int
 
@@ -46,25 +51,37 @@ class Outbox:
         self._route = route
         self._known = False
 
-    def collect(self, now: float) -> int:
-        """Puts in what has to be said and is not in yet; how much that was. Costs a read when there is nothing."""
+    def collect(self, now: float, *, repeat: float = 0.0) -> int:
+        """Puts in what has to be said and is not in yet; how much that was. Costs a read when there is nothing.
+
+        What still fires, and nobody looks after, is said again after `repeat` seconds (0: never).
+        """
         if not self._known:
             self._store.execute("alerts_route_known", name=self._route.name, kind=self._route.kind, now=now)
             self._known = True
-        found = self._store.rows(
-            "alerts_to_queue", route=self._route.name, severities=",".join(self._route.severities), limit=1000
-        )
-        if found:
+        asked = {"route": self._route.name, "severities": ",".join(self._route.severities), "limit": 1000}
+        with self._store.borrow():
+            found = self._store.rows("alerts_to_queue", **asked)
+            moot = self._store.rows("alerts_repeats_moot", route=self._route.name)
+            if repeat > 0:
+                found += self._store.rows(
+                    "alerts_to_repeat", **asked, before=now - repeat, ahead=now + _CLOCK_WAS_SET
+                )
+        if found or moot:
             with self._store.borrow(write=True):
                 for row in found:
+                    self._queue(row["alert_id"], row["status"], now)
+                for row in moot:
                     self._store.execute(
-                        "alerts_queue",
-                        route=self._route.name,
-                        alert_id=row["alert_id"],
-                        status=row["status"],
-                        now=now,
+                        "alerts_repeat_dropped", route=self._route.name, alert_id=row["alert_id"], now=now
                     )
         return len(found)
+
+    def _queue(self, alert_id: str, status: Saying, now: float) -> None:
+        entry = {"route": self._route.name, "alert_id": alert_id, "now": now}
+        if status == "repeat":
+            self._store.execute("alerts_queue_again", **entry)
+        self._store.execute("alerts_queue", **entry, status=status)
 
     def due(self, now: float) -> list[Entry]:
         rows = self._store.rows(

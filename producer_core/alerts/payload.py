@@ -19,9 +19,18 @@ _NEVER = "0001-01-01T00:00:00Z"
 
 
 def notification(
-    alerts: Sequence[Alert], status: Status, *, receiver: str, book: Book, store: str
+    alerts: Sequence[Alert],
+    status: Status,
+    *,
+    receiver: str,
+    book: Book,
+    store: str,
+    again: float | None = None,
 ) -> Notification:
-    """One notification about alerts of one rule; at least one is given."""
+    """One notification about alerts of one rule; at least one is given.
+
+    `again`: the moment at which it became due once more, so that a receiver that knows its key takes it for new.
+    """
     entries = [_entry(item, status, book=book, store=store) for item in alerts]
     name = alerts[0].rule
     payload = {
@@ -36,7 +45,7 @@ def notification(
         "externalURL": book.link,
         "alerts": entries,
     }
-    return Notification(_key(receiver, status, alerts), status, payload)
+    return Notification(_key(receiver, status, alerts, again), status, payload)
 
 
 def fingerprint(labels: Mapping[str, str]) -> str:
@@ -85,8 +94,9 @@ def _common(maps: Sequence[Mapping[str, str]]) -> dict[str, str]:
     return {name: value for name, value in maps[0].items() if all(other.get(name) == value for other in maps)}
 
 
-def _key(receiver: str, status: Status, alerts: Sequence[Alert]) -> str:
-    said = "\0".join([receiver, status, *sorted(item.alert_id for item in alerts)])
+def _key(receiver: str, status: Status, alerts: Sequence[Alert], again: float | None) -> str:
+    moment = [] if again is None else [f"again {again:.3f}"]
+    said = "\0".join([receiver, status, *moment, *sorted(item.alert_id for item in alerts)])
     return hashlib.sha256(said.encode()).hexdigest()[:32]
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 from producer_core.alerts.book import Book, RouteSettings
 from producer_core.errors import ConfigError
@@ -57,27 +58,78 @@ class Route(Protocol):
     def tell(self, notification: Notification) -> Answer: ...
 
 
+Told = Callable[[Mapping[str, Any]], object]
+"""A function of yours; it gets an Alertmanager payload."""
+
+
+class _Calls:
+    """One call at a time, each on a thread of its own, so that one that never returns holds up nothing else."""
+
+    def __init__(self) -> None:
+        self._running: threading.Thread | None = None
+
+    def call(self, function: Told, payload: Mapping[str, Any], patience: float) -> Answer:
+        if self._running is not None and self._running.is_alive():
+            return Answer(False, "the call before has not come back yet")
+        answers: list[Answer] = []
+        self._running = threading.Thread(
+            target=lambda: answers.append(_called(function, payload)), name="alert-callback", daemon=True
+        )
+        self._running.start()
+        self._running.join(patience)
+        if self._running.is_alive():
+            return Answer(False, f"it did not come back within {patience:g} s")
+        return answers[0] if answers else Answer(False, "it ended its thread", refused=True)
+
+
+def _called(function: Told, payload: Mapping[str, Any]) -> Answer:
+    try:
+        function(payload)
+    except Exception as error:  # noqa: BLE001  # a user's function: its mistake must not stop our thread
+        return Answer(False, f"it raised {type(error).__name__}", refused=True)
+    return Answer(True, "called")
+
+
 @dataclass(frozen=True, slots=True)
 class Callback:
-    """Calls a function of yours with an Alertmanager payload, on the sender's thread.
+    """Calls a function of yours with an Alertmanager payload, on a thread of its own.
 
-    Of all processes that have a callback of this name, one is called. What the function raises is a failure: it is
-    called again later. Its `name` is what the store remembers, so keep it from run to run.
+    Of all processes that have a callback of this name, one is called. What the function raises is a failure, and so
+    is a call that does not come back within `patience` seconds: it is called again later. Its `name` is what the
+    store remembers, so keep it from run to run.
     """
 
     name: str
-    function: Callable[[Mapping[str, Any]], object]
+    function: Told
     severities: tuple[str, ...] = ("critical", "warning", "info")
     heartbeat: float = 0.0
     patience: float = 10.0
     kind: str = "callback"
+    _calls: _Calls = field(default_factory=_Calls, init=False, repr=False, compare=False)
 
     def tell(self, notification: Notification) -> Answer:
-        try:
-            self.function(notification.payload)
-        except Exception as error:  # noqa: BLE001  # a user's function: its mistake must not stop our thread
-            return Answer(False, f"it raised {type(error).__name__}", refused=True)
-        return Answer(True, "called")
+        return self._calls.call(self.function, notification.payload, self.patience)
+
+
+def given_routes(given: Sequence[Route | Told]) -> tuple[Route, ...]:
+    """Routes as they were given to a producer; a bare function is a callback of its own name."""
+    routes = tuple(_route_of(item) for item in given)
+    names = [route.name for route in routes]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ConfigError(f"Two alert routes are called {twice[0]!r}.", fix="Give each a name of its own.")
+    return routes
+
+
+def _route_of(item: Route | Told) -> Route:
+    if hasattr(item, "tell"):
+        return cast("Route", item)
+    name = getattr(item, "__name__", "")
+    if not callable(item) or not name.isidentifier():
+        raise ConfigError(
+            "An alert route is a function with a name, or a Callback.",
+            fix='The store remembers it by its name: alert_routes=[Callback("pager", function)].',
+        )
+    return Callback(name, item)
 
 
 def routes_of(book: Book) -> tuple[Route, ...]:

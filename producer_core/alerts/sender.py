@@ -104,7 +104,7 @@ class Sender:
         now = self._clock()
         if self._monotonic() < self._quiet_until or not self._lease.hold(now):
             return 0
-        self._outbox.collect(now)
+        self._outbox.collect(now, repeat=self._book().repeat)
         if self._monotonic() - self._forgot > _FORGET_EVERY:
             self._forgot = self._monotonic()
             self._outbox.forget(now)
@@ -151,7 +151,11 @@ class Sender:
         return False
 
     def _tell_of(self, entries: list[Entry]) -> Answer:
-        return self._tell(self._notification([entry.alert for entry in entries], entries[0].status))
+        alerts, status = [entry.alert for entry in entries], entries[0].status
+        if status != "repeat":
+            return self._tell(self._notification(alerts, status))
+        again = max(entry.queued_at for entry in entries)
+        return self._tell(self._notification(alerts, "firing", again=again))
 
     def _tell(self, said: Notification) -> Answer:
         """Once, and remembered for the pauses; the beginning and the end of a trouble are logged."""
@@ -179,8 +183,12 @@ class Sender:
                 with self._lock:
                     self._direct = [pair for pair in self._direct if pair != (item, status)]
 
-    def _notification(self, alerts: list[Alert], status: Status) -> Notification:
-        return notification(alerts, status, receiver=self.route.name, book=self._book(), store=self._where)
+    def _notification(
+        self, alerts: list[Alert], status: Status, *, again: float | None = None
+    ) -> Notification:
+        return notification(
+            alerts, status, receiver=self.route.name, book=self._book(), store=self._where, again=again
+        )
 
     def _heartbeat(self, now: float) -> Notification:
         """Says that alerts are judged and told; who does not hear it for long should ask why."""

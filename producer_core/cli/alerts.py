@@ -202,22 +202,10 @@ def test(route: str | None, store_path: Path | None) -> None:
 
 def _try(route: Route, book: Book, store: str) -> tuple[bool, str]:
     """What a receiver says to a test alert that fires and, when that is taken, resolves."""
-    from producer_core.alerts.life import Alert, resolved
-    from producer_core.alerts.payload import notification
+    from producer_core.alerts.trial import trial
 
-    now = time.time()
-    item = Alert(
-        "TestAlert", "info", "producer_core", None, None, f"A test, sent by {options.me()}.",
-        "Nothing to do: alerts arrive here.", now, now, fired_at=now,
-    )  # fmt: skip
-    answer = route.tell(notification([item], "firing", receiver=route.name, book=book, store=store))
-    body = f" It wrote: {answer.body}" if answer.body else ""
-    if not answer.taken:
-        return False, f"{answer.text}.{body}"
-    ended = route.tell(
-        notification([resolved(item, now + 1)], "resolved", receiver=route.name, book=book, store=store)
-    )
-    return ended.taken, f"{answer.text}; resolved: {ended.text}.{body}"
+    answer = trial(route, book, store=store, who=options.me())
+    return answer.taken, f"{answer.text}.{f' It wrote: {answer.body}' if answer.body else ''}"
 
 
 def _say_changes(changes: Sequence[Change]) -> None:

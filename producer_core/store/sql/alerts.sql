@@ -162,6 +162,36 @@ INSERT INTO alert_outbox (route, alert_id, status, queued_at, attempts, next_at)
 SELECT $route, $alert_id, $status, $now, 0, $now
 WHERE NOT EXISTS (SELECT 1 FROM alert_outbox WHERE route = $route AND alert_id = $alert_id AND status = $status);
 
+-- name: alerts_to_repeat
+-- What still fires and was last told over a route before a moment; not what somebody looks after, or what is muted.
+SELECT a.alert_id, 'repeat' AS status
+FROM alerts a
+LEFT JOIN alert_outbox f ON f.route = $route AND f.alert_id = a.alert_id AND f.status = 'firing'
+LEFT JOIN alert_outbox r ON r.route = $route AND r.alert_id = a.alert_id AND r.status = 'repeat'
+WHERE a.state = 'firing' AND list_contains(string_split($severities, ','), a.severity)
+  AND a.acknowledged_by IS NULL AND a.muted_by IS NULL
+  AND (a.telling = 'joined' OR (a.telling = 'begin' AND f.settled_at IS NOT NULL))
+  AND (r.alert_id IS NULL OR r.settled_at IS NOT NULL)
+  AND coalesce(r.settled_at, f.settled_at, a.fired_at, a.started_at) NOT BETWEEN $before AND $ahead
+ORDER BY a.started_at LIMIT $limit;
+
+-- name: alerts_queue_again
+-- What was said again before is to be said once more.
+UPDATE alert_outbox
+SET queued_at = $now, attempts = 0, next_at = $now, settled_at = NULL, outcome = NULL, answer = NULL
+WHERE route = $route AND alert_id = $alert_id AND status = 'repeat' AND settled_at IS NOT NULL;
+
+-- name: alerts_repeats_moot
+-- What was to be said again and need not: it ended, somebody looks after it, or it was muted.
+SELECT o.alert_id FROM alert_outbox o JOIN alerts a USING (alert_id)
+WHERE o.route = $route AND o.status = 'repeat' AND o.settled_at IS NULL
+  AND (a.state <> 'firing' OR a.acknowledged_by IS NOT NULL OR a.muted_by IS NOT NULL);
+
+-- name: alerts_repeat_dropped
+-- It need not be said again any more.
+UPDATE alert_outbox SET settled_at = $now, outcome = 'dropped'
+WHERE route = $route AND alert_id = $alert_id AND status = 'repeat' AND settled_at IS NULL;
+
 -- name: alerts_outbox_due
 -- What a route has to say now, the oldest first and no end before its beginning; a moment that lies too far ahead is the clock's, and counts as now.
 SELECT o.alert_id AS id, o.status, o.queued_at, o.attempts, a.rule, a.severity, a.subject, a.state, a.value, a.threshold,
@@ -204,3 +234,37 @@ UPDATE alert_routes SET heartbeat_at = $now WHERE name = $name;
 -- What people were told of an alert: over which route, when, and what came back.
 SELECT route, status, queued_at, attempts, settled_at, outcome, answer FROM alert_outbox
 WHERE alert_id = $alert_id ORDER BY queued_at, status;
+
+-- name: alerts_shown
+-- Episodes for a page: one, or those in a state that touched a time range, about a topic or of a producer; the newest first.
+SELECT a.rule, a.severity, a.subject, a.state, a.value, a.threshold, a.text, a.advice, a.started_at, a.changed_at,
+       a.resolved_at, a.acknowledged_by, a.acknowledged_at, a.fired_at, a.since, a.told_by, a.muted_by, a.telling,
+       a.telling_end,
+       EXISTS (SELECT 1 FROM silences s
+               WHERE s.rule = a.rule AND s.subject IN ('', a.subject) AND s.until > $now) AS silenced,
+       count(*) OVER () AS total
+FROM alerts a
+WHERE ($alert_id IS NULL OR a.alert_id = $alert_id) AND ($state IS NULL OR a.state = $state)
+  AND ($since IS NULL OR coalesce(a.resolved_at, $since) >= $since) AND ($until IS NULL OR a.started_at < $until)
+  AND ($topic IS NULL OR a.subject = $topic OR starts_with(a.subject, $topic::VARCHAR || '/'))
+  AND ($producer IS NULL OR a.subject = $producer OR a.told_by = $producer)
+ORDER BY a.started_at DESC LIMIT $limit;
+
+-- name: alerts_counted
+-- Of every rule that ever fired: how many fire and pend now, how many there were, and when the last began.
+SELECT rule, count(*) FILTER (WHERE state = 'firing') AS firing, count(*) FILTER (WHERE state = 'pending') AS pending,
+       count(*) FILTER (WHERE state <> 'pending') AS episodes, max(fired_at) AS last_at
+FROM alerts GROUP BY rule;
+
+-- name: alerts_outbox_open
+-- What could not be told yet, the oldest first, and then what was given up.
+SELECT o.route, o.alert_id, o.status, o.queued_at, o.attempts, o.next_at, o.settled_at, o.answer,
+       a.rule, a.severity, a.subject, a.text
+FROM alert_outbox o JOIN alerts a USING (alert_id)
+WHERE o.settled_at IS NULL OR o.outcome = 'given up'
+ORDER BY o.settled_at IS NOT NULL, o.queued_at LIMIT $limit;
+
+-- name: alerts_judge
+-- Who judges, until when he says so, and his name where he is a producer.
+SELECT l.owner, l.lease_until, p.client_id, p.host, p.pid
+FROM leases l LEFT JOIN producers p ON p.producer_id = l.owner WHERE l.name = 'alerts';
