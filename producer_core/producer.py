@@ -15,7 +15,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from producer_core import __version__
-from producer_core.alerts import ToldAlerts
+from producer_core.alerts import Route, ToldAlerts
+from producer_core.alerts.routes import Told, given_routes
 from producer_core.batches import Gathering
 from producer_core.burial import Origin, delivery_of
 from producer_core.config import RetryConfig, client_config
@@ -80,6 +81,8 @@ class ReliableKafkaProducer:
     "buffered" a broker outage, "process" also kill -9, "power" also a power failure. `delivery="exactly_once"`
     needs a journal and sends in transactions of `shards` transactional ids that begin with `transactional_id`
     (default: the journal's own id). `journal` is an input that can be read again: it stands for one.
+
+    `alert_routes`: functions of yours that are told of alerts, in Alertmanager's payload, or routes like `Callback`.
     """
 
     def __init__(
@@ -107,6 +110,7 @@ class ReliableKafkaProducer:
         journal: StandIn | None = None,
         transactional_id: str | None = None,
         shards: int = 2,
+        alert_routes: Sequence[Route | Told] = (),
         transport: TransportFactory | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -135,7 +139,7 @@ class ReliableKafkaProducer:
             self.deduplicator = self._deduplicator(redis_client, dedup_ttl)
             self.health_monitor = HealthMonitor(health_check_interval)
             self.health_monitor.thresholds.update(_known(thresholds or {}, self.health_monitor.thresholds))
-            self._keeping = self._keep(store, dlq_max_size, telemetry_topic)
+            self._keeping = self._keep(store, dlq_max_size, telemetry_topic, given_routes(alert_routes))
             self._replication = ReplicationWatch(self.config, self._notice)
             self.alerts = ToldAlerts()
             self.standing = Standing(
@@ -226,8 +230,18 @@ class ReliableKafkaProducer:
             on_degraded=self._dedup_degraded,
         )
 
-    def _keep(self, store: Store | Path | str | None, limit: int, telemetry_topic: str | None) -> Keeping:
+    def _keep(
+        self,
+        store: Store | Path | str | None,
+        limit: int,
+        telemetry_topic: str | None,
+        alert_routes: Sequence[Route],
+    ) -> Keeping:
         if store is None:
+            if alert_routes:
+                raise ConfigError(
+                    "alert_routes needs a store: alerts are judged there.", fix="Give one, or leave it out."
+                )
             if telemetry_topic is not None:
                 raise ConfigError(
                     "telemetry_topic needs the recorder.", fix="Give a store, or leave telemetry_topic out."
@@ -245,6 +259,7 @@ class ReliableKafkaProducer:
             client=self.config,
             delivery=self.guarantees.delivery,
             kept=lambda message_ids: self._lifecycle.kept(message_ids),
+            alert_routes=alert_routes,
             clock=self._clock,
         )
 
