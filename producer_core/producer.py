@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from producer_core import __version__
 from producer_core.alerts import Route, ToldAlerts
@@ -54,8 +54,10 @@ from producer_core.standing import BrokerAsker, Standing
 from producer_core.transport import Delivery, TransportFactory
 
 if TYPE_CHECKING:
+    from producer_core.frames import FrameResult
     from producer_core.journal import Journal
     from producer_core.keeping import Keeping
+    from producer_core.monitor import Monitor
     from producer_core.stand_in import Keeper, Numbers, StandIn
     from producer_core.store import Store
 
@@ -127,6 +129,7 @@ class ReliableKafkaProducer:
         self._stand_in = journal
         self.journal = self.guarantees.journal(self._journal_says) if journal is None else journal
         with self._or_let_go():
+            self.guarantees.take_name(self.config, self.journal)
             self._session = new_session() if self.journal is None else self.journal.session
             self._sequence: Numbers = SequenceNumbers(getattr(self.journal, "next_sequence", 0))
             if journal is not None:
@@ -134,6 +137,7 @@ class ReliableKafkaProducer:
             self._cluster_id = cluster_id
             self._ending = Ending(self._finish, self._report)
             self._topics: set[str] = set()  # names that passed the check
+            self._monitor: Monitor | None = None
             self.started_at = clock()
             self.metrics = Metrics()
             self.deduplicator = self._deduplicator(redis_client, dedup_ttl)
@@ -188,6 +192,7 @@ class ReliableKafkaProducer:
         try:
             yield
         except BaseException:
+            self.guarantees.leave_name()
             if self.journal is not None:
                 self.journal.close()
             raise
@@ -334,6 +339,44 @@ class ReliableKafkaProducer:
                 gathering.refused(error)
         return gathering.result()
 
+    def send_frame(
+        self,
+        frame: Any,
+        topic: str,
+        *,
+        key: str | Callable[[Mapping[str, Any]], Any] | None = None,
+        value: str | Callable[[Mapping[str, Any]], Any] | None = None,
+        dedup_key: str | Callable[[Mapping[str, Any]], Any] | None = None,
+        start: int = 0,
+        nan: Literal["null", "refuse"] = "null",
+        timeout: float | None = None,
+    ) -> FrameResult:
+        """Send each row of a pandas, polars or Arrow frame as one message, and wait until all are settled.
+
+        `key`, `value` and `dedup_key` name a column, or are functions of the row; without `value` the message is
+        the row as JSON. Missing values (NaN, NaT, NA, None) are null, decimals text, times and durations ISO 8601;
+        a row with infinity or bytes in it is refused, by its place and with the reason, and the others are sent.
+        With `value` bytes pass through and None is a tombstone. An interrupt falls between two rows and raises
+        FrameInterrupted, whose `result.next` is the `start` to go on with. After `timeout` seconds the result
+        tells how far it came.
+        """
+        from producer_core.frames import send_frame
+
+        self._ending.check()
+        if topic not in self._topics:
+            self._check_topic(topic)
+        return send_frame(
+            self,
+            frame,
+            topic,
+            key=key,
+            value=value,
+            dedup_key=dedup_key,
+            start=start,
+            nan=nan,
+            timeout=timeout,
+        )
+
     def dead_letter(
         self,
         topic: str,
@@ -433,12 +476,14 @@ class ReliableKafkaProducer:
     def add_health_alert_callback(self, callback: Callable[[dict[str, Any]], None]) -> None:
         self.health_monitor.add_alert_callback(callback)
 
-    def monitor(self) -> Any:
-        """The live monitor for notebooks and terminals."""
+    def monitor(self) -> Monitor:
+        """The live monitor for notebooks and terminals: one for this producer, also where a cell runs twice."""
         from producer_core.monitor import Monitor
 
         self._keeping.hurry()
-        return Monitor(self)
+        if self._monitor is None:
+            self._monitor = Monitor(self)
+        return self._monitor
 
     # dead letters
 
@@ -518,6 +563,7 @@ class ReliableKafkaProducer:
         self.standing.stop()
         self._keeping.stop()
         report = self._report()
+        self.guarantees.leave_name()
         if self.journal is not None:
             self.journal.close()
         return report
