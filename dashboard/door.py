@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import html
+import logging
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
@@ -16,6 +17,8 @@ from urllib.parse import parse_qs, quote, urlsplit
 from dashboard import password
 from dashboard.admission import Admission
 from dashboard.sessions import Attempts, Sessions
+
+logger = logging.getLogger(__name__)
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -101,7 +104,9 @@ class Door:
             )
         cookie = f"{COOKIE}={self._sessions.begin(name)}; Path={self._base or '/'}; HttpOnly; SameSite=Lax"
         secure = "; Secure" if scope["scheme"] == "https" else ""
-        return await _redirect(send, following, cookie=f"{cookie}; Max-Age={self._admission.session:.0f}{secure}")
+        return await _redirect(
+            send, following, cookie=f"{cookie}; Max-Age={self._admission.session:.0f}{secure}"
+        )
 
     async def _why_not(self, name: str, guess: str, address: str) -> str | None:
         """None when it is the name's password; one guess is looked at at a time."""
@@ -115,8 +120,10 @@ class Door:
                 kept = self._admission.passwords.get(name) if self._admission.sees(name) else None
                 if await asyncio.to_thread(password.right, guess, kept):
                     self._attempts.succeeded(name, address)
+                    logger.info("signed in", extra={"user": name, "address": address})
                     return None
                 self._attempts.failed(name, address)
+                logger.warning("sign-in refused", extra={"user": name, "address": address})
                 return "The name or the password is wrong."
         finally:
             self._asking -= 1

@@ -7,7 +7,7 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 HOST = "127.0.0.1"
@@ -33,14 +33,36 @@ OPTIONS: Mapping[str, str] = {
 }
 """Given on the command line, so that an installed wheel needs no config file."""
 
-_LAUNCHER = '"""Started by `producer-core dashboard`."""\n\nfrom dashboard.app import main\n\nmain()\n'
+_LAUNCHER = '''"""Started by `producer-core dashboard`."""
+
+import streamlit
+
+from dashboard.server import parts
+
+app = streamlit.App("page.py", **parts())
+'''
+
+_PAGE = '"""The page."""\n\nfrom dashboard.app import main\n\nmain()\n'
 
 
-def command(store: Path, port: int, address: str = HOST) -> list[str]:
-    """What starts the dashboard's server for one store; it runs until it is ended by a signal."""
+def command(
+    store: Path,
+    port: int,
+    address: str = HOST,
+    *,
+    hosts: Sequence[str] = (),
+    tls: tuple[Path, Path] | None = None,
+) -> list[str]:
+    """What starts the dashboard's server for one store; it runs until it is ended by a signal.
+
+    `hosts` are further names under which browsers may ask for it; `tls` is a certificate and its key.
+    """
     options = {**OPTIONS, "server.address": address, "server.port": str(port)}
+    if tls is not None:
+        options |= {"server.sslCertFile": str(tls[0]), "server.sslKeyFile": str(tls[1])}
     flags = [f"--{name}={value}" for name, value in options.items()]
-    flags += [f"--server.allowedHosts={host}" for host in (address, "localhost")]
+    names = dict.fromkeys((*names_of(address), "localhost", *hosts))
+    flags += [f"--server.allowedHosts={host}" for host in names]
     flags.append(f"--theme.chartCategoricalColors={json.dumps(COLOURS)}")
     return [
         sys.executable,
@@ -62,10 +84,27 @@ def launch_folder() -> Path:
     import plotly
 
     state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
-    folder = state / "producer-core" / f"dashboard-plotly-{plotly.__version__}"
+    folder = state / "producer-core" / f"dashboard-2-plotly-{plotly.__version__}"
     put_plotly(folder / "static")
-    _put(folder / "app.py", len(_LAUNCHER.encode()), lambda part: part.write_text(_LAUNCHER))
+    for name, text in (("app.py", _LAUNCHER), ("page.py", _PAGE)):
+        _put(folder / name, len(text.encode()), _writer(text))
     return folder
+
+
+def _writer(text: str) -> Callable[[Path], object]:
+    return lambda part: part.write_text(text)
+
+
+def names_of(address: str) -> tuple[str, ...]:
+    """The names under which browsers may ask for a server at an address; at every address: those of this machine."""
+    if address not in ("0.0.0.0", "::", ""):  # noqa: S104  # compared, not bound
+        return (address,)
+    name = socket.gethostname()
+    try:
+        numbers = socket.gethostbyname_ex(name)[2]
+    except OSError:
+        numbers = []
+    return tuple(dict.fromkeys((HOST, name, socket.getfqdn(), *numbers)))
 
 
 def put_plotly(static: Path) -> None:

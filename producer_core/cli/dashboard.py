@@ -1,13 +1,16 @@
-"""The `dashboard` command: the live page over a store, served on this machine until it is stopped."""
+"""The `dashboard` command: the live page over a store, served until it is stopped."""
 
 from __future__ import annotations
 
+import http.client
+import ssl
 import sys
 import time
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -18,11 +21,12 @@ from producer_core.stopping import Stop
 if TYPE_CHECKING:
     from producer_core.simulate.child import Child
 
-_LOOPBACK = ("127.0.0.1", "localhost")
+_LOOPBACK = "127.0.0.1"
 _STARTS_WITHIN = 60.0
+_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
-@click.command(short_help="Open the live dashboard in a browser.")
+@click.group(invoke_without_command=True, short_help="Open the live dashboard in a browser.")
 @options.store_option
 @click.option(
     "--port",
@@ -32,42 +36,133 @@ _STARTS_WITHIN = 60.0
     help="The next free one if taken.",
 )
 @click.option(
-    "--address", default=_LOOPBACK[0], show_default=True, help="Where to listen; only this machine, so far."
+    "--address",
+    default=_LOOPBACK,
+    show_default=True,
+    help="Where to listen; other than this machine only once people have to sign in.",
 )
-def dashboard(store_path: Path | None, port: int, address: str) -> None:
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    help="A further name under which browsers ask for it, as that of a proxy; repeat it.",
+)
+@click.option("--tls-cert", type=_FILE, help="Serve https with this certificate (PEM), and --tls-key.")
+@click.option("--tls-key", type=_FILE, help="The certificate's key.")
+@click.pass_context
+def dashboard(
+    context: click.Context,
+    store_path: Path | None,
+    port: int,
+    address: str,
+    hosts: Sequence[str],
+    tls_cert: Path | None,
+    tls_key: Path | None,
+) -> None:
     """Serve the live dashboard over a store, until Ctrl-C.
 
     The store need not exist yet: the page waits for it. A replay begun there is carried out by a producer that is
-    alive on the same store, so no credentials are needed here.
+    alive on the same store, so no credentials are needed here. Alerts are judged and told as long as it runs.
+
+    For other machines people have to sign in: «dashboard password NAME» makes the line for .streamlit/secrets.toml.
     """
-    if address not in _LOOPBACK:
-        raise Failed(
-            f"The dashboard has no passwords yet, so it does not listen on {address}.",
-            "Leave --address out and reach it from elsewhere through an SSH tunnel: "
-            f"ssh -L {port}:127.0.0.1:{port} THIS_MACHINE",
-        )
+    if context.invoked_subcommand is not None:
+        return
+    _needs_packages()
+    if (tls_cert is None) != (tls_key is None):
+        raise Failed("A certificate and its key belong together.", "Give both --tls-cert and --tls-key.")
+    place = _Place(
+        address, tuple(hosts), (tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None
+    )
+    _refuse_strangers(place, port)
+    _serve(store_path, port, place)
+
+
+@dashboard.command()
+@click.argument("name")
+@click.option("--stdin", "from_stdin", is_flag=True, help="Read the password from standard input.")
+def password(name: str, from_stdin: bool) -> None:
+    """Make the line that lets NAME sign in to the dashboard by password.
+
+    The password is asked for twice and is kept nowhere; the line holds a hash (scrypt) and belongs into
+    .streamlit/secrets.toml, in the folder where the dashboard is started or in your home.
+
+    \b
+      [dashboard.passwords]
+      ada = "scrypt$15$8$3$…"
+    """
+    if from_stdin:
+        given = sys.stdin.readline().rstrip("\r\n")
+    else:
+        given = click.prompt("Password", hide_input=True, confirmation_prompt="Once more", err=True)
+    try:
+        kept = import_module("dashboard.password").hashed(given)
+    except ValueError as error:
+        raise Failed(str(error)) from None
+    click.echo(
+        "Put this into .streamlit/secrets.toml (chmod 600), then start the dashboard again:\n", err=True
+    )
+    click.echo("[dashboard.passwords]")
+    click.echo(f"{_quoted(name)} = {_quoted(kept)}")
+
+
+class _Place(NamedTuple):
+    """Where a dashboard is to listen, under which further names, and with which certificate and key."""
+
+    address: str
+    hosts: tuple[str, ...]
+    tls: tuple[Path, Path] | None
+
+
+def _needs_packages() -> None:
     missing = [name for name in ("streamlit", "plotly", "pandas") if find_spec(name) is None]
     if missing:
         raise Failed(
             f"The dashboard needs {' and '.join(missing)}, which is not installed.",
             "pip install 'producer-core[dashboard]'",
         )
-    _serve(store_path, port)
 
 
-def _serve(store_path: Path | None, wanted: int) -> None:
+def _refuse_strangers(place: _Place, port: int) -> None:
+    """ConfigError, too, where the file of secrets is wrong."""
+    admission: Any = import_module("dashboard.admission")
+    admitted = admission.read()
+    problem: str | None = admission.refusal(place.address, place.hosts, admitted)
+    if problem is not None:
+        raise Failed(
+            problem,
+            "Make a password with «producer-core dashboard password NAME», or leave --address and --host out and "
+            f"reach it through an SSH tunnel: ssh -L {port}:{_LOOPBACK}:{port} THIS_MACHINE",
+        )
+    if admitted.oidc and find_spec("authlib") is None:
+        raise Failed("Signing in by OIDC needs authlib.", "pip install 'streamlit[auth]'")
+    if not admission.loopback(place.address) and place.tls is None:
+        click.echo(
+            "This is plain http: passwords and data travel readable. Give --tls-cert and --tls-key, or put a proxy "
+            "with https before it.",
+            err=True,
+        )
+
+
+def _serve(store_path: Path | None, wanted: int, place: _Place) -> None:
     from producer_core.simulate.child import Child, Port
     from producer_core.store.place import resolve
 
     store, stop = resolve(store_path), Stop()
-    port = Port.first_free(wanted)
+    serve: Any = import_module("dashboard.serve")
+    port = Port.first_free(serve.free_port(wanted, place.address))
     if port.number != wanted:
         click.echo(f"Port {wanted} is taken; using {port.number}.", err=True)
-    serve = import_module("dashboard.serve")
-    child = Child(lambda number: serve.command(store, number), port)
+    command: Callable[[int], Sequence[str]] = lambda number: serve.command(  # noqa: E731
+        store, number, place.address, hosts=place.hosts, tls=place.tls
+    )
+    child = Child(command, port)
     try:
-        if _answers(child, stop):
-            click.echo(f"The dashboard of {store} is at http://{_LOOPBACK[0]}:{port.number} (Ctrl-C ends it)")
+        if _answers(child, place, stop):
+            scheme = "https" if place.tls else "http"
+            click.echo(
+                f"The dashboard of {store} is at {scheme}://{_reached_at(place)}:{port.number} (Ctrl-C ends it)"
+            )
             sys.stdout.flush()
         while child.exit_code is None and not stop.wait(0.2):
             pass
@@ -79,11 +174,38 @@ def _serve(store_path: Path | None, wanted: int) -> None:
         raise Failed("The dashboard's server ended. Its last lines:", "\n  ".join(child.last_lines()))
 
 
-def _answers(child: Child, stop: Stop) -> bool:
+def _answers(child: Child, place: _Place, stop: Stop) -> bool:
     """Waits until the page can be opened; False when the server ended, or a signal came first."""
     deadline = time.monotonic() + _STARTS_WITHIN
     while time.monotonic() < deadline and not stop.asked and child.exit_code is None:
-        if child.answers():
+        if _healthy(place, child.port):
             return True
         stop.wait(0.1)
     return False
+
+
+def _healthy(place: _Place, port: int) -> bool:
+    """Whether Streamlit says so itself; nothing is sent that a wrong certificate could listen to."""
+    host = _reached_at(place).strip("[]")
+    if place.tls is None:
+        asking = http.client.HTTPConnection(host, port, timeout=2)
+    else:
+        context = ssl._create_unverified_context()  # noqa: S323
+        asking = http.client.HTTPSConnection(host, port, timeout=2, context=context)
+    try:
+        asking.request("GET", "/_stcore/health")
+        return asking.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        asking.close()
+
+
+def _reached_at(place: _Place) -> str:
+    everywhere = {"0.0.0.0": _LOOPBACK, "::": "[::1]"}  # noqa: S104  # compared, not bound
+    return everywhere.get(place.address, f"[{place.address}]" if ":" in place.address else place.address)
+
+
+def _quoted(text: str) -> str:
+    """A basic string of TOML."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

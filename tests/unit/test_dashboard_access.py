@@ -1,0 +1,577 @@
+"""Who may see the dashboard and who may act: passwords, sessions, attempts, the door, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import tomllib
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from click.testing import CliRunner
+
+from dashboard import access, actions, admission, password
+from dashboard.admission import Admission
+from dashboard.door import COOKIE, Door
+from dashboard.sessions import Attempts, Sessions
+from producer_core.alerts import AlertLog, alert, follow
+from producer_core.cli import main
+from producer_core.errors import ConfigError
+from producer_core.store import Store
+
+ROOT = Path(__file__).parents[2]
+SECRET = "correct horse battery"
+
+
+class Clock:
+    def __init__(self, now):
+        self.now = now
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture(scope="module")
+def kept():
+    """A hash as cheap as one may be."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(password, "_LOG_N", 14)
+    patch.setattr(password, "_P", 1)
+    yield password.hashed(SECRET)
+    patch.undo()
+
+
+@pytest.fixture(autouse=True)
+def _nobody_stays_signed_in(monkeypatch):
+    monkeypatch.setattr(access, "_guards", [access.Guard()])
+
+
+# passwords
+
+
+def test_a_password_is_kept_as_a_salted_hash_and_found_right_again(kept):
+    assert password.right(SECRET, kept)
+    assert not password.right(SECRET + " ", kept)
+    assert SECRET not in kept and kept.startswith("scrypt$")
+    assert password.hashed(SECRET) != password.hashed(SECRET)
+
+
+def test_nobody_has_a_password():
+    assert not password.right(SECRET, None)
+    assert not password.right("", None)
+
+
+@pytest.mark.parametrize("short", ["", "eleven char", "x" * 2000])
+def test_a_password_that_is_guessed_at_once_is_refused(short):
+    with pytest.raises(ValueError, match="at least 12 characters"):
+        password.hashed(short)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["", "hunter2", "scrypt$2$8$1$YWJj$YWJj", "md5$15$8$3$YWJjZGVmZ2hpamtsbW5vcA==$YQ==", "scrypt$$$$$"],
+)
+def test_what_is_no_hash_is_found_when_the_settings_are_read(wrong, tmp_path):
+    assert not password.readable(wrong)
+    with pytest.raises(ConfigError, match="producer-core dashboard password ada"):
+        settings(tmp_path, f'[dashboard.passwords]\nada = "{wrong}"')
+
+
+# the settings
+
+
+def settings(folder, text):
+    path = folder / "secrets.toml"
+    path.write_text(text)
+    return admission.read([folder / "missing" / "secrets.toml", path])
+
+
+def test_without_settings_nobody_signs_in_and_everybody_acts(tmp_path):
+    found = admission.read([tmp_path / "secrets.toml"])
+
+    assert not found.needs_sign_in
+    assert found.sees("anybody") and found.acts("anybody")
+
+
+def test_viewers_are_made_read_only_by_name_or_everybody_but_some(tmp_path):
+    some = settings(tmp_path, '[dashboard]\nread_only = ["bob", "*@agency.example"]')
+    others = settings(tmp_path, '[dashboard]\nmay_act = ["ada"]')
+    all_ = settings(tmp_path, '[dashboard]\nread_only = ["*"]')
+
+    assert [some.acts(name) for name in ("ada", "bob", "eve@Agency.example")] == [True, False, False]
+    assert [others.acts(name) for name in ("Ada", "bob")] == [True, False]
+    assert not all_.acts("ada")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[dashboard]\nread_onyl = ['bob']", "no key 'read_onyl'"),
+        ("[dashboard]\nread_only = 'bob'", "must be a list of names"),
+        ("[dashboard]\nsession_hours = 0", "number of hours"),
+        ("[dashboard", "cannot be read"),
+        ("dashboard = 1", "must be a table"),
+        ("[auth]\nclient_id = 'x'", "must say who is let in"),
+    ],
+)
+def test_a_mistake_in_the_settings_lets_nobody_in_and_says_why(tmp_path, text, said):
+    with pytest.raises(ConfigError, match=said):
+        settings(tmp_path, text)
+
+
+def test_people_sign_in_one_way(tmp_path, kept):
+    with pytest.raises(ConfigError, match="Keep one"):
+        settings(
+            tmp_path, f'[auth]\nx = "y"\n[dashboard]\nmay_see = ["*"]\n[dashboard.passwords]\nada = "{kept}"'
+        )
+
+
+@pytest.mark.parametrize("place", ["127.0.0.1", "localhost", "::1", "127.1.2.3"])
+def test_this_machine_is_served_without_a_password(place):
+    assert admission.refusal(place, ("localhost",), Admission()) is None
+
+
+@pytest.mark.parametrize(
+    ("address", "hosts"), [("0.0.0.0", ()), ("::", ()), ("192.168.1.5", ()), ("127.0.0.1", ("dash.example",)), ("127.0.0.1", ("*",))]
+)  # fmt: skip
+def test_another_machine_is_refused_until_people_sign_in(address, hosts, kept):
+    assert "does not listen" in admission.refusal(address, hosts, Admission())
+    assert admission.refusal(address, hosts, Admission(passwords={"ada": kept})) is None
+    assert admission.refusal(address, hosts, Admission(oidc=True)) is None
+
+
+def test_the_hashes_are_in_no_text(kept):
+    assert kept not in repr(Admission(passwords={"ada": kept}))
+
+
+# the command
+
+
+def test_the_command_makes_the_line_that_lets_a_person_in(tmp_path):
+    made = CliRunner().invoke(main, ["dashboard", "password", "ada@x", "--stdin"], input=f"{SECRET}\n")
+
+    assert made.exit_code == 0
+    assert SECRET not in made.output
+    found = settings(tmp_path, made.stdout)
+    assert password.right(SECRET, found.passwords["ada@x"])
+
+
+def test_the_command_refuses_a_short_password():
+    made = CliRunner().invoke(main, ["dashboard", "password", "ada", "--stdin"], input="short\n")
+
+    assert made.exit_code == 2 and "at least 12 characters" in made.stderr
+
+
+@pytest.mark.parametrize("options", [["--address", "0.0.0.0"], ["--host", "dash.example"]])
+def test_the_command_does_not_listen_for_strangers(options, tmp_path, monkeypatch):
+    monkeypatch.setattr(admission, "files", lambda: ())
+
+    ended = CliRunner().invoke(main, ["dashboard", "--store", str(tmp_path / "s.duckdb"), *options])
+
+    assert ended.exit_code == 2
+    assert f"does not listen for {options[1]}" in ended.stderr
+    assert "producer-core dashboard password NAME" in ended.stderr and "ssh -L" in ended.stderr
+
+
+def test_the_settings_in_the_readme_are_right(tmp_path):
+    section = (ROOT / "README.md").read_text().split("\n## Access\n")[1].split("\n## ")[0]
+    blocks = [part.split("```")[0] for part in section.split("```toml\n")[1:]]
+
+    by_password, by_oidc = (tomllib.loads(block) for block in blocks)
+    assert password.readable(by_password["dashboard"]["passwords"]["ada"])
+    for block in blocks:
+        assert settings(tmp_path, block).needs_sign_in
+    assert by_oidc["auth"] and not settings(tmp_path, blocks[1]).sees("stranger@elsewhere.example")
+
+
+# sessions and attempts
+
+
+def test_a_session_ends_by_itself_and_by_signing_out():
+    clock = Clock(0.0)
+    sessions = Sessions(3600, clock=clock)
+    ada, bob = sessions.begin("ada"), sessions.begin("bob")
+
+    assert (sessions.name(ada), sessions.name(bob), sessions.name("guessed"), sessions.name(None)) == (
+        "ada", "bob", None, None,
+    )  # fmt: skip
+    sessions.end(bob)
+    assert sessions.name(bob) is None
+    clock.now = 3599.0
+    assert sessions.name(ada) == "ada"
+    clock.now = 3600.0
+    assert sessions.name(ada) is None
+
+
+def test_guessing_gets_slower_and_slower_by_address():
+    clock = Clock(0.0)
+    attempts = Attempts(clock=clock)
+    waits = []
+    for number in range(12):
+        clock.now += attempts.wait(f"name-{number}", "10.0.0.9")
+        attempts.failed(f"name-{number}", "10.0.0.9")
+        waits.append(attempts.wait("another", "10.0.0.9"))
+
+    assert waits == [0, 0, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60]
+    assert attempts.wait("another", "10.0.0.8") == 0
+
+
+def test_a_stranger_slows_a_name_down_but_cannot_lock_it_out():
+    clock = Clock(0.0)
+    attempts = Attempts(clock=clock)
+    for number in range(1000):
+        attempts.failed("ada", f"10.0.{number % 200}.1")
+
+    assert attempts.wait("ada", "192.168.1.7") == Attempts.LONGEST_OF_NAME
+    clock.now += Attempts.LONGEST_OF_NAME
+    assert attempts.wait("ada", "192.168.1.7") == 0
+    attempts.succeeded("ada", "192.168.1.7")
+    attempts.failed("ada", "192.168.1.7")
+    assert attempts.wait("ada", "192.168.1.7") == 0
+
+
+def test_failures_are_forgotten_after_an_hour():
+    clock = Clock(0.0)
+    attempts = Attempts(clock=clock)
+    for _ in range(9):
+        attempts.failed("ada", "a")
+    clock.now = 4000.0
+    attempts.failed("ada", "a")
+
+    assert attempts.wait("ada", "a") == 0
+
+
+# the door
+
+
+class Answer:
+    def __init__(self, messages):
+        start = messages[0]
+        self.status = start["status"]
+        self.headers = {name.decode(): value.decode() for name, value in start["headers"]}
+        self.text = b"".join(message.get("body", b"") for message in messages[1:]).decode()
+
+
+async def inside(scope, receive, send):
+    """What stands behind the door: pages that say where they are, and a connection that echoes."""
+    if scope["type"] == "http":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        return await send({"type": "http.response.body", "body": b"secret " + scope["path"].encode()})
+    await send({"type": "websocket.accept"})
+    while (message := await receive())["type"] != "websocket.disconnect":
+        await send({"type": "websocket.send", "text": message.get("text", "")})
+    return None
+
+
+class Behind:
+    """The dashboard behind a door, as a browser meets it: it keeps the cookie that it was given."""
+
+    def __init__(self, kept, *, length=3600.0, base="", **changes):
+        self.clock = Clock(0.0)
+        self.sessions = Sessions(length, clock=self.clock)
+        admitted = Admission(passwords={"ada": kept, "bob": kept}, session=length, **changes)
+        self.door = Door(
+            inside, admission=admitted, sessions=self.sessions, attempts=Attempts(clock=self.clock), base=base
+        )
+        self.cookie = ""
+
+    def scope(self, kind, path, headers, **more):
+        path, _, query = path.partition("?")
+        headers = {"host": "dash.example", **({"cookie": self.cookie} if self.cookie else {}), **headers}
+        return {
+            "type": kind, "path": path, "query_string": query.encode(), "client": ("10.0.0.9", 4711), "scheme": "http",
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()], **more,
+        }  # fmt: skip
+
+    def ask(self, path, *, method="GET", body=b"", scheme="http", **headers):
+        said = []
+
+        async def receive():
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message):
+            said.append(message)
+
+        headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        asyncio.run(self.door(self.scope("http", path, headers, method=method, scheme=scheme), receive, send))
+        answer = Answer(said)
+        if cookie := answer.headers.get("set-cookie"):
+            self.cookie = cookie.partition(";")[0]
+        return answer
+
+    def page(self, path="/alerts"):
+        return self.ask(path, accept="text/html,*/*")
+
+    def sign_in(self, name="ada", word=SECRET, *, following="/alerts", scheme="http", **headers):
+        body = urlencode({"name": name, "password": word, "next": following}).encode()
+        headers = headers or {"origin": "http://dash.example"}
+        return self.ask("/sign-in", method="POST", body=body, scheme=scheme, **headers)
+
+    def connection(self, *steps):
+        """What came back for each text that was sent; a step that is a number lets so many seconds pass."""
+        waiting, said = list(steps), []
+
+        async def receive():
+            while waiting:
+                step = waiting.pop(0)
+                if isinstance(step, str):
+                    return {"type": "websocket.receive", "text": step}
+                self.clock.now += step
+            return {"type": "websocket.disconnect", "code": 1000}
+
+        async def send(message):
+            said.append(message.get("text") or message["type"])
+
+        asyncio.run(self.door(self.scope("websocket", "/_stcore/stream", {}), receive, send))
+        return said
+
+
+@pytest.fixture
+def behind(kept):
+    return Behind(kept)
+
+
+def test_a_page_leads_to_the_sign_in_and_back_again(behind):
+    asked = behind.page("/alerts?alert=abc&range=1+hour")
+    assert asked.status == 303
+    form = behind.ask(asked.headers["location"])
+    assert 'value="/alerts?alert=abc&amp;range=1+hour"' in form.text
+    assert "frame-ancestors 'none'" in form.headers["content-security-policy"]
+
+    entered = behind.sign_in(following="/alerts?alert=abc&range=1+hour")
+    assert (entered.status, entered.headers["location"]) == (303, "/alerts?alert=abc&range=1+hour")
+    assert behind.page().text == "secret /alerts"
+    assert behind.ask("/sign-in").status == 303
+
+
+def test_only_the_health_can_be_asked_without_a_session(behind):
+    assert behind.ask("/_stcore/health").status == 200
+    for path in ("/app/static/plotly.min.js", "/_stcore/host-config", "/media/x.csv", "/static/index.js"):
+        assert behind.ask(path).status == 401
+    assert behind.ask("/_stcore/upload_file/1/2", method="PUT").status == 401
+    assert behind.ask("/", method="POST", accept="text/html").status == 401
+    assert behind.connection("hello") == ["websocket.close"]
+
+
+def test_a_cookie_that_was_guessed_opens_nothing(behind):
+    for cookie in (f"{COOKIE}=guessed", f"{COOKIE}=", "a=b; =;;", f"{COOKIE}=x; {COOKIE}=y", "\xff"):
+        behind.cookie = cookie
+        assert behind.page().status == 303
+
+
+def test_the_cookie_is_for_this_server_alone(behind):
+    cookie = behind.sign_in().headers["set-cookie"]
+
+    assert cookie.startswith(f"{COOKIE}=")
+    assert "HttpOnly" in cookie and "SameSite=Lax" in cookie and "Max-Age=3600" in cookie
+    assert "Secure" not in cookie
+    assert "Secure" in behind.sign_in(scheme="https").headers["set-cookie"]
+
+
+@pytest.mark.parametrize(("name", "word"), [("ada", "wrong horse battery"), ("eve", SECRET), ("", "")])
+def test_a_wrong_name_and_a_wrong_password_are_told_alike(behind, name, word):
+    refused = behind.sign_in(name, word)
+
+    assert refused.status == 401
+    assert "The name or the password is wrong." in refused.text
+    assert "set-cookie" not in refused.headers
+    assert behind.page().status == 303
+
+
+def test_what_a_person_typed_is_text_on_the_page(behind):
+    refused = behind.sign_in('"><script>alert(1)</script>', "x", following='/"><script>alert(2)</script>')
+
+    assert "<script>" not in refused.text
+
+
+def test_a_form_of_another_site_signs_nobody_in(behind):
+    assert behind.sign_in(origin="https://evil.example").status == 403
+    assert behind.sign_in(origin="http://dash.example", sec_fetch_site="cross-site").status == 403
+    assert behind.sign_in(referer="http://dash.example/").status == 403
+    assert behind.sign_in(sec_fetch_site="same-origin").status == 303
+
+
+@pytest.mark.parametrize(
+    "away",
+    [
+        "https://evil.example/",
+        "//evil.example",
+        "/\\evil.example",
+        "",
+        "javascript:alert(1)",
+        "/a\r\nset-cookie: x=y",
+    ],
+)
+def test_after_the_sign_in_one_stays_on_this_server(behind, away):
+    assert behind.sign_in(following=away).headers["location"] == "/"
+
+
+def test_too_many_wrong_passwords_have_to_wait_even_for_the_right_one(behind):
+    for _ in range(3):
+        assert behind.sign_in(word="wrong horse battery").status == 401
+
+    assert behind.sign_in().status == 429
+    assert "Wait" in behind.sign_in().text
+    behind.clock.now += 1.0
+    assert behind.sign_in().status == 303
+
+
+def test_a_form_too_long_to_be_one_is_not_read(behind):
+    assert behind.sign_in(word="x" * 100_000).status == 401
+
+
+def test_a_page_that_stays_open_is_cut_off_after_its_session(behind, monkeypatch):
+    monkeypatch.setattr("dashboard.door.time.monotonic", behind.clock)
+    behind.sign_in()
+
+    said = behind.connection("live", 3600.0, "may still say that it is over", 31.0, "more?", "and more?")
+
+    assert said == ["websocket.accept", "live", "may still say that it is over"]
+
+
+def test_who_is_not_to_see_it_is_not_let_in_with_a_password_either(kept):
+    assert Behind(kept, may_see=("bob",)).sign_in("ada").status == 401
+
+
+def test_behind_a_path_the_door_stays_in_it(kept):
+    behind = Behind(kept, base="/proxy/8501/")
+
+    asked = behind.page("/proxy/8501/alerts")
+    assert asked.headers["location"] == "/proxy/8501/sign-in?next=%2Fproxy%2F8501%2Falerts"
+    assert behind.ask("/proxy/8501/sign-in").status == 200
+
+
+# acting
+
+
+@pytest.fixture
+def store(tmp_path):
+    opened = Store.open(tmp_path / "store.duckdb")
+    yield opened
+    opened.close()
+
+
+def fire(store):
+    item = alert("connection_lost", "p-1", 1000.0, reason="refused")
+    AlertLog(store).record(follow({}, [item], 1000.0))
+    return item.alert_id
+
+
+def signed_in(monkeypatch, name, **changes):
+    admitted = Admission(passwords={"ada": "", "bob": ""}, **changes)
+    guard = access.Guard(admitted, Sessions(admitted.session), started=True)
+    token = guard.sessions.begin(name)
+    access.keep(guard)
+    monkeypatch.setattr(access, "_token", lambda: token)
+    return guard, token
+
+
+def audited(store):
+    return [(row["who"], row["action"], row["outcome"]) for row in store.rows("audit_latest")]
+
+
+def test_an_act_carries_the_name_of_who_is_signed_in(store, monkeypatch):
+    signed_in(monkeypatch, "ada")
+
+    assert actions.user() == "ada" and actions.may_act() == (True, "")
+    assert actions.acknowledge(store, fire(store)).ok
+    assert audited(store) == [("ada", "acknowledge", "acknowledged")]
+
+
+def test_who_may_only_look_is_refused_and_that_is_in_the_audit(store, monkeypatch):
+    signed_in(monkeypatch, "bob", read_only=("bob",))
+    alert_id = fire(store)
+
+    allowed, reason = actions.may_act()
+    assert not allowed and reason.startswith("bob may look, not act")
+    assert not actions.acknowledge(store, alert_id).ok
+    assert AlertLog(store).list(state="firing")[0].acknowledged_by is None
+    ((who, action, outcome),) = audited(store)
+    assert (who, action) == ("bob", "acknowledge") and outcome.startswith("Refused: bob may look")
+
+
+def test_who_was_signed_out_meanwhile_does_nothing_more(store, monkeypatch):
+    guard, token = signed_in(monkeypatch, "ada")
+    alert_id = fire(store)
+    guard.sessions.end(token)
+
+    assert actions.may_act() == (False, "Your session has ended. Sign in again.")
+    assert not actions.acknowledge(store, alert_id).ok
+
+
+def test_signing_out_ends_the_session_for_every_tab(monkeypatch):
+    guard, token = signed_in(monkeypatch, "ada")
+
+    access.sign_out()
+
+    assert guard.sessions.name(token) is None and access.user() == ""
+
+
+def oidc(monkeypatch, **claims):
+    monkeypatch.setattr(access, "_claims", lambda: {"is_logged_in": True, "iat": 1000.0, **claims})
+    monkeypatch.setattr(access.time, "time", lambda: 1000.0 + 3600)
+    access.keep(access.Guard(Admission(oidc=True, may_see=("*@example.com",)), started=True))
+
+
+def test_with_oidc_the_address_is_the_name(monkeypatch):
+    oidc(monkeypatch, email="ada@example.com", sub="7")
+
+    assert access.user() == "ada@example.com" and access.turned_away() is None
+
+
+@pytest.mark.parametrize(
+    "claims", [{"email": "eve@elsewhere.org"}, {"email": "ada@example.com", "email_verified": False, "sub": "7"}, {"sub": "7"}]
+)  # fmt: skip
+def test_with_oidc_only_those_who_may_see_it_are_let_in(monkeypatch, claims):
+    oidc(monkeypatch, **claims)
+
+    assert access.user() == "" and "is not let in" in access.turned_away()
+
+
+@pytest.mark.parametrize("when", [{"iat": 1000.0 - 13 * 3600}, {"iat": None}])
+def test_with_oidc_a_session_ends_too(monkeypatch, when):
+    oidc(monkeypatch, email="ada@example.com", **when)
+
+    assert access.user() == ""
+
+
+# the entrance
+
+
+def entrance():
+    import streamlit as st
+
+    from dashboard.views import entrance
+
+    if entrance.show():
+        st.text("the page")
+
+
+def run(function):
+    from streamlit.testing.v1 import AppTest
+
+    return AppTest.from_function(function, default_timeout=30).run()
+
+
+def texts(app):
+    return " ".join(item.proto.body for item in app.get("html")) + " ".join(item.value for item in app.text)
+
+
+def test_on_this_machine_the_page_is_there_at_once():
+    assert "the page" in texts(run(entrance))
+
+
+def test_who_is_signed_in_sees_the_page_and_the_own_name_and_goes_by_a_click(monkeypatch):
+    signed_in(monkeypatch, "ada")
+    app = run(entrance)
+    assert "the page" in texts(app) and "Signed in as ada." in texts(app)
+
+    app.button(key="sign_out").click().run()
+
+    assert "the page" not in texts(app) and 'href="sign-in"' in texts(app)
+
+
+def test_a_server_without_the_door_serves_nobody_that_has_to_sign_in(monkeypatch, kept):
+    monkeypatch.setattr(admission, "read", lambda: Admission(passwords={"ada": kept}))
+
+    assert "the page" not in texts(run(entrance))
