@@ -5,13 +5,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 import streamlit as st
 
 _HTML = "<div class='pc-letters' role='region' tabindex='0'></div>"
+
+_CSS = """
+.pc-letters { max-height: 27rem; overflow-anchor: none; }
+.pc-letters td { unicode-bidi: isolate; }
+.pc-letters td:first-child, .pc-letters th:first-child { padding-right: 0.2rem; width: 1.6rem; }
+.pc-letters td:nth-child(2) { font-variant-numeric: tabular-nums; }
+.pc-letters tr.pc-open { box-shadow: inset 4px 0 0 var(--st-primary-color, #1d4ed8); }
+.pc-letters tr.pc-new { animation: pc-new 2s ease-out; }
+@keyframes pc-new { from { background: rgba(37, 99, 235, 0.22); } }
+@media (prefers-reduced-motion: reduce) { .pc-letters tr.pc-new { animation: none; } }
+@media (max-width: 640px) { .pc-letters th, .pc-letters td { max-width: 11rem; } }
+"""
 
 _JS = """
 const make = (name, text, cls) => {
@@ -20,102 +32,146 @@ const make = (name, text, cls) => {
   if (cls) node.className = cls
   return node
 }
-export default function ({ data, parentElement, setStateValue }) {
+const two = number => String(number).padStart(2, '0')
+const local = at => {
+  const d = new Date(at * 1000), now = new Date()
+  const time = `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`
+  return d.toDateString() === now.toDateString() ? time : `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${time}`
+}
+const utc = at => new Date(at * 1000).toISOString().slice(0, 19).replace('T', ' ') + ' UTC'
+export default function ({ data, parentElement, setStateValue, setTriggerValue }) {
   const box = parentElement.querySelector('.pc-letters')
-  const state = box.pcState ??= { chosen: new Set(), open: null, version: data.version }
+  const first = !box.pcState
+  const state = box.pcState ??= { chosen: new Set(data.chosen), open: data.open, told: data.open, version: data.version, page: data.page }
   box.setAttribute('aria-label', data.alt)
-  const ids = new Set(data.rows.map(row => row.id))
-  const before = state.chosen.size
   if (state.version !== data.version) { state.version = data.version; state.chosen.clear() }
-  for (const id of [...state.chosen]) if (!ids.has(id)) state.chosen.delete(id)
-  state.tell = () => setStateValue('chosen', [...state.chosen])
-  state.look = id => { state.open = state.open === id ? null : id; setStateValue('open', state.open); mark() }
-  if (state.chosen.size !== before) state.tell()
+  if (state.told !== data.open) state.open = state.told = data.open
+  state.tell = () => setStateValue('chosen', { version: state.version, ids: [...state.chosen] })
+  state.look = id => { state.open = state.open === id ? null : id; setTriggerValue('look', { id: state.open, at: Date.now() }); mark() }
 
   let table = box.querySelector('table')
+  if (table && table.dataset.columns !== data.columns.join('|')) { table.remove(); table = null }
   if (!table) {
-    table = box.appendChild(make('table'))
+    table = box.appendChild(make('table')); table.dataset.columns = data.columns.join('|')
     const head = table.appendChild(make('thead')).appendChild(make('tr'))
     const all = make('input'); all.type = 'checkbox'; all.setAttribute('aria-label', 'Select all that are listed')
     all.onchange = () => {
       for (const row of table.tBodies[0].rows) all.checked ? state.chosen.add(row.dataset.id) : state.chosen.delete(row.dataset.id)
-      mark(); state.tell()
+      state.mark(); state.tell()
     }
     head.appendChild(make('th')).append(all)
     for (const name of data.columns) head.append(make('th', name))
     table.append(make('tbody'))
+    box.onkeydown = event => {
+      const row = event.target.closest('tbody tr'), step = { ArrowDown: 'nextSibling', ArrowUp: 'previousSibling' }[event.key]
+      if (row && step && row[step]) { row[step].querySelector(event.target.matches('input') ? 'input' : '.pc-look').focus(); event.preventDefault() }
+    }
   }
   const body = table.tBodies[0], known = new Map([...body.rows].map(row => [row.dataset.id, row]))
-  const mark = () => {
+  const ids = new Set(data.rows.map(row => row.id))
+  const mark = state.mark = () => {
     for (const row of body.rows) {
       row.cells[0].firstChild.checked = state.chosen.has(row.dataset.id)
       row.classList.toggle('pc-open', row.dataset.id === state.open)
+      row.cells[1].firstChild.setAttribute('aria-expanded', row.dataset.id === state.open)
     }
-    const all = table.tHead.rows[0].cells[0].firstChild
-    all.checked = body.rows.length > 0 && state.chosen.size === body.rows.length
-    all.indeterminate = state.chosen.size > 0 && !all.checked
+    const all = table.tHead.rows[0].cells[0].firstChild, on = [...body.rows].filter(row => state.chosen.has(row.dataset.id)).length
+    all.checked = on > 0 && on === body.rows.length
+    all.indeterminate = on > 0 && !all.checked
   }
+  // What comes in above moves nothing under the pointer: a click must mean what the eye saw.
+  const turned = state.page !== data.page
+  state.page = data.page
+  const still = !turned && (box.matches(':hover') || box.scrollTop > 0)
+    ? [...body.rows].find(row => ids.has(row.dataset.id) && row.offsetTop + row.offsetHeight > box.scrollTop + table.tHead.offsetHeight) : null
+  const before = still?.offsetTop
   for (const [id, row] of known) if (!ids.has(id)) row.remove()
   let place = body.firstChild
   for (const item of data.rows) {
     let row = known.get(item.id)
     if (!row) {
       row = make('tr'); row.dataset.id = item.id
+      if (!first && !turned && known.size) row.className = 'pc-new'
       const check = make('input'); check.type = 'checkbox'; check.setAttribute('aria-label', 'Select ' + item.id)
-      check.onchange = () => { check.checked ? state.chosen.add(item.id) : state.chosen.delete(item.id); mark(); state.tell() }
+      check.onchange = () => { check.checked ? state.chosen.add(item.id) : state.chosen.delete(item.id); state.mark(); state.tell() }
       row.appendChild(make('td')).append(check)
-      item.cells.forEach((text, index) => {
-        const cell = row.appendChild(make('td'))
-        if (index) { cell.textContent = cell.title = text; return }
-        const look = make('button', text, 'pc-look'); look.type = 'button'; look.title = 'Look inside'
-        cell.append(look)
-      })
-      row.onclick = event => { if (!event.target.closest('td:first-child')) state.look(item.id) }
+      const look = make('button', local(item.at), 'pc-look'); look.type = 'button'; look.title = utc(item.at) + '. Look inside'
+      row.appendChild(make('td')).append(look)
+      for (const text of item.cells) row.appendChild(make('td', text)).title = text
+      row.onclick = event => { if (!event.target.closest('td:first-child') && !String(getSelection())) state.look(item.id) }
     } else item.cells.forEach((text, index) => {
-      const cell = index ? row.cells[index + 1] : row.cells[1].firstChild
-      if (cell.textContent !== text) { cell.textContent = text; if (index) cell.title = text }
+      const cell = row.cells[index + 2]
+      if (cell.textContent !== text) cell.textContent = cell.title = text
     })
+    if (known.has(item.id) && row.cells[1].firstChild.title !== utc(item.at) + '. Look inside') {
+      row.cells[1].firstChild.textContent = local(item.at); row.cells[1].firstChild.title = utc(item.at) + '. Look inside'
+    }
     if (row !== place) body.insertBefore(row, place); else place = place.nextSibling
   }
+  if (turned) box.scrollTop = 0
+  else if (still?.isConnected) box.scrollTop += still.offsetTop - before
   mark()
+  if (first && state.open) body.querySelector('.pc-open')?.scrollIntoView({ block: 'nearest' })
 }
 """
 
 
 class Row(NamedTuple):
-    """One letter: its id, and its cells as text."""
+    """One letter: its id, when it died (seconds since 1970), and its other cells as text."""
 
     id: str
+    at: float
     cells: tuple[str, ...]
 
 
-class Chosen(NamedTuple):
-    """What a person has chosen: letters by id, and the one to look into."""
+def letter_list(
+    columns: Sequence[str],
+    rows: Sequence[Row],
+    *,
+    key: str,
+    version: int,
+    page: str,
+    open: str | None,
+    on_look: Callable[[str | None], None],
+    alt: str,
+) -> tuple[str, ...]:
+    """Draw the list; the ids that are chosen by hand, on whichever page they stood.
 
-    ids: tuple[str, ...]
-    open: str | None
+    `on_look` hears which letter is to be opened. A new `version` drops what was chosen; `page` names the place in the
+    list. What was chosen outlives a visit to another page.
+    """
 
+    def looked() -> None:
+        found = st.session_state[key].get("look")
+        if found:
+            on_look(found["id"])
 
-def letter_list(columns: Sequence[str], rows: Sequence[Row], *, key: str, version: int, alt: str) -> Chosen:
-    """Draw the list; a new `version` drops what was chosen."""
+    memory = f"{key} of {version}"
+    before: tuple[str, ...] = st.session_state.get(memory, ())
     data = {
         "columns": list(columns),
-        "rows": [{"id": row.id, "cells": list(row.cells)} for row in rows],
+        "rows": [{"id": row.id, "at": row.at, "cells": list(row.cells)} for row in rows],
         "version": version,
+        "page": page,
+        "open": open,
+        "chosen": list(before),
         "alt": alt,
     }
     found = _component()(
         data=data,
         key=key,
-        default={"chosen": [], "open": None},
+        default={"chosen": {"version": version, "ids": list(before)}},
         on_chosen_change=_nothing,
-        on_open_change=_nothing,
+        on_look_change=looked,
     )
-    return _chosen(found, {row.id for row in rows})
+    chosen = st.session_state[memory] = _ids(found, version)
+    return chosen
 
 
-def _chosen(found: Mapping[str, Any], listed: set[str]) -> Chosen:
-    return Chosen(tuple(one for one in found.get("chosen") or () if one in listed), found.get("open"))
+def _ids(found: Mapping[str, Any], version: int) -> tuple[str, ...]:
+    """What the browser said of this version of the selection; of an older one nothing counts any more."""
+    said = found.get("chosen") or {}
+    return tuple(said.get("ids") or ()) if said.get("version") == version else ()
 
 
 def _nothing() -> None:
@@ -124,4 +180,4 @@ def _nothing() -> None:
 
 @cache
 def _component() -> Any:
-    return st.components.v2.component("letter_list", html=_HTML, js=_JS, isolate_styles=False)
+    return st.components.v2.component("letter_list", html=_HTML, css=_CSS, js=_JS, isolate_styles=False)

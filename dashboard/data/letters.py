@@ -1,40 +1,48 @@
-"""Dead letters as a page shows them: a list, its groups, and what an act would be about."""
+"""Dead letters as a page shows them: their groups, a page of the list, one from inside, and what an act would be about."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from producer_core.dlq import DeadLetterFilter, DeadLetters, Group
+from producer_core.dlq import Cursor, DeadLetterFilter, DeadLetters, Found, Group
+from producer_core.dlq.bounds import Bounds, Excess, Load, judge, measure
+from producer_core.dlq.timeline import Moment, timeline
 from producer_core.events import SAFE_VERDICTS, DeadLetter
-from producer_core.replay import runners
 from producer_core.store import Store
 
-LISTED = 200
+LISTED = 100
+GROUPS = 20
+SEARCHED = 500
+"""A search in bodies stops when it has found so many more."""
+
+NOTHING = ("",)
+"""No message has this id: what was found when nothing was found, because no ids at all means everything."""
 
 
 @dataclass(frozen=True)
 class DeadLetterPage:
-    """The dead letters that a filter matches, as of one moment, and the choices for the filters."""
+    """A page of the dead letters that a filter matches, as of one moment.
+
+    `where` is what they can be acted upon by: for a search in bodies that saw everything the ids that it found.
+    `newest` is when the latest of all pages died.
+    """
 
     where: DeadLetterFilter
     total: int
     letters: tuple[DeadLetter, ...]
-    groups: tuple[Group, ...]
     verdicts: Mapping[str, int]
-    runners: int
-
-    @property
-    def safe(self) -> bool:
-        return Scope(self.where, self.verdicts).safe
+    next: Cursor | None = None
+    newest: float | None = None
 
     @property
     def seen(self) -> DeadLetterFilter:
         """The filter bounded by what this page shows: an act leaves letters that died later alone."""
-        if not self.letters:
+        if self.newest is None:
             return self.where
-        return replace(self.where, until=math.nextafter(self.letters[0].failed_at, math.inf))
+        until = math.nextafter(self.newest, math.inf)
+        return replace(self.where, until=until if self.where.until is None else min(until, self.where.until))
 
 
 @dataclass(frozen=True)
@@ -54,18 +62,109 @@ class Scope:
         return all(verdict in SAFE_VERDICTS for verdict in self.verdicts)
 
 
-def dead_letters(store: Store, where: DeadLetterFilter, now: float) -> DeadLetterPage:
-    """The newest LISTED letters of the filter, and their groups."""
+@dataclass(frozen=True)
+class Causes:
+    """The largest groups; `one` is the group that was chosen, which may be small. `total` counts the letters of all."""
+
+    groups: tuple[Group, ...]
+    one: Group | None
+    total: int
+
+    @property
+    def others(self) -> int:
+        """Letters in groups that are not listed."""
+        return max(0, self.total - sum(group.count for group in self.groups))
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What waits against its bounds, which of them are passed, and how many were put aside."""
+
+    load: Load
+    bounds: Bounds
+    excess: tuple[Excess, ...]
+    archived: int
+
+
+@dataclass(frozen=True)
+class Search:
+    """Looks into bodies, one after the other, each going on where the one before ended."""
+
+    where: DeadLetterFilter
+    letters: tuple[DeadLetter, ...]
+    looked_at: int
+    of: int
+    complete: bool
+    next: Cursor | None
+    began: float
+
+    @property
+    def frozen(self) -> DeadLetterFilter | None:
+        """What it found as a filter; None while it may have missed some, and where nothing was found."""
+        if not self.complete or not self.letters:
+            return None
+        return replace(self.where, body=None, ids=self.ids)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(one.message_id for one in self.letters)
+
+
+def dead_letters(store: Store, where: DeadLetterFilter, *, after: Cursor | None = None) -> DeadLetterPage:
+    """LISTED letters of the filter, the latest first, from a place on."""
     letters = DeadLetters(store)
     with store.borrow():
+        page = letters.page(where, limit=LISTED, after=after)
+        latest = page.letters if after is None else letters.find(where, limit=1)
+        verdicts = letters.count_by(where, "verdict")
         return DeadLetterPage(
             where=where,
-            total=letters.count(where),
-            letters=tuple(letters.find(where, limit=LISTED)),
-            groups=tuple(letters.groups(where, limit=20)),
-            verdicts=letters.count_by(where, "verdict"),
-            runners=len(runners(store, now)),
+            total=sum(verdicts.values()),
+            letters=page.letters,
+            verdicts=verdicts,
+            next=page.next,
+            newest=latest[0].failed_at if latest else None,
         )
+
+
+def causes(store: Store, where: DeadLetterFilter) -> Causes:
+    """The groups of a filter, whichever of them it chose."""
+    letters, every = DeadLetters(store), replace(where, group=None)
+    with store.borrow():
+        groups = tuple(letters.groups(every, limit=GROUPS))
+        one = next((group for group in groups if group.fingerprint == where.group), None)
+        if one is None and where.group is not None:
+            one = next(iter(letters.groups(where, limit=1)), None)
+        return Causes(groups, one, letters.count(every))
+
+
+def searched(
+    store: Store, where: DeadLetterFilter, now: float, before: Search | None = None, seconds: float = 5.0
+) -> Search:
+    """A look into bodies that ends after `seconds`; after one before, from where that ended."""
+    found: Found = DeadLetters(store).search(
+        where, limit=SEARCHED, after=before.next if before else None, seconds=seconds
+    )
+    if before is None:
+        return Search(where, found.letters, found.looked_at, found.of, found.complete, found.next, now)
+    return replace(
+        before,
+        letters=before.letters + found.letters,
+        looked_at=before.looked_at + found.looked_at,
+        of=max(before.of, before.looked_at + found.looked_at),
+        complete=found.complete,
+        next=found.next,
+    )
+
+
+def found_page(store: Store, search: Search) -> DeadLetterPage:
+    """What a search found, as a page: the letters that are still as they were asked for."""
+    where = replace(search.where, body=None, ids=search.ids or NOTHING)
+    letters = DeadLetters(store)
+    with store.borrow():
+        verdicts = letters.count_by(where, "verdict")
+        listed = tuple(letters.find(where, limit=len(where.ids)))
+        return DeadLetterPage(where, sum(verdicts.values()), listed, verdicts)
 
 
 def scope(store: Store, about: DeadLetterFilter) -> Scope:
@@ -73,7 +172,12 @@ def scope(store: Store, about: DeadLetterFilter) -> Scope:
     return Scope(about, DeadLetters(store).count_by(about, "verdict"))
 
 
-def choices(store: Store, state: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def states(store: Store, ids: Sequence[str]) -> dict[str, int]:
+    """How many of these are in which state."""
+    return DeadLetters(store).count_by(DeadLetterFilter(state=None, ids=tuple(ids)), "state") if ids else {}
+
+
+def choices(store: Store, state: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The topics and the error codes that letters in a state have, by name: counts would move them under a click."""
     letters, whole = DeadLetters(store), DeadLetterFilter(state=state)
     with store.borrow():
@@ -81,6 +185,37 @@ def choices(store: Store, state: str) -> tuple[tuple[str, ...], tuple[str, ...]]
     return tuple(sorted(topics)), tuple(sorted(codes))
 
 
+def clusters(store: Store) -> tuple[str, ...]:
+    """The clusters that letters were for, by name."""
+    return tuple(sorted(DeadLetters(store).count_by(DeadLetterFilter(state=None), "cluster_id")))
+
+
+def waiting(store: Store, now: float) -> Waiting:
+    """What waits, against the bounds that this store is set to."""
+    bounds = Bounds().set_by(store.settings())
+    with store.borrow():
+        load = measure(store)
+        archived = DeadLetters(store).count(DeadLetterFilter(state="archived"))
+    return Waiting(load, bounds, judge(load, bounds, now), archived)
+
+
+# one letter
+
+
 def letter(store: Store, message_id: str) -> DeadLetter | None:
     """One letter with its body."""
     return DeadLetters(store).get(message_id)
+
+
+def stamp(store: Store, message_id: str) -> tuple[str, float, int] | None:
+    """What changes when anything happens to a letter: its state, since when, its replays; None when it is gone.
+
+    Cheap, so that a letter of ten megabytes is not read again every second.
+    """
+    rows = store.rows("letter_stamp", message_id=message_id)
+    return (rows[0]["state"], rows[0]["state_at"], rows[0]["replay_count"]) if rows else None
+
+
+def life(store: Store, message_id: str) -> tuple[Moment, ...]:
+    """Everything that happened to a letter, in order."""
+    return timeline(store, message_id)

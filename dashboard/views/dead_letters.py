@@ -1,107 +1,241 @@
-"""The dead letters: find them, look inside one, choose some."""
+"""The dead letters: their causes first, then the letters; choose some, look inside one, act."""
 
 from __future__ import annotations
 
 import time
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 
 import streamlit as st
 
 from dashboard import actions, data, words
+from dashboard.data import letters as of_letters
+from dashboard.data.looking import Looking
+from dashboard.group_list import Item, group_list
 from dashboard.letter_list import Row, letter_list
 from dashboard.stores import opened
-from dashboard.views import acting, common, header, letter, reading
-from producer_core.dlq import DeadLetterFilter, Group
-from producer_core.dlq.filter import STATES
+from dashboard.views import (
+    acting,
+    common,
+    header,
+    letter,
+    letter_address,
+    letter_export,
+    letter_filters,
+    letter_reading,
+    letter_search,
+)
+from dashboard.words import letters as said
+from producer_core.dlq import Group
 from producer_core.events import DeadLetter
 
-_ANY = "any"
 _REFRESH = 2.0
-_COLUMNS = ("Failed, UTC", "Topic", "Key", "Error", "Verdict", "Replays", "Text")
+_COLUMNS = ("Died", "Topic", "Key", "Error", "Verdict", "Text")
+_DRAWN = "letters_drawn"
 
 
 def show(path: Path) -> None:
-    header.title("Dead letters")
-    where = _filters(path)
-    st.fragment(_live, run_every=_REFRESH)(path, where)
-
-
-def _filters(path: Path) -> DeadLetterFilter:
-    state = st.session_state.get("state", STATES[0])
-    topics, codes = st.session_state["choices"] = reading.choices(path, state)
-    with st.grid(5, gap="small", min_column_width=150):
-        topic = _choice("Topic", topics, "topic")
-        code = _choice("Error", codes, "code")
-        verdict = _choice("Verdict", tuple(words.VERDICTS), "verdict")
-        state = st.selectbox("State", STATES, key="state", bind="query-params")
-        text = st.text_input("Error text contains", key="text", bind="query-params")
-    return DeadLetterFilter(topic=topic, code=code, verdict=verdict, state=state, text=text or None)
-
-
-def _choice(label: str, options: tuple[str, ...], key: str) -> str | None:
-    """Any, or one of the options; one that was chosen stays on offer when its last letter is gone."""
-    kept = st.session_state.get(key) or st.query_params.get(key)
-    known = options if kept in (None, _ANY) or kept in options else (*options, kept)
-    chosen = st.selectbox(label, (_ANY, *known), key=key, bind="query-params")
-    return None if chosen == _ANY else chosen
-
-
-def _live(path: Path, where: DeadLetterFilter) -> None:
+    st.html(f"<style>{_style()}</style>")
+    with st.container(key="pc-header", horizontal=True, vertical_alignment="center", gap="small"):
+        header.title("Dead letters")
+        st.toggle(
+            "Live", value=True, key="live", persist_state="session",
+            help="Off: the page stands still until you switch it on again.",
+        )  # fmt: skip
+    asked, wrong = letter_address.asked()
+    if wrong is not None:
+        common.say(
+            "warning",
+            f"The address asks for something that is not there, so all that wait are shown. {wrong}",
+        )
+    every = _REFRESH if st.session_state.get("live", True) else None
+    st.fragment(_waiting, run_every=every and 2 * every)(path)
     with common.panel(path):
-        _draw(path, reading.dead_letters(path, where))
-        if reading.choices(path, where.state or STATES[0]) != st.session_state["choices"]:
+        letter_filters.show(path, asked)
+    st.session_state[_DRAWN] = _filter(asked)
+    st.fragment(_causes, run_every=every)(path)
+    st.fragment(_records, run_every=every)(path)
+
+
+@cache
+def _style() -> str:
+    return files("dashboard").joinpath("letters.css").read_text()
+
+
+def _filter(asked: Looking) -> tuple[object, ...]:
+    return asked.where, asked.span
+
+
+def _waiting(path: Path) -> None:
+    """What waits, against its bounds."""
+    with common.panel(path):
+        found, now = letter_reading.waiting(path), time.time()
+        if found.excess:
+            for excess in found.excess:
+                common.say("warning", f"{excess.text} {excess.advice}")
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            common.note(said.waiting(found.load, found.bounds, now))
+            if found.archived and letter_address.now().where.state != "archived":
+                st.button(
+                    f"{found.archived:,} archived", key="letters_archived", type="tertiary",
+                    help="Put aside. Restore brings them back.", on_click=_look_at_archived,
+                )  # fmt: skip
+
+
+def _look_at_archived() -> None:
+    letter_address.narrow(state="archived")
+
+
+# causes
+
+
+def _causes(path: Path) -> None:
+    """By cause: how many, since when, what it means and what to do; a click looks at one of them only."""
+    with common.panel(path):
+        asked = letter_address.now()
+        if _filter(asked) != st.session_state[_DRAWN]:
+            st.rerun()  # a cause was chosen: the filters above say so too
+        where = letter_search.frozen(asked) if asked.where.body else asked.at(time.time())
+        common.heading("Causes")
+        if where is None:
+            common.note("Causes are not counted until the search in bodies has looked into everything.")
+            return
+        found = letter_reading.causes(path, where)
+        if not found.total:
+            common.note("Nothing to group.")
+        group_list(_items(found, where.group), key="causes", on_pick=letter_address.group)
+        if found.others:
+            common.note(
+                f"{words.plural(found.others, 'letter')} in smaller groups: narrow the filters to see those."
+            )
+
+
+def _items(found: of_letters.Causes, chosen: str | None) -> list[Item]:
+    groups = found.groups
+    if found.one is not None and found.one not in groups:
+        groups = (found.one, *groups)
+    return [_item(group, on=group.fingerprint == chosen) for group in groups]
+
+
+def _item(group: Group, *, on: bool) -> Item:
+    topics = [said.visible_line(topic, 60) for topic in group.topics]
+    shown = topics if on else topics[:3]
+    more = f" and {len(topics) - len(shown)} more" if len(topics) > len(shown) else ""
+    return Item(
+        id=group.fingerprint,
+        count=words.compact(group.count) if group.count >= 1_000_000 else words.count(group.count),
+        title=f"{said.visible_line(group.code, 80)} on {', '.join(shown)}{more}",
+        means=f"{group.meaning} {group.advice}".strip() or "Nobody has described this code yet.",
+        sample=said.visible_line(letter.masked(group.sample_text)),
+        kinds=f"{words.count(group.count)} letters: {said.verdicts(group.verdicts)}. Group {group.fingerprint}.",
+        first=group.first_seen,
+        last=group.last_seen,
+        trend=group.trend.counts,
+        trend_text=said.trend(group.trend.counts, group.trend.width),
+        on=on,
+    )
+
+
+# records
+
+
+def _records(path: Path) -> None:
+    with common.panel(path):
+        asked = letter_address.now()
+        if _filter(asked) != st.session_state[_DRAWN]:
+            st.rerun()
+        page = _page(path, asked)
+        if page is not None:
+            _draw(path, asked, page)
+        where = asked.where
+        if letter_reading.choices(path, where.state) != st.session_state["choices"]:
             st.rerun()  # last, because what it interrupts is not drawn
 
 
-def _draw(path: Path, page: data.DeadLetterPage) -> None:
-    """The buttons stand above the list, so they are filled when the list has said what is chosen in it."""
-    buttons = st.container()
-    chosen = letter_list(
-        _COLUMNS,
-        [_row(item) for item in page.letters],
-        key="letters",
-        version=acting.version(),
-        alt="Dead letters, the latest first",
-    )
-    _below(page)
-    with buttons:
-        acting.bar(path, page, data.scope(opened(path), actions.selected(page.seen, chosen.ids)))
-    if chosen.open is not None:
-        letter.show(opened(path), chosen.open)
-    _groups(page.groups, time.time())
+def _page(path: Path, asked: Looking) -> data.DeadLetterPage | None:
+    if asked.where.body is None:
+        return letter_reading.dead_letters(path, asked.at(time.time()), asked.after)
+    return letter_search.page(path, asked)
 
 
-def _below(page: data.DeadLetterPage) -> None:
-    if not page.total:
-        common.note(words.none_match(page.where.state))
-    elif page.total > len(page.letters):
-        common.note(
-            f"The latest {len(page.letters):,} of {page.total:,}. Without a selection the buttons mean all {page.total:,}."
+def _draw(path: Path, asked: Looking, page: data.DeadLetterPage) -> None:
+    """What acts are about stands above the list, so it is filled when the list has said what is chosen in it."""
+    common.heading("Letters")
+    above = st.container()
+    left, right = st.columns([3, 2])
+    with left:
+        ids = letter_list(
+            _COLUMNS,
+            [_row(item) for item in page.letters],
+            key="letters",
+            version=acting.version(),
+            page=str(asked.after or ""),
+            open=asked.letter,
+            on_look=letter_address.open,
+            alt="Dead letters, the latest first",
         )
+        _pages(asked, page)
+    with right:
+        if asked.letter is None:
+            st.html('<i class="pc-closed"></i>')
+        else:
+            letter.show(path, asked.letter)
+    with above:
+        about = actions.selected(page.seen, ids)
+        number = data.scope(opened(path), about).count if ids else page.total
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            _about(path, asked, page, ids)
+            letter_export.show(path, about, number)
+        acting.bar(path, page.seen, ids)
+
+
+def _about(path: Path, asked: Looking, page: data.DeadLetterPage, ids: tuple[str, ...]) -> None:
+    """What a click on a button below would be about."""
+    if ids:
+        listed = {one.message_id for one in page.letters}
+        states = of_letters.states(opened(path), ids)
+        elsewhere = sum(one not in listed for one in ids)
+        common.note(said.chosen(len(ids), states, elsewhere, page.where.state))
+        st.button("Choose none", key="letters_none", type="tertiary", on_click=_choose_none)
+        st.button(
+            "Show only these", key="letters_only", type="tertiary", on_click=_only, args=(ids,),
+            help="Writes their ids into the address, which can be shared.",
+        )  # fmt: skip
+    elif page.total and asked.where.body is None:
+        text = said.about(page.total, len(page.letters), first=asked.after is None)
+        common.note(f"{text} Choose some, or act on all of them." if page.total > 1 else text)
+
+
+def _choose_none() -> None:
+    st.session_state["letters_version"] = acting.version() + 1
+
+
+def _only(ids: tuple[str, ...]) -> None:
+    letter_address.narrow(ids=ids, state=None)
+
+
+def _pages(asked: Looking, page: data.DeadLetterPage) -> None:
+    if not page.total:
+        common.note(said.none_match(page.where.state))
+    if asked.after is None and page.next is None:
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        first = asked.after is None
+        st.button("Newest", key="letters_newest", disabled=first, on_click=letter_address.newest)
+        st.button("Newer", key="letters_newer", disabled=first, on_click=letter_address.newer)
+        st.button(
+            "Older", key="letters_older", disabled=page.next is None, on_click=letter_address.older, args=(page.next,)
+        )  # fmt: skip
 
 
 def _row(item: DeadLetter) -> Row:
-    key = letter.key_of(item.key) if item.key is not None else ""
+    again = f" ({words.plural(item.replay_count, 'replay')})" if item.replay_count else ""
     cells = (
-        words.moment(item.failed_at),
-        item.topic,
-        key,
-        item.code,
-        item.verdict.replace("_", " "),
-        str(item.replay_count or ""),
-        letter.masked(item.error_text),
+        said.visible_line(item.topic, 80),
+        said.key_cell(item.key),
+        said.visible_line(item.code, 60),
+        item.verdict.replace("_", " ") + again,
+        said.visible_line(letter.masked(item.error_text)),
     )
-    return Row(item.message_id, cells)
-
-
-def _groups(groups: tuple[Group, ...], now: float) -> None:
-    """By cause: what it means and what to do, once for all letters that share it."""
-    if not groups:
-        return
-    common.heading("Causes")
-    for group in groups:
-        seen = words.age(now - group.last_seen)
-        common.fact(
-            f"{group.count:,} × {group.code} on {', '.join(group.topics)}, last {seen} ago",
-            f"{group.meaning} {group.advice}".strip() or letter.masked(group.sample_text),
-        )
+    return Row(item.message_id, item.failed_at, cells)

@@ -2,77 +2,201 @@
 
 from __future__ import annotations
 
+import html
+from pathlib import Path
+
 import streamlit as st
 
-from dashboard import data, words
-from dashboard.views import common
+from dashboard import actions, letter_acts, words
+from dashboard.data import letters as of_letters
+from dashboard.stores import opened
+from dashboard.views import common, letter_address, letter_reading
+from dashboard.words import letters as said
+from producer_core.dlq.timeline import Moment
+from producer_core.errors import StoreError
 from producer_core.events import DeadLetter
 from producer_core.failures import failure_of
-from producer_core.masking import mask_headers, mask_text, shown, shown_key
-from producer_core.store import Store
+from producer_core.masking import mask_text, rules
 
-_LONGEST = 20_000
+_REVEALED = "letter_revealed"
+_TONES = {
+    "attempt failed": "bad",
+    "dead": "bad",
+    "failed again": "bad",
+    "quarantined": "bad",
+    "acknowledged": "good",
+    "landed": "good",
+    "restored": "good",
+}
 
 
-def show(store: Store, message_id: str) -> None:
+def show(path: Path, message_id: str) -> None:
     """Values are masked, and nothing of a message is ever drawn as Markdown or HTML."""
-    found = data.letter(store, message_id)
+    stamp = of_letters.stamp(opened(path), message_id)
+    reveal = st.session_state.get(_REVEALED) == message_id
+    found = stamp and letter_reading.inside(path, message_id, stamp, rules(), reveal=reveal)
     with st.container(border=True):
-        common.heading("Inside the letter")
-        common.note("Click its row again to close this.")
-        if found is None:
-            common.note("It is not here any more.")
+        _head(found.letter if found else None, message_id)
+        if not stamp or not found:
+            common.say(
+                "warning",
+                "This letter is not in the store any more. It may have been removed while you looked, or the address is of another store.",
+            )
             return
-        left, right = st.columns(2)
-        with left:
-            _story(found)
-        with right:
-            _content(found)
+        _state(found.letter)
+        _story(found.letter, found.key)
+        _content(path, found, reveal=reveal)
+        common.heading("What happened")
+        _life(letter_reading.life(path, message_id, stamp))
 
 
-def _story(letter: DeadLetter) -> None:
+def _head(letter: DeadLetter | None, message_id: str) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        common.heading("Inside the letter")
+        st.button(
+            "Close", key="letter_close", type="tertiary", icon=":material/close:",
+            on_click=letter_address.open, args=(None,),
+        )  # fmt: skip
+    if letter is None:
+        common.note(said.visible_line(message_id))
+
+
+def _state(letter: DeadLetter) -> None:
+    """Said on top where it is not what one expects of a dead letter: somebody may have acted while it was open."""
+    if letter.state != "dead":
+        common.say("good" if letter.state in ("replayed", "landed") else "quiet", said.STATES[letter.state])
+    elif letter.quarantined:
+        common.say(
+            "warning",
+            f"It failed again in {words.plural(letter.replay_count, 'replay')}, so a replay of many leaves it out. "
+            "Chosen by hand it is sent.",
+        )
+
+
+def _story(letter: DeadLetter, key: said.Content) -> None:
     failure = failure_of(letter.code)
-    where = "" if letter.partition is None else f", partition {letter.partition}"
-    common.fact("Topic", f"{letter.topic}{where}")
-    common.fact(
-        f"Verdict: {letter.verdict.replace('_', ' ')}",
-        f"{words.sentence_case(words.VERDICTS.get(letter.verdict, ''))}. {masked(letter.verdict_reason)}",
+    verdict = (
+        f"{words.sentence_case(words.VERDICTS.get(letter.verdict, ''))}. {masked(letter.verdict_reason)}"
     )
-    common.fact(letter.code, f"{failure.meaning} {failure.advice}")
-    if letter.source:
-        common.fact("Source", masked(letter.source))
-    common.fact(
-        "State", f"{words.sentence_case(letter.state)}, accepted {words.moment(letter.accepted_at)} UTC"
+    _facts(
+        ("Verdict", html.escape(letter.verdict.replace("_", " ")), said.visible_line(verdict, 2_000)),
+        ("Error", html.escape(said.visible_line(letter.code)), f"{failure.meaning} {failure.advice}".strip()),
+        ("The broker's words", "", said.visible_line(masked(letter.error_text), 2_000)),
+        ("Topic", html.escape(said.visible_line(letter.topic)), _partition(letter.partition)),
+        (
+            "Key",
+            html.escape(said.visible_line(key.text, 2_000)) if key.kind in ("text", "json") else "",
+            _key_about(key),
+        ),
+        ("Died", common.moment(letter.failed_at), f"accepted {_ago(letter)} before"),
+        ("Producer", html.escape(said.visible_line(letter.producer_id)), _from(letter)),
+        *((("Source", "", said.visible_line(masked(letter.source))),) if letter.source else ()),
+        ("Message id", html.escape(said.visible_line(letter.message_id)), ""),
     )
-    for number, attempt in enumerate(letter.attempts, start=1):
-        at = f"Attempt {number}, {words.moment(attempt.failed_at)} UTC"
-        common.fact(at, f"{attempt.code}: {masked(attempt.text)}")
-    common.fact("Message id", letter.message_id)
+    st.button(
+        "Only letters with this cause", key="letter_cause", type="tertiary", icon=":material/filter_alt:",
+        on_click=letter_address.group, args=(letter.fingerprint,),
+    )  # fmt: skip
 
 
-def _content(letter: DeadLetter) -> None:
-    common.note("Key")
-    st.code(key_of(letter.key), language=None, wrap_lines=True)
-    common.note("Value, with what looks secret masked")
-    st.code(text_of(letter.value), language=None, wrap_lines=True)
-    common.note("Headers")
-    lines = [f"{name}: {words.pretty(value, _LONGEST)}" for name, value in mask_headers(letter.headers)]
-    st.code("\n".join(lines) or "none", language=None, wrap_lines=True)
+def _partition(partition: int | None) -> str:
+    return "" if partition is None else f"asked for partition {partition}"
+
+
+def _key_about(key: said.Content) -> str:
+    return "" if key.kind in ("text", "json") else key.about
+
+
+def _ago(letter: DeadLetter) -> str:
+    return words.age(letter.failed_at - letter.accepted_at)
+
+
+def _from(letter: DeadLetter) -> str:
+    on = f"on {letter.host}" if letter.host else ""
+    return said.visible_line(f"{on} version {letter.version}".strip() if letter.version else on)
+
+
+def _facts(*rows: tuple[str, str, str]) -> None:
+    """A name, what is HTML already, and a text."""
+    lines = [
+        f"<dt>{html.escape(name)}</dt><dd>{f'<strong>{strong}</strong> ' if strong else ''}{html.escape(text)}</dd>"
+        for name, strong, text in rows
+        if strong or text
+    ]
+    st.html(f'<dl class="pc-facts">{"".join(lines)}</dl>')
+
+
+def _content(path: Path, found: letter_reading.Inside, *, reveal: bool) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        common.heading("Value")
+        _reveal_button(path, found.letter.message_id, reveal=reveal)
+    if failed := st.session_state.get("reveal_failed"):
+        common.say("bad", failed)
+    common.note(f"{found.value.about}. {'Unmasked' if reveal else 'What looks secret is masked'}.")
+    if found.value.text:
+        language = "json" if found.value.kind == "json" else None
+        st.code(found.value.text, language=language, wrap_lines=True, height=_height(found.value.text))
+    if reveal and found.key.kind == "bytes":
+        common.note("Key")
+        st.code(found.key.text, language=None)
+    common.heading("Headers")
+    _headers(found.headers)
+
+
+def _height(text: str) -> int | str:
+    return 360 if text.count("\n") > 15 or len(text) > 1_200 else "content"
+
+
+def _reveal_button(path: Path, message_id: str, *, reveal: bool) -> None:
+    allowed, reason = actions.may_act()
+    if reveal:
+        st.button("Mask again", key="letter_mask", type="tertiary", on_click=_hide)
+        return
+    st.button(
+        "Show unmasked", key="letter_reveal", type="tertiary", icon=":material/visibility:", disabled=not allowed,
+        help=reason or "The audit says who looked, and when.", on_click=_reveal, args=(path, message_id),
+    )  # fmt: skip
+
+
+def _reveal(path: Path, message_id: str) -> None:
+    """Written into the audit first; what cannot be written down is not shown."""
+    try:
+        done = letter_acts.reveal(opened(path), message_id)
+    except StoreError as error:
+        done = actions.Done(False, str(error))
+    letter_reading.life.forget()
+    st.session_state.pop("reveal_failed", None)
+    if done.ok:
+        st.session_state[_REVEALED] = message_id
+    else:
+        st.session_state["reveal_failed"] = done.text
+
+
+def _hide() -> None:
+    st.session_state.pop(_REVEALED, None)
+
+
+def _headers(headers: tuple[said.Header, ...]) -> None:
+    if not headers:
+        common.note("None.")
+        return
+    rows = [
+        f"<tr><th scope='row'>{html.escape(one.name)}</th>"
+        f"<td>{html.escape(one.text) if one.kind == 'text' else f'<i>{one.kind}</i>'}</td></tr>"
+        for one in headers
+    ]
+    st.html(f'<table class="pc-headers"><tbody>{"".join(rows)}</tbody></table>')
+
+
+def _life(moments: tuple[Moment, ...]) -> None:
+    lines = [
+        f'<li class="pc-l-{_TONES.get(one.what, "quiet")}">{common.moment(one.at)}<b>{html.escape(one.what)}</b>'
+        f"{f' by {html.escape(said.visible_line(one.who))}' if one.who else ''}"
+        f"<span>{html.escape(said.visible_line(masked(one.text), 2_000))}</span></li>"
+        for one in moments
+    ]
+    st.html(f'<ol class="pc-life">{"".join(lines)}</ol>')
 
 
 def masked(text: str) -> str:
-    return mask_text(text)
-
-
-def key_of(key: bytes | None) -> str:
-    """A key, masked; nothing apart from empty."""
-    return "null" if key is None else shown_key(key) or "(empty)"
-
-
-def text_of(value: bytes | None) -> str:
-    """JSON indented, text as it is, other bytes only counted; masked, and nothing apart from empty."""
-    if value is None:
-        return "null"
-    if not value:
-        return "(empty)"
-    return words.pretty(shown(value), _LONGEST)
+    return mask_text(said.bounded(text))
