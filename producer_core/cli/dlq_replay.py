@@ -143,11 +143,10 @@ def replay(
 
 def _under_way(store: Store, where: DeadLetterFilter) -> Operation | None:
     """The replay of this selection that has not ended: asking again is asking for that one."""
-    import orjson
-
+    from producer_core.replay import selection_text
     from producer_core.replay.operation import operation_of
 
-    asked = orjson.dumps(where.to_query(), option=orjson.OPT_SORT_KEYS).decode()
+    asked = selection_text(where)
     return next(iter(map(operation_of, store.rows("replay_same", selection=asked))), None)
 
 

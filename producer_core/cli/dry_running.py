@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import click
 
 from producer_core.cli import show
-from producer_core.events import SAFE_VERDICTS
 
 if TYPE_CHECKING:
     from producer_core.replay.check import TopicCheck
@@ -28,8 +27,10 @@ def tell(run: DryRun) -> None:
         show.table(_TOPICS, [_row(run, topic, found.get(topic)) for topic in topics[:_MOST]], right=_NUMBERS)
         if len(topics) > _MOST:
             click.echo(f"… and {len(topics) - _MOST:,} more topics")
+        from producer_core.replay.words import done_about
+
         click.echo()
-        rows = [(verdict, records, _done(verdict)) for verdict, records in run.by_verdict.items()]
+        rows = [(verdict, records, done_about(verdict)) for verdict, records in run.by_verdict.items()]
         show.table(("verdict", "records", "what is done"), rows, right=("records",))
     click.echo()
     say(run)
@@ -49,29 +50,9 @@ def headline(run: DryRun) -> str:
 
 
 def _row(run: DryRun, topic: str, found: TopicCheck | None) -> tuple[str | int | None, ...]:
-    asked = [one.partition for one in run.by_partition if one.topic == topic and one.partition is not None]
-    free = any(one.partition is None for one in run.by_partition if one.topic == topic)
-    wanted = [*(["any"] if free else []), *map(str, asked[:6]), *(["…"] if len(asked) > 6 else [])]
-    records = run.by_topic[topic]
-    if found is None or found.partitions == 0:
-        return topic, records, ", ".join(wanted), "?", None, None, None
-    if found.partitions is None:
-        return topic, records, ", ".join(wanted), "no topic", None, None, None
-    newer = f"{found.newer_keys:,}" if found.complete else f"{found.newer_keys:,} or more"
-    return (
-        topic,
-        records,
-        ", ".join(wanted),
-        f"{found.partitions:,}{', compacted' if found.compacted else ''}",
-        show.size(found.max_message_bytes),
-        found.too_large,
-        newer,
-    )
+    from producer_core.replay.words import asked_for, newer_keys, there
 
-
-def _done(verdict: str) -> str:
-    if verdict in SAFE_VERDICTS:
-        return "sent: no broker has them"
-    if verdict == "inconclusive":
-        return "looked for once more, then sent all the same"
-    return "looked for on their topics first; sent where they are not there"
+    first = (topic, run.by_topic[topic], asked_for(run, topic), there(found))
+    if found is None or not found.partitions:
+        return *first, None, None, None
+    return *first, show.size(found.max_message_bytes), found.too_large, newer_keys(found)

@@ -100,6 +100,11 @@ def status(ctx: click.Context, /, operation_id: str | None, store_path: Path | N
 )
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="At most so many a second.")
 @click.option("--canary", type=click.IntRange(min=0), help="So many are settled before the rest goes.")
+@click.option(
+    "--stop-percent",
+    type=click.FloatRange(0, 100),
+    help="It stops itself when more of the canary, or of the last ones, fail again.",
+)
 @options.yes
 @options.store_option
 @options.as_json
@@ -108,6 +113,7 @@ def go(
     newer: Newer | None,
     rate: float | None,
     canary: int | None,
+    stop_percent: float | None,
     yes: bool,
     store_path: Path | None,
     as_json: bool,
@@ -128,7 +134,9 @@ def go(
         run = dry_run(store, DeadLetterFilter(), operation=operation, newer=newer, rate=rate)
         dry_running.say(run, err=True)
         options.confirm(f"Replay {show.count(run.total, 'dead letter')}?", yes)
-    begun = act(store, operation_id, newer=newer, rate=rate, canary=canary, **_who())
+    begun = act(
+        store, operation_id, newer=newer, rate=rate, canary=canary, stop_percent=stop_percent, **_who()
+    )
     _say("Goes", begun, as_json)
     _say_who_runs(store, begun)
 
@@ -146,14 +154,17 @@ def pause(operation_id: str, store_path: Path | None, as_json: bool) -> None:
 
 @replay.command(short_help="Go on with a paused replay.")
 @click.argument("operation_id")
+@click.option(
+    "--rate", type=click.FloatRange(min=0, min_open=True), help="From now on at most so many a second."
+)
 @options.store_option
 @options.as_json
-def resume(operation_id: str, store_path: Path | None, as_json: bool) -> None:
+def resume(operation_id: str, rate: float | None, store_path: Path | None, as_json: bool) -> None:
     """Go on with a paused replay, by a live producer of this store."""
     from producer_core.replay import resume as act
 
     store = _store(store_path)
-    begun = act(store, operation_id, **_who())
+    begun = act(store, operation_id, rate=rate, **_who())
     _say("Goes on", begun, as_json)
     _say_who_runs(store, begun)
 

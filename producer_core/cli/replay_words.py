@@ -33,6 +33,8 @@ STATES: Mapping[str, str] = {
 
 def facts(operation: Operation) -> list[tuple[str, str | int | None]]:
     """Where it stands, one fact a line; what was not chosen is left out."""
+    from producer_core.replay.words import NEWER, rule
+
     done = operation.total - operation.left
     share = f" ({100 * done / operation.total:.0f} %)" if operation.total else ""
     lines: list[tuple[str, str | int | None]] = [
@@ -47,19 +49,12 @@ def facts(operation: Operation) -> list[tuple[str, str | int | None]]:
         ("skipped", operation.skipped),
         ("left", operation.left),
         ("delivery", _delivery(operation)),
-        ("stop rule", _rule(operation)),
-        ("newer keys", operation.newer and _NEWER[operation.newer]),
+        ("stop rule", rule(operation)),
+        ("newer keys", operation.newer and NEWER[operation.newer]),
         ("rate", None if operation.rate is None else f"at most {operation.rate:g} a second"),
         ("in words", operation.message and mask_text(operation.message)),
     ]
     return [(name, value) for name, value in lines if value is not None]
-
-
-_NEWER: Mapping[str, str] = {
-    "auto": "records whose key has a newer one are skipped on compacted topics",
-    "skip": "records whose key has a newer one are skipped",
-    "send": "records whose key has a newer one are sent all the same",
-}
 
 
 def _time_left(operation: Operation, done: int) -> str:
@@ -73,13 +68,6 @@ def _time_left(operation: Operation, done: int) -> str:
 
 def _delivery(operation: Operation) -> str | None:
     return None if operation.delivery is None else operation.delivery.replace("_", " ")
-
-
-def _rule(operation: Operation) -> str | None:
-    if operation.stop_percent is None:
-        return None
-    first = f"a canary of {operation.canary:,} first; " if operation.canary else "no canary; "
-    return f"{first}stops when more than {operation.stop_percent:g} % of the last {operation.stop_last:,} fail again"
 
 
 def say_check(store: Store, operation: Operation) -> None:

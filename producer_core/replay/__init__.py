@@ -16,11 +16,12 @@ from producer_core.replay.operation import (
     get,
     go,
     list_operations,
+    live,
     pause,
     resume,
 )
 from producer_core.replay.operation import list_operations as list  # read as replay.list(store)
-from producer_core.replay.planning import ALIVE, plan, runners
+from producer_core.replay.planning import ALIVE, plan, refusal, runners, selection_text, under_way
 from producer_core.replay.resending import Sender
 from producer_core.replay.runner import ReplayRunner
 from producer_core.reports import Resent
@@ -39,8 +40,12 @@ __all__ = [
     "go",
     "list",
     "list_operations",
+    "live",
     "pause",
     "plan",
+    "refusal",
     "resume",
     "runners",
+    "selection_text",
+    "under_way",
 ]

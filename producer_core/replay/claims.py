@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -71,11 +71,13 @@ class Held:
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One visit to the store. `over`: ended, paused, or not ours any more; then nothing may be sent.
-    `halt`: it was paused, cancelled, or stops itself; what is in flight is settled, and nothing more is sent."""
+    `halt`: it was paused, cancelled, or stops itself; what is in flight is settled, and nothing more is sent.
+    `rate` is how many a second an operator wants now at most."""
 
     over: bool
     halt: bool = False
     letters: tuple[DeadLetter, ...] = ()
+    rate: float | None = None
 
 
 BYTES = 32 * 1024 * 1024
@@ -200,9 +202,10 @@ class Claims:
             self._settle(outcomes)
             if floors is not None:
                 self._change("replay_floors", floors=_as_json(floors))
-            match self.get().state:
+            operation = self.get()
+            match operation.state:
                 case "planned" | "running" if stop is None:
-                    return self._go_on(want, busy, room, everything_may_go)
+                    return replace(self._go_on(want, busy, room, everything_may_go), rate=operation.rate)
                 case "planned" | "running" if not busy:
                     operations.end(self._store, self.operation_id, self._clock(), stopped=stop)
                     return Turn(over=True)

@@ -51,7 +51,8 @@ _BY_AGE = "accepted_at, length(message_id), message_id"
 _AT_ONCE = 50_000
 _OPERATION = """
 SELECT letters.topic, letters.partition, letters.verdict,
-       CASE WHEN records.state <> 'skipped' THEN NULL
+       CASE WHEN records.state = 'pending' AND letters.state <> 'dead' THEN 'changed'
+            WHEN records.state <> 'skipped' THEN NULL
             WHEN NOT letters.replayable THEN 'not_replayable'
             WHEN letters.quarantined THEN 'quarantined'
             WHEN letters.cluster_id NOT IN ('', ?) THEN 'other_cluster' ELSE 'skipped' END AS left_out,

@@ -39,7 +39,8 @@ class Doubtful:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """`total` records would be replayed; what is left out (`quarantined`, `not_replayable`, `other_cluster`) is not in it.
+    """`total` records would be replayed; what is left out (`quarantined`, `not_replayable`, `other_cluster`, and what
+    somebody `changed` since it was planned: archived, or replayed in another way) is not in it.
 
     `seconds` is the time at the rate, None where no rate bounds it. `check` is what a runner found on the topics,
     None when nobody has looked. `skipped_newer` of the records with a newer key are left out, as `newer` says.
@@ -60,6 +61,7 @@ class DryRun:
     newer: Newer
     skipped_newer: int
     sentences: tuple[str, ...]
+    changed: int = 0
 
     @property
     def too_large(self) -> int:
@@ -78,6 +80,14 @@ class DryRun:
         """Nothing that a person should decide about: every verdict is safe, and the topics take all of it."""
         known = self.check is not None and self.check.complete
         return known and not (self.doubtful.count or self.too_large or self.newer_keys or self.no_topic)
+
+    def _repr_html_(self) -> str:
+        from producer_core import shown
+
+        facts = [("records", self.total), ("bytes", self.bytes)]
+        facts += [(f"on {topic}", count) for topic, count in self.by_topic.items()]
+        facts += [(verdict.replace("_", " "), count) for verdict, count in self.by_verdict.items()]
+        return shown.page("A replay would", facts=facts[:12], lines=self.sentences)
 
     def to_dict(self) -> dict[str, Any]:
         """For programs."""
@@ -132,6 +142,7 @@ def dry_run(
         newer=mode,
         skipped_newer=_sum(check, lambda topic: topic.newer_keys if skips(mode, topic) else 0),
         sentences=(),
+        changed=left["changed"],
     )
     return dataclasses.replace(run, sentences=tuple(_sentences(run, operation)))
 
@@ -253,6 +264,8 @@ def _newer(run: DryRun, topics: Iterable[TopicCheck]) -> Iterator[str]:
 
 
 def _left_out(run: DryRun) -> Iterator[str]:
+    if run.changed:
+        yield f"{_records(run.changed)} {_are(run.changed)} left out: somebody archived or replayed {_them(run.changed)} since this was planned."
     if run.not_replayable:
         yield f"{_records(run.not_replayable)} never became a message and {_are(run.not_replayable)} left out: mend them at their source."
     if run.quarantined:
@@ -295,6 +308,10 @@ def _its(count: int) -> str:
 
 def _are(count: int) -> str:
     return "is" if count == 1 else "are"
+
+
+def _them(count: int) -> str:
+    return "it" if count == 1 else "them"
 
 
 def _were(count: int) -> str:

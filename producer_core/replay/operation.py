@@ -71,9 +71,22 @@ class Operation:
         )
 
     @property
+    def query(self) -> dict[str, str]:
+        """The selection as it was asked for: what `DeadLetterFilter.from_query` reads."""
+        found: dict[str, str] = orjson.loads(self.selection)
+        return found
+
+    @property
     def left(self) -> int:
         """Records without an outcome."""
         return self.total - self.acknowledged - self.landed - self.failed_again - self.skipped
+
+    def _repr_html_(self) -> str:
+        from producer_core import shown
+
+        names = ("state", "total", "acknowledged", "landed", "failed_again", "skipped", "who")
+        facts = [(name.replace("_", " "), getattr(self, name)) for name in names]
+        return shown.page(f"Replay {self.operation_id}", facts=facts, lines=[self.message or ""])
 
 
 def get(store: Store, operation_id: str) -> Operation:
@@ -87,6 +100,11 @@ def get(store: Store, operation_id: str) -> Operation:
 def list_operations(store: Store, *, state: State | None = None, limit: int = 50) -> list[Operation]:
     """The latest first."""
     return [operation_of(row) for row in store.rows("operations", state=state, limit=limit)]
+
+
+def live(store: Store) -> list[Operation]:
+    """Replays that have not ended and were not cancelled, the oldest first."""
+    return [operation_of(row) for row in store.rows("replay_live")]
 
 
 def pause(store: Store, operation_id: str, *, who: str, origin: str) -> Operation:
@@ -103,9 +121,12 @@ def go(
     newer: Newer | None = None,
     rate: float | None = None,
     canary: int | None = None,
+    stop_percent: float | None = None,
+    stop_last: int | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Operation:
     """Starts a replay that was looked ahead and waits for a person; what is given here overrides its plan."""
+    check_rate(rate)
     with store.borrow(write=True):
         store.execute(
             "replay_settings",
@@ -113,6 +134,8 @@ def go(
             newer=newer,
             rate=rate,
             canary=canary,
+            stop_percent=stop_percent,
+            stop_last=stop_last,
             stale=clock() - _STALE,
         )
         return _switch(store, operation_id, "planned", ("ready",), who, origin, "Waits for a runner", "go")
@@ -123,9 +146,23 @@ def doubtful(store: Store, operation_id: str, *, limit: int = 1000) -> list[dict
     return store.rows("replay_doubtful", operation=operation_id, limit=limit)
 
 
-def resume(store: Store, operation_id: str, *, who: str, origin: str) -> Operation:
-    """Goes on with a paused replay."""
-    return _switch(store, operation_id, "planned", ("paused",), who, origin, "Waits for a runner", "resume")
+def resume(store: Store, operation_id: str, *, who: str, origin: str, rate: float | None = None) -> Operation:
+    """Goes on with a paused replay; with `rate`, at most so many a second from now on."""
+    check_rate(rate)
+    with store.borrow(write=True):
+        if rate is not None:
+            store.execute("replay_rate", operation=operation_id, rate=rate)
+        return _switch(
+            store, operation_id, "planned", ("paused",), who, origin, "Waits for a runner", "resume"
+        )
+
+
+def check_rate(rate: float | None) -> None:
+    """ReplayError for one that never ends."""
+    if rate is not None and not rate > 0:
+        raise ReplayError(
+            f"A rate of {rate} messages a second never ends.", fix="Give a rate above 0, or none."
+        )
 
 
 def cancel(
@@ -177,7 +214,7 @@ def end(store: Store, operation_id: str, now: float, *, stopped: str | None = No
         action="replay_end",
         selection=orjson.loads(operation.selection),
         count=operation.acknowledged + operation.landed,
-        outcome=message,
+        outcome=f"{message} ({operation_id})",
     )
     return get(store, operation_id)
 

@@ -14,7 +14,7 @@ from producer_core.errors import NobodyReplays, OtherCluster, ReplayError
 from producer_core.events import SAFE_VERDICTS
 from producer_core.in_doubt import QUIET
 from producer_core.replay.guard import CANARY, STOP_LAST, STOP_PERCENT
-from producer_core.replay.operation import Newer, Operation, end, get, operation_of
+from producer_core.replay.operation import Newer, Operation, check_rate, end, get, live, operation_of
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ALIVE = 15.0
 """Seconds since its last sign of life during which a process counts as one that runs replays."""
 
-_NOBODY = "Start a producer on this store, run the replay with `producer-core dlq replay`, or set PRODUCER_CORE_CONFIG."
+_NOBODY = "Start a producer on this store, or send from here: `producer-core dlq replay --bootstrap-servers HOST:PORT`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,14 @@ def plan(
     stop_last: int | None = None,
     newer: Newer = "auto",
     reason: str | None = None,
+    join: bool = False,
     clock: Callable[[], float] = time.time,
 ) -> Operation:
     """Freezes the ids of the dead letters that match now, oldest first, and writes the operation down.
 
     While a replay of the same selection has not ended, that one is returned: a second click changes nothing.
+    With `join` so is one of another selection that has all of these letters yet to send: two people who click on
+    the same letters, each on a page of his own, mean one replay.
     Letters that must not be sent (malformed, quarantined, of another cluster) are its `skipped` records, each
     with the reason. `to_cluster` sends letters of whatever cluster there. `can_run` says that the caller runs
     it himself (True, or the cluster he writes to); otherwise NobodyReplays unless a live process does.
@@ -68,16 +71,15 @@ def plan(
     `stop_last` (50) latest outcomes, failed again. `newer` says what becomes of a record for whose key a newer one
     was acknowledged since. `reason` is kept with it, in the operator's words.
     """
-    if rate is not None and rate <= 0:
-        raise ReplayError(
-            f"A rate of {rate} messages a second never ends.", fix="Give a rate above 0, or none."
-        )
-    now, asked = clock(), orjson.dumps(selection.to_query(), option=orjson.OPT_SORT_KEYS).decode()
+    check_rate(rate)
+    now, asked = clock(), selection_text(selection)
     with store.borrow(write=True):
         reach = _reach(store, can_run, now)
         for same in map(operation_of, store.rows("replay_same", selection=asked)):
             if reach.has(same.cluster_id):
                 return same
+        if join and (found := _wider(store, selection, allow_quarantined)) and reach.has(found.cluster_id):
+            return found
         cluster = _target(reach, _clusters(store, selection), to_cluster)
         operation_id = uuid.uuid4().hex[:12]
         store.execute(
@@ -109,6 +111,52 @@ def plan(
             outcome=outcome or "",
         )
         return planned
+
+
+def selection_text(selection: DeadLetterFilter) -> str:
+    """How an operation writes its selection down; equal texts ask for the same replay."""
+    return orjson.dumps(selection.to_query(), option=orjson.OPT_SORT_KEYS).decode()
+
+
+def refusal(store: Store, clusters: Sequence[str], now: float) -> ReplayError | None:
+    """Why a replay of letters from these clusters (most letters first) would be refused now; None: it would not."""
+    try:
+        _target(_reach(store, False, now), clusters, None)
+    except ReplayError as error:
+        return error
+    return None
+
+
+def under_way(store: Store, selection: DeadLetterFilter) -> list[tuple[Operation, int]]:
+    """Replays that have not ended and have letters of this selection yet to send, each with how many; most first."""
+    with store.borrow() as connection:
+        open_ones = {operation.operation_id: operation for operation in live(store)}
+        if not open_ones:
+            return []
+        where, parameters = selection.where()
+        found = connection.execute(_HELD.format(where=where), [list(open_ones), *parameters]).fetchall()
+    return [(open_ones[operation_id], count) for operation_id, count in found]
+
+
+_HELD = """
+SELECT records.operation_id, count(*) AS n FROM operation_records AS records
+WHERE list_contains(?, records.operation_id) AND records.state IN ('pending', 'claimed')
+  AND records.message_id IN (SELECT message_id FROM dead_letters WHERE {where})
+GROUP BY records.operation_id ORDER BY n DESC, records.operation_id
+"""
+_TO_SEND = "SELECT count(*) FROM dead_letters WHERE ({where}) AND state = 'dead' AND replayable AND (? OR NOT quarantined)"
+
+
+def _wider(store: Store, selection: DeadLetterFilter, allow_quarantined: bool) -> Operation | None:
+    """A replay under way that has every letter yet to send that this selection would send."""
+    held = under_way(store, selection)
+    if not held:
+        return None
+    where, parameters = selection.where()
+    with store.borrow() as connection:
+        found = connection.execute(_TO_SEND.format(where=where), [*parameters, allow_quarantined]).fetchone()
+    wanted = found[0] if found else 0
+    return next((operation for operation, count in held if count >= wanted > 0), None)
 
 
 def runners(store: Store, now: float, *, cluster_id: str | None = None) -> list[str]:

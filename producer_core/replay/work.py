@@ -44,6 +44,10 @@ class Pace:
         self._at = now
         return min(most, int(self._allowed))
 
+    def follow(self, rate: float | None) -> None:
+        """Another rate from now on; what was allowed before is kept within it."""
+        self._rate = rate
+
     def spend(self, count: int) -> None:
         self._allowed -= count
 
@@ -202,6 +206,8 @@ class Work:
         self._over = turn.over
         if not turn.over:
             self._keeper.renewed(started)
+            if self._pace is not None and not turn.halt:  # it was paused and resumed with another rate
+                self._pace.follow(turn.rate)
         if turn.halt:
             self._give_back()
             self._turn_due = 0.0

@@ -171,13 +171,26 @@ def test_go_asks_with_what_was_found_and_starts_it(store):
     operation = ready(store)
 
     refused = run(store, "replay", "go", operation.operation_id)
-    begun = run(store, "replay", "go", operation.operation_id, "--newer", "send", "--rate", "7", "--yes")
+    begun = run(
+        store,
+        "replay",
+        "go",
+        operation.operation_id,
+        "--newer",
+        "send",
+        "--rate",
+        "7",
+        "--stop-percent",
+        "20",
+        "--yes",
+    )
     now = replay.get(store, operation.operation_id)
 
     assert refused.exit_code == 2
     assert "2 records of orders will be skipped" in refused.stderr
     assert "No live producer of this store runs replays: it waits for one" in begun.stderr
     assert (begun.exit_code, now.state, now.newer, now.rate) == (0, "planned", "send", 7.0)
+    assert now.stop_percent == 20.0
     assert run(store, "replay", "go", operation.operation_id, "--yes").exit_code == 2
 
 
@@ -190,6 +203,15 @@ def test_acts_answer_programs_too(store):
 
     assert [one["state"] for one in (paused, resumed, cancelled)] == ["paused", "planned", "cancelled"]
     assert run(store, "replay", "resume", operation.operation_id).exit_code == 2
+
+
+def test_a_paused_replay_takes_another_rate(store):
+    operation = planned(store)
+    run(store, "replay", "pause", operation.operation_id)
+
+    resumed, _ = as_json(store, "replay", "resume", operation.operation_id, "--rate", "7")
+
+    assert (resumed["state"], resumed["rate"]) == ("planned", 7.0)
 
 
 def test_the_list_says_how_each_stands_in_words(store):

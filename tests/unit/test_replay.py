@@ -363,6 +363,63 @@ def test_pause_finishes_what_is_in_flight_and_resume_goes_on(store, clock):
     assert sorted(sender.sent_ids) == sorted(ids)
 
 
+def test_a_paused_replay_goes_on_at_another_rate_and_its_runner_hears_of_it(store, clock):
+    buried(store, 3)
+    operation = planned(store, clock, rate=1000.0)
+    claims = Claims(store, operation.operation_id, "r-1", lease=15.0, clock=clock)
+    assert claims.take()
+    assert claims.turn([], want=0, busy=True).rate == 1000.0
+
+    replay.pause(store, operation.operation_id, **BY)
+    replay.resume(store, operation.operation_id, rate=2.0, **BY)
+
+    assert replay.get(store, operation.operation_id).rate == 2.0
+    assert claims.turn([], want=0, busy=True).rate == 2.0
+    pace = Pace(1000.0, now=0.0)
+    pace.follow(2.0)
+    assert pace.room(now=60.0, most=100) == 2
+
+
+def test_a_rate_is_changed_only_by_whoever_may_resume(store, clock):
+    buried(store, 3)
+    operation = planned(store, clock, rate=9.0)
+
+    with pytest.raises(ReplayError, match="so this cannot be done"):
+        replay.resume(store, operation.operation_id, rate=2.0, **BY)
+    replay.pause(store, operation.operation_id, **BY)
+    with pytest.raises(ReplayError, match="never ends"):
+        replay.resume(store, operation.operation_id, rate=0.0, **BY)
+
+    paused = replay.get(store, operation.operation_id)
+    assert (paused.state, paused.rate) == ("paused", 9.0)
+    assert replay.resume(store, operation.operation_id, **BY).rate == 9.0
+
+
+def test_a_selection_within_a_replay_under_way_joins_it_where_that_is_asked_for(store, clock):
+    ids = buried(store, 4)
+    whole = planned(store, clock)
+    some = DeadLetterFilter(ids=tuple(ids[:2]))
+
+    assert planned(store, clock, some, join=True).operation_id == whole.operation_id
+    assert [(one.operation_id, count) for one, count in replay.under_way(store, some)] == [
+        (whole.operation_id, 2)
+    ]
+    assert planned(store, clock, some).operation_id != whole.operation_id
+
+
+def test_a_selection_that_holds_more_is_a_replay_of_its_own(store, clock):
+    buried(store, 2)
+    first = planned(store, clock, DeadLetterFilter(until=1002.0))
+    DeadLetters(store).add([letter(9)])
+
+    both = planned(store, clock, join=True)
+
+    assert both.operation_id != first.operation_id
+    assert both.total == 3
+    replay.cancel(store, first.operation_id, **BY, clock=clock)
+    assert [count for _, count in replay.under_way(store, ALL)] == [3]
+
+
 def test_cancel_leaves_the_rest_dead_and_settles_what_is_in_flight(store, clock):
     buried(store, 10)
     sender = ScriptedSender(hold=True)

@@ -176,6 +176,17 @@ def test_readers_that_may_see_an_aborted_attempt_are_said(store):
     assert any("not read_committed may see copies" in sentence for sentence in dry_run(store, ALL).sentences)
 
 
+def test_what_somebody_archived_since_it_was_planned_is_left_out_and_said(store):
+    ids = buried(store, 3)
+    planned = replay.plan(store, ALL, **BY, can_run=CLUSTER, check_first=True)
+    DeadLetters(store).archive(DeadLetterFilter(ids=(ids[0],)), **BY)
+
+    run = dry_run(store, ALL, operation=planned)
+
+    assert (run.total, run.changed) == (2, 1)
+    assert "1 record is left out: somebody archived or replayed it since this was planned." in run.sentences
+
+
 def test_a_check_comes_back_from_its_json():
     found = checked(seen(), seen("gone", partitions=None))
 

@@ -186,8 +186,43 @@ WHERE operation_id = $operation;
 -- What an operator changes of a plan before it goes; NULL leaves it.
 UPDATE operations
 SET newer = coalesce($newer, newer), rate = coalesce($rate, rate), canary = coalesce($canary, canary),
+    stop_percent = coalesce($stop_percent, stop_percent), stop_last = coalesce($stop_last, stop_last),
     checked_at = CASE WHEN checked_at > $stale THEN checked_at END  -- what was seen long ago is looked at again
 WHERE operation_id = $operation AND state = 'ready';
+
+-- name: replay_rate
+-- Another rate for what is left of a paused operation.
+UPDATE operations SET rate = $rate::DOUBLE WHERE operation_id = $operation AND state = 'paused';
+
+-- name: replay_live
+-- Replays that have not ended.
+SELECT * FROM operations WHERE state IN ('checking', 'ready', 'planned', 'running', 'paused') ORDER BY created_at;
+
+-- name: replay_pace
+-- How many records of an operation got an outcome since then, by being sent or found.
+SELECT count(*) AS settled FROM operation_records
+WHERE operation_id = $operation AND state IN ('acknowledged', 'landed', 'failed') AND settled_at >= $since;
+
+-- name: replay_still_dead
+-- Records that an ended operation left dead letters, by what it did with them; how many, and the first of them.
+SELECT records.state, count(*) AS count, list(records.message_id ORDER BY records.ord)[:coalesce($limit, 50)] AS ids
+FROM operation_records AS records JOIN dead_letters AS letters USING (message_id)
+WHERE records.operation_id = $operation AND records.state IN ('failed', 'skipped') AND letters.state = 'dead'
+GROUP BY records.state ORDER BY records.state;
+
+-- name: replay_owner
+-- The process that has or had an operation.
+SELECT producer_id, client_id, host, pid, seen_at, closed_at FROM producers WHERE producer_id = $producer;
+
+-- name: replay_audit
+-- What people did with one replay, and with letters that it meant, the latest first.
+SELECT acted_at, who, origin, host, action, selection, count, outcome FROM audit
+WHERE contains(outcome, $operation) ORDER BY acted_at DESC, rowid DESC LIMIT coalesce($limit, 100);
+
+-- name: replay_acts
+-- What people did with replays, the latest first; a replay's own end is not an act.
+SELECT acted_at, who, origin, host, action, selection, count, outcome FROM audit
+WHERE action LIKE 'replay%' AND action <> 'replay_end' ORDER BY acted_at DESC, rowid DESC LIMIT coalesce($limit, 20);
 
 -- name: replay_claimed
 -- How many records of an operation were claimed and have no outcome.
