@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d|w)\b\s*")
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d|w)(?![a-z])\s*")
 _STEPS = (1, 2, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 21_600, 86_400)
 _ROWS = 400
 """Without a `step`, at most about so many windows."""
@@ -54,10 +54,13 @@ def history(
         for row in buckets:
             histograms[row["window_start"]][row["bucket"]] = row["count"]
         _percentiles(columns, histograms)
-    columns["at"] = pyarrow.array(
-        [datetime.fromtimestamp(at, UTC) for at in columns["at"]], pyarrow.timestamp("s", "UTC")
-    )
-    return made(pyarrow.table(columns), kind)
+    columns["at"] = [datetime.fromtimestamp(at, UTC) for at in columns["at"]]
+    kinds = {"at": pyarrow.timestamp("s", "UTC"), "topic": pyarrow.string()}
+    kinds |= dict.fromkeys(("seconds", *_COUNTS), pyarrow.int64())
+    arrays = {
+        name: pyarrow.array(values, kinds.get(name, pyarrow.float64())) for name, values in columns.items()
+    }
+    return made(pyarrow.table(arrays), kind)
 
 
 def span(last: str | float) -> float:

@@ -34,10 +34,9 @@ const bars = (svg, { sent, failed }, top) => {
 
 export default {
   render({ model, el }) {
-    const twin = '.pc-static-' + model.get('uid') // hidden while this view lives, back when it goes
-    const hiding = make(el, 'style')
-    hiding.textContent = `.jp-OutputArea-child:has(${twin}), ${twin} { display: none }`
-    const root = make(el, 'div', 'pc-monitor'), sentence = make(root, 'div', 'pc-sentence')
+    // A still picture stands beside us in a notebook: it stays until the kernel answers, and is back when we go.
+    const twin = '.pc-static-' + model.get('uid'), hiding = make(el, 'style')
+    const root = make(el, 'div', model.get('twin') ? 'pc-monitor pc-waiting' : 'pc-monitor'), sentence = make(root, 'div', 'pc-sentence')
     const alerts = make(root, 'div', 'pc-lines pc-alerts'), producers = make(root, 'div', 'pc-lines pc-quiet')
     const tiles = make(root, 'div', 'pc-tiles')
     const head = make(root, 'div', 'pc-head'), legend = make(head, 'span', 'pc-legend')
@@ -88,7 +87,7 @@ export default {
       if (windows.value !== seen.window && document.activeElement !== windows) windows.value = seen.window
       read()
       list()
-      say(age, `as of ${seen.as_of}`)
+      say(age, root.classList.contains('pc-waiting') ? '' : `as of ${seen.as_of}`)
     }
     const read = () => {
       const { since, step, sent, failed } = seen.series, place = hovered
@@ -156,6 +155,9 @@ export default {
       asked = 0
       gone = false
       patience = LOST
+      if (root.classList.replace('pc-waiting', 'pc-live')) {
+        hiding.textContent = `.jp-OutputArea-child:has(${twin}), ${twin} { display: none }`
+      }
       if (answer.seen) seen = answer.seen
       draw()
       if (answer.said) say(said, answer.said)

@@ -27,6 +27,7 @@ class Monitor(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is Any he
     _esm = _HERE / "widget.js"
     _css = _HERE / "widget.css"
     uid = traitlets.Unicode().tag(sync=True)
+    twin = traitlets.Bool(False).tag(sync=True)
     windows = traitlets.List(list(feed.WINDOWS)).tag(sync=True)
     first = traitlets.Dict().tag(sync=True)
 
@@ -68,6 +69,7 @@ class Monitor(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is Any he
     def _ipython_display_(self) -> None:
         from IPython.display import display
 
+        self.twin = True
         self._draw_still(feed.moment(self._store))
         bundle = self._repr_mimebundle_()
         bundle = bundle[0] if isinstance(bundle, tuple) else bundle

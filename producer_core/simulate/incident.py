@@ -1,0 +1,180 @@
+"""An incident to practise on: a shop's traffic with faults in it, recorded in a store, and the proof after it was mended.
+
+with incident.record("shop.duckdb") as shop:
+    …                      # find the cause in shop.monitor, mend it: shop.mend(), replay
+    shop.prove()
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from producer_core import asking
+from producer_core.brokers import embedded
+from producer_core.dlq import DeadLetterFilter
+from producer_core.messages import parse_id, record_id
+from producer_core.monitor import Monitor
+from producer_core.producer import ReliableKafkaProducer
+from producer_core.simulate.faults import FaultRun, FaultSchedule, OnBroker, Reject, Slow, Window
+from producer_core.simulate.load import Load, topic_names
+
+SECONDS = 14.0
+"""How long the recording takes."""
+
+_SETTINGS = {"linger_ms": 20, "max_block_ms": 1000}
+_FLUSH = 30.0
+_READ = 20.0
+"""Seconds for reading everything back."""
+
+
+def schedule() -> FaultSchedule:
+    """Payments are refused for six seconds, and answers are slow for a while, which looks like the cause and is not.
+
+    The audit log is refused from the first to the last second: that is older, and something else.
+    """
+    return FaultSchedule(
+        (
+            Window(Reject("audit-log", "INVALID_RECORD")),
+            Window(Reject("payments", "POLICY_VIOLATION"), 4, 10),
+            Window(Slow(0.15), 6, 9),
+        ),
+        cycle=10 * SECONDS,
+    )
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Where every accepted message is: on its topic, or a dead letter. `twice` and `missing` must be nothing."""
+
+    accepted: int
+    once: int
+    twice: int
+    dead: int
+    missing: int
+
+    @property
+    def holds(self) -> bool:
+        return not self.twice and not self.missing and self.once + self.dead == self.accepted
+
+    def __str__(self) -> str:
+        word = "Proved" if self.holds else "Not proved"
+        return (
+            f"{word}: of {self.accepted:,} accepted messages {self.once:,} are on their topics once, {self.twice:,} more "
+            f"than once, {self.dead:,} are dead letters, {self.missing:,} are missing."
+        )
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from producer_core import shown
+
+        counts = ("accepted", "once", "twice", "dead", "missing")
+        facts = [(name, getattr(self, name)) for name in counts]
+        return shown.page("Proved" if self.holds else "Not proved", facts=facts, lines=[str(self)])
+
+
+class Incident:
+    """What was recorded, with its broker and its producer still there."""
+
+    def __init__(self, store: Path | str, *, seed: int, rate: float) -> None:
+        self._parts = contextlib.ExitStack()
+        self.broker = embedded.start(topics=topic_names())
+        self._parts.callback(self.broker.stop)
+        self.producer = ReliableKafkaProducer(
+            self.broker.bootstrap_servers, _SETTINGS, store=store, cluster_id=self.broker.cluster_id
+        )
+        self._parts.callback(self.producer.close, 5.0)
+        self._load = Load(self.producer, rate=rate, seed=seed)
+
+    @property
+    def monitor(self) -> Monitor:
+        return self.producer.monitor()
+
+    def record(self, seconds: float) -> Self:
+        faults = FaultRun(schedule(), [OnBroker(self.broker)])
+        self._load.start()
+        faults.start()
+        threading.Event().wait(seconds)
+        self._load.stop()
+        faults.stop()
+        self.broker.reject("payments", "POLICY_VIOLATION")  # nobody mended anything yet
+        self.broker.reject("audit-log", "INVALID_RECORD")
+        self.producer.flush(_FLUSH)
+        return self
+
+    def mend(self) -> None:
+        """What the owner of the broker's policy does: payments are accepted again."""
+        self.broker.accept("payments")
+
+    def prove(self) -> Proof:
+        """Read every topic from its beginning, and look for each accepted message."""
+        self.producer.flush(_FLUSH)
+        letters = self.producer.dlq.to_frame(DeadLetterFilter(state=None), kind="arrow").to_pylist()
+        waiting = {
+            parse_id(one["message_id"]) for one in letters if one["state"] not in ("replayed", "landed")
+        }
+        found = Counter(self._on_topics())
+        accepted = self.producer.metrics.snapshot().accepted
+        ours = {*found, *waiting}
+        return Proof(
+            accepted=accepted,
+            once=sum(count == 1 for message_id, count in found.items() if message_id not in waiting),
+            twice=sum(count > 1 for count in found.values()),
+            dead=len(waiting),
+            missing=max(0, accepted - len(ours)),
+        )
+
+    def _on_topics(self) -> Iterator[bytes]:
+        with asking.reader({"bootstrap.servers": self.broker.bootstrap_servers}, name="proof") as consumer:
+            left = {
+                (topic, partition): TopicPartition(topic, partition, 0)
+                for topic, partitions in topic_names().items()
+                for partition in range(partitions)
+            }
+            consumer.assign(list(left.values()))
+            yield from _all(consumer, set(left))
+
+    def close(self) -> None:
+        self._parts.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _all(consumer: Consumer, left: set[tuple[str, int]]) -> Iterator[bytes]:
+    """The ids of all records up to the ends of these partitions."""
+    while left:
+        message = consumer.poll(_READ)
+        if message is None:
+            raise TimeoutError(
+                f"nothing came for {_READ:.0f} s; {len(left)} partitions are not read to their ends"
+            )
+        if message.error() is None:
+            if (raw := record_id(message.headers())) is not None:
+                yield raw
+        elif message.error().code() == KafkaError._PARTITION_EOF:
+            left.discard((message.topic(), message.partition()))
+
+
+def record(store: Path | str, *, seconds: float = SECONDS, seed: int = 7, rate: float = 120.0) -> Incident:
+    """Record an incident into a new store, on an embedded broker of its own; it takes `seconds`."""
+    incident = Incident(store, seed=seed, rate=rate)
+    try:
+        return incident.record(seconds)
+    except BaseException:
+        incident.close()
+        raise

@@ -1,0 +1,67 @@
+"""What the tests of the notebook share: a store in which ten of a hundred messages died."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from producer_core.dlq import DeadLetters
+from producer_core.events import Attempt, DeadLetter
+from producer_core.failures import fingerprint
+from producer_core.histogram import bucket_of
+from producer_core.store import Batch, LatencyRow, ProducerRow, StatisticsRow, Store
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+def letter(
+    number, *, topic="orders", died, code="POLICY_VIOLATION", text="Policy violation", verdict="rejected"
+):
+    return DeadLetter(
+        message_id=f"m-{number}", cluster_id="c", producer_id="p", topic=topic, key=b"k", value=b'{"card":"4111 1111 1111 1111"}',
+        headers=(), partition=None, timestamp_ms=None, verdict=verdict, verdict_reason="Refused.", kind="permanent",
+        code=code, error_text=text, fingerprint=fingerprint(code, text),
+        attempts=(Attempt(died, code, text),), accepted_at=died, failed_at=died,
+    )  # fmt: skip
+
+
+def filled(store, now):
+    """Ninety acknowledged and ten dead on `orders`, by a producer that is alive for a minute."""
+    producer = ProducerRow(
+        "p", "c", "shop", "host", 7, "0.1", now - 60, now + 60, None, True, None, 3, 1, 4, 100_000, 2**27, None, True,
+        "at_least_once", "{}",
+    )  # fmt: skip
+    statistics = StatisticsRow(int(now) - 5, "c", "p", "orders", 100, 90, 10, 10, 0, 0, 0, 0, 10, 0.1)
+    latencies = (LatencyRow(int(now) - 5, "c", "p", "orders", bucket_of(0.02), 90),)
+    store.append(Batch("p", 1, (statistics,), latencies, (), producer))
+    DeadLetters(store).add([letter(number, died=now - 5) for number in range(10)])
+    return store
+
+
+@pytest.fixture
+def now():
+    """When this test began: the page compares with the real clock, and other tests may have taken minutes."""
+    return float(int(time.time()))
+
+
+@pytest.fixture
+def store(tmp_path, now):
+    return filled(Store.open(tmp_path / "store.duckdb"), now)
+
+
+@pytest.fixture
+def displayed(monkeypatch):
+    """What is displayed: the bundles and their options."""
+    shown = []
+
+    class Handle:
+        def update(self, value, **options):
+            shown.append((value, {**options, "update": True}))
+
+    def display(value, **options):
+        shown.append((value, options))
+        return Handle() if options.get("display_id") is True else None
+
+    monkeypatch.setattr("IPython.display.display", display)
+    return shown

@@ -1,0 +1,129 @@
+"""The magics and the monitor in code: values that a notebook draws as tables and a terminal as text."""
+
+from __future__ import annotations
+
+import builtins
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+import producer_core
+from dashboard.notebook.magics import Magics
+from producer_core import DeadLetterFilter, Monitor, ReliableKafkaProducer
+from producer_core.dlq import DeadLetters
+from producer_core.errors import ConfigError, StoreUnavailable
+from producer_core.testing import InMemoryTransport
+from tests.unit import notebook_parts as parts
+from tests.unit.notebook_parts import HOSTILE, letter
+
+displayed, now, store = parts.displayed, parts.now, parts.store
+
+
+@pytest.fixture
+def shell():
+    shell = InteractiveShell()
+    producer_core.load_ipython_extension(shell)
+    yield shell
+    shell.history_manager.end_session()
+    builtins.__dict__.pop("get_ipython", None)
+
+
+def test_load_ext_registers_the_magics(shell):
+    magics = shell.magics_manager.magics
+    assert {"producer_stats", "dlq"} <= set(magics["line"]) and "watch" in magics["cell"]
+
+
+def test_the_stats_of_a_path_a_variable_and_the_only_producer(shell, store, tmp_path):
+    assert "10 of 100" in repr(shell.run_line_magic("producer_stats", f"'{store.path}'"))
+    shell.user_ns["mine"] = store
+    assert "10 of 100" in repr(shell.run_line_magic("producer_stats", "mine"))
+    with ReliableKafkaProducer(store=tmp_path / "own.duckdb", transport=InMemoryTransport) as producer:
+        shell.user_ns["producer"] = producer
+        assert shell.run_line_magic("producer_stats", "") is producer.monitor()
+
+
+def test_without_any_source_the_default_store_is_meant(shell):
+    with pytest.raises(StoreUnavailable):
+        shell.run_line_magic("producer_stats", "")
+
+
+def test_the_causes_as_text_and_as_a_table(shell, store, now, capsys):
+    DeadLetters(store).add([letter(99, topic=HOSTILE, died=now)])
+    groups = shell.run_line_magic("dlq", f"{store.path} --topic orders")
+
+    assert [group.count for group in groups] == [10]
+    assert "POLICY_VIOLATION" in groups._repr_html_() and "safe" in groups._repr_html_()
+    everything = shell.run_line_magic("dlq", str(store.path))
+    assert "<img" not in everything._repr_html_()
+    from IPython.lib.pretty import pretty
+
+    assert pretty(groups).startswith("10 x POLICY_VIOLATION on orders, sent again: safe")
+
+
+def test_a_wrong_option_is_a_sentence(store):
+    with pytest.raises(ConfigError, match="%dlq"):
+        Magics(None).dlq("--colour red")
+    with pytest.raises(ConfigError):
+        Magics(None).dlq("'open quote")
+
+
+def test_a_variable_that_is_no_source_is_said_to_be_none(shell):
+    shell.user_ns["number"] = 3
+    with pytest.raises(ConfigError, match="number is no producer"):
+        shell.run_line_magic("dlq", "number")
+
+
+# %%watch
+
+
+def test_a_watched_cell_tells_what_became_of_its_messages(shell, tmp_path, displayed):
+    with ReliableKafkaProducer(store=tmp_path / "own.duckdb", transport=InMemoryTransport) as producer:
+        shell.user_ns["producer"] = producer
+        cell = "for n in range(20):\n    producer.send_message('orders', {'n': n})\nproducer.flush()\n21 * 2"
+        assert shell.run_cell_magic("watch", "", cell) == 42
+    watched, options = displayed[-1]
+    assert options["update"] and "20 accepted, 20 acknowledged" in str(watched)
+    assert "20 acknowledged" in watched._repr_html_()
+
+
+def test_an_error_in_a_watched_cell_is_the_cells_own(shell, store, displayed):
+    with pytest.raises(ZeroDivisionError):
+        shell.run_cell_magic("watch", str(store.path), "1 / 0")
+    assert len(displayed) >= 2
+
+
+def test_names_that_a_watched_cell_sets_stay(shell, store, displayed):
+    assert shell.run_cell_magic("watch", str(store.path), "kept = 7") is None
+    assert shell.user_ns["kept"] == 7
+
+
+# the monitor in code
+
+
+def test_a_dry_run_counts_and_sends_nothing(store):
+    run = Monitor(store).dry_run(DeadLetterFilter(topic="orders"))
+    assert run.total == 10 and store.rows("operations") == []
+
+
+def test_a_replay_that_nobody_carries_out_is_returned_as_it_stands(store):
+    operation = Monitor(store).replay(DeadLetterFilter(topic="orders"), timeout=0.2)
+    assert not operation.ended and operation.total == 10
+
+
+def test_clear_and_the_audit_of_it(store, monkeypatch):
+    monkeypatch.setenv("JUPYTERHUB_USER", "ada")
+    monitor = Monitor(store)
+    assert monitor.clear(DeadLetterFilter(topic="orders")).count == 10
+    acts = monitor.audit()
+    assert (acts[0]["who"], acts[0]["origin"], acts[0]["count"]) == ("ada", "notebook", 10)
+    assert "ada" in acts._repr_html_()
+
+
+def test_statistics_and_the_end_are_tables_too(tmp_path):
+    with ReliableKafkaProducer(store=None, transport=InMemoryTransport) as producer:
+        producer.send_message("orders", {"n": 1})
+        producer.flush()
+        stats = producer.get_stats()
+    assert isinstance(stats, dict) and stats["messages_sent"] == 1
+    assert "orders" in stats._repr_html_() and "<script" not in stats._repr_html_()
+    assert "acknowledged" in producer.close()._repr_html_()
