@@ -14,6 +14,7 @@ from dashboard.views import (
     alerts,
     common,
     dead_letters,
+    entrance,
     errors,
     fleet,
     header,
@@ -43,6 +44,8 @@ def main() -> None:
     """Draw the page; called by Streamlit for each session and each full rerun."""
     st.set_page_config(page_title="producer_core", layout="wide")
     common.style()
+    if not entrance.show():
+        return
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(default_path())
     page = st.navigation([_page(path, *one) for one in PAGES], position="top")
     if _ready(path):

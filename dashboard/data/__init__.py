@@ -21,8 +21,10 @@ from dashboard.data.letters import (
     letter,
     scope,
 )
-from dashboard.data.overview import GONE, QUANTILES, Overview, Point, overview
+from dashboard.data.overview import QUANTILES, Overview, Sums, overview
 from dashboard.data.replays import operations
+from dashboard.data.situation import GONE
+from dashboard.data.topics import Point, TopicRow
 from dashboard.data.view import DEFAULT, POINTS, RANGES, STEPS, View, chosen, refresh, step_of
 
 __all__ = [
@@ -42,7 +44,9 @@ __all__ = [
     "Point",
     "Scope",
     "Spent",
+    "Sums",
     "TopicLatency",
+    "TopicRow",
     "View",
     "choices",
     "chosen",

@@ -2,103 +2,215 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+from dashboard.data.latency import LATENCY_QUANTILES
+from dashboard.data.situation import GONE as GONE
+from dashboard.data.situation import MINUTE, Rows, chosen_ones, memory, situation, stalled
+from dashboard.data.topics import Point, TopicRow, topic_rows
 from dashboard.data.view import View
-from dashboard.words import Situation
+from dashboard.words import Cause, Situation
 from producer_core.alerts.rules import RULES
 from producer_core.failures import failure_of
 from producer_core.histogram import quantiles
 from producer_core.store import Store
 
-QUANTILES = (0.5, 0.95, 0.99)
-GONE = 40.0
+QUANTILES = LATENCY_QUANTILES
+_LAG = 2
+"""Seconds until what a producer counts is in the store."""
+_FINE = 3600
+"""Up to so long a range the store still knows the single minutes of the same time before."""
+_COUNTS = (
+    "accepted", "acknowledged", "dead", "retried", "retry_successes", "duplicates", "possible_duplicates",
+)  # fmt: skip
+_MOST_CAUSES = 200
 
 
 @dataclass(frozen=True)
-class Point:
-    """One window of one topic: counts, and the seconds it covers."""
+class Sums:
+    """A range in numbers; a share is None where there is nothing to take it of.
 
-    at: int
-    seconds: int
-    topic: str
+    `throughput` is of the last minute, or of the whole range where the store keeps no such minute.
+    """
+
+    accepted: int
     acknowledged: int
     dead: int
-    bytes: int
+    retried: int
+    retry_successes: int
+    duplicates: int
+    possible_duplicates: int
+    latency: tuple[float | None, ...]
+    throughput: float | None
+    samples: int
+    cut_off: int
+    fill_highest: float
+
+    @property
+    def known(self) -> bool:
+        """Whether anything was sent or heard."""
+        return bool(self.accepted or self.acknowledged or self.dead or self.samples)
+
+    @property
+    def error_rate(self) -> float | None:
+        return share(self.dead, self.acknowledged + self.dead)
+
+    @property
+    def retry_success(self) -> float | None:
+        """Messages that a retry of ours saved, of all that we sent again."""
+        return share(min(self.retry_successes, self.retried), self.retried)
+
+    @property
+    def suppressed(self) -> float | None:
+        """Messages that de-duplication kept from being sent twice, of all that were given to us."""
+        return share(self.duplicates, self.accepted + self.duplicates)
+
+    @property
+    def connected(self) -> float | None:
+        """The share of looks at which a broker was connected, of those that clients told us about."""
+        return share(self.samples - self.cut_off, self.samples)
 
 
 @dataclass(frozen=True)
 class Overview:
-    """Everything the overview shows, as of `now`."""
+    """Everything the overview shows, as of `now`, which is the end of a range that is over.
+
+    `sums` are of the range, `before` of the same time before it. What waits, the producers and the alerts are of the
+    moment when it was read, `read_at`, whatever the range.
+    """
 
     now: float
+    read_at: float
     window: str
     since: int
     step: int
     situation: Situation
-    error_rate: float | None
-    throughput: float
-    latency: tuple[float | None, ...]
+    sums: Sums
+    before: Sums
     pending: int
     waiting: int
     series: tuple[Point, ...]
     percentiles: tuple[tuple[int, tuple[float | None, ...]], ...]
+    topics: tuple[TopicRow, ...]
+    causes: tuple[Cause, ...]
     dead_by_topic: Mapping[str, int]
     dead_by_code: Mapping[str, int]
+    dead_by_verdict: Mapping[str, int]
     dead_total: int
     alerts: tuple[Mapping[str, Any], ...]
     producers: tuple[Mapping[str, Any], ...]
+    memory: tuple[int, int | None]
     seen_at: float | None
+
+    @property
+    def error_rate(self) -> float | None:
+        return self.sums.error_rate
+
+    @property
+    def throughput(self) -> float:
+        return self.sums.throughput or 0.0
+
+    @property
+    def latency(self) -> tuple[float | None, ...]:
+        """p50, p95 and p99."""
+        return self.sums.latency[:3]
 
 
 def overview(store: Store, view: View | str, now: float) -> Overview:
     """One consistent look at the store; `view` may be the name of a time range."""
     view = View(view) if isinstance(view, str) else view
-    seconds, step, since = view.seconds, view.step, view.since(now)
+    at, since, until = view.at(now), view.since(now), view.until(now)
+    span = {"since": since, "until": until, **view.where}
+    of_producer = {"producer": view.producer}
     with store.borrow():
-        totals = store.rows("totals", since=since, **view.where)[0]
-        series = [_point(row) for row in store.rows("series", since=since, bucket=step, **view.where)]
-        buckets = store.rows("latency_buckets_by_window", since=since, bucket_seconds=step, **view.where)
-        causes = store.rows("deaths_by_cause", since=since, limit=20, **view.where)
-        producers = store.rows("producers", since=now - 86_400)
-        by_topic = store.rows("dead_letters_by_topic")
-        by_code = store.rows("dead_letters_by_code")
+        last = _minute(store, view, int(at) - (0 if view.over(now) else _LAG))
+        older = store.rows("totals", since=int(now) - MINUTE, until=int(now) - MINUTE // 3, **view.where)[0]
+        sums = _sums(store, view, since, until, last["acknowledged"] / last["seconds"])
+        before = _earlier(store, view, *view.before(now))
+        series = [_point(row) for row in store.rows("series", bucket=view.step, **span)]
+        buckets = store.rows("latency_buckets_by_window", bucket_seconds=view.step, **span)
+        by_topic = store.rows("latency_buckets_by_topic", since=since, until=until, **of_producer)
+        causes = _causes(store.rows("overview_causes", limit=_MOST_CAUSES, **span))
+        waiting = _waiting(store, view)
+        producers = chosen_ones(store.rows("producers", since=now - 86_400), view.producer)
         alerts = store.rows("alerts_firing", now=now)
         seen_at = store.rows("data_age")[0]["seen_at"]
     running = [row for row in producers if row["closed_at"] is None]
-    recent = now - min(60, seconds)
-    dead = sum(row["count"] for row in by_topic)
+    dead_by_topic = _counted(waiting, "topic")
+    dead = sum(dead_by_topic.values())
     return Overview(
-        now=now,
+        now=at,
+        read_at=now,
         window=view.window,
         since=since,
-        step=step,
-        situation=_situation(totals, causes, running, len(producers) - len(running), view.window, now),
-        error_rate=_share(totals["dead"], totals["acknowledged"] + totals["dead"]),
-        throughput=sum(p.acknowledged for p in series if recent <= p.at) / min(60, seconds),
-        latency=tuple(quantiles(_added(buckets), QUANTILES)),
+        step=view.step,
+        situation=situation(
+            view,
+            {"acknowledged": sums.acknowledged, "dead": sums.dead},
+            stalled(producers, last, older, now),
+            causes,
+            producers,
+            dead,
+            now,
+        ),
+        sums=sums,
+        before=before,
         pending=sum(row["pending"] for row in running),
         waiting=sum(row["waiting_retry"] for row in running),
         series=tuple(series),
         percentiles=tuple(_percentiles(buckets)),
-        dead_by_topic={row["topic"]: row["count"] for row in by_topic},
-        dead_by_code={row["code"]: row["count"] for row in by_code},
+        topics=topic_rows(series, by_topic, causes, dead_by_topic, since, view.step, at, view.topic),
+        causes=causes,
+        dead_by_topic=dead_by_topic,
+        dead_by_code=_counted(waiting, "code"),
+        dead_by_verdict=_counted(waiting, "verdict"),
         dead_total=dead,
-        alerts=tuple(_as_shown(row, dead) for row in alerts if not (row["silenced"] or row["muted_by"])),
+        alerts=tuple(
+            _as_shown(row, dead, view) for row in alerts if not (row["silenced"] or row["muted_by"])
+        ),
         producers=tuple(producers),
+        memory=memory(running, now),
         seen_at=seen_at,
     )
 
 
-def _as_shown(alert: Mapping[str, Any], dead: int) -> Mapping[str, Any]:
-    """The alert with the number of dead letters that the page shows beside it; a producer counts every few seconds."""
-    if alert["rule"] != "high_dlq_size" or dead <= alert["threshold"]:
-        return alert
-    text = RULES["high_dlq_size"].text.format(value=dead, threshold=alert["threshold"])
-    return {**alert, "value": float(dead), "text": text}
+def share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+# ranges
+
+
+def _sums(store: Store, view: View, since: int, until: int | None, throughput: float | None) -> Sums:
+    totals = store.rows("totals", since=since, until=until, **view.where)[0]
+    buckets = store.rows("latency_buckets", since=since, until=until, **view.where)
+    clients = store.rows("overview_clients", since=since, until=until, producer=view.producer)[0]
+    return Sums(
+        **{name: totals[name] for name in _COUNTS},
+        latency=tuple(quantiles({row["bucket"]: row["count"] for row in buckets}, QUANTILES)),
+        throughput=throughput if totals["accepted"] or totals["acknowledged"] else None,
+        samples=clients["samples"],
+        cut_off=clients["cut_off"],
+        fill_highest=clients["fill_highest"],
+    )
+
+
+def _minute(store: Store, view: View, until: int) -> dict[str, Any]:
+    """The totals of the last minute before a moment, or of as much of it as the range is long."""
+    seconds = min(MINUTE, view.seconds)
+    return {**store.rows("totals", since=until - seconds, until=until, **view.where)[0], "seconds": seconds}
+
+
+def _earlier(store: Store, view: View, since: int, until: int) -> Sums:
+    """The same time before: its last minute too, or its mean where the store no longer knows single minutes."""
+    known = _sums(store, view, since, until, None)
+    if view.seconds > _FINE:
+        return replace(known, throughput=share(known.acknowledged, until - since))
+    last = _minute(store, view, until)
+    return replace(known, throughput=last["acknowledged"] / last["seconds"] if known.accepted else None)
 
 
 def _point(row: Mapping[str, Any]) -> Point:
@@ -107,43 +219,49 @@ def _point(row: Mapping[str, Any]) -> Point:
     )
 
 
-def _share(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
-
-
-def _added(buckets: Sequence[Mapping[str, Any]]) -> dict[int, int]:
-    merged: dict[int, int] = defaultdict(int)
-    for row in buckets:
-        merged[row["bucket"]] += row["count"]
-    return merged
-
-
-def _percentiles(buckets: Sequence[Mapping[str, Any]]) -> list[tuple[int, tuple[float | None, ...]]]:
+def _percentiles(buckets: Rows) -> Iterable[tuple[int, tuple[float | None, ...]]]:
     windows: dict[int, dict[int, int]] = defaultdict(dict)
     for row in buckets:
         windows[row["window_start"]][row["bucket"]] = row["count"]
-    return [(at, tuple(quantiles(counts, QUANTILES))) for at, counts in sorted(windows.items())]
+    for at, counts in sorted(windows.items()):
+        yield at, tuple(quantiles(counts, QUANTILES))
 
 
-def _situation(
-    totals: Mapping[str, Any],
-    causes: Sequence[Mapping[str, Any]],
-    running: Sequence[Mapping[str, Any]],
-    closed: int,
-    window: str,
-    now: float,
-) -> Situation:
-    alive = [row for row in running if now - row["seen_at"] <= GONE]
-    troubled = [row["connection_error"] for row in alive if row["connection_error"]]
-    return Situation(
-        acknowledged=totals["acknowledged"],
-        dead=totals["dead"],
-        window=window,
-        connected=sum(row["connected"] for row in alive),
-        producers=len(running),
-        closed=closed,
-        silent_for=min((now - row["seen_at"] for row in running), default=None),
-        connection_error=troubled[0] if troubled else None,
-        pending=sum(row["pending"] for row in running),
-        causes=[(row["topic"], failure_of(row["code"]).meaning, row["count"]) for row in causes],
-    )
+# what failed, and what waits
+
+
+def _causes(rows: Rows) -> tuple[Cause, ...]:
+    """By topic and by what it means: two codes with one meaning are one reason to a reader."""
+    merged: dict[tuple[str, str], Cause] = {}
+    for row in rows:
+        meaning = failure_of(row["code"]).meaning
+        known = merged.get((row["topic"], meaning))
+        merged[row["topic"], meaning] = (
+            Cause(row["topic"], meaning, row["count"], row["fingerprint"])
+            if known is None
+            else known._replace(count=known.count + row["count"])
+        )
+    return tuple(sorted(merged.values(), key=lambda cause: (-cause.count, cause.topic, cause.meaning)))
+
+
+def _waiting(store: Store, view: View) -> Rows:
+    if view.producer is None:
+        return store.rows("overview_waiting", topic=view.topic)
+    return store.rows("overview_waiting_of", **view.where)
+
+
+def _counted(rows: Rows, name: str) -> dict[str, int]:
+    """Most first."""
+    counts = Counter[str]()
+    for row in rows:
+        counts[row[name]] += row["count"]
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _as_shown(alert: Mapping[str, Any], dead: int, view: View) -> Mapping[str, Any]:
+    """The alert with the number of dead letters that the page shows beside it; a producer counts every few seconds."""
+    narrowed = view.topic is not None or view.producer is not None
+    if narrowed or alert["rule"] != "high_dlq_size" or dead <= alert["threshold"]:
+        return alert
+    text = RULES["high_dlq_size"].text.format(value=dead, threshold=alert["threshold"])
+    return {**alert, "value": float(dead), "text": text}

@@ -2,14 +2,19 @@
 
 from dashboard.figures.latency import heat, percentiles, rtt_by_broker, spent
 from dashboard.figures.overview import error_rate, latency, throughput, waiting
+from dashboard.figures.sparkline import spark
+from dashboard.figures.tile import Tile, tiles
 
 __all__ = [
+    "Tile",
     "error_rate",
     "heat",
     "latency",
     "percentiles",
     "rtt_by_broker",
+    "spark",
     "spent",
     "throughput",
+    "tiles",
     "waiting",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -39,7 +40,7 @@ def blank(revision: str) -> Any:
 
     The left margin is the same for all lines, so that the time axes of charts above each other agree.
     """
-    figure = go.Figure()
+    figure = go.Figure(layout={"template": "none"})
     figure.update_layout(
         height=HEIGHT,
         margin={"l": 56, "r": 12, "t": 8, "b": 26},
@@ -64,7 +65,7 @@ def line(figure: Any, name: str, page: Overview, value: Any, hover: str, colour:
     figure.add_scatter(
         x=[datetime.fromtimestamp(at, UTC) for at in ats],
         y=[value(at) if at in written else None for at in ats],
-        name=short(name),
+        name=html.escape(short(name)),
         mode="lines+markers",
         marker={"size": 3},
         connectgaps=False,

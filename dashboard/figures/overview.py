@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ from dashboard.figures.charts import Sums, blank, decades, line, or_sentence, ot
 from dashboard.serve import COLOURS
 from dashboard.words import milliseconds, short
 
-_LATENCY = ("#059669", "#7c3aed", "#db2777")  # not a topic's
+_LATENCY = ("#059669", "#0891b2", "#7c3aed", "#db2777")
 _DECADES = range(-1, 7)  # of milliseconds
 
 
@@ -71,7 +72,7 @@ def waiting(counts: Mapping[str, int], empty: str, *, beside: Iterable[str] = ()
     ordered = _with_others(counts)
     longest = max((len(short(name)) for name in (*counts, *beside)), default=0)
     figure.add_bar(
-        x=[count for _, count in ordered], y=list(range(len(ordered))), customdata=[name for name, _ in ordered],
+        x=[count for _, count in ordered], y=list(range(len(ordered))), customdata=[html.escape(name) for name, _ in ordered],
         text=[f"{count:,}" for _, count in ordered], textposition="auto", insidetextanchor="end", orientation="h",
         hovertemplate="%{customdata}: %{x:,}<extra></extra>", marker={"color": COLOURS[0]},
     )  # fmt: skip
@@ -84,7 +85,7 @@ def waiting(counts: Mapping[str, int], empty: str, *, beside: Iterable[str] = ()
     )
     figure.update_yaxes(
         tickvals=list(range(len(ordered))),
-        ticktext=[short(name) for name, _ in ordered],
+        ticktext=[html.escape(short(name)) for name, _ in ordered],
         ticksuffix="  ",
         showgrid=False,
         fixedrange=True,

@@ -2,27 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import streamlit as st
 
 from dashboard import actions, data, words
-from dashboard.views import common
+from dashboard.live_dom import live_dom
+from dashboard.nodes import Node, link, node
+from dashboard.views import common, header, reading
 from producer_core.store import Store
+
+_SHOWN = 3
 
 
 def show(store: Store, shown: data.Overview, now: float) -> None:
-    for alert in shown.alerts:
-        text, button = st.columns([6, 1], vertical_alignment="center")
-        with text:
-            common.say(words.TONES[alert["severity"]], words.alert(alert, now))
-        with button:
+    """The worst ones, each a link to everything about it; the others are one click away."""
+    for alert in shown.alerts[:_SHOWN]:
+        with st.container(
+            key=f"pc-alert-{alert['alert_id']}", horizontal=True, vertical_alignment="center", gap="small"
+        ):
+            live_dom(_line(alert, now), key=f"alert-{alert['alert_id']}")
             _acknowledge(store, alert["alert_id"], alert["acknowledged_by"])
+    if (left := len(shown.alerts) - _SHOWN) > 0:
+        address = header.link("alerts", range=None, topic=None, producer=None)
+        more = link(f"and {words.plural(left, 'more alert')}", address)
+        live_dom(node("p", more, class_="pc-note"), key="alerts")
+
+
+def _line(alert: Mapping[str, Any], now: float) -> Node:
+    tone = words.TONES[alert["severity"]]
+    title, colon, rest = words.alert(alert, now).partition(":")
+    address = header.link("alerts", alert=alert["alert_id"])
+    return node("p", link(f"{title}{colon}", address), rest, class_=f"pc-say pc-alert pc-{tone}")
 
 
 def _acknowledge(store: Store, alert_id: str, by: str | None) -> None:
     if by is not None:
         common.note(f"{by} looks after it")
     else:  # a callback: the click counts also when a refresh begins at the same moment
-        key = f"acknowledge-{alert_id}"
+        may, why_not = actions.may_act()
         st.button(
-            "Acknowledge", key=key, width="stretch", on_click=actions.acknowledge, args=(store, alert_id)
-        )
+            "Acknowledge", key=f"acknowledge-{alert_id}", on_click=_act, args=(store, alert_id),
+            disabled=not may, help=why_not or None,
+        )  # fmt: skip
+
+
+def _act(store: Store, alert_id: str) -> None:
+    actions.acknowledge(store, alert_id)
+    reading.overview.clear()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import time
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlencode
@@ -12,12 +14,14 @@ import streamlit as st
 
 from dashboard import data, words
 from dashboard.views import common, reading
+from producer_core.errors import StoreError
 
 ALL_TOPICS = "All topics"
 ALL_PRODUCERS = "All producers"
 FIRST = "overview"
 """The page that opens; its address is that of the app."""
 
+_EVER = datetime(1970, 1, 1), datetime(2106, 1, 1)
 _RANGE = frozenset(("range", "since", "until"))
 
 
@@ -28,21 +32,9 @@ def title(text: str = "producer_core") -> None:
 def view(path: Path, name: str) -> data.View:
     """Draws the header; what was chosen, which also stands in the address."""
     now = time.time()
-    _take_from_address(now)
+    asked = _take_from_address(now)
     with st.container(key="pc-header", horizontal=True, vertical_alignment="center", gap="small"):
         title(name)
-        window = st.segmented_control(
-            "Time range",
-            [*data.RANGES, words.CUSTOM],
-            default=data.DEFAULT,
-            key="range",
-            bind="query-params",
-            required=True,
-            label_visibility="collapsed",
-            on_change=_window_chosen,
-        )
-        topic = _one_of("Topic", ALL_TOPICS, reading.topics(path), "topic")
-        producer = _one_of("Producer", ALL_PRODUCERS, reading.producers(path), "producer")
         st.toggle(
             "Live",
             value=True,
@@ -50,6 +42,18 @@ def view(path: Path, name: str) -> data.View:
             persist_state="session",
             help="Off: the page stands still until you switch it on again.",
         )
+        window = st.segmented_control(
+            "Time range",
+            [*data.RANGES, words.CUSTOM],
+            default=words.CUSTOM if asked else data.DEFAULT,
+            key="range",
+            bind="query-params",
+            required=True,
+            label_visibility="collapsed",
+            on_change=_window_chosen,
+        )
+        topic = _one_of("Topic", ALL_TOPICS, _known(reading.topics, path), "topic")
+        producer = _one_of("Producer", ALL_PRODUCERS, _known(reading.producers, path), "producer")
     start, end = _custom(now) if window == words.CUSTOM else (None, None)
     found = data.View(window, topic, producer, start, end)
     st.session_state["view"] = found
@@ -83,6 +87,13 @@ def _plain(value: str | float) -> str:
     return value if isinstance(value, str) else f"{int(value)}"
 
 
+def _known(read: Callable[[Path], tuple[str, ...]], path: Path) -> tuple[str, ...]:
+    """None while the store cannot be read: the panels below say why."""
+    with contextlib.suppress(StoreError):
+        return read(path)
+    return ()
+
+
 def _one_of(label: str, everything: str, options: tuple[str, ...], key: str) -> str | None:
     """All, or one; one that was chosen stays on offer when it is gone from the store."""
     kept = st.session_state.get(key) or st.query_params.get(key)
@@ -96,12 +107,12 @@ def _one_of(label: str, everything: str, options: tuple[str, ...], key: str) -> 
 # a range of one's own: seconds since 1970 in the address, the viewer's own time in the fields
 
 
-def _take_from_address(now: float) -> None:
-    """Since and until of the address, where they are not those that this page wrote there."""
+def _take_from_address(now: float) -> bool:
+    """Since and until of the address, which are then the range that the page opens with."""
     asked = data.chosen(st.query_params.get("since"), st.query_params.get("until"), now)
-    if asked is not None and asked != st.session_state.get("custom"):
+    if asked is not None:
         st.session_state["custom"] = asked
-        st.session_state["range"] = words.CUSTOM
+    return asked is not None
 
 
 def _window_chosen() -> None:
@@ -133,6 +144,8 @@ def _custom(now: float) -> tuple[int, int]:
         for name, label in (("from", "From"), ("to", "To")):
             st.datetime_input(
                 label,
+                min_value=_EVER[0],
+                max_value=_EVER[1],
                 key=name,
                 format="YYYY-MM-DD",
                 step=timedelta(minutes=1),
@@ -149,6 +162,8 @@ def _custom(now: float) -> tuple[int, int]:
 
 def _moved(name: str) -> None:
     """One end was moved; the other moves along where it would be passed."""
+    if "custom" not in st.session_state:
+        return  # another range was chosen in the same moment
     start, end = st.session_state["custom"]
     at = int(st.session_state[name].replace(tzinfo=words.zone_of(common.zone())).timestamp())
     length = end - start

@@ -2,41 +2,49 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Sequence
-
-import streamlit as st
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from dashboard import data, words
-from dashboard.views import common
+from dashboard.nodes import Node, link, node
+from dashboard.views import header
 
 _SHOWN = 12
-_HEAD = ("Producer", "Host", "State", "Pending", "Queue", "Memory")
+_HEAD = (
+    ("Producer", ""), ("State", ""), ("Host", "pc-opt"), ("Pending", "pc-n"), ("Client's queue", "pc-n pc-opt"),
+    ("Memory", "pc-n"), ("Delivery", "pc-opt"),
+)  # fmt: skip
 
 
-def table(shown: data.Overview, now: float) -> None:
-    common.heading("Producers")
+def table(shown: data.Overview, now: float) -> Iterator[Node]:
+    yield node("h2", "Producers", class_="pc-h", id="producers")
     if not shown.producers:
-        common.note("None in the last day.")
+        yield node("p", "None in the last day.", class_="pc-note")
         return
-    rows = [
-        (
-            row["client_id"],
-            f"{row['host']}, process {row['pid']}",
-            words.producer_state(row, now),
-            words.count(row["pending"]),
-            f"{words.count(row['queue_messages'])} of {words.compact(row['queue_limit'])}",
-            words.size(row["memory_bytes"]),
-        )
-        for row in shown.producers[:_SHOWN]
-    ]
-    st.html(_table(rows))
+    head = node("tr", *(node("th", name, scope="col", class_=cls) for name, cls in _HEAD))
+    rows = [_row(row, now) for row in shown.producers[:_SHOWN]]
+    inside = node("table", node("thead", head), node("tbody", *rows), class_="pc-rows pc-numbers")
+    yield node("div", inside, class_="pc-wide", role="region", aria_label="Producers", tabindex="0")
     if len(shown.producers) > _SHOWN:
-        common.note(f"and {len(shown.producers) - _SHOWN:,} more")
+        yield node("p", f"and {len(shown.producers) - _SHOWN:,} more of the last day", class_="pc-note")
 
 
-def _table(rows: Sequence[tuple[str, ...]]) -> str:
-    head = "".join(f"<th scope='col'>{name}</th>" for name in _HEAD)
-    body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    table = f"<table class='pc-rows'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f"<div class='pc-wide' role='region' aria-label='Producers' tabindex='0'>{table}</div>"
+def _row(row: Mapping[str, Any], now: float) -> Node:
+    state = node("span", words.producer_state(row, now), class_=f"pc-mark pc-{words.producer_tone(row, now)}")
+    cells: tuple[Node | str, ...] = (
+        link(
+            words.short(row["client_id"], 40),
+            header.link(header.FIRST, producer=row["producer_id"]),
+            title=row["client_id"],
+        ),
+        state,
+        f"{row['host']}, process {row['pid']}",
+        words.count(row["pending"]),
+        f"{words.count(row['queue_messages'])} of {words.compact(row['queue_limit'])}",
+        words.of_limit(row["memory_bytes"], row["memory_limit"]),
+        words.sentence_case(row["delivery"].replace("_", " ")),
+    )
+    pairs = zip(cells, _HEAD, strict=True)
+    return node(
+        "tr", *(node("td", cell, class_=cls) for cell, (_, cls) in pairs), data_key=row["producer_id"]
+    )

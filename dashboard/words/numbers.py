@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 
 def short(name: str, longest: int = 26) -> str:
     """A name that fits beside a chart; of a long one its beginning and its end."""
@@ -67,3 +70,36 @@ def size(number: float | None) -> str:
             return f"{number:,.0f} {unit}" if unit == "B" else f"{number:,.1f} {unit}"
         number /= 1024
     raise AssertionError("unreachable")
+
+
+def of_limit(number: float | None, limit: float | None) -> str:
+    """Bytes, and of how many."""
+    return f"{size(number)} of {size(limit)}" if limit else size(number)
+
+
+class Change(NamedTuple):
+    """A value against the same time before: «↑ from 0.02 %», how it reads aloud, and whether it is better or worse."""
+
+    text: str
+    aloud: str
+    tone: str
+
+
+def change(
+    value: float | None,
+    before: float | None,
+    say: Callable[[float | None], str],
+    *,
+    good: int = 0,
+    least: float = 0.0,
+) -> Change:
+    """`good` is 1 where more is better, -1 where less is; differences below `least` or a tenth have no tone."""
+    if value is None or before is None:
+        nothing = "nothing before to compare with" if before is None else f"before: {say(before)}"
+        return Change(nothing, nothing, "")
+    if say(value) == say(before):
+        return Change("as before", "as before", "")
+    arrow, word = ("↑", "up") if value > before else ("↓", "down")
+    matters = good and abs(value - before) >= max(least, 0.1 * abs(before))
+    tone = ("better" if (value > before) == (good > 0) else "worse") if matters else ""
+    return Change(f"{arrow} from {say(before)}", f"{word} from {say(before)}", tone)

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from dashboard.words.moments import age
-from dashboard.words.numbers import count
+from dashboard.words.moments import age, during
+from dashboard.words.numbers import count, percent, plural, rate
+
+SILENT = 10.0
+"""Seconds without a word after which a producer is said not to be seen; it writes once a second."""
+
+
+class Cause(NamedTuple):
+    """Messages that failed on a topic for one reason; `fingerprint` is their group's."""
+
+    topic: str
+    meaning: str
+    count: int
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True)
 class Situation:
-    """What the sentence on top is made of; `causes` counts failed messages by (topic, meaning), most first."""
+    """What the sentence on top is made of. `causes` are of messages that failed in the range, most first.
+
+    `connected` and `producers` count those that run; `gone` were lost within the range and never closed.
+    """
 
     acknowledged: int
     dead: int
@@ -23,48 +39,143 @@ class Situation:
     silent_for: float | None
     connection_error: str | None
     pending: int
-    causes: Sequence[tuple[str, str, int]]
+    causes: Sequence[Cause] = ()
+    gone: int = 0
+    gone_for: float = 0.0
+    stalled: bool = False
+    waiting: int = 0
+    over: bool = False
+    since: float = 0.0
+    until: float = 0.0
+
+
+class Piece(NamedTuple):
+    """A part of a sentence, and where it leads: a page and what to look at there."""
+
+    text: str
+    page: str | None = None
+    query: tuple[tuple[str, str | None], ...] = ()
+
+
+class Headline(NamedTuple):
+    """How things stand: a tone (good, warning, bad, quiet) and a sentence or two with links in it."""
+
+    tone: str
+    pieces: tuple[Piece, ...]
+
+    @property
+    def text(self) -> str:
+        return "".join(piece.text for piece in self.pieces)
 
 
 def sentence(now: Situation) -> tuple[str, str]:
-    """How things stand, as a tone (good, warning, bad, quiet) and one sentence or two."""
-    if not now.producers and not now.closed and not now.acknowledged and not now.dead:
-        return (
-            "quiet",
-            "No producer has written here yet. Start one on this store and this page comes to life.",
-        )
-    failed = _failed(now)
-    if not now.producers:
-        return "quiet", f"No producer is running. {failed}"
+    """The headline as text alone."""
+    found = headline(now)
+    return found.tone, found.text
+
+
+def headline(now: Situation, zone: str | None = None) -> Headline:
+    """How delivery goes; of a range that is over how it went."""
+    if not now.over and now.silent_for is None and not now.closed + now.acknowledged + now.dead:
+        nobody = "No producer has written here yet. Start one on this store and this page comes to life."
+        return Headline("quiet", (Piece(nobody), *_waiting(now)))
+    tone, lead, waits = _lead(now)
+    pieces = [Piece(lead)] if lead else []
+    pieces += [Piece(_waits(now.pending))] if waits else [*_failed(now, zone), *_waiting(now)]
+    return Headline(tone, (*pieces, *_lost(now)))
+
+
+def _lead(now: Situation) -> tuple[str, str, bool]:
+    """The tone, the first sentence, and whether what waits matters more than what failed."""
+    if now.over:
+        return _tone(now), "", False
     if now.silent_for is not None and now.silent_for > 40:
-        return "bad", f"No producer has been seen for {age(now.silent_for)}: it may have died. {failed}"
+        return "bad", f"No producer has been seen for {age(now.silent_for)}: it may have died. ", False
+    if not now.producers:
+        return "quiet", "No producer is running. ", False
     if not now.connected:
         why = f": {now.connection_error}" if now.connection_error else ""
-        return "bad", f"Not delivering. No broker is connected{why}. {_waits(now.pending)}"
-    tone = "good" if not now.dead else "bad" if now.dead > 0.05 * (now.dead + now.acknowledged) else "warning"
-    return tone, f"Delivering. {failed}"
+        return "bad", f"Not delivering. No broker is connected{why}. ", True
+    if now.stalled:
+        return "bad", "Not delivering. Nothing was acknowledged or given up for a minute. ", True
+    return _tone(now), "Delivering. ", False
+
+
+def _tone(now: Situation) -> str:
+    if now.dead > 0.05 * (now.dead + now.acknowledged):
+        return "bad"
+    troubled = now.dead or (not now.over and (now.gone or now.connected < now.producers))
+    return "warning" if troubled else "good" if now.acknowledged or not now.over else "quiet"
 
 
 def _waits(pending: int) -> str:
     return "1 message waits." if pending == 1 else f"{pending:,} messages wait."
 
 
-def _failed(now: Situation) -> str:
-    total = now.acknowledged + now.dead
+def _failed(now: Situation, zone: str | None) -> Iterator[Piece]:
+    total, time = now.acknowledged + now.dead, during(now.window, now.since, now.until, zone)
     if not total:
-        return f"Nothing was sent in the last {now.window}."
+        yield Piece(f"Nothing was sent {time}.")
+        return
     if not now.dead:
-        return f"All {count(total)} messages of the last {now.window} were acknowledged."
-    text = f"{count(now.dead)} of {count(total)} messages failed in the last {now.window}"
+        said = "The one message sent" if total == 1 else f"All {count(total)} messages sent"
+        yield Piece(f"{said} {time} {'was' if total == 1 else 'were'} acknowledged.")
+        return
+    yield Piece(f"{count(now.dead)} of {plural(total, 'message')} failed {time}")
     if not now.causes:
-        return text + "."
-    topic, meaning, most = now.causes[0]
-    where = (
-        f"all on {topic}"
-        if all(cause[0] == topic for cause in now.causes)
-        else f"most ({count(most)}) on {topic}"
-    )
-    return f"{text}, {where}: {meaning[:1].lower()}{meaning[1:].rstrip('.')}."
+        yield Piece(".")
+        return
+    worst = now.causes[0]
+    before, after = _share(now)
+    yield Piece(before)
+    yield Piece(worst.topic, "overview", (("topic", worst.topic),))
+    yield Piece(after)
+    meaning = f"{worst.meaning[:1].lower()}{worst.meaning[1:].rstrip('.')}"
+    yield Piece(meaning, "dead-letters", _group(worst))
+    yield Piece(". ")
+    yield Piece("See the records", "dead-letters", _group(worst))
+    yield Piece(".")
+
+
+def _share(now: Situation) -> tuple[str, str]:
+    """How much of it the first cause is, around the name of its topic; the others are in the table below."""
+    worst = now.causes[0]
+    if len(now.causes) == 1:
+        return ", on " if now.dead == 1 else ", all on ", ": "
+    if all(cause.topic == worst.topic for cause in now.causes):
+        return ", all on ", f", most ({count(worst.count)}): "
+    return f", most ({count(worst.count)}) on ", ": "
+
+
+def _group(cause: Cause) -> tuple[tuple[str, str | None], ...]:
+    query: tuple[tuple[str, str | None], ...] = (("topic", cause.topic),)
+    return (*query, ("group", cause.fingerprint)) if cause.fingerprint else query
+
+
+def _waiting(now: Situation) -> Iterator[Piece]:
+    """Dead letters that wait although nothing failed in the range."""
+    if now.waiting and not now.dead and not now.over:
+        noun = "dead letter waits" if now.waiting == 1 else "dead letters wait"
+        yield Piece(" ")
+        yield Piece(f"{now.waiting:,} {noun}", "dead-letters", (("range", None), ("since", None)))
+        yield Piece(" from before.")
+
+
+def _lost(now: Situation) -> Iterator[Piece]:
+    """Producers that are missing, or reach no broker, while others go on."""
+    everybody = now.producers + now.gone
+    if now.over or not now.producers or not now.connected:
+        return
+    if now.gone:
+        verb = "has" if now.gone == 1 else "have"
+        yield Piece(" ")
+        yield Piece(f"{now.gone} of {plural(everybody, 'producer')}", "#producers")
+        yield Piece(f" {verb} not been seen for {age(now.gone_for)}.")
+    if now.connected < now.producers:
+        cut_off = now.producers - now.connected
+        why = f": {now.connection_error}" if now.connection_error else ""
+        verb = "reaches" if cut_off == 1 else "reach"
+        yield Piece(f" {cut_off} of {plural(now.producers, 'producer')} {verb} no broker{why}.")
 
 
 def connection(now: Situation) -> str:
@@ -79,8 +190,75 @@ def producer_state(row: Mapping[str, Any], now: float) -> str:
     silent = now - row["seen_at"]
     if row["closed_at"] is not None:
         return f"closed {age(now - row['closed_at'])} ago"
-    if silent > 10:
+    if silent > SILENT:
         return f"not seen for {age(silent)}"
     if row["connected"]:
         return "connected"
     return f"no connection: {row['connection_error']}" if row["connection_error"] else "no connection yet"
+
+
+def producer_tone(row: Mapping[str, Any], now: float) -> str:
+    """How loud that is said."""
+    if row["closed_at"] is not None:
+        return "quiet"
+    silent = now - row["seen_at"]
+    if silent > SILENT:
+        return "bad" if silent > 40 else "warning"
+    return "good" if row["connected"] else "bad"
+
+
+def sense(found: Headline) -> str:
+    """The sense of a headline without its numbers, which changes only when there is news."""
+    return "".join(
+        piece.text for piece in found.pieces if piece.page or not any(map(str.isdigit, piece.text))
+    )
+
+
+def reason(meaning: str) -> str:
+    """Why something failed, as a part of a line."""
+    return meaning.rstrip(".")
+
+
+def more_reasons(number: int) -> str:
+    return f" and {plural(number, 'more reason')}" if number > 0 else ""
+
+
+def failed(dead: int, share: float | None) -> str:
+    return f"{count(dead)} ({percent(share)})"
+
+
+def spark(topic: str, throughput: float, dead: int) -> str:
+    """A sparkline for a reader without eyes."""
+    ends = f"now {rate(throughput)}"
+    return (
+        f"{topic} over the range, {ends}; {plural(dead, 'message')} failed"
+        if dead
+        else f"{topic} over the range, {ends}"
+    )
+
+
+def topics_left(number: int, shown: int, troubled: int) -> str:
+    """What a list of topics that was cut leaves out."""
+    if number <= shown:
+        return ""
+    worse = (
+        f", {troubled - shown:,} of them with trouble" if troubled > shown else ", none of them with trouble"
+    )
+    return f"and {plural(number - shown, 'more topic')}{worse}; choose one above"
+
+
+def as_of(now_at: str, *, paused: bool, over: bool) -> str:
+    """Up to when the page says something."""
+    if over:
+        return f"This range is over. What waits and who sends is as of {now_at}"
+    return f"Paused: everything is as of {now_at}" if paused else f"As of {now_at}"
+
+
+def beginning(store: str) -> tuple[str, str]:
+    """What one types to see this page come to life: in a shell, and in Python."""
+    return (
+        f"producer-core send orders messages.jsonl --store {shlex.quote(store)}",
+        "from producer_core import ReliableKafkaProducer\n\n"
+        f'with ReliableKafkaProducer(["localhost:9092"], store={store!r}) as producer:\n'
+        '    producer.send_message("orders", {"id": 1})',
+    )

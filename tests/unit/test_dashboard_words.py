@@ -2,63 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from dashboard import words
-
-WELL = words.Situation(
-    acknowledged=12_477,
-    dead=0,
-    window="15 min",
-    connected=1,
-    producers=1,
-    closed=0,
-    silent_for=0.5,
-    connection_error=None,
-    pending=0,
-    causes=(),
-)
-
-
-def test_all_well_is_one_calm_sentence():
-    assert words.sentence(WELL) == (
-        "good",
-        "Delivering. All 12,477 messages of the last 15 min were acknowledged.",
-    )
-
-
-def test_a_failing_topic_is_named_with_its_reason():
-    failing = replace(WELL, dead=3, causes=[("payments", "A policy of the broker forbids this.", 3)])
-    assert words.sentence(failing) == (
-        "warning",
-        "Delivering. 3 of 12,480 messages failed in the last 15 min, all on payments: "
-        "a policy of the broker forbids this.",
-    )
-
-
-def test_of_several_topics_the_worst_is_named():
-    causes = [("payments", "It is too large.", 5), ("orders", "It timed out.", 1)]
-    assert "most (5) on payments: it is too large." in words.sentence(replace(WELL, dead=6, causes=causes))[1]
-
-
-@pytest.mark.parametrize(
-    ("change", "tone", "text"),
-    [
-        ({"acknowledged": 0, "producers": 0}, "quiet", "No producer has written here yet."),
-        ({"producers": 0, "closed": 1}, "quiet", "No producer is running."),
-        ({"silent_for": 61.0}, "bad", "No producer has been seen for 61 s: it may have died."),
-        ({"connected": 0, "pending": 7}, "bad", "No broker is connected. 7 messages wait."),
-        ({"connected": 0, "pending": 1}, "bad", "1 message waits."),
-        ({"acknowledged": 0}, "good", "Nothing was sent in the last 15 min."),
-        ({"dead": 5_000}, "bad", "failed in the last 15 min"),
-    ],
-)
-def test_each_trouble_has_its_sentence(change, tone, text):
-    found = words.sentence(replace(WELL, **change))
-    assert found[0] == tone
-    assert text in found[1]
 
 
 @pytest.mark.parametrize(

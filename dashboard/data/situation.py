@@ -1,0 +1,80 @@
+"""The situation: who sends, who is missing, and whether anything is delivered; what the sentence on top is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dashboard.data.view import View
+from dashboard.words import Cause, Situation
+
+GONE = 40.0
+"""Seconds after which a producer that was never closed counts as lost."""
+MINUTE = 60
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def chosen_ones(rows: list[dict[str, Any]], producer: str | None) -> list[dict[str, Any]]:
+    return [row for row in rows if producer in (None, row["producer_id"])]
+
+
+def alive(rows: Rows, now: float) -> Rows:
+    return [row for row in rows if row["closed_at"] is None and now - row["seen_at"] <= GONE]
+
+
+def memory(rows: Rows, now: float) -> tuple[int, int | None]:
+    """Bytes of the living producer that is nearest to its limit, and that limit."""
+    used = [(row["memory_bytes"], row["memory_limit"]) for row in alive(rows, now)]
+    return max(used, key=lambda one: (one[0] / one[1] if one[1] else 0.0, one[0]), default=(0, None))
+
+
+def situation(
+    view: View,
+    totals: Mapping[str, Any],
+    still: bool,
+    causes: Sequence[Cause],
+    producers: Rows,
+    dead: int,
+    now: float,
+) -> Situation:
+    """`totals` are of the range, `dead` letters wait in all, and `still` says that nothing moves although it should."""
+    running = [row for row in producers if row["closed_at"] is None]
+    living = alive(running, now)
+    lost = [
+        now - row["seen_at"]
+        for row in running
+        if now - row["seen_at"] > GONE and row["seen_at"] >= view.since(now)
+    ]
+    troubled = [row["connection_error"] for row in living if not row["connected"] and row["connection_error"]]
+    return Situation(
+        acknowledged=totals["acknowledged"],
+        dead=totals["dead"],
+        window=view.window,
+        connected=sum(row["connected"] for row in living),
+        producers=len(living),
+        closed=len(producers) - len(running),
+        silent_for=min((now - row["seen_at"] for row in running), default=None),
+        connection_error=troubled[0] if troubled else None,
+        pending=sum(row["pending"] for row in running),
+        causes=causes,
+        gone=len(lost),
+        gone_for=min(lost, default=0.0),
+        stalled=still,
+        waiting=dead,
+        over=view.over(now),
+        since=float(view.since(now)),
+        until=view.at(now),
+    )
+
+
+def stalled(producers: Rows, last: Mapping[str, Any], older: Mapping[str, Any], now: float) -> bool:
+    """Messages wait, not for a retry of ours, and for a minute none was settled.
+
+    Not where all that waits was accepted a moment ago: it may be the first after a quiet time.
+    """
+    living = alive(producers, now)
+    waits = sum(row["pending"] - row["waiting_retry"] for row in living)
+    long_enough = all(now - row["started_at"] > MINUTE for row in living)
+    settled, fresh = last["acknowledged"] + last["dead"], last["accepted"] and not older["accepted"]
+    return bool(waits > 0 and long_enough and not settled and not fresh)

@@ -1,0 +1,32 @@
+-- What the overview of the dashboard asks beside queries.sql, whose ranges these have. A look at the page costs each of
+-- them once a second, so what grows with the history is answered from counts.
+
+-- name: overview_causes
+-- What died in a range, by topic, error code and group, most first, whatever became of it since.
+SELECT topic, code, arg_max(fingerprint, failed_at) AS fingerprint, count(*) AS count
+FROM dead_letters
+WHERE ($since IS NULL OR failed_at >= $since) AND ($until IS NULL OR failed_at < $until)
+  AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+GROUP BY topic, code ORDER BY count DESC, topic, code LIMIT coalesce($limit, 50);
+
+-- name: overview_waiting
+-- How many dead letters wait by topic, error code and verdict, from the counts.
+SELECT topic, code, verdict, sum(n)::BIGINT AS count
+FROM dead_letter_counts
+WHERE state = 'dead' AND ($topic IS NULL OR topic = $topic)
+GROUP BY topic, code, verdict HAVING sum(n) > 0 ORDER BY count DESC, topic, code, verdict;
+
+-- name: overview_waiting_of
+-- The same of one producer, which the counts do not know: by a look at the letters.
+SELECT topic, code, verdict, count(*) AS count
+FROM dead_letters
+WHERE state = 'dead' AND producer_id = $producer AND ($topic IS NULL OR topic = $topic)
+GROUP BY topic, code, verdict ORDER BY count DESC, topic, code, verdict;
+
+-- name: overview_clients
+-- What clients said in a range: how often, how often cut off from all brokers, and how full a queue was at most.
+SELECT coalesce(sum(samples), 0)::BIGINT AS samples, coalesce(sum(cut_off), 0)::BIGINT AS cut_off,
+       coalesce(max(fill_highest), 0)::DOUBLE AS fill_highest
+FROM client_statistics
+WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
+  AND ($producer IS NULL OR producer_id = $producer);

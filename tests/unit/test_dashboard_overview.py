@@ -1,0 +1,581 @@
+"""The overview: its numbers, its words and its page; and the header that all pages share."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from dashboard import data, figures, words
+from dashboard.nodes import text_of
+from dashboard.views import common, header, overview, tiles
+from producer_core.alerts import AlertLog, Change, alert
+from producer_core.dlq import DeadLetters
+from producer_core.errors import StoreLocked
+from producer_core.events import Attempt, DeadLetter
+from producer_core.failures import fingerprint
+from producer_core.histogram import RELATIVE_ERROR, bucket_of
+from producer_core.store import Batch, LatencyRow, ProducerRow, StatisticsRow, Store
+
+NOW = 0.0
+
+
+@pytest.fixture(autouse=True)
+def now():
+    global NOW
+    NOW = float(int(time.time()))
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "store.duckdb"
+
+
+@pytest.fixture
+def store(path):
+    return Store.open(path)
+
+
+def counts(at, topic="orders", *, acknowledged=0, dead=0, accepted=None, **more):
+    accepted = acknowledged + dead if accepted is None else accepted
+    row = StatisticsRow(int(at), "c", "p", topic, accepted, acknowledged, dead, dead, 0, 0, 0, 0, 10, 0.1)
+    return row._replace(**more)
+
+
+def producer(**changes):
+    row = ProducerRow(
+        "p", "c", "shop", "host", 7, "0.1", NOW - 600, NOW, None, True, None, 0, 0, 4, 100_000, 2**27, 2**28,
+        True, "at_least_once", "{}",
+    )  # fmt: skip
+    return row._replace(**changes)
+
+
+def letter(number, **changes):
+    code = changes.get("code", "MSG_SIZE_TOO_LARGE")
+    known = {
+        "message_id": f"m-{number}", "cluster_id": "c", "producer_id": "p", "topic": "payments", "key": b"k",
+        "value": b"{}", "headers": (), "partition": None, "timestamp_ms": None, "verdict": "rejected",
+        "verdict_reason": "one transmission", "kind": "permanent", "code": code, "error_text": "too large",
+        "fingerprint": fingerprint(code, "too large"), "attempts": (Attempt(NOW, code, "too large"),),
+        "accepted_at": NOW - 5, "failed_at": NOW - 5,
+    }  # fmt: skip
+    return DeadLetter(**{**known, **changes})
+
+
+def write(store, rows=(), latencies=(), **changes):
+    batch = sum(row["last_batch"] + 1 for row in merged(store))
+    store.append(Batch("p", batch, tuple(rows), tuple(latencies), (), producer(**changes)))
+
+
+def merged(store):
+    with store.borrow() as connection:
+        found = connection.execute("SELECT max(last_batch) FROM merged_batches").fetchone()
+    return [] if found[0] is None else [{"last_batch": found[0]}]
+
+
+def shop(store, **changes):
+    """A minute of orders that work and payments of which three are too large."""
+    rows = [counts(at, acknowledged=100) for at in range(int(NOW) - 60, int(NOW))]
+    rows += [counts(NOW - 5, "payments", acknowledged=97, dead=3)]
+    write(store, rows, [LatencyRow(int(NOW) - 30, "c", "p", "orders", bucket_of(0.005), 100)], **changes)
+    DeadLetters(store).add([letter(number) for number in range(3)])
+
+
+# time ranges
+
+
+def test_an_address_names_a_time_range_in_seconds_and_nonsense_means_none():
+    assert data.chosen("100", "400", NOW) == (100, 400)
+    assert data.chosen("400", "100", NOW) == (100, 400)
+    assert data.chosen("100.7", None, 500.0) == (100, 500)
+    assert data.chosen(None, "7200", NOW) == (3600, 7200)
+    assert data.chosen("100", "100", NOW) == (100, 110)
+    for nonsense in ("yesterday", "-5", "1e400", "nan", "", None):
+        assert data.chosen(nonsense, None, NOW) is None
+
+
+def test_a_range_of_ones_own_is_over_when_its_end_has_passed():
+    view = data.View(words.CUSTOM, start=1000, end=4600)
+    assert (view.seconds, view.since(9e9), view.until(9e9), view.at(9e9)) == (3600, 990, 4600, 4600.0)
+    assert view.over(4600.0)
+    assert (view.until(2000.0), view.at(2000.0), view.over(2000.0)) == (None, 2000.0, False)
+
+
+@pytest.mark.parametrize("window", data.RANGES)
+def test_the_same_time_before_ends_where_the_range_begins_and_is_as_long(window):
+    view = data.View(window)
+    since, until = view.before(NOW)
+    assert until == view.since(NOW)
+    assert until - since == int(NOW) - view.since(NOW)
+
+
+def test_an_address_leaves_out_what_is_as_usual():
+    assert data.View().query == {}
+    assert data.View("1 hour", "payments").query == {"topic": "payments", "range": "1 hour"}
+    assert data.View(words.CUSTOM, start=5, end=25).query == {"since": "5", "until": "25"}
+
+
+def test_what_is_over_is_drawn_less_often():
+    assert data.refresh(data.View("5 min"), NOW) == 1.0
+    assert data.refresh(data.View("24 hours"), NOW) == 5.0
+    assert data.refresh(data.View(words.CUSTOM, start=0, end=60), NOW) == 10.0
+
+
+# moments
+
+
+def test_a_moment_is_in_the_zone_of_the_viewer_with_utc_under_the_pointer():
+    at = 1_795_274_157.0
+    assert words.stamp(at, "Asia/Kolkata") == ("2026-11-21 20:45:57", "2026-11-21 15:15:57 UTC")
+    assert words.stamp(at, "Asia/Kolkata", at + 60).text == "20:45:57"
+    assert words.stamp(at, "Asia/Kolkata", at + 86_400).text == "2026-11-21 20:45:57"
+    assert words.stamp(at, None).text == words.stamp(at, "No/Such_Zone").text == "2026-11-21 15:15:57"
+
+
+def test_a_zone_has_a_name():
+    assert [words.zone_name(name, 1_795_274_157.0) for name in ("Europe/Berlin", "Asia/Dubai", None)] == [
+        "CET", "UTC+04:00", "UTC",
+    ]  # fmt: skip
+
+
+def test_a_range_is_a_part_of_a_sentence():
+    day = 86_400.0
+    assert words.during("15 min", 0, 900) == "in the last 15 min"
+    assert words.during(words.CUSTOM, 0, 5400) == "from 00:00 to 01:30 on 1970-01-01"
+    assert words.during(words.CUSTOM, 0, day + 30) == "from 1970-01-01 00:00:00 to 1970-01-02 00:00:30"
+    assert words.during(words.CUSTOM, 0, 5400, "Asia/Dubai") == "from 04:00 to 05:30 on 1970-01-01"
+
+
+# the sentence on top
+
+WELL = words.Situation(
+    acknowledged=12_477, dead=0, window="15 min", connected=2, producers=2, closed=0, silent_for=0.5,
+    connection_error=None, pending=0,
+)  # fmt: skip
+TOO_LARGE = words.Cause("payments", "The message is larger than the topic allows.", 3, "abc")
+
+
+def said(**changes):
+    found = words.headline(replace(WELL, **changes))
+    return found.tone, found.text
+
+
+def test_the_sentence_names_the_topic_and_the_reason_and_leads_to_both():
+    found = words.headline(replace(WELL, dead=3, causes=[TOO_LARGE]))
+    assert found.tone == "warning"
+    assert found.text == (
+        "Delivering. 3 of 12,480 messages failed in the last 15 min, all on payments: "
+        "the message is larger than the topic allows. See the records."
+    )
+    links = {piece.text: (piece.page, dict(piece.query)) for piece in found.pieces if piece.page}
+    assert links["payments"] == ("overview", {"topic": "payments"})
+    assert links["See the records"] == ("dead-letters", {"topic": "payments", "group": "abc"})
+
+
+def test_of_several_reasons_the_worst_is_said_with_its_number():
+    policy = words.Cause("payments", "A policy of the broker forbids this.", 1, "def")
+    elsewhere = words.Cause("orders", "It timed out.", 1, "ghi")
+    assert "all on payments, most (3): the message is larger" in said(dead=4, causes=[TOO_LARGE, policy])[1]
+    assert (
+        "most (3) on payments: the message is larger"
+        in said(dead=5, causes=[TOO_LARGE, policy, elsewhere])[1]
+    )
+    assert (
+        "1 of 12,478 messages failed in the last 15 min, on payments:" in said(dead=1, causes=[TOO_LARGE])[1]
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "tone", "text"),
+    [
+        ({}, "good", "Delivering. All 12,477 messages sent in the last 15 min were acknowledged."),
+        ({"acknowledged": 1}, "good", "The one message sent in the last 15 min was acknowledged."),
+        ({"acknowledged": 0}, "good", "Nothing was sent in the last 15 min."),
+        ({"dead": 5_000}, "bad", "5,000 of 17,477 messages failed in the last 15 min."),
+        ({"waiting": 60}, "good", "60 dead letters wait from before."),
+        ({"stalled": True, "pending": 7}, "bad", "Not delivering. Nothing was acknowledged or given up for a minute. 7 messages wait."),
+        ({"connected": 0, "connection_error": "refused", "pending": 1}, "bad", "No broker is connected: refused. 1 message waits."),
+        ({"connected": 1, "connection_error": "refused"}, "warning", "1 of 2 producers reaches no broker: refused."),
+        ({"gone": 1, "gone_for": 40.0}, "warning", "1 of 3 producers has not been seen for 40 s."),
+        ({"producers": 0, "connected": 0, "gone": 1, "silent_for": 61.0}, "bad", "No producer has been seen for 61 s: it may have died."),
+        ({"producers": 0, "connected": 0, "closed": 1, "silent_for": None}, "quiet", "No producer is running."),
+        ({"acknowledged": 0, "producers": 0, "connected": 0, "silent_for": None}, "quiet", "No producer has written here yet."),
+    ],
+)  # fmt: skip
+def test_each_trouble_has_its_sentence(change, tone, text):
+    assert said(**change)[0] == tone
+    assert text in said(**change)[1]
+
+
+def test_of_a_range_that_is_over_the_sentence_says_how_it_went():
+    past = {"window": words.CUSTOM, "over": True, "since": 0.0, "until": 3600.0, "connected": 0}
+    assert said(**past, dead=3, causes=[TOO_LARGE])[1].startswith(
+        "3 of 12,480 messages failed from 00:00 to 01:00 on 1970-01-01, all on payments"
+    )
+    assert said(**past)[0] == "good"
+    assert said(**past, acknowledged=0) == ("quiet", "Nothing was sent from 00:00 to 01:00 on 1970-01-01.")
+
+
+def test_what_is_read_aloud_changes_only_with_the_sense():
+    first, later = (words.headline(replace(WELL, dead=dead, causes=[TOO_LARGE])) for dead in (3, 4))
+    assert first.text != later.text
+    assert words.sense(first) == words.sense(later)
+    assert words.sense(words.headline(WELL)) != words.sense(first)
+
+
+# against the same time before
+
+
+def test_a_change_is_an_arrow_with_words_and_honest_where_there_is_no_before():
+    better = words.change(0.01, 0.02, words.percent, good=-1)
+    assert better == ("↓ from 2.00 %", "down from 2.00 %", "better")
+    assert words.change(0.02, 0.01, words.percent, good=-1).tone == "worse"
+    assert words.change(0.0201, 0.02, words.percent, good=-1).tone == ""
+    assert words.change(5.0, 9.0, words.rate).tone == ""
+    assert words.change(0.01, 0.01, words.percent).text == "as before"
+    assert words.change(0.01, None, words.percent).text == "nothing before to compare with"
+    assert words.change(None, 0.01, words.percent).text == "before: 1.00 %"
+
+
+def test_numbers_are_compared_with_the_same_time_before(store):
+    rows = [counts(NOW - 30, acknowledged=90, dead=10), counts(NOW - 330, acknowledged=199, dead=1)]
+    slow, quick = bucket_of(0.5), bucket_of(0.005)
+    latencies = [
+        LatencyRow(int(NOW) - 30, "c", "p", "orders", slow, 90),
+        LatencyRow(int(NOW) - 330, "c", "p", "orders", quick, 199),
+    ]
+    write(store, rows, latencies)
+    page = data.overview(store, "5 min", NOW)
+    assert (page.sums.error_rate, page.before.error_rate) == (0.1, 0.005)
+    assert page.sums.latency[3] == pytest.approx(0.5, rel=2 * RELATIVE_ERROR)
+    assert page.before.latency[3] == pytest.approx(0.005, rel=2 * RELATIVE_ERROR)
+    assert page.sums.throughput == pytest.approx(90 / 60)
+    assert page.before.throughput == pytest.approx(199 / 60)
+    shown = {tile.label: tile for tile in figures.tiles(page)}
+    assert (shown["Error rate"].value, shown["Error rate"].change.text) == ("10.0 %", "↑ from 0.50 %")
+    assert shown["Latency p99.9"].change.tone == "worse"
+    assert "The 5 min before: 0.50 %" in shown["Error rate"].more
+
+
+def test_without_a_before_a_tile_says_so_and_invents_nothing(store):
+    shop(store)
+    shown = {tile.label: tile for tile in figures.tiles(data.overview(store, "5 min", NOW))}
+    assert shown["Throughput"].change.text == "nothing before to compare with"
+    assert shown["Retry success"].value == "–"
+    assert "Earlier values are not kept" in shown["Memory"].more
+    assert shown["Memory"].note == "50.0 % of 256.0 MiB"
+
+
+def test_retries_duplicates_and_verdicts_are_counted(store):
+    write(
+        store,
+        [
+            counts(
+                NOW - 9,
+                acknowledged=95,
+                accepted=95,
+                retried=10,
+                retry_successes=8,
+                duplicates=5,
+                possible_duplicates=2,
+            )
+        ],
+    )
+    DeadLetters(store).add(
+        [letter(1), letter(2, verdict="possibly_persisted"), letter(3, verdict="possibly_persisted")]
+    )
+    page = data.overview(store, "5 min", NOW)
+    assert (page.sums.retry_success, page.sums.suppressed) == (0.8, 0.05)
+    shown = {tile.label: tile for tile in figures.tiles(page)}
+    assert shown["Dead letters"].note == "2 possibly persisted, 1 rejected"
+    assert shown["Duplicates kept out"].note == "2 may be there twice"
+
+
+def test_a_page_of_a_range_that_is_over_counts_that_range_alone(store):
+    write(store, [counts(NOW - 30, acknowledged=1), counts(NOW - 5000, acknowledged=7)])
+    page = data.overview(store, data.View(words.CUSTOM, start=int(NOW) - 6000, end=int(NOW) - 4000), NOW)
+    assert page.situation.acknowledged == 7
+    assert page.now == int(NOW) - 4000
+    assert [point.acknowledged for point in page.series] == [7]
+    assert figures.throughput(page).layout.xaxis.range[1].timestamp() == int(NOW) - 4000
+
+
+def test_the_filters_hold_for_everything_that_is_counted(store):
+    shop(store)
+    DeadLetters(store).add([letter(9, topic="orders", producer_id="other")])
+    page = data.overview(store, data.View("5 min", topic="orders"), NOW)
+    assert page.situation.dead == 0
+    assert [row.topic for row in page.topics] == ["orders"]
+    assert page.dead_by_topic == {"orders": 1}
+    assert data.overview(store, data.View("5 min", producer="p"), NOW).dead_by_topic == {"payments": 3}
+
+
+# trouble
+
+
+def test_a_producer_that_vanished_in_the_range_is_missed_and_one_of_last_week_is_not(store):
+    shop(store)
+    store.append(Batch("q", 0, (), (), (), producer(producer_id="q", seen_at=NOW - 50)))
+    store.append(Batch("r", 0, (), (), (), producer(producer_id="r", seen_at=NOW - 5000)))
+    found = data.overview(store, "15 min", NOW).situation
+    assert (found.producers, found.gone, found.gone_for) == (1, 1, 50.0)
+    assert "1 of 2 producers has not been seen for 50 s." in words.headline(found).text
+
+
+def test_what_waits_for_a_minute_without_a_settled_message_is_no_delivery(store):
+    write(store, [counts(NOW - 90, acknowledged=5)], pending=9)
+    assert data.overview(store, "15 min", NOW).situation.stalled
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"pending": 0}, {"pending": 9, "waiting_retry": 9}, {"pending": 9, "started_at": 9e9}],
+    ids=["nothing waits", "a retry waits", "it just began"],
+)
+def test_what_waits_for_a_good_reason_is_delivery(store, changes):
+    write(store, [counts(NOW - 90, acknowledged=5)], **changes)
+    assert not data.overview(store, "15 min", NOW).situation.stalled
+
+
+def test_the_first_message_after_a_quiet_time_is_delivery(store):
+    write(store, [counts(NOW - 3, accepted=1)], pending=1)
+    assert not data.overview(store, "15 min", NOW).situation.stalled
+
+
+# topics
+
+
+def test_topics_are_sorted_by_trouble_and_say_why(store):
+    shop(store)
+    write(store, [counts(NOW - 9, "ledger", acknowledged=1, dead=9)])
+    DeadLetters(store).add(
+        [letter(20, topic="old", failed_at=NOW - 9000), letter(21, topic="ledger", code="POLICY_VIOLATION")]
+    )
+    rows = data.overview(store, "15 min", NOW).topics
+    assert [(row.topic, row.trouble) for row in rows] == [
+        ("ledger", 3),
+        ("payments", 2),
+        ("old", 1),
+        ("orders", 0),
+    ]
+    assert rows[0].cause.meaning == "A policy of the broker forbids this."
+    assert rows[1].cause.fingerprint == letter(0).fingerprint
+    assert (rows[1].waiting, rows[3].throughput) == (3, pytest.approx(100, rel=0.15))
+
+
+def test_topics_that_fail_alike_do_not_change_places_with_every_message(store):
+    write(
+        store,
+        [
+            counts(NOW - 9, name, acknowledged=1, dead=dead)
+            for name, dead in (("b", 51), ("a", 50), ("c", 500))
+        ],
+    )
+    assert [row.topic for row in data.overview(store, "15 min", NOW).topics] == ["c", "a", "b"]
+
+
+def test_two_codes_that_mean_the_same_are_one_reason(store):
+    shop(store)
+    codes = ("SASL_AUTHENTICATION_FAILED", "_AUTHENTICATION")
+    DeadLetters(store).add(
+        [letter(40 + place, topic="orders", code=code) for place, code in enumerate(codes)]
+    )
+    causes = data.overview(store, "15 min", NOW).causes
+    assert [(cause.topic, cause.count) for cause in causes] == [("payments", 3), ("orders", 2)]
+
+
+@pytest.mark.parametrize("window", data.RANGES)
+def test_a_sparkline_has_a_place_for_each_part_of_the_range(store, window):
+    shop(store)
+    row = data.overview(store, window, NOW).topics[0]
+    assert len(row.rates) == len(row.failures) <= 51
+    assert sum(count or 0 for count in row.failures) == 3
+
+
+def test_a_sparkline_has_a_gap_where_nothing_was_written_and_a_bar_where_messages_failed():
+    drawn = figures.spark((1.0, 2.0, None, 3.0), (0, 4, None, 0), "orders")
+    assert [child[0] for child in drawn[2]] == ["path", "path", "rect"]
+    assert drawn[1]["aria-label"] == "orders"
+    assert not figures.spark((None, None), (None, None), "idle")[2]
+    assert not figures.spark((), (), "none")[2]
+
+
+def test_a_list_that_is_cut_says_what_it_leaves_out():
+    assert words.topics_left(12, 12, 3) == ""
+    assert words.topics_left(14, 12, 3) == "and 2 more topics, none of them with trouble; choose one above"
+    assert "3 of them with trouble" in words.topics_left(20, 12, 15)
+
+
+# links
+
+
+@pytest.fixture
+def looked_at(monkeypatch):
+    def look(view):
+        monkeypatch.setattr(header.st, "session_state", {"view": view})
+
+    return look
+
+
+def test_a_link_keeps_what_is_looked_at(looked_at):
+    looked_at(data.View("1 hour", "payments"))
+    assert header.link("errors") == "errors?topic=payments&range=1+hour"
+    assert (
+        header.link("dead-letters", group="abc", topic="a&b")
+        == "dead-letters?topic=a%26b&range=1+hour&group=abc"
+    )
+    assert header.link("alerts", alert="x", topic=None, range=None) == "alerts?alert=x"
+    assert header.link("errors", since=5.5, until=65) == "errors?topic=payments&since=5&until=65"
+    assert header.link(header.FIRST, topic="orders") == "./?topic=orders&range=1+hour"
+
+
+def test_a_link_keeps_a_range_of_ones_own(looked_at):
+    looked_at(data.View(words.CUSTOM, start=5, end=65))
+    assert header.link("errors") == "errors?since=5&until=65"
+    assert header.link("errors", range="5 min") == "errors?range=5+min"
+    looked_at(data.View())
+    assert header.link("errors") == "errors"
+    assert header.link(header.FIRST) == "./"
+
+
+def test_names_from_outside_are_text_in_a_link():
+    assert (
+        common.anchor("<b>&", 'errors?x="') == '<a class="pc-link" href="errors?x=&quot;">&lt;b&gt;&amp;</a>'
+    )
+
+
+# the page
+
+
+def opened(path, monkeypatch, **query):
+    from streamlit.testing.v1 import AppTest
+
+    monkeypatch.setattr("sys.argv", ["app", str(path)])
+    app = AppTest.from_string("from dashboard.app import main\n\nmain()\n", default_timeout=30)
+    for name, value in query.items():
+        app.query_params[name] = value
+    return app.run()
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The trees that the page drew, by their keys."""
+    found = {}
+
+    def note(*tree, key):
+        found[key] = " | ".join(map(text_of, tree))
+
+    monkeypatch.setattr("dashboard.views.overview.live_dom", note)
+    monkeypatch.setattr("dashboard.views.firing.live_dom", note)
+    return found
+
+
+def test_a_failing_store_says_which_topic_fails_and_why_and_shows_every_part(path, store, monkeypatch, drawn):
+    shop(store, seen_at=time.time() + 60)
+    page = opened(path, monkeypatch)
+    assert not page.exception
+    assert "all on payments: the message is larger" in drawn["headline"]
+    for part in (
+        "Error rate",
+        "p99.9",
+        "Pending",
+        "3 rejected",
+        "Duplicates kept out",
+        "Memory",
+        "some fail",
+    ):
+        assert part in drawn["figures"]
+    assert "connected" in drawn["producers"]
+
+
+def test_an_empty_store_says_how_to_begin(path, store, monkeypatch, drawn):
+    page = opened(path, monkeypatch)
+    assert not page.exception
+    assert "No producer has written here yet" in drawn["headline"]
+    assert f"--store {path}" in page.code[0].value
+    assert "ReliableKafkaProducer" in page.code[1].value
+
+
+def test_an_alert_that_fires_is_a_link_and_can_be_acknowledged(path, store, monkeypatch, drawn):
+    shop(store, seen_at=time.time() + 60)
+    AlertLog(store).record([Change("fired", alert("high_error_rate", "p", NOW, value=0.3, threshold=0.05))])
+    page = opened(path, monkeypatch)
+    acknowledge = next(button for button in page.button if button.label == "Acknowledge")
+    assert any(key.startswith("alert-") for key in drawn)
+    acknowledge.click().run()
+    assert not page.exception
+    assert "Acknowledge" not in [button.label for button in page.button]
+
+
+def test_a_panel_that_fails_leaves_the_rest_alive(path, store, monkeypatch, drawn):
+    def locked(*_):
+        raise StoreLocked
+
+    shop(store, seen_at=time.time() + 60)
+    monkeypatch.setattr(overview.firing, "show", locked)
+    page = opened(path, monkeypatch)
+    assert not page.exception
+    assert "Another process holds the store" in " ".join(element.body for element in page.get("html"))
+    assert "payments" in drawn["headline"] and "shop" in drawn["producers"]
+
+
+def test_a_store_that_goes_away_leaves_what_was_seen(path, store, monkeypatch, drawn):
+    shop(store, seen_at=time.time() + 60)
+    page = opened(path, monkeypatch)
+    drawn.clear()
+
+    def gone(*_):
+        raise StoreLocked
+
+    monkeypatch.setattr(overview.reading, "overview", gone)
+    page.run()
+    assert not page.exception
+    assert "payments" in drawn["headline"]
+
+
+def test_the_address_opens_a_range_and_a_topic(path, store, monkeypatch, drawn):
+    shop(store, seen_at=time.time() + 60)
+    opened(path, monkeypatch, range="1 hour", topic="orders")
+    assert "in the last 1 hour" in drawn["headline"]
+    assert "payments" not in drawn["figures"]
+
+
+def test_the_address_opens_a_range_of_ones_own_and_another_range_leaves_it(path, store, monkeypatch, drawn):
+    shop(store, seen_at=time.time() + 60)
+    page = opened(path, monkeypatch, since="86400", until="90000")
+    assert not page.exception
+    assert "Nothing was sent from 00:00 to 01:00 on 1970-01-02" in drawn["headline"]
+    assert "This range is over" in drawn["headline"]
+    page.segmented_control(key="range").set_value("5 min").run()
+    assert "in the last 5 min" in drawn["headline"]
+    assert "since" not in page.query_params
+
+
+def test_custom_begins_with_what_is_looked_at_and_its_ends_can_be_moved(path, store, monkeypatch, drawn):
+    shop(store, seen_at=time.time() + 60)
+    page = opened(path, monkeypatch)
+    page.segmented_control(key="range").set_value(words.CUSTOM).run()
+    assert not page.exception
+    since, until = page.session_state["custom"]
+    assert 900 <= until - since <= 1080
+    assert str(since) in page.query_params["since"]
+    page.datetime_input(key="from").set_value(page.datetime_input(key="to").value).run()
+    assert not page.exception
+    assert page.session_state["custom"] == (until, 2 * until - since)
+
+
+def test_a_paused_page_says_as_of_when_it_is(path, store, monkeypatch, drawn):
+    shop(store, seen_at=time.time() + 60)
+    page = opened(path, monkeypatch)
+    page.toggle(key="live").set_value(False).run()
+    assert "Paused: everything is as of" in drawn["headline"]
+
+
+def test_names_from_messages_are_text_and_never_markup(store):
+    hostile = '<img src=x onerror="alert(1)">'
+    write(store, [counts(NOW - 9, hostile, acknowledged=1, dead=1)])
+    DeadLetters(store).add([letter(1, topic=hostile)])
+    page = data.overview(store, "5 min", NOW)
+    assert any(text_of(tree).find(hostile[:10]) >= 0 for tree in tiles.topics(page))
+    assert "<img" not in figures.throughput(page).to_json()
