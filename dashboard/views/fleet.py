@@ -1,11 +1,211 @@
-"""The fleet page: what a fleet of producers published."""
+"""The fleet page: every producer the store knows, sorted by trouble, and what they deliver together."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
-from dashboard.views import header
+import streamlit as st
+
+from dashboard import live_table, words
+from dashboard.data.fleet import STATES, TROUBLED, Fleet, Member, fleet
+from dashboard.data.view import View
+from dashboard.figures.fleet import fleet_percentiles, spread
+from dashboard.live_plotly import live_plotly
+from dashboard.live_table import Column, Line, Part, TableRow
+from dashboard.stores import opened
+from dashboard.views import common, header, pace
+from dashboard.words import fleet as say
+from producer_core.histogram import RELATIVE_ERROR
+
+SHOWN = 100
+WHO = ("In the range", "In trouble", "All known")
 
 
 def show(path: Path) -> None:
-    header.title("Fleet")
+    view = header.view(path, "Fleet")
+    live_table.style()
+    who, text = _choices()
+    st.fragment(_live, run_every=header.every(view))(path, view, who, text)
+
+
+def _choices() -> tuple[str, str]:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        who = st.segmented_control(
+            "Producers",
+            WHO,
+            default=WHO[0],
+            key="who",
+            bind="query-params",
+            required=True,
+            label_visibility="collapsed",
+        )
+        text = st.text_input(
+            "Find a producer",
+            key="find",
+            bind="query-params",
+            placeholder="Find by name, host, version or id",
+            label_visibility="collapsed",
+            width=280,
+        )
+    return who or WHO[0], text or ""
+
+
+def _live(path: Path, view: View, who: str, text: str) -> None:
+    everybody = who == WHO[2]
+    shown = pace.read(path, "fleet", (view, everybody), lambda: reading(path, view, everybody))
+    if shown is None:
+        return
+    now = time.time()
+    common.stays(words.data_age(shown.seen_at, now).capitalize(), live=words.live(shown.seen_at, now))
+    common.say(*say.crowd(_crowd(shown)))
+    _tiles(shown)
+    left, right = st.columns(2, gap="medium")
+    with left:
+        common.heading("Latency of all producers together")
+        common.note(f"From merged histograms: each percentile is right to {words.percent(RELATIVE_ERROR)}.")
+        live_plotly(
+            fleet_percentiles(shown), key="fleet-latency", alt="Percentiles of all producers together"
+        )
+    with right:
+        common.heading("Who stands apart")
+        common.note("Each producer by its messages a second and its p99.")
+        live_plotly(spread(shown), key="fleet-spread", alt="Each producer by rate and p99")
+    _producers(shown, who, text, now)
+    _jobs(shown, now)
+
+
+@st.cache_data(ttl=0.8, max_entries=16, show_spinner=False)  # type: ignore[untyped-decorator]  # streamlit is Any here
+def reading(path: Path, view: View, everybody: bool) -> Fleet:
+    """Once for all browsers that look at the same."""
+    return fleet(opened(path), view, time.time(), everybody=everybody)
+
+
+def _crowd(shown: Fleet) -> say.Crowd:
+    states = shown.states
+    return say.Crowd(
+        running=shown.running,
+        hosts=shown.hosts,
+        known=shown.known,
+        troubled=[(state, states[state]) for state in STATES if state in TROUBLED and states.get(state)],
+    )
+
+
+def _tiles(shown: Fleet) -> None:
+    near = f"Of all producers together, from merged histograms, right to {words.percent(RELATIVE_ERROR)}."
+    p50, _, p99, p999 = (words.milliseconds(value) for value in shown.found)
+    tiles = [
+        ("Producers", words.count(shown.running), f"Those that run, on {words.plural(shown.hosts, 'host')}."),
+        ("In trouble", words.count(len(shown.troubled)), "Not heard of, without a broker, with an alert, losing messages, or with a full queue."),
+        ("Throughput", words.rate(shown.rate), "Acknowledged messages a second, over the last minute of the range."),
+        ("Error rate", words.percent(shown.error_rate), "Messages that died, of all that were settled in the range."),
+        ("Latency p50", p50, near),
+        ("Latency p99", p99, near),
+        ("Latency p99.9", p999, near),
+        ("Pending", words.compact(shown.pending), "Accepted and not settled yet, in memory and in journals."),
+    ]  # fmt: skip
+    with st.grid(8, gap="small", min_column_width=132):
+        for label, value, explained in tiles:
+            st.metric(label, value, help=explained, border=True)
+
+
+# producers
+
+_COLUMNS = (
+    Column("Producer"),
+    Column("State", wide=True),
+    Column("Rate", number=True, more="Acknowledged messages a second, over the last minute of the range."),
+    Column("Error rate", number=True, more="Messages that died, of those settled in the range."),
+    Column("p99", number=True),
+    Column("Dead letters", number=True, more="They wait in this store."),
+    Column("Pending", number=True, more="Accepted and not settled: in memory, and in the journal behind it where there is one."),
+    Column("Memory", number=True),
+    Column("Version"),
+    Column("Last seen"),
+)  # fmt: skip
+
+
+def _producers(shown: Fleet, who: str, text: str, now: float) -> None:
+    common.heading("Producers, by trouble")
+    found = [
+        member for member in shown.members if matches(member, text) and (who != WHO[1] or member.troubled)
+    ]
+    if not found:
+        common.note("None matches." if shown.known else "None has written here yet.")
+        return
+    rows = [_row(member, now) for member in found[:SHOWN]]
+    live_table.live_table(_COLUMNS, rows, key="fleet-producers", alt="Producers, those in trouble first")
+    if note := say.listed(len(rows), len(found), shown.known):
+        common.note(note)
+
+
+def matches(member: Member, text: str) -> bool:
+    """Whether every word of the text is in the producer's name, host, version or id."""
+    about = f"{member.name} {member.host} {member.version} {member.producer_id}".lower()
+    return all(word in about for word in text.lower().split())
+
+
+def _row(member: Member, now: float) -> TableRow:
+    look, said = say.state(
+        member.state,
+        now,
+        seen_at=member.seen_at,
+        closed_at=member.closed_at,
+        error=member.connection_error,
+        alert=member.alerts[0][1] if member.alerts else "",
+        dead=member.dead,
+        settled=member.dead + member.acknowledged,
+        fill=member.fill,
+    )
+    about: list[Line] = [
+        Part(words.short(member.name, 40), "strong", header.link("overview", producer=member.producer_id), member.producer_id),
+        Part(f"{words.short(member.host, 40)}, process {member.pid}", "small", more=member.host),
+    ]  # fmt: skip
+    states: list[Line] = [Part(words.short(said, 120), look, more=said)]
+    states += [Part(words.short(text, 120), "small", more=text) for _, text in member.alerts[1:3]]
+    text, more = words.stamp(member.seen_at, common.zone(), now)
+    return TableRow(
+        member.producer_id,
+        (
+            about,
+            states,
+            words.rate(member.rate) if member.rate else "–",
+            words.percent(member.error_rate),
+            words.milliseconds(member.p99),
+            Part(words.count(member.letters), href=_letters(member))
+            if member.letters
+            else Part("none", "small"),
+            words.count(member.pending),
+            words.size(member.memory),
+            Part(member.version, "small"),
+            Part(text, more=more),
+        ),
+    )
+
+
+def _letters(member: Member) -> str:
+    return header.link("dead-letters", range=None, producer=None, producer_id=member.producer_id)
+
+
+# jobs: what merges a fleet into this store; audits and bulk replays come beside it
+
+
+def _jobs(shown: Fleet, now: float) -> None:
+    common.heading("Jobs")
+    if not shown.jobs:
+        common.note(say.HOW_TO_FILL if shown.known_hosts < 2 else say.NO_JOB)
+        st.code(say.FILL, language="sh", wrap_lines=True)
+        return
+    columns = (Column("Job"), Column("Merged last"), Column("Micro-batches", number=True))
+    rows = [
+        TableRow(
+            job.name,
+            (
+                (Part("Telemetry of the fleet", "strong"), Part(job.name, "mono")),
+                say.merged_ago(now - job.committed_at),
+                words.count(job.batches),
+            ),
+        )
+        for job in shown.jobs
+    ]
+    live_table.live_table(columns, rows, key="fleet-jobs", alt="Jobs that write to this store")

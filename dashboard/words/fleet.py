@@ -1,0 +1,104 @@
+"""The fleet, in words: how many send, what is wrong with one, and how to fill the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from dashboard.words.moments import age
+from dashboard.words.numbers import count, percent, plural
+
+Tone = Literal["bad", "warning", "good", "quiet"]
+
+_PLURALS: Mapping[str, tuple[str, str]] = {
+    "silent": ("is not heard of", "are not heard of"),
+    "cut off": ("reaches no broker", "reach no broker"),
+    "alerting": ("has an alert", "have alerts"),
+    "failing": ("lost messages", "lost messages"),
+    "full": ("has a full queue", "have full queues"),
+}
+
+HOW_TO_FILL = (
+    'This store knows producers of one host only. To see a fleet here, give each producer telemetry_topic="telemetry", '
+    "and let the pipeline merge that topic into a store that this dashboard opens:"
+)
+NO_JOB = (
+    "No job has merged telemetry into this store: these producers write to it themselves. To add those of other hosts, "
+    'give each telemetry_topic="telemetry", and let the pipeline merge that topic into a store:'
+)
+FILL = (
+    "producer-core pipeline telemetry --topic telemetry -b BROKER:9092 --store fleet.duckdb\n"
+    "producer-core dashboard --store fleet.duckdb"
+)
+"""The commands that fill a fleet's store and open it."""
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """What the sentence on top is made of; `troubled` counts producers by what is wrong, the worst first."""
+
+    running: int
+    hosts: int
+    known: int
+    troubled: Sequence[tuple[str, int]]
+
+
+def crowd(now: Crowd) -> tuple[str, str]:
+    """A tone and a sentence or two on the whole fleet."""
+    if not now.known:
+        return "quiet", "No producer has written here yet. Start one on this store and it appears."
+    who = f"{plural(now.running, 'producer')} on {plural(now.hosts, 'host')}"
+    if not now.running:
+        return "quiet", f"No producer runs. The store remembers {plural(now.known, 'producer')}."
+    runs = "runs" if now.running == 1 else "run"
+    if not now.troubled:
+        return (
+            "good",
+            f"{who} {runs}, and nothing is wrong with {'it' if now.running == 1 else 'any of them'}.",
+        )
+    said = [f"{count(number)} {_PLURALS[state][number != 1]}" for state, number in now.troubled]
+    listed = said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
+    worst = now.troubled[0][0]
+    return "bad" if worst in ("silent", "cut off") else "warning", f"{who} {runs}. {listed}."
+
+
+def state(
+    name: str,
+    now: float,
+    *,
+    seen_at: float,
+    closed_at: float | None,
+    error: str | None,
+    alert: str,
+    dead: int,
+    settled: int,
+    fill: float,
+) -> tuple[Tone, str]:
+    """What is to be said of one producer: a tone, and its state in words."""
+    silent = age(now - seen_at)
+    known: Mapping[str, tuple[Tone, str]] = {
+        "silent": ("bad", f"not seen for {silent}, and not closed"),
+        "cut off": ("bad", f"no connection: {error}" if error else "no connection yet"),
+        "alerting": ("bad", alert),
+        "failing": ("warning", f"{count(dead)} of {plural(settled, 'message')} died"),
+        "full": ("warning", f"its queue is {percent(fill)} full"),
+        "well": ("good", "sends"),
+        "idle": ("good", "runs, sends nothing"),
+        "gone": ("quiet", f"not seen for {silent}, and never closed"),
+        "closed": ("quiet", f"closed {age(now - (closed_at or now))} ago"),
+    }
+    return known[name]
+
+
+def listed(shown: int, matching: int, known: int) -> str:
+    """How many of how many are listed."""
+    if shown < matching:
+        return f"The first {count(shown)} of {count(matching)}, by trouble. The field above finds the others."
+    rest = known - matching
+    return f"The store knows {plural(rest, 'more producer')}, closed or gone." if rest > 0 else ""
+
+
+def merged_ago(seconds: float) -> str:
+    """When a job last did something."""
+    return f"{age(seconds)} ago"

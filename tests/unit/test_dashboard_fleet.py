@@ -1,0 +1,262 @@
+"""The fleet page: its data on a real store, its words and figures, and the page in each of its states."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from dashboard.data.fleet import FORGOTTEN, STATES, fleet, state_of
+from dashboard.data.view import View
+from dashboard.figures.fleet import fleet_percentiles, spread
+from dashboard.views.fleet import matches
+from dashboard.words import fleet as say
+from producer_core.alerts import AlertLog, Change, alert
+from producer_core.dlq import DeadLetters
+from producer_core.histogram import RELATIVE_ERROR, bucket_of
+from producer_core.store import Batch, LatencyRow, Store
+from tests.unit.dashboard_pages import HOSTILE, counts, letter, links, opened, producer, rows_of, text_of
+
+NOW = 0.0
+VIEW = View("5 min")
+LIST = "Producers, those in trouble first"
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "store.duckdb"
+
+
+@pytest.fixture
+def store(path):
+    return Store.open(path)
+
+
+@pytest.fixture(autouse=True)
+def now():
+    """When this test began: the page compares with the real clock."""
+    global NOW
+    NOW = float(int(time.time()))
+
+
+def add(store, name, *, seconds=60, rate=10, latency=0.005, dead=0, topic="orders", **changes):
+    """A producer with `seconds` of load until now."""
+    ats = range(int(NOW) - seconds, int(NOW))
+    rows = [counts(at, topic, producer=name, acknowledged=rate) for at in ats]
+    if dead:
+        rows.append(counts(NOW - 5, topic, producer=name, dead=dead))
+    latencies = [LatencyRow(at, "c", name, topic, bucket_of(latency), rate) for at in ats]
+    known = {"client_id": name, "host": f"host-{name}", **changes}
+    store.append(Batch(name, 0, tuple(rows), tuple(latencies), (), producer(name, NOW + 3600, **known)))
+
+
+# data
+
+
+def test_percentiles_are_those_of_merged_histograms_and_not_of_percentiles(store):
+    add(store, "quick", rate=99, latency=0.005)
+    add(store, "slow", rate=1, latency=1.0)
+    p50, p95, p99, p999 = fleet(store, VIEW, NOW).found
+    assert p50 == p95 == p99 == pytest.approx(0.005, rel=2 * RELATIVE_ERROR)
+    assert p999 == pytest.approx(1.0, rel=2 * RELATIVE_ERROR)
+
+
+def test_a_producer_is_told_with_its_own_numbers(store):
+    add(store, "shop", rate=20, dead=3)
+    DeadLetters(store).add([letter(1, failed_at=NOW - 5, producer_id="shop")])
+    (member,) = fleet(store, VIEW, NOW).members
+    assert member.rate == pytest.approx(20, rel=0.1)
+    assert (member.dead, member.letters, member.acknowledged) == (3, 1, 1200)
+    assert member.p99 == pytest.approx(0.005, rel=2 * RELATIVE_ERROR)
+    assert member.error_rate == pytest.approx(3 / 1203)
+
+
+def test_the_worst_comes_first_and_the_closed_last(store):
+    add(store, "well")
+    add(store, "failing", dead=1)
+    add(store, "failing-more", dead=20)
+    add(store, "silent", seen_at=NOW - 60)
+    add(store, "cut-off", connected=False)
+    add(store, "full", queue_messages=95_000)
+    add(store, "closed", closed_at=NOW - 5, seen_at=NOW - 5)
+    add(store, "idle", seconds=0)
+    add(store, "alerting")
+    AlertLog(store).record([Change("fired", alert("dedup_degraded", "alerting", NOW - 5, reason="no Redis"))])
+    found = fleet(store, VIEW, NOW)
+    assert [member.name for member in found.members] == [
+        "silent", "cut-off", "alerting", "failing-more", "failing", "full", "well", "idle", "closed",
+    ]  # fmt: skip
+    assert (found.running, len(found.troubled), found.hosts) == (8, 6, 8)
+
+
+def test_one_that_was_not_heard_of_for_a_day_is_no_news(store):
+    add(store, "well")
+    add(store, "gone", seconds=0, seen_at=NOW - FORGOTTEN - 5)
+    assert [member.name for member in fleet(store, VIEW, NOW).members] == ["well"]
+    everybody = fleet(store, VIEW, NOW, everybody=True)
+    assert [member.state for member in everybody.members] == ["well", "gone"]
+    assert everybody.known == 2 and not everybody.troubled
+
+
+def test_a_topic_leaves_those_who_write_to_it(store):
+    add(store, "one", topic="orders")
+    add(store, "two", topic="refunds")
+    found = fleet(store, View("5 min", topic="refunds"), NOW)
+    assert [member.name for member in found.members] == ["two"]
+    assert [member.name for member in fleet(store, View("5 min", producer="one"), NOW).members] == ["one"]
+
+
+def test_the_job_that_merges_telemetry_is_known(store):
+    with store.borrow(write=True) as connection:
+        connection.execute(
+            "INSERT INTO pipeline_progress VALUES ('q', 0, ?), ('q', 1, ?)", [NOW - 9, NOW - 3]
+        )
+    (job,) = fleet(store, VIEW, NOW).jobs
+    assert (job.name, job.batches, job.committed_at) == ("q", 2, NOW - 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({"closed": True, "silent": 99}, "closed"), ({"silent": 2 * FORGOTTEN}, "gone"), ({"silent": 41}, "silent"),
+        ({"connected": False, "dead": 3}, "cut off"), ({"alerting": True, "dead": 3}, "alerting"), ({"dead": 1}, "failing"),
+        ({"fill": 0.9}, "full"), ({}, "well"), ({"acknowledged": 0}, "idle"), ({"silent": 39}, "well"),
+    ],
+)  # fmt: skip
+def test_the_worst_that_can_be_said_is_said(changes, state):
+    known = {
+        "closed": False,
+        "silent": 1.0,
+        "connected": True,
+        "alerting": False,
+        "dead": 0,
+        "acknowledged": 9,
+        "fill": 0.1,
+    }
+    assert state_of(**{**known, **changes}) == state
+    assert state in STATES
+
+
+# words and figures
+
+
+@pytest.mark.parametrize(
+    ("known", "tone", "text"),
+    [
+        ((0, 0, 0, []), "quiet", "No producer has written here yet. Start one on this store and it appears."),
+        ((0, 0, 3, []), "quiet", "No producer runs. The store remembers 3 producers."),
+        ((1, 1, 1, []), "good", "1 producer on 1 host runs, and nothing is wrong with it."),
+        ((12, 4, 12, []), "good", "12 producers on 4 hosts run, and nothing is wrong with any of them."),
+        ((12, 4, 12, [("failing", 1)]), "warning", "12 producers on 4 hosts run. 1 lost messages."),
+        ((12, 4, 12, [("silent", 2), ("cut off", 1), ("full", 1)]), "bad",
+         "12 producers on 4 hosts run. 2 are not heard of, 1 reaches no broker and 1 has a full queue."),
+    ],
+)  # fmt: skip
+def test_the_sentence_counts_the_trouble(known, tone, text):
+    assert say.crowd(say.Crowd(*known)) == (tone, text)
+
+
+def test_the_commands_that_fill_a_fleet_exist():
+    import click
+
+    from producer_core.cli import main
+
+    for line in say.FILL.splitlines():
+        context, command, (_, *rest) = click.Context(main), main, line.split()
+        while isinstance(command, click.Group) and not rest[0].startswith("-"):
+            command = command.get_command(context, rest.pop(0))
+        known = {option for parameter in command.params for option in parameter.opts}
+        assert {word for word in rest if word.startswith("-")} <= known
+
+
+def test_every_producer_that_delivers_is_a_dot_and_its_name_is_no_markup(store):
+    add(store, "well")
+    add(store, "odd", dead=1, client_id=HOSTILE)
+    add(store, "idle", seconds=0)
+    found = fleet(store, VIEW, NOW)
+    drawn = spread(found)
+    assert [(trace.name, len(trace.x)) for trace in drawn.data] == [("Nothing wrong", 1), ("In trouble", 1)]
+    assert "<a" not in drawn.data[1].text[0] and "&lt;" in drawn.data[1].text[0]
+    assert len(fleet_percentiles(found).data) == 4
+
+
+def test_an_empty_store_draws_sentences(store):
+    found = fleet(store, VIEW, NOW)
+    for figure in (fleet_percentiles(found), spread(found)):
+        assert not figure.data and figure.layout.annotations[0].text
+
+
+def test_every_word_of_a_search_must_fit(store):
+    add(store, "web", host="node-7")
+    (member,) = fleet(store, VIEW, NOW).members
+    assert matches(member, "WEB node") and matches(member, "") and not matches(member, "web node-8")
+
+
+# the page
+
+
+def test_the_page_of_an_empty_store_invents_nothing_and_says_how_to_fill_it(path, store, monkeypatch):
+    page = opened("fleet", path, monkeypatch)
+    assert not page.exception
+    assert "No producer has written here yet." in text_of(page)
+    assert "producer-core pipeline telemetry" in page.code[0].value
+    assert [metric.value for metric in page.metric] == ["0", "0", "0 /s", "–", "–", "–", "–", "0"]
+
+
+def test_the_page_lists_by_trouble_and_leads_on(path, store, monkeypatch):
+    add(store, "web")
+    add(store, "batch", connected=False, connection_error="Connection refused")
+    DeadLetters(store).add([letter(1, failed_at=NOW - 5, producer_id="web")])
+    page = opened("fleet", path, monkeypatch, range="5 min")
+    assert not page.exception
+    first, second = rows_of(page, LIST)
+    assert first[0].startswith("batch") and "no connection: Connection refused" in first[1]
+    assert second[0].startswith("web") and second[5] == "1"
+    assert "dead-letters?producer_id=web" in links(page)
+    assert "./?range=5+min&producer=web" in links(page)
+
+
+def test_a_search_and_the_trouble_narrow_the_list(path, store, monkeypatch):
+    add(store, "web")
+    add(store, "batch", connected=False)
+    assert [row[0].split()[0] for row in rows_of(opened("fleet", path, monkeypatch, find="web"), LIST)] == [
+        "web"
+    ]
+    assert [
+        row[0].split()[0] for row in rows_of(opened("fleet", path, monkeypatch, who="In trouble"), LIST)
+    ] == ["batch"]
+
+
+def test_many_producers_are_counted_and_the_worst_hundred_listed(path, store, monkeypatch):
+    with store.borrow(write=True):
+        for number in range(300):
+            name = f"p-{number:04d}"
+            store.append(
+                Batch(
+                    name,
+                    0,
+                    producer=producer(name, NOW + 3600, host=f"h-{number % 9}", connected=number != 150),
+                )
+            )
+    page = opened("fleet", path, monkeypatch)
+    assert not page.exception
+    rows = rows_of(page, LIST)
+    assert len(rows) == 100 and "no connection" in rows[0][1]
+    assert "300 producers on 9 hosts run. 1 reaches no broker." in text_of(page)
+    assert "The first 100 of 300, by trouble." in text_of(page)
+
+
+def test_names_are_never_markup(path, store, monkeypatch):
+    add(
+        store,
+        "odd",
+        client_id=HOSTILE,
+        host=HOSTILE,
+        version=HOSTILE,
+        connected=False,
+        connection_error=HOSTILE,
+    )
+    page = opened("fleet", path, monkeypatch)
+    assert not page.exception
+    assert not any(HOSTILE in element.body for element in page.get("html"))
+    assert "onerror" in text_of(page)
