@@ -187,9 +187,8 @@ def in_words(condition: Condition) -> str:
     match condition:
         case Threshold(metric=metric, window=window, by=by):
             sign, bound = (">", condition.above) if condition.above is not None else ("<", condition.below)
-            limit = f"{sign} {span(bound or 0.0) if metric == 'dlq_age' else format(bound, ',g')}"
             over = f" over {span(window)}" if METRICS[metric].window else ""
-            return f"{metric} {limit}{over}, by {by}"
+            return f"{metric} {sign} {_limit(metric, bound or 0.0)}{over}, by {by}"
         case BurnRate(objective=objective, pairs=pairs, by=by):
             factors = ", ".join(
                 f"{pair.factor:g}x in {span(pair.long)} and {span(pair.short)}" for pair in pairs
@@ -203,6 +202,18 @@ def in_words(condition: Condition) -> str:
             return "mistakes in the file of rules"
         case Told():
             return "told by the producer"
+
+
+_SHARES = ("error_rate", "attempt_failure_rate", "memory", "queue_fill")
+
+
+def _limit(metric: str, bound: float) -> str:
+    """A limit with its unit."""
+    if metric == "dlq_age":
+        return span(bound)
+    if metric.startswith("latency_"):
+        return f"{bound:g} s"
+    return f"{100 * bound:.4g} %" if metric in _SHARES else f"{bound:,g}"
 
 
 def span(seconds: float) -> str:

@@ -79,13 +79,13 @@ class _Calls:
         self._running.join(patience)
         if self._running.is_alive():
             return Answer(False, f"it did not come back within {patience:g} s")
-        return answers[0] if answers else Answer(False, "it ended its thread", refused=True)
+        return answers[0]
 
 
 def _called(function: Told, payload: Mapping[str, Any]) -> Answer:
     try:
         function(payload)
-    except Exception as error:  # noqa: BLE001  # a user's function: its mistake must not stop our thread
+    except BaseException as error:  # noqa: BLE001  # a user's function, on a thread of its own: all it can end is that
         return Answer(False, f"it raised {type(error).__name__}", refused=True)
     return Answer(True, "called")
 

@@ -172,7 +172,8 @@ WHERE a.state = 'firing' AND list_contains(string_split($severities, ','), a.sev
   AND a.acknowledged_by IS NULL AND a.muted_by IS NULL
   AND (a.telling = 'joined' OR (a.telling = 'begin' AND f.settled_at IS NOT NULL))
   AND (r.alert_id IS NULL OR r.settled_at IS NOT NULL)
-  AND coalesce(r.settled_at, f.settled_at, a.fired_at, a.started_at) NOT BETWEEN $before AND $ahead
+  AND (coalesce(r.settled_at, f.settled_at, a.fired_at, a.started_at) <= $before
+       OR coalesce(r.settled_at, f.settled_at, a.fired_at, a.started_at) > $ahead)
 ORDER BY a.started_at LIMIT $limit;
 
 -- name: alerts_queue_again
