@@ -1,11 +1,318 @@
-"""The errors page: errors by kind, code, topic and over time."""
+"""The errors page: what fails, by kind, code, topic and over time, against the same time before; groups and advice."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
-from dashboard.views import header
+import streamlit as st
+
+from dashboard import live_table, words
+from dashboard.data.errors import CodeLine, Errors, GroupLine, KindLine, TopicLine, errors
+from dashboard.data.view import View
+from dashboard.figures.errors import described, failed_attempts, fates
+from dashboard.live_plotly import live_plotly
+from dashboard.live_table import Cell, Column, Line, Part, TableRow
+from dashboard.stores import opened
+from dashboard.views import common, error_group, header, pace
+from dashboard.words import errors as say
+from producer_core.masking import mask_text
+
+_MOST = 40
+"""Rows of a table; who needs more narrows the page to a topic."""
+_LONGEST = 240
 
 
 def show(path: Path) -> None:
-    header.title("Errors")
+    view = header.view(path, "Errors")
+    live_table.style()
+    group = st.query_params.get("group")
+    if group:
+        st.fragment(error_group.show, run_every=header.every(view))(path, view, group)
+    st.fragment(_live, run_every=header.every(view))(path, view, group)
+
+
+def _live(path: Path, view: View, group: str | None) -> None:
+    shown = pace.read(path, "errors", view, lambda: reading(path, view))
+    if shown is None:
+        return
+    now = time.time()
+    common.stays(words.data_age(shown.seen_at, now).capitalize(), live=words.live(shown.seen_at, now))
+    if not group:
+        common.say(*say.failing(_failing(shown)))
+    if shown.unlettered:
+        common.note(say.unlettered(shown.unlettered, shown.whole.dead))
+    _tiles(shown)
+    _charts(shown)
+    _groups(shown, group)
+    _codes(shown)
+    left, right = st.columns([2, 3], gap="medium")
+    with left:
+        _kinds(shown)
+    with right:
+        _topics(shown)
+    common.note(_compared(shown))
+
+
+@st.cache_data(ttl=0.8, max_entries=16, show_spinner=False)  # type: ignore[untyped-decorator]  # streamlit is Any here
+def reading(path: Path, view: View) -> Errors:
+    """Once for all browsers that look at the same."""
+    return errors(opened(path), view, time.time())
+
+
+def _failing(shown: Errors) -> say.Failing:
+    worst = shown.codes[0] if shown.codes and shown.codes[0].died else None
+    topic = shown.topics[0].topic if shown.topics and shown.topics[0].now.dead else ""
+    return say.Failing(
+        during=words.during(shown.window, shown.since, shown.now, common.zone()),
+        settled=shown.whole.acknowledged + shown.whole.dead,
+        attempts=shown.whole.attempts,
+        saved=shown.whole.saved,
+        dead=shown.whole.dead,
+        worst=None if worst is None else (worst.code, topic, worst.failure.meaning),
+        new=tuple(line.code for line in shown.news),
+    )
+
+
+def _tiles(shown: Errors) -> None:
+    now, before, old = shown.whole, shown.whole_before, shown.compares
+    tiles = [
+        ("Failed attempts", words.compact(now.attempts), words.change(now.attempts, before.attempts, words.count, good=-1),
+         "Delivery reports with an error that reached us; what librdkafka repeated inside is not among them."),
+        ("Saved by retries", words.compact(now.saved), words.change(now.saved, before.saved, words.count),
+         "Messages that failed at least once and were acknowledged after a retry of ours."),
+        ("Died", words.compact(now.dead), words.change(now.dead, before.dead, words.count, good=-1),
+         "Messages that became dead letters."),
+        ("Error rate", words.percent(now.error_rate), words.change(now.error_rate, before.error_rate, words.percent, good=-1),
+         "Messages that died, of all that were settled."),
+        ("Retries succeed", words.percent(now.saved_share), words.change(now.saved_share, before.saved_share, words.percent, good=1),
+         "Of the messages that failed at least once, those that were acknowledged after all."),
+        ("Error codes", words.count(len(shown.codes)), None,
+         "Different codes that came back in the range."),
+        ("Never seen before", words.count(len(shown.news)) if shown.judges else "–", None,
+         "Codes that never came back before the range, as far as this store goes back."),
+        ("Dead letters", words.compact(shown.waiting), None,
+         "They wait for a decision now, whatever the range: replay or clear."),
+    ]  # fmt: skip
+    with st.grid(8, gap="small", min_column_width=132):
+        for label, value, changed, explained in tiles:
+            st.metric(
+                label,
+                value,
+                delta=changed.text if changed is not None and old else None,
+                delta_arrow="off",
+                delta_color=_COLOURS[changed.tone] if changed is not None else "off",
+                help=explained,
+                border=True,
+            )
+
+
+_COLOURS = {"better": "green", "worse": "red", "": "off"}
+
+
+def _charts(shown: Errors) -> None:
+    left, right = st.columns(2, gap="medium")
+    with left:
+        common.heading("Failed attempts by code")
+        live_plotly(failed_attempts(shown), key="errors-attempts", alt=described(shown))
+    with right:
+        common.heading("What became of messages that failed")
+        live_plotly(
+            fates(shown),
+            key="errors-fates",
+            alt="Messages acknowledged after a retry, and messages that died, in time",
+        )
+
+
+# groups
+
+
+def _groups(shown: Errors, chosen: str | None) -> None:
+    common.heading("Groups of dead letters")
+    if not shown.groups:
+        common.note(
+            "No message died in this range." if not shown.whole.dead else "The letters are not in this store."
+        )
+        return
+    columns = (
+        Column("Cause", wide=True),
+        Column("In time"),
+        Column("Died", number=True),
+        Column("Wait now", number=True, more="They can be replayed or cleared."),
+        Column("Topics"),
+        Column("Last"),
+    )
+    rows = [_group(shown, line, line.group.fingerprint == chosen) for line in shown.groups]
+    live_table.live_table(columns, rows, key="errors-groups", alt="Groups of dead letters, the largest first")
+
+
+def _group(shown: Errors, line: GroupLine, chosen: bool) -> TableRow:
+    group = line.group
+    title: list[str | Part] = [Part(group.code, "strong", header.link("errors", group=group.fingerprint))]
+    if line.new:
+        title.append(Part("new", "badge", more="No letter of this group died before the range."))
+    text = mask_text(group.sample_text)
+    trend = Part(bars=group.trend.counts, more=say.trend(group.trend.counts, _length(group.trend.width)))
+    return TableRow(
+        group.fingerprint,
+        (
+            (title, Part(words.short(text, _LONGEST), more=text[:1000] if len(text) > _LONGEST else ""),
+             Part(f"{group.meaning} {group.advice}".strip(), "small")),
+            trend if group.trend.counts else "",
+            _against(shown, group.count, line.before),
+            _waiting(line.waiting, group=group.fingerprint),
+            say.topics(group.topics),
+            _last(group.last_seen, shown.now),
+        ),
+        chosen=chosen,
+    )  # fmt: skip
+
+
+def _length(seconds: float) -> str:
+    return words.age(seconds)
+
+
+# codes, kinds, topics
+
+
+def _codes(shown: Errors) -> None:
+    common.heading("Error codes, with what they mean")
+    if not shown.codes:
+        common.note("No error code came back in this range.")
+        return
+    columns = (
+        Column("Code", wide=True),
+        Column("Kind"),
+        Column("Failed attempts", number=True),
+        Column("Died", number=True),
+        Column("Wait now", number=True, more="Dead letters with this code that can be replayed or cleared."),
+        Column("Topics"),
+        Column("Last"),
+    )
+    rows = [_code(shown, line) for line in shown.codes[:_MOST]]
+    live_table.live_table(columns, rows, key="errors-codes", alt="Error codes, the deadliest first")
+    _more(len(shown.codes), "code")
+
+
+def _code(shown: Errors, line: CodeLine) -> TableRow:
+    failure = line.failure
+    title: list[str | Part] = [Part(line.code, "strong")]
+    if line.new:
+        title.append(Part("new", "badge", more="This code never came back before the range."))
+    about: list[Line] = [title, failure.meaning, Part(f"What to do: {failure.advice}", "small")]
+    if failure.error_type != line.code:
+        about.append([Part("error.type", "small"), Part(failure.error_type, "mono")])
+    return TableRow(
+        line.code,
+        (
+            about,
+            Part(say.kind(failure.kind), more=say.KINDS.get(failure.kind, "")),
+            _against(shown, line.attempts, line.attempts_before),
+            _against(shown, line.died, line.died_before),
+            _waiting(line.waiting, code=line.code),
+            say.topics(line.topics),
+            "" if line.last_seen is None else _last(float(line.last_seen), shown.now),
+        ),
+    )
+
+
+def _kinds(shown: Errors) -> None:
+    common.heading("By kind")
+    if not shown.kinds:
+        common.note("Nothing failed in this range.")
+        return
+    columns = (Column("Kind"), Column("Failed attempts", number=True), Column("Died", number=True))
+    rows = [_kind(shown, line) for line in shown.kinds]
+    live_table.live_table(columns, rows, key="errors-kinds", alt="Kinds of errors")
+
+
+def _kind(shown: Errors, line: KindLine) -> TableRow:
+    name = [Part(say.kind(line.kind), "strong"), Part(words.plural(line.codes, "code"), "small")]
+    return TableRow(
+        line.kind,
+        (
+            (name, Part(say.KINDS.get(line.kind, ""), "small")),
+            _against(shown, line.attempts, line.attempts_before),
+            _against(shown, line.died, line.died_before),
+        ),
+    )
+
+
+def _topics(shown: Errors) -> None:
+    common.heading("By topic")
+    if not shown.topics:
+        common.note("Nothing failed in this range.")
+        return
+    columns = (
+        Column("Topic"),
+        Column("Failed attempts", number=True),
+        Column("Saved by retries", number=True),
+        Column("Died", number=True),
+        Column("Error rate", number=True),
+        Column("Codes"),
+    )
+    rows = [_topic(shown, line) for line in shown.topics[:_MOST]]
+    live_table.live_table(columns, rows, key="errors-topics", alt="Topics, the one that loses most first")
+    _more(len(shown.topics), "topic")
+
+
+def _topic(shown: Errors, line: TopicLine) -> TableRow:
+    return TableRow(
+        line.topic,
+        (
+            Part(
+                words.short(line.topic, 48),
+                "strong",
+                header.link("errors", topic=line.topic),
+                more=line.topic,
+            ),
+            _against(shown, line.now.attempts, line.before.attempts),
+            words.count(line.now.saved),
+            _against(shown, line.now.dead, line.before.dead),
+            words.percent(line.now.error_rate),
+            say.topics(line.codes, 2),
+        ),
+    )
+
+
+# cells
+
+
+def _against(shown: Errors, number: int, before: int) -> Cell:
+    """A number, and below it how it was in the same time before."""
+    earlier = say.before(before, number) if shown.compares else ""
+    return (
+        (words.count(number), Part(earlier, "small"))
+        if earlier and (number or before)
+        else words.count(number)
+    )
+
+
+def _waiting(number: int, **selection: str) -> Cell:
+    """Leads to the letters, of whatever age, because all that wait are meant."""
+    if not number:
+        return Part("none", "small")
+    return Part(words.count(number), href=letters_of(**selection), more="Open these dead letters")
+
+
+def letters_of(**selection: str) -> str:
+    """The address of dead letters, on the topic and of the producer that are looked at."""
+    looked_at: View = st.session_state.get("view", View())
+    return header.link("dead-letters", range=None, producer=None, producer_id=looked_at.producer, **selection)
+
+
+def _last(at: float, now: float) -> Part:
+    text, more = words.stamp(at, common.zone(), now)
+    return Part(text, more=more)
+
+
+def _more(number: int, noun: str) -> None:
+    if number > _MOST:
+        common.note(
+            f"and {words.plural(number - _MOST, noun)} more; choose a topic or a shorter range to see them"
+        )
+
+
+def _compared(shown: Errors) -> str:
+    begins = None if shown.begins is None else words.stamp(shown.begins, common.zone(), shown.now).text
+    return say.compared(compares=shown.compares, begins=begins)

@@ -1,0 +1,108 @@
+"""One group of dead letters: its cause, what to do, how it grew, and what became of its letters."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import streamlit as st
+
+from dashboard import words
+from dashboard.data.errors import GroupPage, error_group
+from dashboard.data.view import View
+from dashboard.figures.errors import group_trend
+from dashboard.live_dom import live_dom
+from dashboard.live_plotly import live_plotly
+from dashboard.nodes import Node, link, node
+from dashboard.stores import opened
+from dashboard.views import common, header, pace
+from dashboard.words import errors as say
+from producer_core.failures import failure_of
+from producer_core.masking import mask_text
+
+_LONGEST = 2000
+
+
+def show(path: Path, view: View, fingerprint: str) -> None:
+    """The group that the address names, above the rest of the page."""
+    key = f"group-{fingerprint}"
+    asked = (view, fingerprint)
+    found = pace.read(path, key, asked, lambda: (error_group(opened(path), fingerprint, view, time.time()),))
+    with st.container(border=True, key="pc-group"):
+        if found is None:
+            return
+        (page,) = found
+        if page is None:
+            common.say("quiet", say.group_unknown(fingerprint[:40]))
+            live_dom(_back(), key="group-back")
+            return
+        left, right = st.columns([3, 2], gap="medium")
+        with left:
+            live_dom(*_story(page, time.time()), key="group-story")
+        with right:
+            common.heading("Deaths in time" if page.inside else "Deaths in time, outside the range")
+            live_plotly(group_trend(page), key="group-trend", alt="Deaths of this group in time")
+
+
+def _story(page: GroupPage, now: float) -> list[Node]:
+    group = page.ever
+    failure = failure_of(group.code)
+    title = [node("strong", group.code)]
+    if page.new:
+        title.append(
+            node("span", "new", class_="pc-badge", title="No letter of this group died before the range.")
+        )
+    said = mask_text(group.sample_text[:_LONGEST])
+    inside = page.inside.count if page.inside else 0
+    facts = [
+        ("Means", failure.meaning),
+        ("What to do", failure.advice),
+        (
+            "In this range",
+            f"{words.plural(inside, 'death')}, {say.before(page.before, inside) or 'none before'}",
+        ),
+        ("In all", words.plural(group.count, "letter")),
+        ("First and last", _between(group.first_seen, group.last_seen, now)),
+        ("Topics", say.topics(group.topics, 8)),
+        ("Now", say.states(page.states)),
+        ("Kind", f"{say.kind(failure.kind)}. {say.KINDS.get(failure.kind, '')}"),
+        ("error.type", failure.error_type),
+    ]
+    return [
+        node("p", *title, class_="pc-group-title"),
+        node("p", said or "It came without a text.", class_="pc-group-text"),
+        node(
+            "dl",
+            *(part for name, text in facts for part in (node("dt", name), node("dd", text))),
+            class_="pc-facts",
+        ),
+        _links(page),
+    ]
+
+
+def _links(page: GroupPage) -> Node:
+    mark, waiting = page.ever.fingerprint, page.states.get("dead", 0)
+    kept = {"range": None, "topic": None, "producer": None}
+    letters = (
+        link(f"Open the {words.plural(waiting, 'letter')} that wait" if waiting != 1 else "Open the letter that waits",
+             header.link("dead-letters", group=mark, **kept))
+        if waiting
+        else link("Look at its letters", header.link("dead-letters", group=mark, state="any", **kept))
+    )  # fmt: skip
+    return node(
+        "p",
+        letters,
+        node("span", " "),
+        link("Close the group", header.link("errors", group=None)),
+        class_="pc-links",
+    )
+
+
+def _back() -> Node:
+    return node("p", link("Close the group", header.link("errors", group=None)), class_="pc-links")
+
+
+def _between(first: float, last: float, now: float) -> str:
+    zone = common.zone()
+    begin, end = words.stamp(first, zone, now).text, words.stamp(last, zone, now).text
+    return begin if begin == end else f"{begin} to {end}"

@@ -1,0 +1,270 @@
+"""The errors page: its data on a real store, its words and figures, and the page in each of its states."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from dashboard.data.errors import error_group, errors
+from dashboard.data.view import RANGES, View
+from dashboard.figures.errors import failed_attempts, fates, group_trend
+from dashboard.words import errors as say
+from producer_core.dlq import DeadLetters
+from producer_core.failures import fingerprint
+from producer_core.store import Batch, ErrorRow, Store
+from tests.unit.dashboard_pages import HOSTILE, counts, letter, links, opened, producer, rows_of, text_of
+
+NOW = 0.0
+VIEW = View("5 min")
+POLICY = fingerprint("POLICY_VIOLATION", "Broker: Policy violation")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "store.duckdb"
+
+
+@pytest.fixture
+def store(path):
+    return Store.open(path)
+
+
+@pytest.fixture(autouse=True)
+def now():
+    """When this test began: the page compares with the real clock."""
+    global NOW
+    NOW = float(int(time.time()))
+
+
+def error(ago, code="POLICY_VIOLATION", number=1, topic="payments", kind="permanent"):
+    return ErrorRow(int(NOW) - ago, "c", "p", topic, code, kind, number)
+
+
+def fill(store, *, old=True):
+    """Twenty minutes of orders; in the last five some payments die, and others are saved by a retry. Ten minutes ago
+    two died already; one code is new.
+    """
+    begin = 1200 if old else 200
+    rows = [counts(NOW - ago, "orders", acknowledged=10) for ago in range(2, begin)]
+    rows += [counts(NOW - ago, "payments", dead=1, failed=3, saved=2, acknowledged=2) for ago in (20, 40, 60)]
+    failed = [error(ago, number=2) for ago in (20, 40)]
+    failed += [error(60, "MSG_SIZE_TOO_LARGE"), error(60, "_TIMED_OUT", 4, kind="timed_out")]
+    if old:
+        rows.append(counts(NOW - 400, "payments", dead=2, failed=6))
+        failed += [error(400, number=5), error(400, "_TIMED_OUT", kind="timed_out")]
+    store.append(Batch("p", 0, tuple(rows), (), tuple(failed), producer("p", NOW)))
+    letters = [letter(number, failed_at=NOW - 20 * number) for number in (1, 2)]
+    letters.append(
+        letter(3, failed_at=NOW - 60, code="MSG_SIZE_TOO_LARGE", text="Broker: Message size too large")
+    )
+    if old:
+        letters += [letter(number, failed_at=NOW - 400) for number in (11, 12)]
+    DeadLetters(store).add(letters)
+
+
+# data
+
+
+def test_attempts_that_were_saved_by_a_retry_are_told_from_deaths(store):
+    fill(store)
+    whole = errors(store, VIEW, NOW).whole
+    assert (whole.attempts, whole.saved, whole.dead) == (9, 6, 3)
+    assert whole.saved_share == pytest.approx(6 / 9)
+
+
+def test_every_code_has_what_it_means_and_how_it_was_before(store):
+    fill(store)
+    page = errors(store, VIEW, NOW)
+    policy, size, timed_out = page.codes
+    assert (policy.code, policy.attempts, policy.attempts_before) == ("POLICY_VIOLATION", 4, 5)
+    assert (policy.died, policy.died_before, policy.waiting) == (2, 2, 4)
+    assert (size.code, size.died, size.new) == ("MSG_SIZE_TOO_LARGE", 1, True)
+    assert (timed_out.code, timed_out.died, timed_out.new) == ("_TIMED_OUT", 0, False)
+    assert (
+        policy.failure.meaning and policy.failure.advice and policy.failure.error_type == "POLICY_VIOLATION"
+    )
+    assert policy.topics == ("payments",)
+    assert policy.last_seen == int(NOW) - 20
+
+
+def test_kinds_and_topics_add_up_to_the_whole(store):
+    fill(store)
+    page = errors(store, VIEW, NOW)
+    assert [(line.kind, line.codes, line.died) for line in page.kinds] == [
+        ("permanent", 2, 3),
+        ("timed_out", 1, 0),
+    ]
+    assert [line.topic for line in page.topics] == ["payments"]
+    assert page.topics[0].codes[:1] == ("POLICY_VIOLATION",)
+    assert sum(line.attempts for line in page.kinds) == sum(line.attempts for line in page.codes) == 9
+
+
+def test_groups_say_what_is_new_and_what_waits(store):
+    fill(store)
+    groups = {line.group.code: line for line in errors(store, VIEW, NOW).groups}
+    policy, size = groups["POLICY_VIOLATION"], groups["MSG_SIZE_TOO_LARGE"]
+    assert (policy.group.count, policy.before, policy.waiting, policy.new) == (2, 2, 4, False)
+    assert (size.group.count, size.before, size.waiting, size.new) == (1, 0, 1, True)
+    assert sum(policy.group.trend.counts) == 2
+
+
+def test_nothing_is_called_new_in_a_store_that_began_within_the_range(store):
+    fill(store, old=False)
+    page = errors(store, VIEW, NOW)
+    assert not page.judges and not page.compares
+    assert page.news == () and not any(line.new for line in page.groups)
+
+
+def test_a_letter_that_died_again_in_its_replay_makes_no_new_group(store):
+    fill(store)
+    DeadLetters(store).add(
+        [letter(1, failed_at=NOW - 9, code="INVALID_RECORD", text="no key", replay_count=1), letter(2, failed_at=NOW - 9, code="_ALL_BROKERS_DOWN", text="down")]
+    )  # fmt: skip
+    new = {line.group.code for line in errors(store, VIEW, NOW).groups if line.new}
+    assert new == {"MSG_SIZE_TOO_LARGE", "_ALL_BROKERS_DOWN"}
+
+
+def test_deaths_without_letters_are_counted(store):
+    fill(store)
+    store.append(Batch("q", 0, (counts(NOW - 9, "far", producer="q", dead=7),)))
+    page = errors(store, VIEW, NOW)
+    assert (page.whole.dead, page.unlettered) == (10, 7)
+
+
+def test_a_topic_narrows_everything(store):
+    fill(store)
+    page = errors(store, View("5 min", topic="orders"), NOW)
+    assert (page.whole.attempts, page.codes, page.groups, page.waiting) == (0, (), (), 0)
+
+
+def test_a_range_that_is_over_ends_where_it_ends(store):
+    fill(store)
+    page = errors(store, View("Custom", start=int(NOW) - 500, end=int(NOW) - 300), NOW)
+    assert page.whole.dead == 2
+    assert [line.code for line in page.codes] == ["POLICY_VIOLATION", "_TIMED_OUT"]
+    assert page.now == NOW - 300
+
+
+@pytest.mark.parametrize("window", RANGES)
+def test_every_range_is_drawn(store, window):
+    fill(store)
+    store.rollup(NOW + 3 * 3600)
+    page = errors(store, View(window), NOW)
+    assert sum(sum(trace.y) for trace in failed_attempts(page).data) == page.whole.attempts
+    assert sum(sum(trace.y) for trace in fates(page).data) == page.whole.dead + page.whole.saved
+
+
+def test_one_group_tells_its_whole_story(store):
+    fill(store)
+    page = error_group(store, POLICY, VIEW, NOW)
+    assert (page.ever.count, page.inside.count, page.before, dict(page.states)) == (4, 2, 2, {"dead": 4})
+    assert not page.new
+    assert sum(group_trend(page).data[0].y) == 2
+    assert error_group(store, "nobody", VIEW, NOW) is None
+
+
+def test_a_group_that_rests_is_drawn_over_all_its_time(store):
+    fill(store)
+    page = error_group(store, POLICY, View("Custom", start=int(NOW) - 10, end=int(NOW)), NOW)
+    assert page.inside is None
+    assert sum(group_trend(page).data[0].y) == 4
+
+
+# words
+
+
+@pytest.mark.parametrize(
+    ("known", "tone", "text"),
+    [
+        ({}, "quiet", "Nothing was sent in the last 5 min."),
+        ({"settled": 1}, "good", "Nothing failed in the last 5 min: the one message was acknowledged at the first attempt."),
+        ({"settled": 90, "attempts": 4, "saved": 3}, "good",
+         "4 attempts failed in the last 5 min, and no message died: 3 messages were acknowledged after a retry."),
+        ({"settled": 90, "attempts": 1}, "quiet", "1 attempt failed in the last 5 min, and no message died."),
+        ({"settled": 1000, "attempts": 4, "dead": 3, "worst": ("X", "orders", "It is too large.")}, "warning",
+         "3 of 1,000 messages died in the last 5 min, most of them on orders with X: it is too large."),
+        ({"settled": 10, "attempts": 4, "dead": 3, "saved": 1, "new": ("X",)}, "bad",
+         "3 of 10 messages died in the last 5 min. 1 message was acknowledged after a retry. Never seen before: X."),
+    ],
+)  # fmt: skip
+def test_the_sentence_says_how_it_is(known, tone, text):
+    base = {"settled": 0, "attempts": 0, "saved": 0, "dead": 0}
+    assert say.failing(say.Failing("in the last 5 min", **{**base, **known})) == (tone, text)
+
+
+def test_something_new_is_never_said_in_a_good_tone():
+    assert say.failing(say.Failing("now", 10, 1, 1, 0, new=("A", "B", "C", "D"))) == (
+        "warning",
+        "1 attempt failed now, and no message died: 1 message was acknowledged after a retry. "
+        "Never seen before: A, B, C and 1 more.",
+    )
+
+
+# the page
+
+
+def test_the_page_of_an_empty_store_invents_nothing(path, store, monkeypatch):
+    page = opened("errors", path, monkeypatch)
+    assert not page.exception
+    assert "Nothing was sent in the last 15 min." in text_of(page)
+    assert [metric.value for metric in page.metric] == ["0", "0", "0", "–", "–", "0", "–", "0"]
+
+
+def test_the_page_leads_to_the_letters_of_a_code_and_of_a_group(path, store, monkeypatch):
+    fill(store)
+    page = opened("errors", path, monkeypatch, range="5 min", topic="payments")
+    assert not page.exception
+    assert "dead-letters?topic=payments&code=POLICY_VIOLATION" in links(page)
+    assert f"dead-letters?topic=payments&group={POLICY}" in links(page)
+    assert f"errors?topic=payments&range=5+min&group={POLICY}" in links(page)
+
+
+def test_the_page_says_what_is_new_in_words(path, store, monkeypatch):
+    fill(store)
+    page = opened("errors", path, monkeypatch, range="5 min")
+    assert "Never seen before: MSG_SIZE_TOO_LARGE." in text_of(page)
+    codes = rows_of(page, "Error codes, the deadliest first")
+    assert [row[0].split()[:2] for row in codes][1] == ["MSG_SIZE_TOO_LARGE", "new"]
+    assert codes[0][2] == "4 before: 5" and codes[0][3] == "2 as before"
+
+
+def test_the_address_opens_one_group(path, store, monkeypatch):
+    fill(store)
+    page = opened("errors", path, monkeypatch, range="5 min", group=POLICY)
+    assert not page.exception
+    said = text_of(page)
+    assert "2 deaths, as before" in said and "4 dead" in said
+    assert f"dead-letters?group={POLICY}" in links(page)
+
+
+def test_a_group_that_is_gone_is_said_to_be(path, store, monkeypatch):
+    page = opened("errors", path, monkeypatch, group="<b>nobody</b>")
+    assert not page.exception
+    assert "No dead letter here has the cause &lt;b&gt;nobody&lt;/b&gt;" in text_of(page)
+
+
+def test_texts_are_masked_and_names_are_never_markup(path, store, monkeypatch):
+    fill(store)
+    said = f"{HOSTILE} password=hunter2"
+    DeadLetters(store).add([letter(9, failed_at=NOW - 5, topic=HOSTILE, code="ODD", text=said)])
+    store.append(Batch("q", 0, (counts(NOW - 5, HOSTILE, dead=1),), (), (error(5, "ODD", topic=HOSTILE),)))
+    page = opened("errors", path, monkeypatch)
+    assert not page.exception
+    assert not any(HOSTILE in element.body for element in page.get("html"))
+    assert not any(HOSTILE in element.value for element in page.markdown)
+    assert "hunter2" not in text_of(page)
+    assert all("evil" not in href or href.startswith(("errors?", "dead-letters?")) for href in links(page))
+
+
+def test_a_store_that_cannot_be_read_is_said_and_the_page_stands(path, store, monkeypatch):
+    from dashboard.views import errors as view
+    from producer_core.errors import StoreLocked
+
+    def locked(*_):
+        raise StoreLocked("Somebody holds it.")
+
+    monkeypatch.setattr(view, "reading", locked)
+    page = opened("errors", path, monkeypatch)
+    assert not page.exception
+    assert "Somebody holds it." in text_of(page)
