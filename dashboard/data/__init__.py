@@ -22,12 +22,27 @@ from dashboard.data.letters import (
     scope,
 )
 from dashboard.data.overview import QUANTILES, Overview, Sums, overview
-from dashboard.data.replays import operations
+from dashboard.data.replays import (
+    AT_ONCE,
+    RECORDS,
+    Detail,
+    Offer,
+    Replay,
+    Replays,
+    detail,
+    doubtful,
+    offer,
+    one_replay,
+    operations,
+    planned,
+    replays,
+)
 from dashboard.data.situation import GONE
 from dashboard.data.topics import Point, TopicRow
 from dashboard.data.view import DEFAULT, POINTS, RANGES, STEPS, View, chosen, refresh, step_of
 
 __all__ = [
+    "AT_ONCE",
     "DEFAULT",
     "GONE",
     "LATENCY_QUANTILES",
@@ -35,13 +50,18 @@ __all__ = [
     "POINTS",
     "QUANTILES",
     "RANGES",
+    "RECORDS",
     "STEPS",
     "DeadLetterPage",
+    "Detail",
     "Heat",
     "Latency",
+    "Offer",
     "Overview",
     "Percentiles",
     "Point",
+    "Replay",
+    "Replays",
     "Scope",
     "Spent",
     "Sums",
@@ -52,13 +72,19 @@ __all__ = [
     "chosen",
     "connected",
     "dead_letters",
+    "detail",
+    "doubtful",
     "latency",
     "letter",
+    "offer",
+    "one_replay",
     "operations",
     "overview",
     "per_batch",
+    "planned",
     "refresh",
     "repeated",
+    "replays",
     "scope",
     "step_of",
 ]

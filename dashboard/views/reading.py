@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
 from dashboard import data
 from dashboard.stores import opened
+from dashboard.views import letter_reading
 from producer_core.dlq import DeadLetterFilter
+from producer_core.replay import Newer, Operation, live
+from producer_core.replay import get as one
+from producer_core.replay.dry_run import DryRun
 
 _remembered = st.cache_data(ttl=0.8, max_entries=32, show_spinner=False)
 
@@ -39,16 +45,44 @@ def producers(path: Path) -> tuple[str, ...]:
 
 
 @_remembered  # type: ignore[untyped-decorator]
-def dead_letters(path: Path, where: DeadLetterFilter) -> data.DeadLetterPage:
-    return data.dead_letters(opened(path), where, time.time())
+def offer(path: Path, about: DeadLetterFilter) -> data.Offer:
+    return data.offer(opened(path), about, time.time())
 
 
 @_remembered  # type: ignore[untyped-decorator]
-def choices(path: Path, state: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    return data.choices(opened(path), state)
+def replay(path: Path, operation_id: str) -> data.Replay:
+    return data.one_replay(opened(path), operation_id, time.time())
+
+
+@_remembered  # type: ignore[untyped-decorator]
+def live_replays(path: Path) -> list[Operation]:
+    return live(opened(path))
+
+
+@_remembered  # type: ignore[untyped-decorator]
+def replays(path: Path, limit: int) -> data.Replays:
+    return data.replays(opened(path), time.time(), limit=limit)
+
+
+@_remembered  # type: ignore[untyped-decorator]
+def replay_detail(path: Path, operation_id: str) -> data.Detail:
+    return data.detail(opened(path), operation_id, time.time())
+
+
+@_remembered  # type: ignore[untyped-decorator]
+def planned(path: Path, operation_id: str, newer: Newer | None) -> DryRun | None:
+    store = opened(path)
+    return data.planned(store, one(store, operation_id), newer)
+
+
+@_remembered  # type: ignore[untyped-decorator]
+def doubtful(path: Path, operation_id: str) -> tuple[Mapping[str, Any], ...]:
+    store = opened(path)
+    return data.doubtful(store, one(store, operation_id))
 
 
 def again() -> None:
-    """Forget the letters, because an act has changed them."""
-    dead_letters.clear()
-    choices.clear()
+    """Forget the letters and the replays, because an act has changed them."""
+    letter_reading.again()
+    for remembered in (offer, replay, live_replays, replays, replay_detail, planned, doubtful):
+        remembered.clear()

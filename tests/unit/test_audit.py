@@ -65,6 +65,11 @@ def operation(store, *, state="planned", **more):
     return found.operation_id
 
 
+def silent(store):
+    """The only process that runs replays was last heard long ago."""
+    alive(store, time.time() - 100)
+
+
 def archived(store, *, days=2):
     moment = time.time() - days * 86400
     DeadLetters(store, clock=lambda: moment).archive(ANY, **WHO)
@@ -121,6 +126,13 @@ SHELL = {
 
 PAGE = {
     "replay": ("replay", None, lambda store, _: actions.start_replay(store, ANY)),
+    "replay with nobody there": ("replay", silent, lambda store, _: actions.start_replay(store, ANY)),
+    "look ahead": ("replay", None, lambda store, _: actions.look_ahead(store, ANY)),
+    "go": ("replay_go", lambda store: operation(store, state="ready"), actions.go_replay),
+    "refused go": ("replay_go", operation, actions.go_replay),
+    "pause": ("replay_pause", operation, actions.pause_replay),
+    "resume": ("replay_resume", lambda store: operation(store, state="paused"), actions.resume_replay),
+    "quarantined too": ("replay", lambda store: operation(store, state="ready"), lambda store, one: actions.with_quarantined(store, one, True)),
     "cancel": ("replay_cancel", operation, actions.cancel_replay),
     "clear": ("archive", None, lambda store, _: actions.clear(store, ANY)),
     "undo": ("restore", lambda store: DeadLetters(store).archive(ANY, **WHO).moment, lambda store, at: actions.undo_clear(store, (ANY, at))),
@@ -193,10 +205,13 @@ def test_a_refused_purge_says_what_was_typed_and_deletes_nothing(store, letters)
 
 def test_every_act_of_the_dashboard_is_known_here():
     """A new act on the page must come with its row."""
-    source = (ROOT / "dashboard" / "actions.py").read_text()
-    acts = set(re.findall(r"^def (\w+)\([^)]*\) -> Done:", source, re.M))
+    source = "".join(path.read_text() for path in (ROOT / "dashboard" / "actions").glob("*.py"))
+    acts = set(re.findall(r"^def ([a-z]\w+)\([^)]*\) -> Done:", source, re.M)) - {"attempt"}
 
-    assert acts <= {"start_replay", "cancel_replay", "clear", "undo_clear", "restore", "acknowledge"}
+    assert acts <= {
+        "start_replay", "look_ahead", "go_replay", "pause_replay", "resume_replay", "cancel_replay",
+        "with_quarantined", "clear", "undo_clear", "restore", "acknowledge", "silence", "unsilence", "try_route",
+    }  # fmt: skip
 
 
 def test_nothing_updates_or_deletes_a_row_of_the_audit():
@@ -209,6 +224,8 @@ def test_nothing_updates_or_deletes_a_row_of_the_audit():
     assert {name for name, query in queries().items() if "audit" in query.sql} == {
         "add_audit",
         "audit_latest",
+        "replay_acts",
+        "replay_audit",
     }
 
 

@@ -1,0 +1,42 @@
+"""What an operator may do from a page: each act is one call of producer_core, answered in words."""
+
+from dashboard.access import actor as actor
+from dashboard.access import may_act as may_act
+from dashboard.access import user as user
+from dashboard.actions.alerts import acknowledge, watch
+from dashboard.actions.letters import clear, restore, selected, undo_clear
+from dashboard.actions.replays import (
+    cancel_replay,
+    follow,
+    go_replay,
+    look_ahead,
+    pause_replay,
+    resume_replay,
+    start_replay,
+    with_quarantined,
+)
+from dashboard.actions.result import ORIGIN, Done
+from dashboard.data import AT_ONCE
+
+__all__ = [
+    "AT_ONCE",
+    "ORIGIN",
+    "Done",
+    "acknowledge",
+    "actor",
+    "cancel_replay",
+    "clear",
+    "follow",
+    "go_replay",
+    "look_ahead",
+    "may_act",
+    "pause_replay",
+    "restore",
+    "resume_replay",
+    "selected",
+    "start_replay",
+    "undo_clear",
+    "user",
+    "watch",
+    "with_quarantined",
+]

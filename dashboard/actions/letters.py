@@ -1,0 +1,45 @@
+"""Acts on dead letters: put aside, bring back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dashboard.actions.result import ORIGIN, Done, attempt
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.store import Store
+
+
+def selected(where: DeadLetterFilter, ids: tuple[str, ...]) -> DeadLetterFilter:
+    """What an act is about: the letters chosen by hand, else everything the filter matches now."""
+    return replace(where, ids=ids) if ids else where
+
+
+def clear(store: Store, where: DeadLetterFilter, *, who: str | None = None, origin: str = ORIGIN) -> Done:
+    """Archive; nothing is deleted, and `undo` brings exactly these back."""
+
+    def act(name: str) -> Done:
+        result = DeadLetters(store).archive(where, who=name, origin=origin)
+        return Done(True, result.text, undo=(where, result.moment) if result.count else None)
+
+    return attempt(store, "archive", where.to_query(), act, who=who, origin=origin)
+
+
+def undo_clear(
+    store: Store, undo: tuple[DeadLetterFilter, float], *, who: str | None = None, origin: str = ORIGIN
+) -> Done:
+    """Bring back exactly what one clear put aside."""
+    where, moment = undo
+
+    def act(name: str) -> Done:
+        return Done(True, DeadLetters(store).restore(where, who=name, origin=origin, moment=moment).text)
+
+    return attempt(store, "restore", where.to_query(), act, who=who, origin=origin)
+
+
+def restore(store: Store, where: DeadLetterFilter, *, who: str | None = None, origin: str = ORIGIN) -> Done:
+    """Bring archived letters back."""
+
+    def act(name: str) -> Done:
+        return Done(True, DeadLetters(store).restore(where, who=name, origin=origin).text)
+
+    return attempt(store, "restore", where.to_query(), act, who=who, origin=origin)

@@ -1,0 +1,178 @@
+"""Acts on replays: begin, look ahead, go, pause, resume, cancel. A live process with credentials carries them out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from dashboard.actions.result import ORIGIN, Done, attempt
+from dashboard.words.replays import fewer, joined, moved
+from producer_core import replay
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.errors import ReplayError
+from producer_core.replay import Newer, Operation
+from producer_core.replay.guard import CANARY
+from producer_core.store import Store
+
+
+def start_replay(
+    store: Store,
+    where: DeadLetterFilter,
+    *,
+    shown: int | None = None,
+    who: str | None = None,
+    origin: str = ORIGIN,
+) -> Done:
+    """Replay at once. `shown` is the number that the person saw.
+
+    So few that a canary would be most of them go without one.
+    """
+    return _begin(store, where, shown=shown, who=who, origin=origin)
+
+
+def look_ahead(
+    store: Store,
+    where: DeadLetterFilter,
+    *,
+    shown: int | None = None,
+    who: str | None = None,
+    origin: str = ORIGIN,
+) -> Done:
+    """The dry run: letters frozen, topics looked at; nothing is sent before `go_replay`."""
+    return _begin(store, where, shown=shown, who=who, origin=origin, check_first=True)
+
+
+def _begin(
+    store: Store,
+    where: DeadLetterFilter,
+    *,
+    shown: int | None,
+    who: str | None,
+    origin: str,
+    check_first: bool = False,
+    quarantined: bool = False,
+) -> Done:
+    def act(name: str) -> Done:
+        letters, began = DeadLetters(store), time.time()
+        count = letters.count(where)
+        if not count and (gone := _gone(store, where)):
+            return Done(False, gone)
+        operation = replay.plan(
+            store,
+            where,
+            who=name,
+            origin=origin,
+            check_first=check_first,
+            canary=0 if count <= CANARY else None,
+            allow_quarantined=quarantined,
+            join=True,
+        )
+        there = operation.created_at < began
+        note = joined(operation, began) if there else fewer(shown, operation.total)
+        if operation.ended:
+            return Done(True, operation.message or "Nothing to replay.", operation.operation_id, note=note)
+        return Done(True, f"Replaying {operation.total:,} …", operation.operation_id, note=note)
+
+    return attempt(store, "replay", where.to_query(), act, who=who, origin=origin)
+
+
+def _gone(store: Store, where: DeadLetterFilter) -> str:
+    """Why there is nothing to replay, unless a replay of just these is under way."""
+    if any(operation.selection == replay.selection_text(where) for operation in replay.live(store)):
+        return ""
+    if not where.ids:
+        return "Nothing waits here any more: somebody was faster."
+    return moved(DeadLetters(store).count_by(DeadLetterFilter(state=None, ids=where.ids), "state"))
+
+
+def with_quarantined(store: Store, operation_id: str, yes: bool) -> Done:
+    """The dry run anew, with or without letters that failed again and again."""
+
+    def act(name: str) -> Done:
+        before = replay.get(store, operation_id)
+        if before.state not in ("checking", "ready"):
+            raise ReplayError(f"The replay {operation_id} is {before.state}: it was begun as it is.")
+        replay.cancel(store, operation_id, who=name, origin=ORIGIN)
+        where = DeadLetterFilter.from_query(before.query)
+        return _begin(store, where, shown=None, who=name, origin=ORIGIN, check_first=True, quarantined=yes)
+
+    return attempt(store, "replay", {"operation": operation_id}, act, who=None, origin=ORIGIN)
+
+
+def follow(store: Store, operation_id: str) -> Operation:
+    """How a replay stands."""
+    return replay.get(store, operation_id)
+
+
+def go_replay(
+    store: Store,
+    operation_id: str,
+    *,
+    newer: Newer | None = None,
+    rate: float | None = None,
+    canary: int | None = None,
+    stop_percent: float | None = None,
+    who: str | None = None,
+    origin: str = ORIGIN,
+) -> Done:
+    """Start what was looked ahead, with what was chosen on the way."""
+    return _switch(
+        store,
+        operation_id,
+        "go",
+        lambda name: replay.go(
+            store, operation_id, who=name, origin=origin, newer=newer, rate=rate, canary=canary,
+            stop_percent=stop_percent,
+        ),
+        who=who,
+        origin=origin,
+    )  # fmt: skip
+
+
+def pause_replay(store: Store, operation_id: str, *, who: str | None = None, origin: str = ORIGIN) -> Done:
+    """Send nothing more for now; what is on its way is settled."""
+
+    def act(name: str) -> Operation:
+        return replay.pause(store, operation_id, who=name, origin=origin)
+
+    return _switch(store, operation_id, "pause", act, who=who, origin=origin)
+
+
+def resume_replay(
+    store: Store,
+    operation_id: str,
+    *,
+    rate: float | None = None,
+    who: str | None = None,
+    origin: str = ORIGIN,
+) -> Done:
+    """Go on with what was paused, at another rate where one is given."""
+
+    def act(name: str) -> Operation:
+        return replay.resume(store, operation_id, who=name, origin=origin, rate=rate)
+
+    return _switch(store, operation_id, "resume", act, who=who, origin=origin)
+
+
+def cancel_replay(store: Store, operation_id: str, *, who: str | None = None, origin: str = ORIGIN) -> Done:
+    """End it for good; what was not sent stays a dead letter."""
+
+    def act(name: str) -> Operation:
+        return replay.cancel(store, operation_id, who=name, origin=origin)
+
+    return _switch(store, operation_id, "cancel", act, who=who, origin=origin)
+
+
+def _switch(
+    store: Store,
+    operation_id: str,
+    verb: str,
+    act: Callable[[str], Operation],
+    *,
+    who: str | None,
+    origin: str,
+) -> Done:
+    def switched(name: str) -> Done:
+        return Done(True, act(name).message or "", operation_id)
+
+    return attempt(store, f"replay_{verb}", {"operation": operation_id}, switched, who=who, origin=origin)

@@ -1,0 +1,163 @@
+"""The dry run: what a replay would do, the choices it leaves, and one confirmation."""
+
+from __future__ import annotations
+
+import html
+from functools import partial
+from pathlib import Path
+
+import streamlit as st
+
+from dashboard import actions, data, words
+from dashboard.views import acted, common, reading
+from dashboard.words import replays as told
+from producer_core.replay import Newer, Operation
+from producer_core.replay.dry_run import DryRun
+from producer_core.replay.guard import CANARY, STOP_PERCENT
+from producer_core.replay.words import done_about
+
+_SKIP, _SEND = "Skip them", "Send them all the same"
+_TOPICS = 20
+
+
+def show(path: Path, seen: data.Replay, tone: str, standing: str) -> None:
+    """Frozen letters and nothing sent: all that is known before, then the choices and the buttons."""
+    one = seen.operation
+    run = reading.planned(path, one.operation_id, _newer(one))
+    if run is None:
+        return
+    with st.container(border=True):
+        common.heading(told.before(run.total, run.bytes))
+        common.say(tone, standing) if tone == "bad" else common.note(standing)
+        _sentences(run)
+        left, right = st.columns([3, 4], gap="medium")
+        with left:
+            _verdicts(run)
+        with right:
+            _topics(run)
+        _choices(path, one, run)
+        _buttons(path, one, run)
+
+
+def _sentences(run: DryRun) -> None:
+    """The worst first, and that one loud."""
+    worst, *others = [*run.sentences, ""]
+    common.say("good" if run.safe else "warning", worst)
+    rows = "".join(f"<li>{html.escape(text)}</li>" for text in others if text)
+    if rows:
+        st.html(f'<ul class="pc-note" style="padding-left: 1.1rem">{rows}</ul>')
+
+
+def _verdicts(run: DryRun) -> None:
+    rows = "".join(
+        f"<tr><td>{html.escape(verdict.replace('_', ' '))}</td><td class='pc-n'>{count:,}</td>"
+        f"<td>{html.escape(done_about(verdict))}</td></tr>"
+        for verdict, count in run.by_verdict.items()
+    )
+    _table("<th>Verdict</th><th class='pc-n'>Letters</th><th>What is done about them</th>", rows)
+
+
+def _topics(run: DryRun) -> None:
+    rows = ""
+    for topic in told.topics(run, most=_TOPICS):
+        cells = "".join(f"<td class='pc-n'>{html.escape(cell)}</td>" for cell in topic[1:])
+        rows += f"<tr><td>{html.escape(topic[0])}</td>{cells}</tr>"
+    names = ("Letters", "Ask for", "Partitions", "Takes", "Too large", "Newer keys")
+    _table("<th>Topic</th>" + "".join(f"<th class='pc-n'>{name}</th>" for name in names), rows)
+
+
+def _table(head: str, rows: str) -> None:
+    if rows:
+        st.html(f'<div class="pc-wide"><table class="pc-rows pc-numbers"><tr>{head}</tr>{rows}</table></div>')
+
+
+def _choices(path: Path, one: Operation, run: DryRun) -> None:
+    """What a person may still decide; each has a safe default."""
+    key = one.operation_id
+    if run.newer_keys:
+        st.segmented_control(
+            f"{words.plural(run.newer_keys, 'letter')} whose key has a newer record on the topic",
+            [_SKIP, _SEND],
+            default=_SKIP,
+            key=f"newer_{key}",
+            required=True,
+            help="An old value sent now comes after the newer one; on a compacted topic it replaces it for good.",
+        )
+    if run.quarantined or st.session_state.get(f"quarantined_{key}"):
+        st.toggle(
+            f"Send the {run.quarantined:,} quarantined too" if run.quarantined else "Quarantined ones go too",
+            key=f"quarantined_{key}",
+            on_change=_with_quarantined,
+            args=(path, key),
+            help="They failed again in several replays. Bulk replays leave them out unless somebody says otherwise.",
+        )
+    with st.grid(3, gap="small", min_column_width=150):
+        st.number_input(
+            "At most, a second", min_value=0.1, value=one.rate, key=f"go_rate_{key}", placeholder="no limit",
+            help="How many letters a second are sent at most.",
+        )  # fmt: skip
+        if run.total > CANARY:
+            st.number_input(
+                "Canary", min_value=0, max_value=run.total, value=one.canary or 0, key=f"canary_{key}",
+                help="So many go first, alone; the rest only when they are acknowledged. 0: no canary.",
+            )  # fmt: skip
+            st.number_input(
+                "Stop above, % failing", min_value=1.0, max_value=100.0, step=5.0, format="%.0f",
+                value=one.stop_percent or STOP_PERCENT, key=f"stop_{key}",
+                help=f"It stops itself when more of the canary, or of the last {one.stop_last or 50:,}, fail again.",
+            )  # fmt: skip
+    common.note(told.estimate(run.total - run.skipped_newer, st.session_state.get(f"go_rate_{key}")))
+
+
+def _buttons(path: Path, one: Operation, run: DryRun) -> None:
+    allowed, why_not = actions.may_act()
+    sent = run.total - run.skipped_newer
+    ready = one.state == "ready"
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.button(
+            f"Replay {sent:,} now", key="replay_sure", type="primary", icon=":material/replay:",
+            disabled=not (allowed and ready and sent),
+            help=why_not or (None if ready else "As soon as the topics were looked at."),
+            on_click=_go, args=(path, one.operation_id),
+        )  # fmt: skip
+        st.button(
+            "Leave them", key="replay_not", disabled=not allowed, help=why_not or None,
+            on_click=_leave, args=(path, one.operation_id),
+        )  # fmt: skip
+
+
+def _newer(one: Operation) -> Newer:
+    """What is chosen now; old values are left out unless somebody says otherwise."""
+    return "send" if st.session_state.get(f"newer_{one.operation_id}") == _SEND else "skip"
+
+
+def _go(path: Path, operation_id: str) -> None:
+    chosen = st.session_state
+    said = chosen.get(f"newer_{operation_id}")
+    newer: Newer | None = None if said is None else "send" if said == _SEND else "skip"
+    go = partial(
+        actions.go_replay,
+        newer=newer,
+        rate=chosen.get(f"go_rate_{operation_id}"),
+        canary=chosen.get(f"canary_{operation_id}"),
+        stop_percent=chosen.get(f"stop_{operation_id}"),
+    )
+    if acted.act(path, operation_id, go).ok:
+        chosen["letters_version"] = int(chosen.get("letters_version", 0)) + 1
+
+
+def _leave(path: Path, operation_id: str) -> None:
+    acted.act(path, operation_id, actions.cancel_replay)
+    if st.session_state.get("operation") == operation_id:
+        st.session_state.pop("operation")
+
+
+def _with_quarantined(path: Path, operation_id: str) -> None:
+    yes = bool(st.session_state.get(f"quarantined_{operation_id}"))
+
+    done = acted.act(path, operation_id, partial(actions.with_quarantined, yes=yes))
+    if done.ok and done.operation_id:
+        st.session_state["operation"] = done.operation_id
+        st.session_state[f"quarantined_{done.operation_id}"] = yes
+        if st.query_params.get("operation") == operation_id:
+            st.query_params["operation"] = done.operation_id

@@ -1,0 +1,325 @@
+"""The replays page: what it says of each, what can be done there, and its words."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from dashboard import actions, data
+from dashboard.views import reading
+from dashboard.words import replays as told
+from producer_core import replay
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.replay import Operation
+from producer_core.replay.claims import Claims, Outcome
+from producer_core.store import Store
+from tests.unit.replaying import alive, buried, letter
+
+ALL = DeadLetterFilter()
+HOSTILE = "<script>alert(1)</script> **bold**"
+NOW = 1000.0
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "store.duckdb"
+
+
+@pytest.fixture
+def store(path):
+    made = Store.open(path)
+    alive(made, time.time() + 60)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered():
+    reading.again()
+
+
+def opened(path, **query):
+    from streamlit.testing.v1 import AppTest
+
+    page = f"from pathlib import Path\nfrom dashboard.views import replays\n\nreplays.show(Path({str(path)!r}))\n"
+    found = AppTest.from_string(page, default_timeout=30)
+    for name, value in query.items():
+        found.query_params[name] = value
+    return found.run()
+
+
+def text_of(page):
+    return " ".join(element.body for element in page.get("html"))
+
+
+def begun(store, **choices):
+    """A replay of all, in the hands of a runner."""
+    done = actions.start_replay(store, ALL, **{"who": "ann", **choices})
+    claims = Claims(store, done.operation_id, "p-1/abc", lease=15.0, clock=time.time)
+    assert claims.take()
+    return done.operation_id, claims
+
+
+def ended(store, *, failed=(), doubtful=()):
+    """A replay that a runner has carried out."""
+    one, claims = begun(store)
+    claimed = claims.turn([], want=100, busy=False).letters
+    outcomes = []
+    for place, dead in enumerate(claimed):
+        if place in doubtful:
+            text = "nobody could look"
+            outcomes.append(Outcome(dead.message_id, "skipped", text, verdict="inconclusive"))
+        elif place in failed:
+            death = replace(dead, error_text="Broker: Policy violation")
+            outcomes.append(Outcome(dead.message_id, "failed", "Broker: Policy violation", letter=death))
+        else:
+            outcomes.append(Outcome(dead.message_id, "acknowledged"))
+    assert claims.turn(outcomes, want=0, busy=False).over
+    return one
+
+
+def operation(**changes):
+    known = Operation(
+        operation_id="o-1", cluster_id="c", selection="{}", state="running", who="ann", origin="cli", created_at=NOW,
+        started_at=NOW, finished_at=None, total=100, acknowledged=20, landed=0, failed_again=0, skipped=0, rate=None,
+        owner="p-1/abc", lease_until=NOW + 15, message=None, canary=10, stop_percent=50.0, stop_last=50,
+    )  # fmt: skip
+    return replace(known, **changes)
+
+
+def standing(one, now=NOW, hands=1):
+    return told.standing(one, owner="shop on host", hands=hands, now=now)
+
+
+# the page
+
+
+def test_an_empty_store_says_how_a_replay_is_begun(path, store):
+    page = opened(path)
+
+    assert not page.exception
+    assert "No replay yet. Choose dead letters and press Replay" in text_of(page)
+
+
+def test_a_replay_under_way_is_shown_with_who_what_and_how_far(path, store):
+    buried(store, 3)
+    one, claims = begun(store)
+    claims.turn([], want=1, busy=False)
+
+    page = opened(path)
+
+    assert not page.exception
+    text = text_of(page)
+    assert "1 replay is under way, 3 letters left." in text
+    assert "3 letters: all dead letters" in text and "Asked for by ann (dashboard)" in text
+    assert "Being sent by client on host, process 1." in text
+    assert f"operation={one}" in text
+
+
+def test_an_ended_one_is_listed_with_its_outcome_and_leads_back_to_its_letters(path, store):
+    ids = buried(store, 4)
+    one = ended(store, failed=(1,), doubtful=(2,))
+
+    text = text_of(opened(path))
+    assert "Replayed 2 of 4; 1 failed again: Broker: Policy violation; 1 skipped" in text
+
+    page = opened(path, operation=one)
+    text = text_of(page)
+    assert not page.exception
+    assert "1 failed again. It is a dead letter as before, with the new error." in text
+    assert "Of 1 nobody can say whether it is on the topic." in text
+    assert f"ids={ids[1]}" in text and f"ids={ids[2]}" in text
+    assert ids[2] in text
+    assert "asked for it" in text and "its end" in text
+
+
+def test_a_replay_that_the_store_does_not_have_is_said(path, store):
+    page = opened(path, operation="nothing")
+
+    assert not page.exception
+    assert "There is no replay nothing in this store" in text_of(page)
+
+
+def test_it_is_paused_resumed_at_another_rate_and_cancelled_on_the_page(path, store):
+    buried(store, 3)
+    one = actions.start_replay(store, ALL).operation_id
+    page = opened(path, operation=one)
+    page.button(key=f"pause_{one}").click().run()
+    assert replay.get(store, one).state == "paused"
+
+    page.number_input(key=f"rate_{one}").set_value(5.0)
+    page.button(key=f"resume_{one}").click().run()
+    assert (replay.get(store, one).state, replay.get(store, one).rate) == ("planned", 5.0)
+
+    page.button(key=f"cancel_{one}").click().run()
+    assert replay.get(store, one).state == "cancelled"
+    assert not page.exception
+    assert "Cancelled: replayed 0 of 3; 3 skipped: cancelled before it was sent." in text_of(page)
+    assert [row["action"] for row in store.rows("replay_audit", operation=one)] == [
+        "replay_end", "replay_cancel", "replay_resume", "replay_pause", "replay",
+    ]  # fmt: skip
+
+
+def test_an_act_that_comes_too_late_says_why(path, store):
+    buried(store, 3)
+    one = actions.start_replay(store, ALL).operation_id
+    page = opened(path, operation=one)
+    replay.pause(store, one, who="bea", origin="cli")
+
+    page.button(key=f"pause_{one}").click().run()
+
+    assert not page.exception
+    assert f"The replay {one} is paused, so this cannot be done" in text_of(page)
+
+
+def test_a_question_that_was_left_open_is_answered_on_the_page(path, store):
+    buried(store, 2, verdict="possibly_persisted")
+    one = actions.look_ahead(store, ALL).operation_id
+    store.execute(
+        "replay_checked", operation=one, checked='{"topics": [], "at": 0}', now=time.time(), message=""
+    )
+
+    page = opened(path)
+    assert "1 replay waits for a decision." in text_of(page)
+    page.button(key="replay_sure").click().run()
+
+    assert not page.exception
+    assert replay.get(store, one).state == "planned"
+
+
+def test_with_nobody_alive_the_page_shows_the_command_that_carries_it_out(path, store):
+    buried(store, 2)
+    one = actions.start_replay(store, ALL).operation_id
+    with store.borrow(write=True) as connection:
+        connection.execute("UPDATE producers SET seen_at = 0")
+
+    page = opened(path, operation=one)
+
+    assert "Nobody can carry it out now" in text_of(page)
+    assert page.code[0].value == f"producer-core dlq replay --store={path} --bootstrap-servers HOST:PORT"
+
+
+def test_nothing_of_a_selection_a_person_or_an_outcome_is_drawn_as_markup(path, store):
+    DeadLetters(store).add([letter(1, topic=HOSTILE)])
+    done = actions.start_replay(store, DeadLetterFilter(topic=HOSTILE, text="Broker"), who=HOSTILE)
+    replay.cancel(store, done.operation_id, who=HOSTILE, origin="cli")
+
+    for page in (opened(path), opened(path, operation=done.operation_id)):
+        assert not page.exception
+        assert "<script" not in text_of(page)
+
+
+# data
+
+
+def test_a_page_of_replays_knows_when_there_are_more(store):
+    for number in range(3):
+        DeadLetters(store).add([letter(number, topic=f"t{number}")])
+        done = actions.start_replay(store, DeadLetterFilter(topic=f"t{number}"))
+        replay.cancel(store, done.operation_id, who="ann", origin="cli")
+
+    page = data.replays(store, time.time(), limit=2)
+
+    assert (len(page.ended), page.more) == (2, True)
+    assert not data.replays(store, time.time(), limit=3).more
+
+
+def test_a_dead_runner_is_no_hand_and_another_one_is(store):
+    buried(store, 2)
+    one, _ = begun(store)
+    later = time.time() + 30
+    assert data.one_replay(store, one, time.time()).hands == 1
+    assert data.one_replay(store, one, later).hands == 0
+
+    alive(store, later, producer_id="p-2")
+
+    assert data.one_replay(store, one, later).hands == 1
+
+
+def test_the_pace_is_what_was_settled_lately(store):
+    buried(store, 4)
+    one, claims = begun(store)
+    claimed = claims.turn([], want=4, busy=False).letters
+    claims.turn([Outcome(dead.message_id, "acknowledged") for dead in claimed[:3]], want=0, busy=True)
+
+    assert data.one_replay(store, one, time.time()).pace == pytest.approx(3.0, rel=0.5)
+    assert data.one_replay(store, one, time.time() + 60).pace is None
+
+
+# words
+
+
+@pytest.mark.parametrize(
+    ("changes", "hands", "tone", "text"),
+    [
+        ({}, 1, "good", "Being sent by shop on host."),
+        ({"state": "planned", "owner": None}, 1, "quiet", "It waits for a runner. A live producer takes it"),
+        ({"state": "planned", "owner": None}, 0, "bad", "Nobody can carry it out now"),
+        ({"state": "checking"}, 1, "quiet", "Looking ahead on the topics"),
+        ({"state": "ready", "owner": None, "checked_at": NOW - 60}, 1, "warning", "Looked ahead 60 s ago; it waits"),
+        ({"state": "paused", "owner": None}, 1, "quiet", "Paused with 80 of 100 left. Nothing is sent."),
+        ({"state": "paused"}, 1, "quiet", "It pauses: what is on its way"),
+        ({"state": "cancelled"}, 1, "quiet", "It is being cancelled"),
+        ({"lease_until": NOW - 20}, 1, "warning", "has let its lease run out 20 s ago: it died or hangs. Another live"),
+        ({"lease_until": NOW - 20}, 0, "bad", "it died or hangs. Nobody can carry it out now"),
+        ({"state": "done", "acknowledged": 100, "message": "Replayed 100 of 100"}, 0, "good", "Replayed 100 of 100."),
+        ({"state": "done", "failed_again": 80, "message": "Replayed 20 of 100"}, 0, "warning", "Replayed 20 of 100."),
+        ({"state": "stopped", "message": "Stopped itself"}, 0, "bad", "Stopped itself."),
+    ],
+)  # fmt: skip
+def test_each_state_has_its_sentence(changes, hands, tone, text):
+    found = standing(operation(**changes), hands=hands)
+
+    assert found[0] == tone
+    assert text in found[1]
+
+
+def test_progress_says_how_quick_and_how_long():
+    one = operation(acknowledged=15, landed=3, failed_again=2)
+
+    assert told.progress(one, 8.0) == "20 of 100, 8 /s, about 10 s left; 2 failed again; 3 had landed already"
+    assert told.progress(one, None).startswith("20 of 100; ")
+
+
+def test_the_canary_is_spoken_of_only_while_it_goes_and_something_follows():
+    assert told.canary(operation(acknowledged=3)) == (
+        "The first 10 go alone; the rest follows when they are acknowledged."
+    )
+    for done in ({"acknowledged": 10}, {"total": 8, "acknowledged": 3}, {"canary": 0, "acknowledged": 3}):
+        assert told.canary(operation(**done)) == ""
+
+
+def test_a_selection_is_said_in_words_and_masked():
+    where = DeadLetterFilter(topic="payments", code="POLICY_VIOLATION", text="ann@example.com", until=5.0)
+
+    assert told.selection(where).startswith("topic payments, error POLICY_VIOLATION, error text with «")
+    assert "ann@example.com" not in told.selection(where)
+    assert told.selection(DeadLetterFilter(ids=("a", "b"))) == "2 letters chosen by hand"
+    assert told.selection(ALL) == "all dead letters"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.83, "0.8 s"),
+        (12, "12 s"),
+        (200, "3 min 20 s"),
+        (1200, "20 min"),
+        (3900, "1 h 5 min"),
+        (7200, "2 h"),
+    ],
+)
+def test_a_length_of_time_is_said_in_units_that_fit(seconds, text):
+    assert told.duration(seconds) == text
+
+
+def test_the_sentence_on_top_counts_what_is_under_way():
+    running, ready, paused = operation(), operation(state="ready"), operation(state="paused")
+
+    assert told.in_all([]) == ("quiet", "No replay is under way.")
+    assert told.in_all([running]) == ("good", "1 replay is under way, 80 letters left.")
+    assert told.in_all([ready])[1] == "1 replay waits for a decision."
+    assert told.in_all([running, running, ready, paused])[1] == (
+        "2 replays are under way, 160 letters left; 1 waits for a decision; 1 is paused."
+    )
