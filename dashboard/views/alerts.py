@@ -1,11 +1,78 @@
-"""The alerts page: alerts, their history, silences and rules."""
+"""The alerts page: what fires and what to do, and its history, rules, silences and routes."""
 
 from __future__ import annotations
 
+import time
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 
-from dashboard.views import header
+import streamlit as st
+
+from dashboard import data, live_table, words
+from dashboard.data import alerts as of
+from dashboard.views import alert_cards, alert_detail, alert_reading, alert_tables, common, header
+from dashboard.words import alerts as said
+
+SECTIONS = ("History", "Rules", "Notifications", "Silences")
 
 
 def show(path: Path) -> None:
-    header.title("Alerts")
+    view = header.view(path, "Alerts")
+    st.html(f"<style>{_style()}</style>")
+    live_table.style()
+    st.fragment(_live, run_every=header.every(view))(path, view)
+
+
+@cache
+def _style() -> str:
+    return files("dashboard").joinpath("alerts.css").read_text()
+
+
+def _live(path: Path, view: data.View) -> None:
+    with common.panel(path):
+        shown = alert_reading.alerts(path, view)
+        _how_things_stand(shown)
+        alert_cards.result()
+        if asked := st.query_params.get("alert"):
+            alert_detail.show(path, asked)
+        else:
+            _firing(path, shown)
+            _sections(path, view, shown)
+
+
+def _how_things_stand(shown: of.Alerts) -> None:
+    alive = shown.judge is not None and shown.judge.alive
+    enabled = sum(one.rule.enabled for one in shown.rules)
+    common.say(*said.alerts_sentence(shown.firing, len(shown.pending), shown.elsewhere, alive, enabled))
+    if shown.judge is not None:
+        common.note(said.judged_by(shown.judge.name, alive=shown.judge.alive, here=shown.judge.here))
+    for line in shown.file.problem:
+        common.say("bad", line.strip())
+    if shown.file.problem:
+        common.note("Until the file is right the built-in rules hold; it is read again by itself.")
+
+
+def _firing(path: Path, shown: of.Alerts) -> None:
+    alert_cards.cards(path, shown, shown.firing[: of.SHOWN])
+    if len(shown.firing) > of.SHOWN:
+        common.note(f"{len(shown.firing) - of.SHOWN:,} more fire; choose a topic above, or see Rules.")
+    if shown.pending:
+        common.heading("Waits to fire")
+        alert_cards.cards(path, shown, shown.pending[: of.SHOWN])
+
+
+def _sections(path: Path, view: data.View, shown: of.Alerts) -> None:
+    chosen = st.segmented_control(
+        "Section", SECTIONS, default=SECTIONS[0], key="show", bind="query-params", required=True,
+        label_visibility="collapsed",
+    )  # fmt: skip
+    now = time.time()
+    if chosen == "Rules":
+        alert_tables.rules(shown)
+    elif chosen == "Notifications":
+        alert_tables.routes(path, shown)
+    elif chosen == "Silences":
+        alert_tables.silences(path, shown)
+    else:
+        alert_tables.history(shown, words.during(view.window, view.since(now), view.at(now), common.zone()))

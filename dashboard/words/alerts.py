@@ -1,17 +1,172 @@
-"""Alerts in words."""
+"""Alerts in words: what fires, how a rule stands, and whether people are told."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from dashboard.words.moments import age
+from dashboard.words.numbers import plural
+from producer_core.alerts.conditions import in_words, span
+
+if TYPE_CHECKING:
+    from producer_core.alerts import Alert, Rule, Silence
 
 TONES: Mapping[str, str] = {"critical": "bad", "warning": "warning", "info": "quiet"}
 """How loud an alert of a severity is said."""
+
+SILENCES: Mapping[str, float] = {"1 hour": 3600, "4 hours": 14_400, "1 day": 86_400, "1 week": 604_800}
+"""How long one can keep an alert quiet."""
 
 
 def alert(found: Mapping[str, Any], now: float) -> str:
     """An alert in a line: how bad, what, since when, what to do."""
     since = age(now - found["started_at"])
     return f"{found['severity'].capitalize()} for {since}: {found['text'].rstrip('.')}. {found['advice']}"
+
+
+def alerts_sentence(
+    firing: Sequence[Alert], pending: int, elsewhere: int, judged: bool, rules: int
+) -> tuple[str, str]:
+    """How things stand, as a tone and a sentence or two."""
+    if not judged:
+        return "bad", (
+            "Nobody judges the alerts of this store now, so what is shown may be old. A producer, the dashboard or "
+            "«producer-core alerts run» does."
+        )
+    loud = [item for item in firing if not (item.silenced or item.muted_by)]
+    open_ = [item for item in loud if item.acknowledged_by is None]
+    parts = []
+    if loud:
+        looked = len(loud) - len(open_)
+        parts.append(f"{plural(len(loud), 'alert')} {_fire(len(loud))}{_looked(looked, len(loud))}")
+    else:
+        parts.append("No alert fires" if not firing else "Nothing fires that people are told of")
+    if quiet := len(firing) - len(loud):
+        parts.append(f"{quiet} {'is' if quiet == 1 else 'are'} kept quiet")
+    if pending:
+        parts.append(f"{pending} {'waits' if pending == 1 else 'wait'} to fire")
+    text = "; ".join(parts) + "."
+    if elsewhere > 0:
+        text += f" {elsewhere} more {_fire(elsewhere)} about something else than what is chosen above."
+    elif not firing and not pending:
+        text += f" {rules} rules are watched."
+    if not open_:
+        return ("good" if not firing and not elsewhere else "quiet"), text
+    return ("bad" if any(item.severity == "critical" for item in open_) else "warning"), text
+
+
+def _fire(number: int) -> str:
+    return "fires" if number == 1 else "fire"
+
+
+def _looked(number: int, total: int) -> str:
+    if not number:
+        return ""
+    return ", somebody looks after it" if number == total == 1 else f", {number} of them looked after"
+
+
+def alert_state(item: Alert) -> str:
+    """Where an alert stands in its life, in a word or two."""
+    if item.state == "resolved":
+        return "resolved"
+    if item.state == "pending":
+        return "pending"
+    if item.silenced:
+        return "firing, silenced"
+    if item.muted_by:
+        return "firing, muted"
+    return "firing, acknowledged" if item.acknowledged_by else "firing"
+
+
+def alert_age(item: Alert, now: float) -> str:
+    """Since when, or how long it was; and for a pending one when it will fire."""
+    if item.resolved_at is not None:
+        begun = item.fired_at if item.fired_at is not None else item.started_at
+        return f"for {age(item.resolved_at - begun)}, until {age(now - item.resolved_at)} ago"
+    return f"for {age(now - item.started_at)}"
+
+
+def alert_ending(item: Alert, rule: Rule | None, now: float) -> str:
+    """What has to happen until it fires, or ends."""
+    if item.lasting and item.state == "firing":
+        return "It fires until somebody acknowledges it."
+    if item.since is None or rule is None:
+        return ""
+    if item.state == "pending":
+        left = rule.for_ - (now - item.since)
+        return f"It fires in {age(left)}, if it goes on." if left > 0 else "It fires any moment."
+    left = rule.keep_firing_for - (now - item.since)
+    return f"Its condition is over; it resolves in {age(left)}." if left > 0 else "It resolves any moment."
+
+
+def silenced(silence: Silence, now: float, until: str) -> str:
+    """Why nobody is told, until when, and by whom."""
+    why = f": {silence.why.rstrip('.')}" if silence.why else ""
+    return f"Silenced by {silence.who} until {until}, for another {age(silence.until - now)}{why}."
+
+
+def silence_subject(silence: Silence) -> str:
+    return (
+        f"{silence.rule} for {silence.subject}"
+        if silence.subject
+        else f"{silence.rule}, whatever it is about"
+    )
+
+
+def rule_condition(rule: Rule) -> str:
+    """When a rule fires."""
+    if not rule.enabled:
+        return "switched off"
+    waits = f", for {span(rule.for_)}" if rule.for_ else ""
+    keeps = f"; it resolves {span(rule.keep_firing_for)} after" if rule.keep_firing_for else ""
+    only = f", only about {', '.join(rule.subjects)}" if rule.subjects else ""
+    return f"{in_words(rule.condition)}{waits}{only}{keeps}"
+
+
+def rule_state(enabled: bool, firing: int, pending: int, episodes: int, silenced: bool) -> tuple[str, str]:
+    """How a rule stands now, and the look of it."""
+    if not enabled:
+        return "switched off", "quiet"
+    hushed = ", silenced" if silenced else ""
+    if firing:
+        return f"{firing} {_fire(firing)}{hushed}", "warning" if silenced else "bad"
+    if pending:
+        return f"{pending} pending{hushed}", "warning"
+    if silenced:
+        return "silenced", "quiet"
+    return ("quiet now", "plain") if episodes else ("never fired", "quiet")
+
+
+def route_state(told: bool, failing: str, waiting: int, given_up: int, reason: str) -> tuple[str, str]:
+    """How telling people over a route goes, as a tone and sentences. `failing`: how long ago it began to fail."""
+    if failing:
+        waits = f" {plural(waiting, 'message')} {'waits' if waiting == 1 else 'wait'}." if waiting else ""
+        return "bad", f"Nobody is told over it since {failing}: {reason.rstrip('.')}.{waits}"
+    if waiting:
+        return "warning", f"{plural(waiting, 'message')} {'is' if waiting == 1 else 'are'} on the way."
+    gave_up = f" {plural(given_up, 'message')} given up after a day." if given_up else ""
+    if told:
+        return ("warning" if given_up else "good"), f"What had to be told was taken.{gave_up}"
+    return "quiet", "Nothing had to be told over it yet."
+
+
+SAID: Mapping[str, str] = {
+    "firing": "that it fires",
+    "repeat": "that it still fires",
+    "resolved": "that it is over",
+}
+"""What a route was to say."""
+
+
+def judged_by(name: str, *, alive: bool, here: bool) -> str:
+    """Which process judges."""
+    if not name:
+        return "Nobody has judged here yet."
+    if here:
+        return "This dashboard judges them."
+    return (
+        f"They are judged by {name}."
+        if alive
+        else f"{name[:1].upper()}{name[1:]} judged them last, and is gone."
+    )

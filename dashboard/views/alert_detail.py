@@ -1,0 +1,154 @@
+"""One alert from all sides: its life, whom it was told to, and where to look: the time, the error, the records."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+
+import streamlit as st
+
+from dashboard import words
+from dashboard.data import alerts as of
+from dashboard.live_dom import live_dom
+from dashboard.views import alert_cards, alert_reading, common, header
+from dashboard.words import alerts as said
+from producer_core.dlq import DeadLetterFilter
+from producer_core.errors import ConfigError
+from producer_core.masking import mask_text
+
+
+def show(path: Path, alert_id: str) -> None:
+    with st.container(horizontal=True, vertical_alignment="center"):
+        common.heading("One alert")
+        st.button("All alerts", key="alert_close", icon=":material/arrow_back:", on_click=_close)
+    found = alert_reading.detail(path, alert_id)
+    if found is None:
+        common.say(
+            "quiet", "There is no alert of this id here. What is over is kept as long as the statistics are."
+        )
+        return
+    item = found.alert
+    with st.container(key=f"pc-alert-one-{item.alert_id}"):
+        live_dom(
+            alert_cards.card(item, found.rule, found.silence, found.now), key=f"alert-one-{item.alert_id}"
+        )
+        alert_cards.buttons(path, item, found.silence)
+    left, right = st.columns(2, gap="medium")
+    with left:
+        _life(found)
+        _rule(found)
+    with right, common.panel(path):
+        _ways(path, found)
+
+
+def _close() -> None:
+    st.query_params.pop("alert", None)
+
+
+def _life(found: of.AlertDetail) -> None:
+    """What happened to it, in the order of time."""
+    item = found.alert
+    at_once = item.fired_at is not None and item.fired_at <= item.started_at
+    events = [
+        (item.started_at, "It began, and fired at once." if at_once else "Its condition began to hold.")
+    ]
+    if item.fired_at is not None and not at_once:
+        events.append((item.fired_at, "It fired."))
+    if item.acknowledged_at is not None:
+        events.append((item.acknowledged_at, f"{item.acknowledged_by} acknowledged it."))
+    if item.state == "firing" and item.since is not None:
+        events.append((item.since, "Its condition was over."))
+    if item.resolved_at is not None:
+        events.append((item.resolved_at, "It was resolved."))
+    for row in found.told:
+        what, route = said.SAID.get(row["status"], row["status"]), row["route"]
+        if row["settled_at"] is None:
+            tries = words.plural(row["attempts"], "attempt")
+            events.append(
+                (row["queued_at"], f"To be told over {route} {what}; {tries}: {row['answer'] or 'none yet'}.")
+            )
+        elif row["outcome"] == "told":
+            events.append((row["settled_at"], f"Told over {route} {what} ({row['answer']})."))
+        elif row["outcome"] == "given up":
+            events.append((row["settled_at"], f"Given up telling over {route} {what}: {row['answer']}."))
+    common.heading("What happened")
+    lines = [
+        f"<li>{common.moment(at)}<span>{html.escape(mask_text(text))}</span></li>"
+        for at, text in sorted(events, key=lambda event: event[0])
+    ]
+    st.html(f'<ul class="pc-life">{"".join(lines)}</ul>')
+    if not found.told and item.state != "pending":
+        common.note(f"Nobody was told{f': {mask_text(item.muted_by)}' if item.muted_by else ''}.")
+
+
+def _rule(found: of.AlertDetail) -> None:
+    item, rule = found.alert, found.rule
+    common.heading("The rule")
+    if rule is None:
+        common.note(f"{item.rule} is not in the file of rules any more.")
+        return
+    common.fact(f"{item.rule} ({rule.severity})", f"Fires when: {said.rule_condition(rule)}.")
+    if rule.runbook:
+        common.fact("Runbook", rule.runbook)
+    if item.state == "resolved":
+        common.fact("What to do", item.advice)
+
+
+def _ways(path: Path, found: of.AlertDetail) -> None:
+    """Where the cause may be seen."""
+    span = {"since": found.since, "until": found.until}
+    common.heading("Where to look")
+    links = [
+        (title, header.link(page, **span, topic=found.topic, producer=found.producer))
+        for title, page in (
+            ("Overview at that time", "overview"),
+            ("Latency", "latency"),
+            ("Errors", "errors"),
+        )
+    ]
+    letters = DeadLetterFilter(topic=found.topic, since=found.since, until=found.until)
+    links.append(("Dead letters of that time", header.link("dead-letters", range=None, **_query(letters))))
+    st.html(f'<div class="pc-ways">{"".join(common.anchor(*one) for one in links)}</div>')
+    if found.topic is not None:
+        _causes(path, found.topic, found)
+    _replays(path, found)
+
+
+def _query(where: DeadLetterFilter) -> dict[str, str | float | None]:
+    return {"topic": None, "producer": None, "since": None, "until": None, **where.to_query()}
+
+
+def _causes(path: Path, topic: str, found: of.AlertDetail) -> None:
+    with common.panel(path):
+        groups = alert_reading.causes(path, topic, int(found.since), int(found.until) // 60 * 60 + 60)
+        if not groups:
+            return
+        common.heading("Dead letters of that time by cause")
+        for group in groups:
+            page = header.link(
+                "dead-letters", range=None, **_query(DeadLetterFilter(group=group.fingerprint))
+            )
+            errors = header.link("errors", group=group.fingerprint, since=found.since, until=found.until)
+            st.html(
+                f'<p class="pc-fact"><span>{group.count:,} × {html.escape(group.code)}</span> '
+                f"{html.escape(mask_text(group.meaning or group.sample_text))}<br>"
+                f"{common.anchor('The error', errors)} · {common.anchor('The records', page)}</p>"
+            )
+
+
+def _replays(path: Path, found: of.AlertDetail) -> None:
+    with common.panel(path):
+        try:
+            replays = alert_reading.replays(path, found.topic, found.alert.started_at)
+        except ConfigError:
+            return
+        if not replays:
+            return
+        common.heading("Replays since")
+        for one in replays:
+            address = header.link("replays", operation=one.operation_id)
+            name = f"{one.state}, {one.total:,} records, by {one.who}"
+            st.html(
+                f'<p class="pc-fact">{common.moment(one.created_at)} {common.anchor(name, address)}<br>'
+                f"{html.escape(mask_text(one.message or ''))}</p>"
+            )

@@ -1,0 +1,163 @@
+"""Signing in to the dashboard: the real command, the real server, a real Chromium."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from dashboard.password import hashed
+from producer_core.alerts import AlertLog, alert, follow
+from producer_core.store import Store
+from tests.support import eventually
+
+pytestmark = pytest.mark.browser
+
+SECRET = "correct horse battery"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("signing-in")
+
+
+@pytest.fixture(scope="module")
+def store(folder):
+    opened = Store.open(folder / "store.duckdb")
+    item = alert("weak_replication", "orders", time.time() - 60, text="orders has one copy")
+    AlertLog(opened).record(follow({}, [item], time.time()), told_by="p-1")
+    yield opened
+    opened.close()
+
+
+@contextlib.contextmanager
+def command(folder, *options):
+    """The command, started in a folder with its own .streamlit/secrets.toml."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "producer_core.cli", "dashboard", "--store", str(folder / "store.duckdb"), *options],
+        cwd=folder, env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "HOME": str(folder)},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(20)
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def address(folder, store):
+    secrets = folder / ".streamlit" / "secrets.toml"
+    secrets.parent.mkdir()
+    secrets.write_text(
+        f'[dashboard]\nread_only = ["bob"]\n[dashboard.passwords]\nada = "{hashed(SECRET)}"\nbob = "{hashed(SECRET)}"\n'
+    )
+    with command(folder, "--port", "8970", "--address", "0.0.0.0") as process:
+        said = []
+        while not (found := re.search(r"http://127\.0\.0\.1:\d+", " ".join(said))):
+            line = process.stdout.readline()
+            assert line, "".join(said)
+            said.append(line)
+        assert "plain http" in "".join(said)
+        yield found[0]
+
+
+@pytest.fixture(scope="module")
+def browser(chromium):
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
+        started = playwright.chromium.launch(executable_path=chromium, args=options)
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def page(browser):
+    context = browser.new_context(viewport={"width": 1280, "height": 1000})
+    opened = context.new_page()
+    opened.set_default_timeout(60_000)
+    yield opened
+    context.close()
+
+
+def sign_in(page, name="ada", word=SECRET):
+    page.get_by_label("Name").fill(name)
+    page.get_by_label("Password").fill(word)
+    page.get_by_role("button", name="Sign in").click()
+
+
+def test_without_a_session_nothing_is_served(address):
+    for path in ("/static/index.html", "/app/static/plotly.min.js", "/_stcore/host-config"):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(address + path, timeout=10)
+        assert refused.value.code == 401
+
+
+def test_a_deep_link_survives_the_sign_in_and_a_reload_asks_nobody_again(page, address):
+    page.goto(f"{address}/alerts?show=Rules")
+    sign_in(page, word="wrong horse battery")
+    page.get_by_text("The name or the password is wrong.").wait_for()
+    sign_in(page)
+
+    page.get_by_text("dead_letters_growing").first.wait_for()
+    assert page.url.startswith(f"{address}/alerts?") and "show=Rules" in page.url
+    page.reload()
+    page.get_by_text("dead_letters_growing").first.wait_for()
+
+
+def test_an_act_carries_the_name_that_signed_in_and_signing_out_ends_every_tab(page, address, store):
+    page.goto(f"{address}/alerts")
+    sign_in(page)
+    page.get_by_role("button", name="Acknowledge").click()
+    page.get_by_text("ada looks after it").wait_for()
+    assert [(row["who"], row["action"]) for row in store.rows("audit_latest")] == [("ada", "acknowledge")]
+
+    other = page.context.new_page()
+    other.goto(f"{address}/alerts")
+    other.get_by_text("ada looks after it").wait_for()
+    page.get_by_role("button", name="ada").click()
+    page.get_by_role("button", name="Sign out").click()
+
+    page.get_by_text("You are signed out").wait_for()
+    other.get_by_text("You are signed out").wait_for()  # within ten seconds by itself
+    page.get_by_role("link", name="Sign in again").click()
+    page.get_by_label("Password").wait_for()
+
+
+def test_who_may_only_look_sees_buttons_that_cannot_be_pressed(page, address):
+    page.goto(f"{address}/alerts")
+    sign_in(page, "bob")
+
+    button = page.get_by_role("button", name="Silence …").first
+    button.wait_for()
+    assert button.is_disabled()
+    page.get_by_role("button", name="bob").click()
+    page.get_by_text("bob may look, not act").wait_for()
+
+
+def test_the_server_judges_alerts_while_nobody_looks_and_gives_the_lease_back_at_its_end(folder, tmp_path):
+    path = tmp_path / "store.duckdb"
+    Store.open(path).close()
+    store = Store.open(path)
+    with command(tmp_path, "--port", "8980") as process:
+        eventually(lambda: store.rows("lease_holder", name="alerts"), timeout=60)
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        assert process.wait(30) == 0
+        assert time.monotonic() - began < 20
+    assert store.rows("lease_holder", name="alerts") == []
+    store.close()
