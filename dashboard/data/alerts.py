@@ -102,6 +102,11 @@ class Alerts:
     judge: Judge | None
     file: FileNow
 
+    @property
+    def failing(self) -> tuple[tuple[RouteNow, float], ...]:
+        """The routes over which nobody is told, each with the moment since when."""
+        return tuple((one, one.failing_since) for one in self.routes if one.failing_since is not None)
+
     def silence_of(self, item: Alert) -> Silence | None:
         """The silence that keeps an alert quiet the longest."""
         covering = [one for one in self.silences if one.covers(item, self.now)]
@@ -243,7 +248,7 @@ def _routes(book: Book, rows: Iterable[Mapping[str, Any]]) -> tuple[RouteNow, ..
                 **{key: row.get(key) for key in ("told_at", "failing_since", "answer", "heartbeat_at")},  # type: ignore[arg-type]  # the columns are what the fields say
             )
         )
-    return tuple(found)
+    return tuple(sorted(found, key=lambda one: one.failing_since is None))
 
 
 def _judge(rows: list[dict[str, Any]], now: float) -> Judge | None:

@@ -28,12 +28,21 @@ _RESULT_STAYS = 20.0
 def cards(path: Path, shown: of.Alerts, items: Sequence[Alert]) -> None:
     rules = {one.name: one.rule for one in shown.rules}
     for item in items:
-        with st.container(key=f"pc-alert-{item.alert_id}"):
-            live_dom(
-                card(item, rules.get(item.rule), shown.silence_of(item), shown.now, opens=True),
-                key=f"alert-{item.alert_id}",
-            )
-            buttons(path, item, shown.silence_of(item))
+        draw(path, item, rules.get(item.rule), shown.silence_of(item), shown.now)
+
+
+def draw(
+    path: Path, item: Alert, rule: Rule | None, silence: Silence | None, now: float, *, opens: bool = True
+) -> None:
+    """One card: what one reads, and beside it what one can do."""
+    with st.container(key=f"pc-alert-{item.alert_id}"):
+        left, right = st.columns([5, 2], vertical_alignment="center")
+        with left:
+            live_dom(card(item, rule, silence, now, opens=opens), key=f"alert-{item.alert_id}")
+        with right:
+            buttons(path, item, silence)
+        if silence is None and st.session_state.get("silencing") == item.alert_id:
+            silence_form(path, f"of-{item.alert_id}", item.rule, item.subject)
 
 
 def card(item: Alert, rule: Rule | None, silence: Silence | None, now: float, *, opens: bool = False) -> Node:
@@ -86,7 +95,9 @@ def buttons(path: Path, item: Alert, silence: Silence | None) -> None:
         return
     allowed, reason = actions.may_act()
     known = None if allowed else reason
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+    with st.container(
+        horizontal=True, horizontal_alignment="right", vertical_alignment="center", gap="small"
+    ):
         if item.state == "firing" and item.acknowledged_by is None:
             st.button(
                 "Acknowledge", key=f"ack-{item.alert_id}", disabled=not allowed, help=known,
@@ -102,8 +113,6 @@ def buttons(path: Path, item: Alert, silence: Silence | None) -> None:
                 "Silence …", key=f"quiet-{item.alert_id}", disabled=not allowed, help=known,
                 on_click=_ask, args=(item.alert_id,),
             )  # fmt: skip
-    if silence is None and st.session_state.get("silencing") == item.alert_id:
-        silence_form(path, f"of-{item.alert_id}", item.rule, item.subject)
 
 
 def silence_form(path: Path, key: str, rule: str, subject: str) -> None:

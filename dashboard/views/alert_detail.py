@@ -9,7 +9,6 @@ import streamlit as st
 
 from dashboard import words
 from dashboard.data import alerts as of
-from dashboard.live_dom import live_dom
 from dashboard.views import alert_cards, alert_reading, common, header
 from dashboard.words import alerts as said
 from producer_core.dlq import DeadLetterFilter
@@ -28,11 +27,7 @@ def show(path: Path, alert_id: str) -> None:
         )
         return
     item = found.alert
-    with st.container(key=f"pc-alert-one-{item.alert_id}"):
-        live_dom(
-            alert_cards.card(item, found.rule, found.silence, found.now), key=f"alert-one-{item.alert_id}"
-        )
-        alert_cards.buttons(path, item, found.silence)
+    alert_cards.draw(path, item, found.rule, found.silence, found.now, opens=False)
     left, right = st.columns(2, gap="medium")
     with left:
         _life(found)
@@ -63,10 +58,10 @@ def _life(found: of.AlertDetail) -> None:
     for row in found.told:
         what, route = said.SAID.get(row["status"], row["status"]), row["route"]
         if row["settled_at"] is None:
-            tries = words.plural(row["attempts"], "attempt")
-            events.append(
-                (row["queued_at"], f"To be told over {route} {what}; {tries}: {row['answer'] or 'none yet'}.")
+            tried = (
+                f"; {words.plural(row['attempts'], 'attempt')}: {row['answer']}" if row["attempts"] else ""
             )
+            events.append((row["queued_at"], f"Waits to be told over {route} {what}{tried}."))
         elif row["outcome"] == "told":
             events.append((row["settled_at"], f"Told over {route} {what} ({row['answer']})."))
         elif row["outcome"] == "given up":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 from pathlib import Path
 
 import streamlit as st
@@ -14,6 +15,7 @@ from dashboard.live_table import Column, Part, TableRow, live_table
 from dashboard.stores import opened
 from dashboard.views import alert_cards, common, header
 from dashboard.words import alerts as said
+from producer_core.alerts import Alert
 from producer_core.alerts.conditions import span
 from producer_core.masking import mask_text
 
@@ -24,18 +26,28 @@ def history(shown: of.Alerts, during: str) -> None:
     if not shown.ended:
         common.note(f"No alert was resolved {during}.")
         return
+    _overs(shown, shown.ended)
+    if shown.ended_total > len(shown.ended):
+        common.note(f"The latest {len(shown.ended):,} of {shown.ended_total:,}.")
+
+
+def latest(shown: of.Alerts) -> None:
+    """A few of the history, where nothing fires now."""
+    _overs(shown, shown.ended[:5])
+
+
+def _overs(shown: of.Alerts, items: Sequence[Alert]) -> None:
     columns = [
         Column("Began"),
         Column("What", wide=True),
         Column("Lasted", number=True),
         Column("Looked after by"),
     ]
-    live_table(columns, [_over(item, shown.now) for item in shown.ended], key="alert_history", alt="Alerts that are over")  # fmt: skip
-    if shown.ended_total > len(shown.ended):
-        common.note(f"The latest {len(shown.ended):,} of {shown.ended_total:,}.")
+    rows = [_over(item, shown.now) for item in items]
+    live_table(columns, rows, key="alert_history", alt="Alerts that are over")
 
 
-def _over(item: of.Alert, now: float) -> TableRow:
+def _over(item: Alert, now: float) -> TableRow:
     begun = item.fired_at if item.fired_at is not None else item.started_at
     when = words.stamp(begun, common.zone(), now)
     what = [
@@ -58,7 +70,7 @@ def rules(shown: of.Alerts) -> None:
     else:
         common.note(f"Rules of {file.path.name}.", more=str(file.path))
     columns = [
-        Column("Rule"), Column("State"), Column("Fires when", wide=True), Column("What to do", wide=True),
+        Column("Rule", wide=True), Column("State"), Column("Fires when", wide=True), Column("What to do", wide=True),
         Column("Fired last"),
     ]  # fmt: skip
     live_table(
@@ -160,11 +172,11 @@ def _route(path: Path, route: of.RouteNow, now: float) -> None:
                 on_click=alert_cards.act, args=(path, alerting.try_route, route.name),
             )  # fmt: skip
             if trying:
-                st.text("A test is on its way …")
+                common.note("A test is on its way …")
             elif tried is not None:
-                st.text(mask_text(tried.text))
+                common.note(mask_text(tried.text))
             elif why_not:
-                st.text(why_not)
+                common.note(why_not)
 
 
 def _untold(shown: of.Alerts) -> None:
@@ -174,7 +186,10 @@ def _untold(shown: of.Alerts) -> None:
     for row in shown.untold:
         when = words.stamp(row["queued_at"], common.zone(), shown.now)
         given_up = row["settled_at"] is not None
-        further = "given up" if given_up else f"next in {words.age(row['next_at'] - shown.now)}"
+        waits = row["next_at"] - shown.now
+        further = (
+            "given up" if given_up else f"next in {words.age(waits)}" if waits > 1 else "waits for its turn"
+        )
         what = [
             Part(mask_text(row["text"]), href=header.link("alerts", alert=row["alert_id"])),
             Part(f"{said.SAID.get(row['status'], row['status'])} · {row['rule']}", look="small"),

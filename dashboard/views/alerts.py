@@ -14,7 +14,7 @@ from dashboard.data import alerts as of
 from dashboard.views import alert_cards, alert_detail, alert_reading, alert_tables, common, header
 from dashboard.words import alerts as said
 
-SECTIONS = ("History", "Rules", "Notifications", "Silences")
+SECTIONS = ("Now", "History", "Rules", "Notifications", "Silences")
 
 
 def show(path: Path) -> None:
@@ -37,42 +37,50 @@ def _live(path: Path, view: data.View) -> None:
         if asked := st.query_params.get("alert"):
             alert_detail.show(path, asked)
         else:
-            _firing(path, shown)
-            _sections(path, view, shown)
+            _section(path, view, shown)
 
 
 def _how_things_stand(shown: of.Alerts) -> None:
     alive = shown.judge is not None and shown.judge.alive
     enabled = sum(one.rule.enabled for one in shown.rules)
     common.say(*said.alerts_sentence(shown.firing, len(shown.pending), shown.elsewhere, alive, enabled))
-    if shown.judge is not None:
-        common.note(said.judged_by(shown.judge.name, alive=shown.judge.alive, here=shown.judge.here))
     for line in shown.file.problem:
         common.say("bad", line.strip())
     if shown.file.problem:
         common.note("Until the file is right the built-in rules hold; it is read again by itself.")
+    notes = [said.untold(route.name, words.age(shown.now - since)) for route, since in shown.failing]
+    if not shown.routes:
+        notes.append("Nobody is told of alerts: there is no route (see Notifications).")
+    if shown.judge is not None:
+        notes.append(said.judged_by(shown.judge.name, alive=alive, here=shown.judge.here))
+    common.note(" ".join(notes))
 
 
-def _firing(path: Path, shown: of.Alerts) -> None:
-    alert_cards.cards(path, shown, shown.firing[: of.SHOWN])
-    if len(shown.firing) > of.SHOWN:
-        common.note(f"{len(shown.firing) - of.SHOWN:,} more fire; choose a topic above, or see Rules.")
-    if shown.pending:
-        common.heading("Waits to fire")
-        alert_cards.cards(path, shown, shown.pending[: of.SHOWN])
-
-
-def _sections(path: Path, view: data.View, shown: of.Alerts) -> None:
+def _section(path: Path, view: data.View, shown: of.Alerts) -> None:
     chosen = st.segmented_control(
         "Section", SECTIONS, default=SECTIONS[0], key="show", bind="query-params", required=True,
         label_visibility="collapsed",
     )  # fmt: skip
     now = time.time()
-    if chosen == "Rules":
+    if chosen == "History":
+        alert_tables.history(shown, words.during(view.window, view.since(now), view.at(now), common.zone()))
+    elif chosen == "Rules":
         alert_tables.rules(shown)
     elif chosen == "Notifications":
         alert_tables.routes(path, shown)
     elif chosen == "Silences":
         alert_tables.silences(path, shown)
     else:
-        alert_tables.history(shown, words.during(view.window, view.since(now), view.at(now), common.zone()))
+        _now(path, shown)
+
+
+def _now(path: Path, shown: of.Alerts) -> None:
+    alert_cards.cards(path, shown, shown.firing[: of.SHOWN])
+    if len(shown.firing) > of.SHOWN:
+        common.note(f"{len(shown.firing) - of.SHOWN:,} more fire; choose a topic above, or see Rules.")
+    if shown.pending:
+        common.heading("Waits to fire")
+        alert_cards.cards(path, shown, shown.pending[: of.SHOWN])
+    if not shown.firing and shown.ended:
+        common.heading("The last that were resolved")
+        alert_tables.latest(shown)

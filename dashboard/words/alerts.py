@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from dashboard.words.moments import age
 from dashboard.words.numbers import plural
-from producer_core.alerts.conditions import in_words, span
+from producer_core.alerts.conditions import (
+    METRICS,
+    Absence,
+    BadFile,
+    BurnRate,
+    Condition,
+    RouteFails,
+    Threshold,
+    limit,
+    span,
+)
 
 if TYPE_CHECKING:
     from producer_core.alerts import Alert, Rule, Silence
@@ -119,9 +129,63 @@ def rule_condition(rule: Rule) -> str:
     if not rule.enabled:
         return "switched off"
     waits = f", for {span(rule.for_)}" if rule.for_ else ""
-    keeps = f"; it resolves {span(rule.keep_firing_for)} after" if rule.keep_firing_for else ""
     only = f", only about {', '.join(rule.subjects)}" if rule.subjects else ""
-    return f"{in_words(rule.condition)}{waits}{only}{keeps}"
+    keeps = f"; it resolves {span(rule.keep_firing_for)} after that is over" if rule.keep_firing_for else ""
+    return f"{_condition(rule.condition)}{waits}{only}{keeps}"
+
+
+_FIGURES: Mapping[str, str] = {
+    "error_rate": "the share of messages that die",
+    "attempt_failure_rate": "the share of attempts that fail",
+    "dead": "the number of messages that die",
+    "accepted": "the number of messages accepted",
+    "acknowledged": "the number of messages acknowledged",
+    "throughput": "the messages acknowledged a second",
+    "retried": "the number of messages sent again",
+    "duplicates": "the number of duplicates suppressed",
+    "possible_duplicates": "the number of possible duplicates",
+    "latency_mean": "the mean latency",
+    "latency_p50": "the latency p50",
+    "latency_p95": "the latency p95",
+    "latency_p99": "the latency p99",
+    "latency_p999": "the latency p99.9",
+    "dlq_size": "the number of dead letters",
+    "dlq_age": "the age of the oldest dead letter",
+    "dlq_growth": "the number of new dead letters",
+    "memory": "the memory, of what the process may have,",
+    "pending": "the number of unsettled messages",
+    "waiting_retry": "the number of messages that wait for a retry",
+    "queue_fill": "the fill of the client's queue",
+    "disconnected": "the number of lost connections",
+}
+_ABOUT = {"topic": "of a topic", "producer": "of a producer", "store": "of all together"}
+
+
+def _condition(condition: Condition) -> str:
+    match condition:
+        case Threshold(metric=metric, window=window, by=by):
+            bound = condition.above if condition.above is not None else condition.below
+            over = f" within {span(window)}" if METRICS[metric].window else ""
+            way = "above" if condition.above is not None else "below"
+            return f"{_FIGURES[metric]} {_ABOUT[by]} is {way} {limit(metric, bound or 0.0)}{over}"
+        case BurnRate(objective=objective, pairs=pairs, by=by):
+            paces = " or ".join(
+                f"{pair.factor:g} times as fast over {span(pair.long)} and {span(pair.short)}"
+                for pair in pairs
+            )
+            return f"the error budget {_ABOUT[by]}, {100 - 100 * objective:.4g} %, is used {paces}"
+        case Absence(of="producer", after=after):
+            return f"a producer that was not closed gives no sign of life for {span(after)}"
+        case Absence(of="delivery", after=after):
+            return f"messages of a producer wait and none is settled for {span(after)}"
+        case Absence(after=after):
+            return f"a topic that was written to gets nothing for {span(after)}"
+        case RouteFails(after=after):
+            return f"people cannot be told over a route for {span(after)}"
+        case BadFile():
+            return "the file of rules holds mistakes"
+        case _:
+            return "a producer says so"
 
 
 def rule_state(enabled: bool, firing: int, pending: int, episodes: int, silenced: bool) -> tuple[str, str]:
@@ -149,6 +213,11 @@ def route_state(told: bool, failing: str, waiting: int, given_up: int, reason: s
     if told:
         return ("warning" if given_up else "good"), f"What had to be told was taken.{gave_up}"
     return "quiet", "Nothing had to be told over it yet."
+
+
+def untold(route: str, ago: str) -> str:
+    """That a way to people does not work."""
+    return f"Nobody is told over {route} since {ago} ago (see Notifications)."
 
 
 SAID: Mapping[str, str] = {

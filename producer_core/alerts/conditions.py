@@ -188,7 +188,7 @@ def in_words(condition: Condition) -> str:
         case Threshold(metric=metric, window=window, by=by):
             sign, bound = (">", condition.above) if condition.above is not None else ("<", condition.below)
             over = f" over {span(window)}" if METRICS[metric].window else ""
-            return f"{metric} {sign} {_limit(metric, bound or 0.0)}{over}, by {by}"
+            return f"{metric} {sign} {limit(metric, bound or 0.0)}{over}, by {by}"
         case BurnRate(objective=objective, pairs=pairs, by=by):
             factors = ", ".join(
                 f"{pair.factor:g}x in {span(pair.long)} and {span(pair.short)}" for pair in pairs
@@ -207,7 +207,7 @@ def in_words(condition: Condition) -> str:
 _SHARES = ("error_rate", "attempt_failure_rate", "memory", "queue_fill")
 
 
-def _limit(metric: str, bound: float) -> str:
+def limit(metric: str, bound: float) -> str:
     """A limit with its unit."""
     if metric == "dlq_age":
         return span(bound)

@@ -208,7 +208,7 @@ def _burn_rate(name: str, rule: Rule, condition: BurnRate, reading: Reading) -> 
                     words=rule,
                     value=rate,
                     threshold=pair.factor * budget,
-                    factor=f"{rate / budget:.1f}",
+                    factor=_times(rate / budget),
                     objective=f"{condition.objective:.4g}" if budget <= 0 else f"{condition.objective:.2%}",
                     long=span(pair.long),
                     short=span(pair.short),
@@ -223,6 +223,10 @@ def _burns(condition: BurnRate, pair: Pair, long: Sums, short: Sums, budget: flo
         and _rate(long) >= pair.factor * budget
         and _rate(short) >= pair.factor * budget
     )
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.1f}" if factor < 10 else f"{factor:,.0f}"
 
 
 def _rate(sums: Sums) -> float:

@@ -389,13 +389,14 @@ def test_an_alert_that_is_gone_is_a_sentence(store):
     assert "There is no alert of this id here" in texts(run(store.path, alert="0123456789ab"))
 
 
-@pytest.mark.parametrize("section", ["History", "Rules", "Notifications", "Silences"])
+@pytest.mark.parametrize("section", ["Now", "History", "Rules", "Notifications", "Silences"])
 def test_every_section_has_its_address(store, section):
     fire(store, lost(time.time() - 60))
 
     app = run(store.path, show=section)
 
     expected = {
+        "Now": "No connection to the brokers",
         "History": "No alert was resolved in the last 15 min.", "Rules": "The built-in rules hold",
         "Notifications": "Nobody is told of alerts: there is no route", "Silences": "Nothing is silenced",
     }  # fmt: skip
