@@ -15,8 +15,8 @@ from producer_core.shown import page
 from producer_core.store import Store
 
 _EVERY = 1.0
-_SETTLED = 3.0
-"""Seconds that the end of a cell waits for the recorders, which write once a second."""
+_SETTLED = 5.0
+"""Seconds that the beginning and the end of a cell wait at most for the recorders, which write once a second."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class Watch:
     def __enter__(self) -> Self:
         from IPython.display import display
 
+        _wait_for_heartbeat(self._store, time.time())  # what was sent before this cell is not this cell's
         self._began, self._before = time.time(), _totals(self._store)
         self._handle = display(self.look(), display_id=True)
         self._thread.start()

@@ -69,6 +69,7 @@ def jupyter(tmp_path_factory):
         **os.environ,
         **{name: str(folder / name.lower()) for name in names},
         "JUPYTER_PLATFORM_DIRS": "1",
+        "PYTHONPATH": str(ROOT),  # the kernels import what these tests are of
     }
 
 
@@ -419,7 +420,7 @@ def test_the_widget_lives_in_jupyterlab(lab, chromium):
         says(page, first, ".pc-cause", "40\\s+POLICY_VIOLATION on payments")
         page.screenshot(path=str(folder / "light.png"))
         page.emulate_media(color_scheme="dark")
-        page.locator("body[data-jp-theme-light=false]").wait_for()
+        page.locator("body[data-jp-theme-light=false]").wait_for(state="attached")
         page.wait_for_timeout(500)
         page.screenshot(path=str(folder / "dark.png"))
         page.emulate_media(color_scheme="light")
