@@ -89,12 +89,13 @@ def moment(store: Store, window: str = DEFAULT, now: float | None = None) -> Mom
         newest = letters.find(everything, limit=1)
         groups = letters.groups(everything, limit=_CAUSES)
         alive = len(runners(store, now))
-    tone, sentence = words.sentence(page.situation)
+    found = words.headline(page.situation)
+    sentence = "".join(piece.text for piece in found.pieces if not piece.button)  # buttons are links of the pages
     series = _series(page)
     total = sum(page.dead_by_topic.values())
     return Moment(
-        sentence=mask_told(sentence),
-        tone=tone,
+        sentence=mask_told(sentence.strip()),
+        tone=found.tone,
         alerts=tuple(mask_told(words.alert(found, now)) for found in page.alerts[:_ALERTS]),
         producers=_producers(page, now),
         tiles=_tiles(page),

@@ -159,7 +159,8 @@ class ArrowFrame:
 
         kind = column.type
         if types.is_dictionary(kind):
-            return self._cells(column.dictionary_decode())
+            words = self._cells(column.dictionary)  # polars' are views, which dictionary_decode cannot take
+            return [None if place is None else words[place] for place in column.indices.to_pylist()]
         if types.is_timestamp(kind) and kind.unit == "ns":
             return _nanoseconds(column, kind.tz)
         if types.is_duration(kind):

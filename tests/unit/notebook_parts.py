@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 
 import pytest
@@ -39,15 +40,24 @@ def filled(store, now):
     return store
 
 
+_template = {}
+"""A filled store and its moment, copied for each test until it is some seconds old."""
+
+
 @pytest.fixture
-def now():
-    """When this test began: the page compares with the real clock, and other tests may have taken minutes."""
-    return float(int(time.time()))
+def now(tmp_path_factory):
+    """The moment of the store: the page compares with the real clock, and other tests may have taken minutes."""
+    if time.time() - _template.get("now", 0.0) > 15:
+        path, now = tmp_path_factory.mktemp("template") / "store.duckdb", float(int(time.time()))
+        filled(Store.open(path), now).close()
+        _template.update(path=path, now=now)
+    return _template["now"]
 
 
 @pytest.fixture
 def store(tmp_path, now):
-    return filled(Store.open(tmp_path / "store.duckdb"), now)
+    shutil.copy(_template["path"], tmp_path / "store.duckdb")
+    return Store.open(tmp_path / "store.duckdb")
 
 
 @pytest.fixture

@@ -190,6 +190,12 @@ def test_big_numbers_uuids_and_categories(sent):
     assert value_of(log()) == {"n": 2**63 + 5, "u": str(one), "c": "red"}
 
 
+def test_categories_of_polars_are_views_that_arrow_cannot_decode_itself():
+    words = pa.array(["x", "y"], pa.string_view())
+    column = pa.DictionaryArray.from_arrays(pa.array([1, None, 0], pa.uint32()), words)
+    assert [row["c"] for row in rows(pa.table({"c": column}))] == ["y", None, "x"]
+
+
 def test_bytes_in_a_row_are_refused_with_the_column_and_sent_as_a_value(sent):
     producer, log = sent
     frame = pd.DataFrame({"id": [1, 2], "raw": [b"\x00\xff", None]})
