@@ -99,7 +99,7 @@ def _columns(rows: list[dict[str, Any]], by_topic: bool) -> dict[str, Any]:
 def _percentiles(columns: dict[str, Any], histograms: dict[int, dict[int, int]]) -> None:
     found = [quantiles(histograms.get(at, {}), _QUANTILES.values()) for at in columns["at"]]
     for place, name in enumerate(_QUANTILES):
-        columns[name] = [None if one[place] is None else 1000 * one[place] for one in found]
+        columns[name] = [None if (value := one[place]) is None else 1000 * value for one in found]
 
 
 def _share(part: float, whole: int) -> float | None:

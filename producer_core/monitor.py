@@ -12,7 +12,7 @@ from producer_core.errors import ProducerError, StoreUnavailable
 from producer_core.person import person
 
 if TYPE_CHECKING:
-    from producer_core.dlq import DeadLetterFilter, Groups
+    from producer_core.dlq import DeadLetterFilter, DeadLetters, Groups
     from producer_core.dlq.clearing import Result
     from producer_core.frames import Kind
     from producer_core.producer import ReliableKafkaProducer
@@ -141,7 +141,7 @@ class Monitor:
         except ProducerError as error:
             return str(error)
 
-    def _letters(self) -> Any:
+    def _letters(self) -> DeadLetters:
         from producer_core.dlq import DeadLetters
 
         return DeadLetters(self.store)

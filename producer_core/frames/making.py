@@ -15,16 +15,25 @@ Kind = Literal["pandas", "polars", "arrow"]
 
 def made(table: pyarrow.Table, kind: Kind | None = None) -> Any:
     """The table as a frame of this kind; None: pandas where it is installed, else polars, else the Arrow table."""
-    if kind is None:
-        kind = next((name for name in ("pandas", "polars") if find_spec(name)), "arrow")  # type: ignore[assignment]  # its words
-    if kind not in get_args(Kind):
-        raise ConfigError(f"There are no frames of {kind!r}.", fix=f"Use one of {', '.join(get_args(Kind))}.")
-    if kind == "arrow":
+    wanted = kind or _installed()
+    if wanted not in get_args(Kind):
+        raise ConfigError(
+            f"There are no frames of {wanted!r}.", fix=f"Use one of {', '.join(get_args(Kind))}."
+        )
+    if wanted == "arrow":
         return table
-    if find_spec(kind) is None:
-        raise ConfigError(f"{kind} is not installed.", fix=f"pip install {kind}, or ask for kind='arrow'.")
-    if kind == "pandas":
+    if find_spec(wanted) is None:
+        raise ConfigError(
+            f"{wanted} is not installed.", fix=f"pip install {wanted}, or ask for kind='arrow'."
+        )
+    if wanted == "pandas":
         return table.to_pandas()
     import polars  # type: ignore[import-not-found,unused-ignore]  # not one of our dependencies
 
     return polars.from_arrow(table)
+
+
+def _installed() -> Kind:
+    if find_spec("pandas"):
+        return "pandas"
+    return "polars" if find_spec("polars") else "arrow"

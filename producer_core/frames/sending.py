@@ -22,7 +22,16 @@ Of = str | Callable[[Mapping[str, Any]], Any] | None
 class Sends(Protocol):
     """What a producer must have."""
 
-    def send_message(self, topic: str, value: Any, key: Any = None, **options: Any) -> str | None: ...
+    def send_message(
+        self,
+        topic: str,
+        value: Any,
+        key: Any = None,
+        *,
+        record_id: Any = None,
+        dedup_key: str | None = None,
+        on_delivery: Callable[[DeliveryReport], None] | None = None,
+    ) -> str | None: ...
 
 
 _PATIENCE = 5.0
