@@ -43,7 +43,7 @@ class Answer:
 
 
 class Desk:
-    """The acts of one widget on one store; called by the kernel's main thread only."""
+    """The acts of one widget on one store; called by one thread of the kernel at a time, its main one or a subshell."""
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self._store = store

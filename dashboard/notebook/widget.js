@@ -70,7 +70,8 @@ export default {
     const draw = () => {
       say(sentence, seen.sentence)
       sentence.className = `pc-sentence pc-${seen.tone}`
-      say(alerts, seen.alerts.join('\n'))
+      seen.alerts.forEach((text, place) => say(alerts.children[place] ?? make(alerts, 'div'), text))
+      while (alerts.children.length > seen.alerts.length) alerts.lastChild.remove()
       say(producers, seen.producers.join('\n'))
       seen.tiles.forEach(([name, value], place) => {
         const tile = tiles.children[place] ?? make(tiles, 'span')

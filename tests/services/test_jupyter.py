@@ -51,6 +51,12 @@ producer.flush()
 monitor = producer.monitor()
 """
 
+FREEZE = """
+import os, subprocess
+frozen = subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -STOP {os.getpid()}; sleep 9; kill -CONT {os.getpid()}"])
+"""
+"""JupyterLab answers widgets beside a running cell (subshells), so a kernel that does not answer must stand still."""
+
 
 @pytest.fixture(scope="module")
 def jupyter(tmp_path_factory):
@@ -396,7 +402,7 @@ def test_the_widget_lives_in_jupyterlab(lab, chromium):
         notebook_of(
             MAKE,
             "monitor",
-            "import time; time.sleep(9)",
+            FREEZE,
             "from producer_core import Monitor; Monitor('s.duckdb')",
             'broker.accept("payments")',
         )
@@ -425,7 +431,7 @@ def test_the_widget_lives_in_jupyterlab(lab, chromium):
         page.screenshot(path=str(folder / "dark.png"))
         page.emulate_media(color_scheme="light")
 
-        # A busy kernel is seen to be busy, and a click meanwhile is never done.
+        # A kernel that does not answer is seen not to, and a click meanwhile is never done.
         run_cell(page, 2)
         says(page, first, ".pc-age", "Kernel busy")
         first.get_by_role("button", name="Clear 40").click()
