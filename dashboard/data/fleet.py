@@ -30,7 +30,7 @@ STATES: tuple[State, ...] = (
     "closed",
 )
 TROUBLED: frozenset[State] = frozenset(STATES[:5])
-RUNNING: frozenset[State] = frozenset(STATES[:7])
+RUNNING: frozenset[State] = frozenset(STATES[1:7])
 
 FORGOTTEN = 86_400.0
 """Seconds after which one that was not closed and is not heard of is no news any more."""
@@ -139,7 +139,8 @@ class Fleet:
 
     @property
     def pending(self) -> int:
-        return sum(member.pending for member in self.members if member.state in RUNNING)
+        """Of those that run, and of those that nobody hears of and nobody closed: it may be lost with them."""
+        return sum(member.pending for member in self.members if member.state in (*RUNNING, "silent"))
 
     @property
     def letters(self) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,8 +24,7 @@ def failed_attempts(page: Errors) -> Any:
     names = sorted(page.by_code)
     ranked = sorted(names, key=lambda code: (-sum(page.by_code[code].values()), code))
     shown = ranked if len(ranked) <= _MOST else ranked[: _MOST - 1]
-    for code in sorted(shown):
-        colour = COLOURS[names.index(code) % len(COLOURS)]
+    for code, colour in colours(sorted(shown)).items():
         _bars(figure, page.step, short(code, 34), page.by_code[code], colour)
     if rest := set(names) - set(shown):
         together: dict[int, int] = {}
@@ -33,6 +33,16 @@ def failed_attempts(page: Errors) -> Any:
                 together[at] = together.get(at, 0) + number
         _bars(figure, page.step, others(len(rest)), together, _OTHERS)
     return or_sentence(_stacked(figure), page, "No attempt failed in this range.")
+
+
+def colours(codes: Sequence[str]) -> Mapping[str, str]:
+    """A colour for each code, which it keeps when others come and go; two that would share one are told apart."""
+    chosen: dict[str, str] = {}
+    for code in codes:
+        first = zlib.crc32(code.encode(errors="replace"))
+        ways = [COLOURS[(first + step) % len(COLOURS)] for step in range(len(COLOURS))]
+        chosen[code] = next((colour for colour in ways if colour not in chosen.values()), ways[0])
+    return chosen
 
 
 def fates(page: Errors) -> Any:

@@ -62,14 +62,15 @@ def reading(path: Path, view: View) -> Errors:
 
 def _failing(shown: Errors) -> say.Failing:
     worst = shown.codes[0] if shown.codes and shown.codes[0].died else None
-    topic = shown.topics[0].topic if shown.topics and shown.topics[0].now.dead else ""
     return say.Failing(
         during=words.during(shown.window, shown.since, shown.now, common.zone()),
         settled=shown.whole.acknowledged + shown.whole.dead,
         attempts=shown.whole.attempts,
         saved=shown.whole.saved,
         dead=shown.whole.dead,
-        worst=None if worst is None else (worst.code, topic, worst.failure.meaning),
+        worst=None
+        if worst is None
+        else (worst.code, "".join(worst.topics[:1]), worst.failure.meaning, worst.died),
         new=tuple(line.code for line in shown.news),
     )
 
@@ -87,14 +88,10 @@ def _tiles(shown: Errors) -> None:
          "Messages that died, of all that were settled."),
         ("Retries succeed", words.percent(now.saved_share), words.change(now.saved_share, before.saved_share, words.percent, good=1),
          "Of the messages that failed at least once, those that were acknowledged after all."),
-        ("Error codes", words.count(len(shown.codes)), None,
-         "Different codes that came back in the range."),
-        ("Never seen before", words.count(len(shown.news)) if shown.judges else "–", None,
-         "Codes that never came back before the range, as far as this store goes back."),
         ("Dead letters", words.compact(shown.waiting), None,
          "They wait for a decision now, whatever the range: replay or clear."),
     ]  # fmt: skip
-    with st.grid(8, gap="small", min_column_width=132):
+    with st.grid(6, gap="small", min_column_width=150):
         for label, value, changed, explained in tiles:
             st.metric(
                 label,
@@ -104,6 +101,7 @@ def _tiles(shown: Errors) -> None:
                 delta_color=_COLOURS[changed.tone] if changed is not None else "off",
                 help=explained,
                 border=True,
+                height="stretch",
             )
 
 

@@ -127,6 +127,8 @@ _COLUMNS = (
 
 def _producers(shown: Fleet, who: str, text: str, now: float) -> None:
     common.heading("Producers, by trouble")
+    if len(shown.versions) > 1:
+        common.note(say.versions({words.short(name): number for name, number in shown.versions.items()}))
     found = [
         member for member in shown.members if matches(member, text) and (who != WHO[1] or member.troubled)
     ]

@@ -19,8 +19,8 @@ KINDS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Failing:
-    """What the sentence on top of the errors page is made of. `worst`: what killed most, as code, topic and meaning;
-    `during` is a part of a sentence.
+    """What the sentence on top of the errors page is made of. `worst`: what killed most, as code, topic, meaning and how
+    many; `during` is a part of a sentence.
     """
 
     during: str
@@ -28,7 +28,7 @@ class Failing:
     attempts: int
     saved: int
     dead: int
-    worst: tuple[str, str, str] | None = None
+    worst: tuple[str, str, str, int] | None = None
     new: Sequence[str] = ()
 
 
@@ -62,9 +62,16 @@ def _failing(now: Failing) -> tuple[str, str]:
 def _because(now: Failing) -> str:
     if now.worst is None:
         return "."
-    code, topic, meaning = now.worst
+    code, topic, meaning, number = now.worst
+    part = (
+        "all"
+        if number >= now.dead
+        else "most of them"
+        if 2 * number > now.dead
+        else f"{count(number)} of them"
+    )
     on = f" on {topic}" if topic else ""
-    return f", most of them{on} with {code}: {meaning[:1].lower()}{meaning[1:].rstrip('.')}."
+    return f", {part}{on} with {code}: {meaning[:1].lower()}{meaning[1:].rstrip('.')}."
 
 
 def _all(number: int) -> str:

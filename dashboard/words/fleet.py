@@ -12,7 +12,7 @@ from dashboard.words.numbers import count, percent, plural
 Tone = Literal["bad", "warning", "good", "quiet"]
 
 _PLURALS: Mapping[str, tuple[str, str]] = {
-    "silent": ("is not heard of", "are not heard of"),
+    "silent": ("is not heard of any more", "are not heard of any more"),
     "cut off": ("reaches no broker", "reach no broker"),
     "alerting": ("has an alert", "have alerts"),
     "failing": ("lost messages", "lost messages"),
@@ -48,19 +48,19 @@ def crowd(now: Crowd) -> tuple[str, str]:
     """A tone and a sentence or two on the whole fleet."""
     if not now.known:
         return "quiet", "No producer has written here yet. Start one on this store and it appears."
-    who = f"{plural(now.running, 'producer')} on {plural(now.hosts, 'host')}"
-    if not now.running:
+    if not now.running and not now.troubled:
         return "quiet", f"No producer runs. The store remembers {plural(now.known, 'producer')}."
     runs = "runs" if now.running == 1 else "run"
+    who = (
+        f"{plural(now.running, 'producer')} on {plural(now.hosts, 'host')} {runs}"
+        if now.running
+        else "No producer runs"
+    )
     if not now.troubled:
-        return (
-            "good",
-            f"{who} {runs}, and nothing is wrong with {'it' if now.running == 1 else 'any of them'}.",
-        )
+        return "good", f"{who}, and nothing is wrong with {'it' if now.running == 1 else 'any of them'}."
     said = [f"{count(number)} {_PLURALS[state][number != 1]}" for state, number in now.troubled]
     listed = said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
-    worst = now.troubled[0][0]
-    return "bad" if worst in ("silent", "cut off") else "warning", f"{who} {runs}. {listed}."
+    return "bad" if now.troubled[0][0] in ("silent", "cut off") else "warning", f"{who}. {listed}."
 
 
 def state(
@@ -102,3 +102,10 @@ def listed(shown: int, matching: int, known: int) -> str:
 def merged_ago(seconds: float) -> str:
     """When a job last did something."""
     return f"{age(seconds)} ago"
+
+
+def versions(found: Mapping[str, int]) -> str:
+    """Which versions run: «1.4.0 in 667, 1.3.2 in 333»."""
+    listed = [f"{name} in {count(number)}" for name, number in list(found.items())[:4]]
+    rest = len(found) - len(listed)
+    return f"Versions that run: {', '.join(listed)}{f' and {rest} more' if rest else ''}."

@@ -21,8 +21,7 @@ KEPT_FOR_GOOD = "Dead letters that wait for a decision, and the audit, are never
 BOUNDS = "Beyond a bound an alert says so; nothing is dropped. A producer may bring a bound of its own where none is set here."
 ALWAYS_MASKED = (
     "Always: fields and headers with a secret's name (password, token, authorization, api_key, …), e-mail addresses, card "
-    "numbers, bearer and basic credentials, JSON web tokens, keys of well-known services, passwords in URLs. Bytes that are no "
-    "text are shown as hexadecimal only when asked for."
+    "numbers, bearer and basic credentials, JSON web tokens, keys of well-known services, passwords in URLs."
 )
 
 

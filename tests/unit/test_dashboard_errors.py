@@ -8,7 +8,7 @@ import pytest
 
 from dashboard.data.errors import error_group, errors
 from dashboard.data.view import RANGES, View
-from dashboard.figures.errors import failed_attempts, fates, group_trend
+from dashboard.figures.errors import colours, failed_attempts, fates, group_trend
 from dashboard.words import errors as say
 from producer_core.dlq import DeadLetters
 from producer_core.failures import fingerprint
@@ -171,6 +171,12 @@ def test_a_group_that_rests_is_drawn_over_all_its_time(store):
     assert sum(group_trend(page).data[0].y) == 4
 
 
+def test_a_code_keeps_its_colour_when_others_come():
+    few, more = colours(["A", "_TIMED_OUT"]), colours(["A", "B", "C", "_TIMED_OUT"])
+    assert few["A"] == more["A"]
+    assert len(set(colours([f"C{number}" for number in range(8)]).values())) == 8
+
+
 # words
 
 
@@ -182,7 +188,7 @@ def test_a_group_that_rests_is_drawn_over_all_its_time(store):
         ({"settled": 90, "attempts": 4, "saved": 3}, "good",
          "4 attempts failed in the last 5 min, and no message died: 3 messages were acknowledged after a retry."),
         ({"settled": 90, "attempts": 1}, "quiet", "1 attempt failed in the last 5 min, and no message died."),
-        ({"settled": 1000, "attempts": 4, "dead": 3, "worst": ("X", "orders", "It is too large.")}, "warning",
+        ({"settled": 1000, "attempts": 4, "dead": 3, "worst": ("X", "orders", "It is too large.", 2)}, "warning",
          "3 of 1,000 messages died in the last 5 min, most of them on orders with X: it is too large."),
         ({"settled": 10, "attempts": 4, "dead": 3, "saved": 1, "new": ("X",)}, "bad",
          "3 of 10 messages died in the last 5 min. 1 message was acknowledged after a retry. Never seen before: X."),
@@ -208,7 +214,7 @@ def test_the_page_of_an_empty_store_invents_nothing(path, store, monkeypatch):
     page = opened("errors", path, monkeypatch)
     assert not page.exception
     assert "Nothing was sent in the last 15 min." in text_of(page)
-    assert [metric.value for metric in page.metric] == ["0", "0", "0", "–", "–", "0", "–", "0"]
+    assert [metric.value for metric in page.metric] == ["0", "0", "0", "–", "–", "0"]
 
 
 def test_the_page_leads_to_the_letters_of_a_code_and_of_a_group(path, store, monkeypatch):
