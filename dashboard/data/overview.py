@@ -133,14 +133,15 @@ def overview(store: Store, view: View | str, now: float) -> Overview:
         series = [_point(row) for row in store.rows("series", bucket=view.step, **span)]
         buckets = store.rows("latency_buckets_by_window", bucket_seconds=view.step, **span)
         by_topic = store.rows("latency_buckets_by_topic", since=since, until=until, **of_producer)
-        causes = _causes(store.rows("overview_causes", limit=_MOST_CAUSES, **span))
+        died = store.rows("overview_causes", limit=_MOST_CAUSES, **span)
         waiting = _waiting(store, view)
         producers = chosen_ones(store.rows("producers", since=now - 86_400), view.producer)
         alerts = store.rows("alerts_firing", now=now)
         seen_at = store.rows("data_age")[0]["seen_at"]
     running = [row for row in producers if row["closed_at"] is None]
     dead_by_topic = _counted(waiting, "topic")
-    dead = sum(dead_by_topic.values())
+    dead, causes = sum(dead_by_topic.values()), _causes(died)
+    topics = topic_rows(series, by_topic, causes, dead_by_topic, since, view.step, at, view.topic)
     return Overview(
         now=at,
         read_at=now,
@@ -151,6 +152,8 @@ def overview(store: Store, view: View | str, now: float) -> Overview:
             view,
             {"acknowledged": sums.acknowledged, "dead": sums.dead},
             stalled(producers, last, older, now),
+            any(row.trouble > 2 for row in topics),
+            max((row["last"] for row in died), default=None),
             causes,
             producers,
             dead,
@@ -162,7 +165,7 @@ def overview(store: Store, view: View | str, now: float) -> Overview:
         waiting=sum(row["waiting_retry"] for row in running),
         series=tuple(series),
         percentiles=tuple(_percentiles(buckets)),
-        topics=topic_rows(series, by_topic, causes, dead_by_topic, since, view.step, at, view.topic),
+        topics=topics,
         causes=causes,
         dead_by_topic=dead_by_topic,
         dead_by_code=_counted(waiting, "code"),

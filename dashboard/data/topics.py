@@ -32,13 +32,14 @@ class Point:
 class TopicRow:
     """`rates` (acknowledged a second) and `failures` over the range, oldest first; None where nothing was written.
 
-    `trouble` is 3 where much fails, 2 where something does, 1 where dead letters wait from before, else 0.
+    `failing` is the share of the last minute that died. `trouble` is 3 where much fails now or did, 2 where something does, 1 where dead letters wait from before, else 0.
     """
 
     topic: str
     acknowledged: int
     dead: int
     throughput: float
+    failing: float | None
     p99: float | None
     waiting: int
     rates: tuple[float | None, ...]
@@ -54,7 +55,7 @@ class TopicRow:
     @property
     def trouble(self) -> int:
         if self.dead:
-            return 3 if (self.error_rate or 0.0) > _BAD else 2
+            return 3 if max(self.error_rate or 0.0, self.failing or 0.0) > _BAD else 2
         return 1 if self.waiting else 0
 
 
@@ -105,11 +106,13 @@ def _row(
 ) -> TopicRow:
     own = [cause for cause in causes if cause.topic == topic]
     rates, failures = _lines(points, since, width, now)
+    throughput, failing = _lately(points, now)
     return TopicRow(
         topic=topic,
         acknowledged=sum(point.acknowledged for point in points),
         dead=sum(point.dead for point in points),
-        throughput=_lately(points, now),
+        throughput=throughput,
+        failing=failing,
         p99=next(iter(quantiles(histogram, (0.99,))), None),
         waiting=waiting,
         rates=rates,
@@ -119,11 +122,12 @@ def _row(
     )
 
 
-def _lately(points: Sequence[Point], now: float) -> float:
-    """Acknowledged a second over the last minute, or the last windows that cover one."""
+def _lately(points: Sequence[Point], now: float) -> tuple[float, float | None]:
+    """Acknowledged a second, and the share that died, over the last minute or the last windows that cover one."""
     last = [point for point in points if point.at + point.seconds > now - _MINUTE]
     seconds = now - min((point.at for point in last), default=now)
-    return sum(point.acknowledged for point in last) / max(seconds, _MINUTE)
+    acknowledged, dead = sum(point.acknowledged for point in last), sum(point.dead for point in last)
+    return acknowledged / max(seconds, _MINUTE), dead / (acknowledged + dead) if dead else None
 
 
 def _width(since: int, step: int, now: float) -> int:

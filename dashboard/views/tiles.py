@@ -74,7 +74,7 @@ def _piece(piece: words.Piece) -> Node:
     if piece.page is None:
         return node("span", piece.text)
     address = piece.page if piece.page.startswith("#") else header.link(piece.page, **dict(piece.query))
-    return link(piece.text, address)
+    return link(piece.text, address, class_="pc-link pc-go" if piece.button else "pc-link")
 
 
 def topics(shown: data.Overview) -> Iterator[Node]:
@@ -114,9 +114,14 @@ def _topic(row: data.TopicRow) -> Node:
         link(words.count(row.waiting), waiting) if row.waiting else "none",
         _why(row),
     )
+    said = (None, None, None, None, "failed", None, "letters", None)
+    labels = [label if cell != "none" else None for label, cell in zip(said, cells, strict=True)]
     return node(
         "tr",
-        *(node("td", cell, class_=cls) for cell, (_, cls) in zip(cells, _HEAD, strict=True)),
+        *(
+            node("td", cell, class_=cls, data_label=label)
+            for cell, label, (_, cls) in zip(cells, labels, _HEAD, strict=True)
+        ),
         data_key=row.topic,
     )
 

@@ -27,7 +27,8 @@ class Cause(NamedTuple):
 class Situation:
     """What the sentence on top is made of. `causes` are of messages that failed in the range, most first.
 
-    `connected` and `producers` count those that run; `gone` were lost within the range and never closed.
+    `connected` and `producers` count those that run; `gone` were lost within the range and never closed. `failing`: there
+    is a topic on which much fails right now, however little that is of all.
     """
 
     acknowledged: int
@@ -42,6 +43,8 @@ class Situation:
     causes: Sequence[Cause] = ()
     gone: int = 0
     gone_for: float = 0.0
+    failed_ago: float | None = None
+    failing: bool = False
     stalled: bool = False
     waiting: int = 0
     over: bool = False
@@ -50,11 +53,12 @@ class Situation:
 
 
 class Piece(NamedTuple):
-    """A part of a sentence, and where it leads: a page and what to look at there."""
+    """A part of a sentence, and where it leads: a page and what to look at there; `button` is what one would do next."""
 
     text: str
     page: str | None = None
     query: tuple[tuple[str, str | None], ...] = ()
+    button: bool = False
 
 
 class Headline(NamedTuple):
@@ -71,7 +75,7 @@ class Headline(NamedTuple):
 def sentence(now: Situation) -> tuple[str, str]:
     """The headline as text alone."""
     found = headline(now)
-    return found.tone, found.text
+    return found.tone, "".join(piece.text for piece in found.pieces if not piece.button).rstrip()
 
 
 def headline(now: Situation, zone: str | None = None) -> Headline:
@@ -82,7 +86,7 @@ def headline(now: Situation, zone: str | None = None) -> Headline:
     tone, lead, waits = _lead(now)
     pieces = [Piece(lead)] if lead else []
     pieces += [Piece(_waits(now.pending))] if waits else [*_failed(now, zone), *_waiting(now)]
-    return Headline(tone, (*pieces, *_lost(now)))
+    return Headline(tone, (*pieces, *_lost(now), *_next(now)))
 
 
 def _lead(now: Situation) -> tuple[str, str, bool]:
@@ -102,7 +106,7 @@ def _lead(now: Situation) -> tuple[str, str, bool]:
 
 
 def _tone(now: Situation) -> str:
-    if now.dead > 0.05 * (now.dead + now.acknowledged):
+    if now.failing or now.dead > 0.05 * (now.dead + now.acknowledged):
         return "bad"
     troubled = now.dead or (not now.over and (now.gone or now.connected < now.producers))
     return "warning" if troubled else "good" if now.acknowledged or not now.over else "quiet"
@@ -132,9 +136,16 @@ def _failed(now: Situation, zone: str | None) -> Iterator[Piece]:
     yield Piece(after)
     meaning = f"{worst.meaning[:1].lower()}{worst.meaning[1:].rstrip('.')}"
     yield Piece(meaning, "dead-letters", _group(worst))
-    yield Piece(". ")
-    yield Piece("See the records", "dead-letters", _group(worst))
     yield Piece(".")
+    if not now.over and now.failed_ago is not None and now.failed_ago > 60:
+        yield Piece(f" The last one was {age(now.failed_ago)} ago.")
+
+
+def _next(now: Situation) -> Iterator[Piece]:
+    """What one would do next."""
+    if now.dead and now.causes:
+        yield Piece(" ")
+        yield Piece("See the records", "dead-letters", _group(now.causes[0]), button=True)
 
 
 def _share(now: Situation) -> tuple[str, str]:

@@ -166,7 +166,10 @@ def test_the_sentence_names_the_topic_and_the_reason_and_leads_to_both():
     assert found.tone == "warning"
     assert found.text == (
         "Delivering. 3 of 12,480 messages failed in the last 15 min, all on payments: "
-        "the message is larger than the topic allows. See the records."
+        "the message is larger than the topic allows. See the records"
+    )
+    assert words.sentence(replace(WELL, dead=3, causes=[TOO_LARGE]))[1] == found.text.removesuffix(
+        " See the records"
     )
     links = {piece.text: (piece.page, dict(piece.query)) for piece in found.pieces if piece.page}
     assert links["payments"] == ("overview", {"topic": "payments"})
@@ -192,6 +195,8 @@ def test_of_several_reasons_the_worst_is_said_with_its_number():
         ({}, "good", "Delivering. All 12,477 messages sent in the last 15 min were acknowledged."),
         ({"acknowledged": 1}, "good", "The one message sent in the last 15 min was acknowledged."),
         ({"acknowledged": 0}, "good", "Nothing was sent in the last 15 min."),
+        ({"dead": 5_000, "failed_ago": 300.0, "causes": [TOO_LARGE]}, "bad", "The last one was 5 min ago."),
+        ({"dead": 1, "failing": True}, "bad", "1 of 12,478 messages failed"),
         ({"dead": 5_000}, "bad", "5,000 of 17,477 messages failed in the last 15 min."),
         ({"waiting": 60}, "good", "60 dead letters wait from before."),
         ({"stalled": True, "pending": 7}, "bad", "Not delivering. Nothing was acknowledged or given up for a minute. 7 messages wait."),
@@ -362,6 +367,13 @@ def test_topics_are_sorted_by_trouble_and_say_why(store):
     assert rows[0].cause.meaning == "A policy of the broker forbids this."
     assert rows[1].cause.fingerprint == letter(0).fingerprint
     assert (rows[1].waiting, rows[3].throughput) == (3, pytest.approx(100, rel=0.15))
+
+
+def test_a_topic_that_begins_to_fail_is_bad_at_once_however_much_it_delivered_before(store):
+    rows = [counts(at, acknowledged=100) for at in range(int(NOW) - 600, int(NOW) - 45)]
+    write(store, [*rows, *(counts(at, acknowledged=5, dead=5) for at in range(int(NOW) - 45, int(NOW)))])
+    page = data.overview(store, "15 min", NOW)
+    assert (page.topics[0].trouble, page.situation.failing) == (3, True)
 
 
 def test_topics_that_fail_alike_do_not_change_places_with_every_message(store):

@@ -3,7 +3,7 @@
 
 -- name: overview_causes
 -- What died in a range, by topic, error code and group, most first, whatever became of it since.
-SELECT topic, code, arg_max(fingerprint, failed_at) AS fingerprint, count(*) AS count
+SELECT topic, code, arg_max(fingerprint, failed_at) AS fingerprint, count(*) AS count, max(failed_at) AS last
 FROM dead_letters
 WHERE ($since IS NULL OR failed_at >= $since) AND ($until IS NULL OR failed_at < $until)
   AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
