@@ -19,7 +19,7 @@ _HTML = "<div class='pc-groups'></div>"
 
 _CSS = """
 .pc-groups ul { list-style: none; margin: 0; padding: 0; }
-.pc-groups li { display: grid; grid-template-columns: 5.5rem 9rem minmax(0, 1fr) auto; gap: 0 1rem; align-items: start;
+.pc-groups li { display: grid; grid-template-columns: 4rem 9rem minmax(0, 1fr) auto; gap: 0 1rem; align-items: start;
   margin: 0; padding: 0.5rem 0.7rem; border-top: 1px solid rgba(128, 128, 128, 0.18); cursor: pointer; font-size: 0.85rem; line-height: 1.4; }
 .pc-groups ul { border: 1px solid rgba(128, 128, 128, 0.28); border-radius: 6px; overflow: hidden; }
 .pc-groups li:first-child { border-top: 0; }

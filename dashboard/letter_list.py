@@ -18,11 +18,27 @@ _CSS = """
 .pc-letters td { unicode-bidi: isolate; }
 .pc-letters td:first-child, .pc-letters th:first-child { padding-right: 0.2rem; width: 1.6rem; }
 .pc-letters td:nth-child(2) { font-variant-numeric: tabular-nums; }
+.pc-letters td:nth-child(3), .pc-letters td:nth-child(4) { max-width: 13rem; }
 .pc-letters tr.pc-open { box-shadow: inset 4px 0 0 var(--st-primary-color, #1d4ed8); }
 .pc-letters tr.pc-new { animation: pc-new 2s ease-out; }
 @keyframes pc-new { from { background: rgba(37, 99, 235, 0.22); } }
 @media (prefers-reduced-motion: reduce) { .pc-letters tr.pc-new { animation: none; } }
-@media (max-width: 640px) { .pc-letters th, .pc-letters td { max-width: 11rem; } }
+@media (max-width: 640px) {
+  .pc-letters table, .pc-letters thead, .pc-letters tbody { display: block; }
+  .pc-letters thead tr { display: flex; }
+  .pc-letters thead th:nth-child(n + 3) { display: none; }
+  .pc-letters thead th:nth-child(2) { font-size: 0; }
+  .pc-letters thead th:nth-child(2)::after { content: "All that are listed"; font-size: 0.8rem; }
+  .pc-letters tbody tr { display: grid; grid-template-columns: 2rem 8rem minmax(0, 1fr); padding: 0.4rem 0; border-bottom: 1px solid rgba(128, 128, 128, 0.25); }
+  .pc-letters td, .pc-letters td:nth-child(n) { border: 0; padding: 0.08rem 0.5rem 0.08rem 0; max-width: none; width: auto; grid-column: 2 / -1; }
+  .pc-letters td:nth-child(1) { grid-column: 1; grid-row: 1 / 5; padding-left: 0.6rem; overflow: visible; text-overflow: clip; }
+  .pc-letters td:nth-child(2) { grid-column: 2; grid-row: 1; }
+  .pc-letters td:nth-child(3) { grid-column: 3; grid-row: 1; font-weight: 600; }
+  .pc-letters td:nth-child(4) { grid-column: 3; grid-row: 3; opacity: 0.8; }
+  .pc-letters td:nth-child(5) { grid-column: 2 / -1; grid-row: 2; }
+  .pc-letters td:nth-child(6) { grid-column: 2; grid-row: 3; }
+  .pc-letters td:nth-child(7) { grid-row: 4; opacity: 0.8; }
+}
 """
 
 _JS = """
@@ -39,6 +55,10 @@ const local = at => {
   return d.toDateString() === now.toDateString() ? time : `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${time}`
 }
 const utc = at => new Date(at * 1000).toISOString().slice(0, 19).replace('T', ' ') + ' UTC'
+const reveal = tries => {
+  const inside = document.querySelector('.st-key-pc-inside')
+  if (inside) inside.scrollIntoView({ block: 'start' }); else if (tries) setTimeout(reveal, 100, tries - 1)
+}
 export default function ({ data, parentElement, setStateValue, setTriggerValue }) {
   const box = parentElement.querySelector('.pc-letters')
   const first = !box.pcState
@@ -47,7 +67,12 @@ export default function ({ data, parentElement, setStateValue, setTriggerValue }
   if (state.version !== data.version) { state.version = data.version; state.chosen.clear() }
   if (state.told !== data.open) state.open = state.told = data.open
   state.tell = () => setStateValue('chosen', { version: state.version, ids: [...state.chosen] })
-  state.look = id => { state.open = state.open === id ? null : id; setTriggerValue('look', { id: state.open, at: Date.now() }); mark() }
+  state.look = id => {
+    state.open = state.open === id ? null : id
+    setTriggerValue('look', { id: state.open, at: Date.now() })
+    mark()
+    if (state.open && innerWidth <= 640) reveal(40)  // below the list there: brought into view when it has come
+  }
 
   let table = box.querySelector('table')
   if (table && table.dataset.columns !== data.columns.join('|')) { table.remove(); table = null }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from functools import cache
 from importlib.resources import files
@@ -28,6 +29,7 @@ from dashboard.views import (
 )
 from dashboard.words import letters as said
 from producer_core.dlq import Group
+from producer_core.errors import StoreError
 from producer_core.events import DeadLetter
 
 _REFRESH = 2.0
@@ -37,20 +39,18 @@ _DRAWN = "letters_drawn"
 
 def show(path: Path) -> None:
     st.html(f"<style>{_style()}</style>")
-    with st.container(key="pc-header", horizontal=True, vertical_alignment="center", gap="small"):
+    asked, wrong = letter_address.asked()
+    every = _REFRESH if st.session_state.get("live", True) else None
+    with st.container(key="pc-letters-head", horizontal=True, vertical_alignment="center", gap="small"):
         header.title("Dead letters")
+        st.fragment(_waiting, run_every=every and 2 * every)(path)
         st.toggle(
             "Live", value=True, key="live", persist_state="session",
             help="Off: the page stands still until you switch it on again.",
         )  # fmt: skip
-    asked, wrong = letter_address.asked()
+    st.fragment(_over, run_every=every and 2 * every)(path)
     if wrong is not None:
-        common.say(
-            "warning",
-            f"The address asks for something that is not there, so all that wait are shown. {wrong}",
-        )
-    every = _REFRESH if st.session_state.get("live", True) else None
-    st.fragment(_waiting, run_every=every and 2 * every)(path)
+        common.say("warning", f"The address asks for what is not there, so all that wait are shown. {wrong}")
     with common.panel(path):
         letter_filters.show(path, asked)
     st.session_state[_DRAWN] = _filter(asked)
@@ -70,17 +70,21 @@ def _filter(asked: Looking) -> tuple[object, ...]:
 def _waiting(path: Path) -> None:
     """What waits, against its bounds."""
     with common.panel(path):
-        found, now = letter_reading.waiting(path), time.time()
-        if found.excess:
-            for excess in found.excess:
-                common.say("warning", f"{excess.text} {excess.advice}")
+        found = letter_reading.waiting(path)
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            common.note(said.waiting(found.load, found.bounds, now))
+            common.note(said.waiting(found.load, found.bounds, time.time()), more=said.BEYOND)
             if found.archived and letter_address.now().where.state != "archived":
                 st.button(
-                    f"{found.archived:,} archived", key="letters_archived", type="tertiary",
+                    f"{found.archived:,} archived", key="letters_archived", type="tertiary", icon=":material/inventory_2:",
                     help="Put aside. Restore brings them back.", on_click=_look_at_archived,
                 )  # fmt: skip
+
+
+def _over(path: Path) -> None:
+    """The bounds that are passed, and what to do."""
+    with contextlib.suppress(StoreError):  # said above already
+        for excess in letter_reading.waiting(path).excess:
+            common.say("warning", f"{excess.text} {said.BEYOND} {excess.advice}")
 
 
 def _look_at_archived() -> None:
@@ -146,14 +150,14 @@ def _records(path: Path) -> None:
         if _filter(asked) != st.session_state[_DRAWN]:
             st.rerun()
         page = _page(path, asked)
-        if page is not None:
-            _draw(path, asked, page)
-        where = asked.where
-        if letter_reading.choices(path, where.state) != st.session_state["choices"]:
+        _draw(path, asked, page)
+        heard, now = letter_reading.heard(path), time.time()
+        common.stays(words.data_age(heard, now).capitalize(), live=words.live(heard, now))
+        if letter_reading.choices(path, asked.where.state) != st.session_state["choices"]:
             st.rerun()  # last, because what it interrupts is not drawn
 
 
-def _page(path: Path, asked: Looking) -> data.DeadLetterPage | None:
+def _page(path: Path, asked: Looking) -> data.DeadLetterPage:
     if asked.where.body is None:
         return letter_reading.dead_letters(path, asked.at(time.time()), asked.after)
     return letter_search.page(path, asked)
@@ -197,9 +201,11 @@ def _about(path: Path, asked: Looking, page: data.DeadLetterPage, ids: tuple[str
         states = of_letters.states(opened(path), ids)
         elsewhere = sum(one not in listed for one in ids)
         common.note(said.chosen(len(ids), states, elsewhere, page.where.state))
-        st.button("Choose none", key="letters_none", type="tertiary", on_click=_choose_none)
         st.button(
-            "Show only these", key="letters_only", type="tertiary", on_click=_only, args=(ids,),
+            "Choose none", key="letters_none", type="tertiary", icon=":material/close:", on_click=_choose_none
+        )
+        st.button(
+            "Show only these", key="letters_only", type="tertiary", icon=":material/filter_alt:", on_click=_only, args=(ids,),
             help="Writes their ids into the address, which can be shared.",
         )  # fmt: skip
     elif page.total and asked.where.body is None:

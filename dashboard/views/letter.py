@@ -14,7 +14,7 @@ from dashboard.views import common, letter_address, letter_reading
 from dashboard.words import letters as said
 from producer_core.dlq.timeline import Moment
 from producer_core.errors import StoreError
-from producer_core.events import DeadLetter
+from producer_core.events import SAFE_VERDICTS, DeadLetter
 from producer_core.failures import failure_of
 from producer_core.masking import mask_text, rules
 
@@ -35,7 +35,7 @@ def show(path: Path, message_id: str) -> None:
     stamp = of_letters.stamp(opened(path), message_id)
     reveal = st.session_state.get(_REVEALED) == message_id
     found = stamp and letter_reading.inside(path, message_id, stamp, rules(), reveal=reveal)
-    with st.container(border=True):
+    with st.container(border=True, key="pc-inside"):
         _head(found.letter if found else None, message_id)
         if not stamp or not found:
             common.say(
@@ -75,11 +75,8 @@ def _state(letter: DeadLetter) -> None:
 
 def _story(letter: DeadLetter, key: said.Content) -> None:
     failure = failure_of(letter.code)
-    verdict = (
-        f"{words.sentence_case(words.VERDICTS.get(letter.verdict, ''))}. {masked(letter.verdict_reason)}"
-    )
+    _verdict(letter)
     _facts(
-        ("Verdict", html.escape(letter.verdict.replace("_", " ")), said.visible_line(verdict, 2_000)),
         ("Error", html.escape(said.visible_line(letter.code)), f"{failure.meaning} {failure.advice}".strip()),
         ("The broker's words", "", said.visible_line(masked(letter.error_text), 2_000)),
         ("Topic", html.escape(said.visible_line(letter.topic)), _partition(letter.partition)),
@@ -97,6 +94,14 @@ def _story(letter: DeadLetter, key: said.Content) -> None:
         "Only letters with this cause", key="letter_cause", type="tertiary", icon=":material/filter_alt:",
         on_click=letter_address.group, args=(letter.fingerprint,),
     )  # fmt: skip
+
+
+def _verdict(letter: DeadLetter) -> None:
+    """Whether a resend is safe, and how we know."""
+    meant = words.VERDICTS.get(letter.verdict, "nobody knows what that means")
+    reason = words.sentence_case(masked(letter.verdict_reason))
+    text = f"{words.sentence_case(letter.verdict.replace('_', ' '))}: {meant}. {reason}"
+    common.say("good" if letter.verdict in SAFE_VERDICTS else "warning", said.visible_line(text, 2_000))
 
 
 def _partition(partition: int | None) -> str:
@@ -132,7 +137,7 @@ def _content(path: Path, found: letter_reading.Inside, *, reveal: bool) -> None:
         _reveal_button(path, found.letter.message_id, reveal=reveal)
     if failed := st.session_state.get("reveal_failed"):
         common.say("bad", failed)
-    common.note(f"{found.value.about}. {'Unmasked' if reveal else 'What looks secret is masked'}.")
+    common.note(f"{found.value.about}. {_how(found.value, reveal=reveal)}")
     if found.value.text:
         language = "json" if found.value.kind == "json" else None
         st.code(found.value.text, language=language, wrap_lines=True, height=_height(found.value.text))
@@ -141,6 +146,18 @@ def _content(path: Path, found: letter_reading.Inside, *, reveal: bool) -> None:
         st.code(found.key.text, language=None)
     common.heading("Headers")
     _headers(found.headers)
+
+
+def _how(content: said.Content, *, reveal: bool) -> str:
+    if content.kind in ("null", "empty") or (content.kind == "hidden" and not reveal):
+        return ""
+    if reveal:
+        return "Unmasked."
+    return (
+        "Unmasked they are shown in hexadecimal."
+        if content.kind == "bytes"
+        else "What looks secret is masked."
+    )
 
 
 def _height(text: str) -> int | str:

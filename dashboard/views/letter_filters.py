@@ -24,20 +24,34 @@ _MORE = ("text", "body", "key", "message_id", "ids", "cluster_id", "producer_id"
 def show(path: Path, asked: Looking) -> None:
     where = asked.where
     topics, codes = st.session_state["choices"] = letter_reading.choices(path, where.state)
-    with st.grid(5, gap="small", min_column_width=150):
+    with st.grid(6, gap="small", min_column_width=150):
         _choice("Topic", "All topics", topics, "topic", where.topic)
         _choice("Error", "All errors", codes, "code", where.code)
         _choice("Verdict", "All verdicts", tuple(words.VERDICTS), "verdict", where.verdict, _plain)
         _state(where.state)
         _died(asked)
+        used = sum(getattr(where, name) not in (None, ()) for name in _MORE)
+        with st.popover(
+            "More filters",
+            icon=":material/filter_alt:",
+            width="stretch",
+            type="primary" if used else "secondary",
+        ):
+            _more(path, asked)
     if asked.span is None and (where.since is not None or where.until is not None):
         _between(where.since, where.until)
-    used = sum(getattr(where, name) not in (None, ()) for name in _MORE)
-    with st.expander(f"More filters ({used} in use)" if used else "More filters", expanded=used > 0):
-        _more(path, asked)
-    if asked.narrow:
-        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            common.note(said.filtered(where, asked.span, common.zone()))
+    _in_words(asked)
+
+
+def _in_words(asked: Looking) -> None:
+    """Always there, so that nothing moves when a filter is chosen."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", height=40, border=False):
+        common.note(
+            said.filtered(asked.where, asked.span, common.zone())
+            if asked.narrow
+            else "Everything that waits for a decision."
+        )
+        if asked.narrow:
             st.button(
                 "Show all that wait", key="letters_all", type="tertiary", on_click=letter_address.everything
             )
@@ -45,7 +59,7 @@ def show(path: Path, asked: Looking) -> None:
 
 def _more(path: Path, asked: Looking) -> None:
     where = asked.where
-    with st.grid(4, gap="small", min_column_width=190):
+    with st.grid(2, gap="small", min_column_width=190):
         _text("Error text contains", "text", where.text)
         _text(
             "Value, key or headers contain", "body", where.body,
@@ -75,7 +89,8 @@ def _choice(
     known = (*options, value) if value is not None and value not in options else options
     _set(name, value)
     st.selectbox(
-        label, known, index=None, placeholder=every, key=_key(name), on_change=_chosen, args=(name,), format_func=shown
+        label, known, index=None, placeholder=every, key=_key(name), on_change=_chosen, args=(name,), format_func=shown,
+        label_visibility="visible" if name in _MORE else "collapsed",
     )  # fmt: skip
 
 
@@ -83,7 +98,7 @@ def _state(value: str | None) -> None:
     _set("state", value or _ANY)
     st.selectbox(
         "State", (*STATES, _ANY), key=_key("state"), on_change=_chosen, args=("state",),
-        help="Dead: waits for a decision. Archived ones can be restored.",
+        format_func=lambda state: f"State: {state}", label_visibility="collapsed",
     )  # fmt: skip
 
 
@@ -91,8 +106,8 @@ def _died(asked: Looking) -> None:
     own = asked.where.since is not None or asked.where.until is not None
     _set("span", _CUSTOM if own and asked.span is None else asked.span)
     st.selectbox(
-        "Died in the last", (*data.RANGES, _CUSTOM), index=None, placeholder="Any time", key=_key("span"),
-        on_change=_span_chosen,
+        "Died in the last", (*data.RANGES, _CUSTOM), index=None, placeholder="Died at any time", key=_key("span"),
+        on_change=_span_chosen, format_func=lambda span: span if span == _CUSTOM else f"Last {span}", label_visibility="collapsed",
     )  # fmt: skip
 
 

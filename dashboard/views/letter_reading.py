@@ -82,6 +82,12 @@ def _waiting(path: Path) -> of_letters.Waiting:
     return of_letters.waiting(opened(path), time.time())
 
 
+def _heard(path: Path) -> float | None:
+    """When the newest data came."""
+    rows = opened(path).rows("data_age")
+    return rows[0]["seen_at"] if rows else None
+
+
 def _life(path: Path, message_id: str, stamp: tuple[str, float, int]) -> tuple[Moment, ...]:
     return of_letters.life(opened(path), message_id)
 
@@ -91,6 +97,7 @@ choices = Paced(_choices, least=2.0)
 clusters = Paced(_clusters, least=10.0)
 causes = Paced(_causes, least=0.8)
 waiting = Paced(_waiting, least=4.0, share=50.0)
+heard = Paced(_heard, least=0.8)
 life = Paced(_life, least=4.0)
 
 

@@ -33,6 +33,8 @@ STATES: Mapping[str, str] = {
     "purged": "Its content was deleted for good.",
 }
 
+BEYOND = "Beyond a bound nothing is dropped; an alert says so."
+
 _NAMES = {
     "topic": "topic",
     "group": "cause",
@@ -141,7 +143,7 @@ def waiting(load: Load, bounds: Bounds, now: float) -> str:
     if load.oldest is not None:
         old = f", the oldest for {age(now - load.oldest)}"
         old += f" of {age(bounds.age)}" if bounds.age else ""
-    return f"{many}; {large}{old}. Beyond a bound nothing is dropped; an alert says so."
+    return f"{many}; {large}{old}."
 
 
 # what a message holds
