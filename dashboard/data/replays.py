@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import orjson
+
 from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ConfigError
@@ -124,7 +126,7 @@ def replays(store: Store, now: float, *, limit: int = 20) -> Replays:
         return Replays(
             now,
             tuple(_seen(store, one, now) for one in (*replay.live(store), *ending)),
-            tuple(Replay(one, where_of(one)) for one in ended[:limit]),
+            tuple(Replay(one, where_of(one.selection)) for one in ended[:limit]),
             len(listed) > limit,
             tuple(store.rows("replay_acts", limit=10)),
         )
@@ -167,24 +169,24 @@ def planned(store: Store, operation: Operation, newer: Newer | None = None) -> D
     return dry_run(store, DeadLetterFilter(), operation=operation, newer=newer)
 
 
-def where_of(operation: Operation) -> DeadLetterFilter | None:
+def where_of(selection: str) -> DeadLetterFilter | None:
     """What was selected; None where a later version wrote what this one does not know."""
     try:
-        return DeadLetterFilter.from_query(operation.query)
-    except (ConfigError, ValueError, TypeError):
+        return DeadLetterFilter.from_query(orjson.loads(selection))
+    except (ConfigError, ValueError, TypeError, AttributeError):
         return None
 
 
 def _seen(store: Store, operation: Operation, now: float) -> Replay:
     if operation.ended:
-        return Replay(operation, where_of(operation))
+        return Replay(operation, where_of(operation.selection))
     having = (operation.owner or "").split("/")[0]
     alive = [one for one in replay.runners(store, now, cluster_id=operation.cluster_id) if one != having]
     expired = (operation.lease_until or now) < now
     others = len(alive) + (having != "" and not expired)
     return Replay(
         operation,
-        where_of(operation),
+        where_of(operation.selection),
         owner=_named(store.rows("replay_owner", producer=having), having),
         hands=others,
         pace=_pace(store, operation, now),

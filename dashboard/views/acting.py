@@ -34,27 +34,41 @@ def bar(path: Path, where: DeadLetterFilter, ids: tuple[str, ...]) -> None:
     begins at the same moment, and it means what was on the button when it was pressed.
     """
     offer = reading.offer(path, actions.selected(where, ids))
+    followed = _followed(path)
     if where.state == "archived":
         with st.container(horizontal=True, vertical_alignment="center"):
             _restore_button(path, offer)
     else:
         with st.container(horizontal=True, vertical_alignment="center"):
-            _replay_button(path, offer)
+            _replay_button(path, offer, busy=followed is not None and not followed.operation.ended)
             _clear_button(path, offer)
-            _hint(where, offer)
+            _hint(where, offer, followed)
         if offer.count and offer.refused:
             _nobody(path, offer)
-    _result(path)
+    _result(path, followed)
+
+
+def _followed(path: Path) -> data.Replay | None:
+    """The replay that this session began last."""
+    known: str | None = st.session_state.get("operation")
+    if known is None:
+        return None
+    try:
+        return reading.replay(path, known)
+    except ReplayError:  # the store is another one now
+        st.session_state.pop("operation")
+        return None
 
 
 # the buttons
 
 
-def _replay_button(path: Path, offer: data.Offer) -> None:
+def _replay_button(path: Path, offer: data.Offer, *, busy: bool) -> None:
+    """Where a question is open, or a replay goes on, its own buttons are the first to press."""
     allowed, why_not = actions.may_act()
     possible = allowed and offer.count and not offer.refused
     st.button(
-        told.replay_label(offer.count, at_once=offer.at_once), key="replay", type="primary",
+        told.replay_label(offer.count, at_once=offer.at_once), key="replay", type="secondary" if busy else "primary",
         icon=":material/replay:", disabled=not possible, help=why_not or None,
         on_click=_replay, args=(path, offer, _presses()),
     )  # fmt: skip
@@ -78,11 +92,14 @@ def _restore_button(path: Path, offer: data.Offer) -> None:
     )  # fmt: skip
 
 
-def _hint(where: DeadLetterFilter, offer: data.Offer) -> None:
+def _hint(where: DeadLetterFilter, offer: data.Offer, followed: data.Replay | None) -> None:
     """Why the click does not send at once, or cannot be pressed."""
     if where.state not in ("dead", None):
         common.note("Only letters in the state dead can be replayed or cleared.")
     elif offer.count and not offer.refused:
+        own = followed.operation.operation_id if followed else ""
+        if any(one.operation_id == own for one, _ in offer.held):
+            return  # it is drawn below
         common.note(
             told.why_first(offer.count, data.AT_ONCE, offer.doubtful, offer.left_out, offer.elsewhere)
         )
@@ -144,24 +161,18 @@ def _do(path: Path, act: Callable[[Store], actions.Done], press: int, *, moves: 
 # how it went
 
 
-def _result(path: Path) -> None:
+def _result(path: Path, followed: data.Replay | None) -> None:
     """The last act in words; a replay as it goes on; then the replays of others."""
     done: actions.Done | None = st.session_state.get("done")
-    followed: str | None = st.session_state.get("operation")
     if done is not None:
-        _said(path, done, followed)
+        _said(path, done, follows=followed is not None)
     if followed is not None:
-        try:
-            seen = reading.replay(path, followed)
-        except ReplayError:  # the store is another one now
-            st.session_state.pop("operation")
-        else:
-            operation.show(path, seen, time.time())
-    _others(path, followed)
+        operation.show(path, followed, time.time())
+    _others(path, followed.operation.operation_id if followed else "")
 
 
-def _said(path: Path, done: actions.Done, followed: str | None) -> None:
-    if done.ok and followed is not None:
+def _said(path: Path, done: actions.Done, *, follows: bool) -> None:
+    if done.ok and follows:
         if done.note:
             common.note(mask_text(done.note))
         return
@@ -173,7 +184,7 @@ def _said(path: Path, done: actions.Done, followed: str | None) -> None:
             )
 
 
-def _others(path: Path, followed: str | None) -> None:
+def _others(path: Path, followed: str) -> None:
     """Replays under way that this session does not follow: somebody else's, or begun before the page was loaded."""
     others = [one for one in reading.live_replays(path) if one.operation_id != followed]
     for one in others[-_OTHERS:]:

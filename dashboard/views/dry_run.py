@@ -8,33 +8,35 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import actions, data, words
-from dashboard.views import acted, common, reading
+from dashboard import actions, data, live_table, words
+from dashboard.bring import bring
+from dashboard.views import acted, common, reading, replay_tables
 from dashboard.words import replays as told
 from producer_core.replay import Newer, Operation
 from producer_core.replay.dry_run import DryRun
 from producer_core.replay.guard import CANARY, STOP_PERCENT
-from producer_core.replay.words import done_about
 
 _SKIP, _SEND = "Skip them", "Send them all the same"
-_TOPICS = 20
 
 
-def show(path: Path, seen: data.Replay, tone: str, standing: str) -> None:
+def show(path: Path, seen: data.Replay, tone: str, standing: str, *, comes_into_view: bool) -> None:
     """Frozen letters and nothing sent: all that is known before, then the choices and the buttons."""
     one = seen.operation
     run = reading.planned(path, one.operation_id, _newer(one))
     if run is None:
         return
     with st.container(border=True):
+        live_table.style()
+        if comes_into_view:
+            bring(key=f"bring_{one.operation_id}")
         common.heading(told.before(run.total, run.bytes))
         common.say(tone, standing) if tone == "bad" else common.note(standing)
         _sentences(run)
         left, right = st.columns([3, 4], gap="medium")
         with left:
-            _verdicts(run)
+            replay_tables.verdicts(run, one.operation_id)
         with right:
-            _topics(run)
+            replay_tables.topics(run, one.operation_id)
         _choices(path, one, run)
         _buttons(path, one, run)
 
@@ -46,29 +48,6 @@ def _sentences(run: DryRun) -> None:
     rows = "".join(f"<li>{html.escape(text)}</li>" for text in others if text)
     if rows:
         st.html(f'<ul class="pc-note" style="padding-left: 1.1rem">{rows}</ul>')
-
-
-def _verdicts(run: DryRun) -> None:
-    rows = "".join(
-        f"<tr><td>{html.escape(verdict.replace('_', ' '))}</td><td class='pc-n'>{count:,}</td>"
-        f"<td>{html.escape(done_about(verdict))}</td></tr>"
-        for verdict, count in run.by_verdict.items()
-    )
-    _table("<th>Verdict</th><th class='pc-n'>Letters</th><th>What is done about them</th>", rows)
-
-
-def _topics(run: DryRun) -> None:
-    rows = ""
-    for topic in told.topics(run, most=_TOPICS):
-        cells = "".join(f"<td class='pc-n'>{html.escape(cell)}</td>" for cell in topic[1:])
-        rows += f"<tr><td>{html.escape(topic[0])}</td>{cells}</tr>"
-    names = ("Letters", "Ask for", "Partitions", "Takes", "Too large", "Newer keys")
-    _table("<th>Topic</th>" + "".join(f"<th class='pc-n'>{name}</th>" for name in names), rows)
-
-
-def _table(head: str, rows: str) -> None:
-    if rows:
-        st.html(f'<div class="pc-wide"><table class="pc-rows pc-numbers"><tr>{head}</tr>{rows}</table></div>')
 
 
 def _choices(path: Path, one: Operation, run: DryRun) -> None:
@@ -93,7 +72,8 @@ def _choices(path: Path, one: Operation, run: DryRun) -> None:
         )
     with st.grid(3, gap="small", min_column_width=150):
         st.number_input(
-            "At most, a second", min_value=0.1, value=one.rate, key=f"go_rate_{key}", placeholder="no limit",
+            "At most, a second", min_value=0.1, step=10.0, format="%g", value=one.rate, key=f"go_rate_{key}",
+            placeholder="no limit",
             help="How many letters a second are sent at most.",
         )  # fmt: skip
         if run.total > CANARY:

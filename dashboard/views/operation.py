@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import html
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import streamlit as st
 
-from dashboard import actions, data, words
-from dashboard.views import acted, common, dry_run, header, reading
+from dashboard import actions, data, live_table, words
+from dashboard.views import acted, common, dry_run, reading, replay_tables
 from dashboard.words import replays as told
 from producer_core.cli.selection import to_options
 from producer_core.dlq import DeadLetterFilter
@@ -20,12 +18,14 @@ from producer_core.replay import Operation
 from producer_core.store import Store
 
 
-def show(path: Path, seen: data.Replay, now: float, *, full: bool = False) -> None:
-    """How it stands and what may be done; `full` leaves out the link to the page where it is shown in full."""
+def show(path: Path, seen: data.Replay, now: float, *, full: bool = False, listed: bool = False) -> None:
+    """How it stands and what may be done. `full` leaves out the link to the page where all of it is shown, `listed` the
+    dry run, which is one click away there."""
     operation = seen.operation
     tone, text = told.standing(operation, owner=seen.owner, hands=seen.hands, now=now)
-    if operation.state in ("checking", "ready"):
-        dry_run.show(path, seen, tone, text)
+    asks = operation.state in ("checking", "ready")
+    if asks and not listed:
+        dry_run.show(path, seen, tone, text, comes_into_view=not full)
     else:
         common.say(tone, text)
     acted.trouble(operation.operation_id)
@@ -34,15 +34,16 @@ def show(path: Path, seen: data.Replay, now: float, *, full: bool = False) -> No
         return
     if not seen.hands:
         _by_hand(path, seen)
-    if operation.state not in ("checking", "ready"):
+    if not asks:
         _under_way(path, seen)
     if not full:
-        st.html(f'<p class="pc-note">{link(operation, "All about this replay")}</p>')
+        more = "See what it would do, and decide" if asks and listed else "All about this replay"
+        st.html(f'<p class="pc-note">{link(operation, more)}</p>')
 
 
 def link(operation: Operation, text: str) -> str:
     """The address of a replay, as HTML."""
-    return common.anchor(text, header.link("replays", operation=operation.operation_id))
+    return common.anchor(text, replay_tables.address(operation.operation_id))
 
 
 def _under_way(path: Path, seen: data.Replay) -> None:
@@ -67,7 +68,8 @@ def _under_way(path: Path, seen: data.Replay) -> None:
 def _resume(path: Path, operation: Operation) -> None:
     key = f"rate_{operation.operation_id}"
     st.number_input(
-        "At most, a second", min_value=0.1, value=operation.rate, key=key, placeholder="no limit", width=150,
+        "At most, a second", min_value=0.1, step=10.0, format="%g", value=operation.rate, key=key,
+        placeholder="no limit", width=180,
         help="The rate from now on. Left empty it stays as it is.",
     )  # fmt: skip
     allowed, why_not = actions.may_act()
@@ -121,32 +123,11 @@ def _ended(path: Path, operation: Operation, *, full: bool) -> None:
         common.note(sentence)
     if found:
         with st.expander(f"{_number(found)} in doubt, by message id"):
-            doubtful(found)
+            live_table.style()
+            replay_tables.doubtful(found[: data.RECORDS])
     if not full:
         st.html(f'<p class="pc-note">{link(operation, "All about this replay")}</p>')
 
 
 def _number(found: Sequence[object]) -> str:
     return f"More than {data.RECORDS:,}" if len(found) > data.RECORDS else f"{len(found):,}"
-
-
-def doubtful(found: Sequence[Mapping[str, Any]]) -> None:
-    """Records of which nobody can say whether they are on their topic, by id."""
-    rows = "".join(
-        f"<tr><td>{common.anchor(row['message_id'], letter_address(row['message_id']))}</td>"
-        f"<td>{html.escape(row['topic'])}</td><td>{html.escape(row['verdict'].replace('_', ' '))}</td></tr>"
-        for row in found[: data.RECORDS]
-    )
-    head = "<tr><th>Message id</th><th>Topic</th><th>Verdict</th></tr>"
-    st.html(f'<div class="pc-wide"><table class="pc-rows">{head}{rows}</table></div>')
-
-
-def letter_address(message_id: str) -> str:
-    """Where one letter is shown, in whatever state it is."""
-    return records_address({"message_id": message_id, "state": "any", "letter": message_id})
-
-
-def records_address(query: Mapping[str, str]) -> str:
-    """The dead letters of a selection, without what else is looked at now."""
-    nothing = dict.fromkeys(("range", "topic", "producer"), None)
-    return header.link("dead-letters", **{**nothing, **query})

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
-from dashboard import data
-from dashboard.views import common, header, operation, reading
+from dashboard import data, live_table
+from dashboard.views import common, header, operation, reading, replay_tables
 from dashboard.words import replays as told
 from producer_core.errors import ReplayError
 from producer_core.masking import mask_text
@@ -23,6 +23,7 @@ _FEW, _MANY = 20, 200
 
 
 def show(path: Path) -> None:
+    live_table.style()
     asked = st.query_params.get("operation")
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         header.title("Replays")
@@ -45,18 +46,17 @@ def _all(path: Path) -> None:
     with common.panel(path):
         page = reading.replays(path, _MANY if st.session_state.get("replays_more") else _FEW)
         if not page.under_way and not page.ended:
-            common.say(
-                "quiet",
-                "No replay yet. Choose dead letters and press Replay: each replay stays here with its outcome.",
-            )
+            common.say("quiet", "No replay yet. Each stays here with its progress and its outcome.")
+            chosen = common.anchor("Choose dead letters", header.link("dead-letters"))
+            st.html(f'<p class="pc-note">{chosen} and press Replay to begin one.</p>')
             return
         common.say(*told.in_all([seen.operation for seen in page.under_way]))
         for seen in page.under_way:
             with st.container(border=True, key=f"pc-replay-{seen.operation.operation_id}"):
                 _headline(seen)
-                operation.show(path, seen, page.now)
+                operation.show(path, seen, page.now, listed=True)
         _ended(page)
-        _acts(page.acts, page.now, "What people did with replays")
+        _acts(page.acts, "What people did with replays")
         _pace(bool(page.under_way))
 
 
@@ -77,43 +77,19 @@ def _ended(page: data.Replays) -> None:
     if not page.ended:
         return
     common.heading("Ended")
-    rows = ""
-    for seen in page.ended:
-        one = seen.operation
-        _, text = told.outcome(one)
-        rows += (
-            f"<tr><td>{_when(one)}</td><td>{html.escape(one.who)}</td>"
-            f"<td>{html.escape(told.selection(seen.where))}</td><td class='pc-n'>{one.total:,}</td>"
-            f"<td>{html.escape(text)}</td><td class='pc-n'>{html.escape(told.took(one))}</td></tr>"
-        )
-    head = "<tr><th>Ended</th><th>By</th><th>What</th><th class='pc-n'>Letters</th><th>Outcome</th><th class='pc-n'>Took</th></tr>"
-    st.html(f'<div class="pc-wide"><table class="pc-rows">{head}{rows}</table></div>')
+    replay_tables.ended(page.ended)
     if page.more and not st.session_state.get("replays_more"):
         st.button("Show more", key="more_replays", on_click=_show_more)
-
-
-def _when(one: operation.Operation) -> str:
-    address = html.escape(header.link("replays", operation=one.operation_id))
-    return f'<a class="pc-link" href="{address}">{common.moment(one.finished_at or one.created_at)}</a>'
 
 
 def _show_more() -> None:
     st.session_state["replays_more"] = True
 
 
-def _acts(acts: Iterable[Mapping[str, Any]], now: float, title: str) -> None:
-    """The audit: who did what, and when."""
-    rows = "".join(
-        f"<tr><td>{common.moment(row['acted_at'])}</td><td>{html.escape(row['who'])}</td>"
-        f"<td>{html.escape(told.ACTS.get(row['action'], row['action']))}</td><td class='pc-n'>{row['count']:,}</td>"
-        f"<td>{html.escape(mask_text(row['outcome']))}</td></tr>"
-        for row in acts
-    )
-    if not rows:
-        return
-    common.heading(title)
-    head = "<tr><th>When</th><th>Who</th><th>Did what</th><th class='pc-n'>Letters</th><th>What came of it</th></tr>"
-    st.html(f'<div class="pc-wide"><table class="pc-rows">{head}{rows}</table></div>')
+def _acts(acts: Sequence[Mapping[str, Any]], title: str, *, of_one: bool = False) -> None:
+    if acts:
+        common.heading(title)
+        replay_tables.acts(acts, of_one=of_one)
 
 
 def _pace(under_way: bool) -> None:
@@ -151,7 +127,7 @@ def _one(path: Path, operation_id: str) -> None:
         with right:
             _facts(found)
         _looked_ahead(one)
-        _acts(found.acts, found.now, "Its life")
+        _acts(found.acts, "Its life", of_one=True)
         _pace(not one.ended)
 
 
@@ -164,13 +140,8 @@ def _outcomes(found: data.Detail) -> None:
         common.heading("Outcome")
         st.html(f'<table class="pc-rows" style="min-width: 0">{rows}</table>')
     if found.reasons:
-        common.heading("Why not")
-        why = "".join(
-            f"<tr><td class='pc-n'>{row['count']:,}</td><td>{html.escape(told.REASONS[row['state']])}</td>"
-            f"<td>{html.escape(mask_text(row['text'] or 'no reason given'))}</td></tr>"
-            for row in found.reasons[: data.RECORDS]
-        )
-        st.html(f'<div class="pc-wide"><table class="pc-rows" style="min-width: 0">{why}</table></div>')
+        common.heading("Why not all")
+        replay_tables.reasons(found.reasons[: data.RECORDS])
 
 
 def _records(found: data.Detail) -> None:
@@ -179,11 +150,11 @@ def _records(found: data.Detail) -> None:
     for state, (number, ids) in found.dead.items():
         query = {"ids": ",".join(ids)}
         links.append(
-            common.anchor(told.still_dead(state, number, len(ids)), operation.records_address(query))
+            common.anchor(told.still_dead(state, number, len(ids)), replay_tables.records_address(query))
         )
     if found.replay.where is not None:
         now = common.anchor(
-            "The same selection now", operation.records_address(found.replay.where.to_query())
+            "The same selection now", replay_tables.records_address(found.replay.where.to_query())
         )
         links.append(now)
     if links:

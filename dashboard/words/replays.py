@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from dashboard.words.moments import age
 from dashboard.words.numbers import plural, rate, sentence_case, size
@@ -41,6 +43,10 @@ ACTS: Mapping[str, str] = {
     "replay_end": "its end",
     "archive": "archived letters of it",
 }
+
+_PLAIN = ("replay", "replay_go", "replay_pause", "replay_resume", "replay_cancel")
+"""Acts of which the outcome says no more than their name."""
+_OPERATION = re.compile(r"\s*\(?(?:planned as )?\b([0-9a-f]{12})\)?$")
 
 REASONS: Mapping[str, str] = {"failed": "failed again", "skipped": "left out"}
 
@@ -103,6 +109,24 @@ def moved(states: Mapping[str, int]) -> str:
     """Chosen letters of which none waits any more."""
     parts = [f"{number:,} {_was(number)} {_FATES.get(state, state)}" for state, number in states.items()]
     return f"None of them waits any more: {', '.join(parts)}." if parts else "They are not here any more."
+
+
+class Did(NamedTuple):
+    """An act in words, what came of it where that says more, and the replay it was about."""
+
+    text: str
+    more: str
+    operation_id: str
+
+
+def did(action: str, outcome: str) -> Did:
+    """A row of the audit, whose outcome names the replay."""
+    text = ACTS.get(action, action.replace("_", " "))
+    found = _OPERATION.search(outcome)
+    if outcome.startswith("Refused"):
+        return Did(f"{text}: refused", outcome.removeprefix("Refused: "), "")
+    more = "" if found and action in _PLAIN else outcome.replace(found.group(), "") if found else outcome
+    return Did(text, more, found.group(1) if found else "")
 
 
 def _was(number: int) -> str:

@@ -283,7 +283,7 @@ def _unknown(run: DryRun) -> Iterator[str]:
         return
     for topic in run.check.topics:
         if topic.partitions is not None and (not topic.complete or topic.max_message_bytes is None):
-            yield topic.text
+            yield topic.text if topic.topic in topic.text else f"{topic.topic}: {topic.text}"
 
 
 def _delivery(delivery: str | None) -> Iterator[str]:

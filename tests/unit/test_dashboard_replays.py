@@ -15,6 +15,7 @@ from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.replay import Operation
 from producer_core.replay.claims import Claims, Outcome
 from producer_core.store import Store
+from tests.unit.dashboard_pages import links, text_of
 from tests.unit.replaying import alive, buried, letter
 
 ALL = DeadLetterFilter()
@@ -47,10 +48,6 @@ def opened(path, **query):
     for name, value in query.items():
         found.query_params[name] = value
     return found.run()
-
-
-def text_of(page):
-    return " ".join(element.body for element in page.get("html"))
 
 
 def begun(store, **choices):
@@ -99,7 +96,8 @@ def test_an_empty_store_says_how_a_replay_is_begun(path, store):
     page = opened(path)
 
     assert not page.exception
-    assert "No replay yet. Choose dead letters and press Replay" in text_of(page)
+    assert "No replay yet." in text_of(page)
+    assert 'href="dead-letters"' in text_of(page)
 
 
 def test_a_replay_under_way_is_shown_with_who_what_and_how_far(path, store):
@@ -121,7 +119,9 @@ def test_an_ended_one_is_listed_with_its_outcome_and_leads_back_to_its_letters(p
     ids = buried(store, 4)
     one = ended(store, failed=(1,), doubtful=(2,))
 
-    text = text_of(opened(path))
+    page = opened(path)
+    text = text_of(page)
+    assert any(f"operation={one}" in link for link in links(page))
     assert "Replayed 2 of 4; 1 failed again: Broker: Policy violation; 1 skipped" in text
 
     page = opened(path, operation=one)
@@ -130,7 +130,7 @@ def test_an_ended_one_is_listed_with_its_outcome_and_leads_back_to_its_letters(p
     assert "1 failed again. It is a dead letter as before, with the new error." in text
     assert "Of 1 nobody can say whether it is on the topic." in text
     assert f"ids={ids[1]}" in text and f"ids={ids[2]}" in text
-    assert ids[2] in text
+    assert any(f"letter={ids[2]}" in link for link in links(page))
     assert "asked for it" in text and "its end" in text
 
 
@@ -180,8 +180,10 @@ def test_a_question_that_was_left_open_is_answered_on_the_page(path, store):
         "replay_checked", operation=one, checked='{"topics": [], "at": 0}', now=time.time(), message=""
     )
 
-    page = opened(path)
-    assert "1 replay waits for a decision." in text_of(page)
+    listed = text_of(opened(path))
+    assert "1 replay waits for a decision." in listed
+    assert "See what it would do, and decide" in listed
+    page = opened(path, operation=one)
     page.button(key="replay_sure").click().run()
 
     assert not page.exception
@@ -207,7 +209,7 @@ def test_nothing_of_a_selection_a_person_or_an_outcome_is_drawn_as_markup(path, 
 
     for page in (opened(path), opened(path, operation=done.operation_id)):
         assert not page.exception
-        assert "<script" not in text_of(page)
+        assert not any("<script" in element.body for element in page.get("html"))
 
 
 # data
@@ -297,6 +299,20 @@ def test_a_selection_is_said_in_words_and_masked():
     assert "ann@example.com" not in told.selection(where)
     assert told.selection(DeadLetterFilter(ids=("a", "b"))) == "2 letters chosen by hand"
     assert told.selection(ALL) == "all dead letters"
+
+
+@pytest.mark.parametrize(
+    ("action", "outcome", "said"),
+    [
+        ("replay", "planned as 0123456789ab", ("asked for it", "", "0123456789ab")),
+        ("replay_pause", "paused (0123456789ab)", ("paused it", "", "0123456789ab")),
+        ("replay_end", "Replayed 2 of 2 (0123456789ab)", ("its end", "Replayed 2 of 2", "0123456789ab")),
+        ("replay", "Refused: Nobody can.", ("asked for it: refused", "Nobody can.", "")),
+        ("replay", "Nothing to replay", ("asked for it", "Nothing to replay", "")),
+    ],
+)
+def test_a_row_of_the_audit_is_said_in_words(action, outcome, said):
+    assert tuple(told.did(action, outcome)) == said
 
 
 @pytest.mark.parametrize(

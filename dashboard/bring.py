@@ -1,0 +1,29 @@
+"""What a click has opened is brought into view once; later refreshes leave the page where it is."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import streamlit as st
+
+_JS = """
+export default function ({ parentElement }) {
+  const mark = parentElement.querySelector('.pc-bring')
+  if (mark.pcDone) return
+  mark.pcDone = true
+  const calm = matchMedia('(prefers-reduced-motion: reduce)').matches
+  setTimeout(() => mark.scrollIntoView({ behavior: calm ? 'auto' : 'smooth', block: 'start' }), 150)
+}
+"""
+_HTML = "<div class='pc-bring' aria-hidden='true' style='height: 0; scroll-margin-top: 4.5rem'></div>"
+
+
+def bring(*, key: str) -> None:
+    """Scroll to this place when it first appears under this key."""
+    _component()(key=key, height="content")
+
+
+@cache
+def _component() -> Any:
+    return st.components.v2.component("bring", html=_HTML, js=_JS, isolate_styles=False)
