@@ -75,6 +75,7 @@ def watched(path: Path) -> bool:
 def stop() -> None:
     """End every watch of this process."""
     with _lock:
-        ending, _ = list(_watches.values()), _watches.clear()
+        ending = list(_watches.values())
+        _watches.clear()
     for one in ending:
         one.stop()

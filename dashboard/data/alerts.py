@@ -188,7 +188,7 @@ def alert_detail(store: Store, alert_id: str, now: float) -> AlertDetail | None:
 def replays_since(store: Store, topic: str | None, since: float) -> tuple[Operation, ...]:
     """Replays of letters of a topic (None: of any) that were begun since, the latest first; three at most."""
     found = [one for one in operations(store, limit=50) if one.created_at >= since]
-    about = [one for one in found if (where := where_of(one)) is None or where.topic in (None, topic)]
+    about = [one for one in found if (where := where_of(one.selection)) is None or where.topic in (None, topic)]
     return tuple((found if topic is None else about)[:3])
 
 
@@ -245,7 +245,7 @@ def _routes(book: Book, rows: Iterable[Mapping[str, Any]]) -> tuple[RouteNow, ..
                 waiting=row.get("waiting") or 0,
                 given_up=row.get("given_up") or 0,
                 heartbeat=settings.heartbeat if settings else 0.0,
-                **{key: row.get(key) for key in ("told_at", "failing_since", "answer", "heartbeat_at")},  # type: ignore[arg-type]  # the columns are what the fields say
+                **{key: row.get(key) for key in ("told_at", "failing_since", "answer", "heartbeat_at")},
             )
         )
     return tuple(sorted(found, key=lambda one: one.failing_since is None))

@@ -35,7 +35,7 @@ def draw(
     path: Path, item: Alert, rule: Rule | None, silence: Silence | None, now: float, *, opens: bool = True
 ) -> None:
     """One card: what one reads, and beside it what one can do."""
-    with st.container(key=f"pc-alert-{item.alert_id}"):
+    with st.container(key=f"pc-episode-{item.alert_id}"):
         left, right = st.columns([5, 2], vertical_alignment="center")
         with left:
             live_dom(card(item, rule, silence, now, opens=opens), key=f"alert-{item.alert_id}")
@@ -56,6 +56,7 @@ def card(item: Alert, rule: Rule | None, silence: Silence | None, now: float, *,
         node(
             "p",
             node("span", item.severity, class_=f"pc-mark pc-{tone}"),
+            " · ",
             node("b", said.alert_state(item)),
             " ",
             said.alert_age(item, now),
@@ -71,7 +72,7 @@ def card(item: Alert, rule: Rule | None, silence: Silence | None, now: float, *,
     if item.acknowledged_by:
         since = f" since {_at(item.acknowledged_at)}" if item.acknowledged_at else ""
         lines.append(node("p", f"{item.acknowledged_by} looks after it{since}."))
-    return node("div", *lines, class_=f"pc-alert pc-{tone}{' pc-hushed' if hushed else ''}", role="article")
+    return node("div", *lines, class_=f"pc-episode pc-{tone}{' pc-hushed' if hushed else ''}", role="article")
 
 
 def _hush(item: Alert, silence: Silence | None, now: float) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ def _life(found: of.AlertDetail) -> None:
         f"<li>{common.moment(at)}<span>{html.escape(mask_text(text))}</span></li>"
         for at, text in sorted(events, key=lambda event: event[0])
     ]
-    st.html(f'<ul class="pc-life">{"".join(lines)}</ul>')
+    st.html(f'<ul class="pc-story">{"".join(lines)}</ul>')
     if not found.told and item.state != "pending":
         common.note(f"Nobody was told{f': {mask_text(item.muted_by)}' if item.muted_by else ''}.")
 

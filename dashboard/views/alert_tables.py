@@ -91,7 +91,7 @@ def _rule(one: of.RuleNow, now: float) -> TableRow:
         last = Part(when.text, more=f"{when.more}; {words.plural(one.episodes, 'time')} in all")
     cells = (
         [Part(one.name, look="strong"), Part(one.rule.severity, look="small")],
-        Part(state, look=look),  # type: ignore[arg-type]  # a Look
+        Part(state.replace(" ", "\u00a0"), look=LOOKS[one.rule.severity] if look == "bad" else look),  # type: ignore[arg-type]  # a Look
         words.sentence_case(said.rule_condition(one.rule)),
         one.rule.advice,
         last,
@@ -104,7 +104,7 @@ def silences(path: Path, shown: of.Alerts) -> None:
     if not shown.silences:
         common.note("Nothing is silenced. A silenced alert fires and resolves as ever; nobody is told of it.")
     for number, one in enumerate(shown.silences):
-        with st.container(horizontal=True, vertical_alignment="center", key=f"pc-alert-silence-{number}"):
+        with st.container(horizontal=True, vertical_alignment="center", key=f"pc-hush-{number}"):
             st.html(
                 f'<p class="pc-fact"><span>{html.escape(said.silence_subject(one))}</span><br>'
                 f"{html.escape(said.silenced(one, shown.now, words.stamp(one.until, common.zone(), shown.now).text))}</p>"
@@ -119,7 +119,7 @@ def silences(path: Path, shown: of.Alerts) -> None:
         common.note(reason)
         return
     names = [one.name for one in shown.rules if one.rule.enabled]
-    rule = st.selectbox("Rule", names, key="silence_rule", index=None, placeholder="Choose a rule")
+    rule = st.selectbox("Rule", names, key="silence_rule", index=None, placeholder="Choose a rule", width=420)
     if rule:
         alert_cards.silence_form(path, "of-a-rule", rule, "")
 
@@ -155,7 +155,7 @@ def _route(path: Path, route: of.RouteNow, now: float) -> None:
     )
     allowed, reason = actions.may_act()
     trying, tried = alerting.trials().result(opened(path), route.name)
-    with st.container(key=f"pc-alert-route-{route.name}"):
+    with st.container(key=f"pc-route-{route.name}"):
         common.say(tone, f"{route.name}: {mask_text(text)}")
         facts = [
             route.kind or "of another process",
@@ -194,7 +194,7 @@ def _untold(shown: of.Alerts) -> None:
             Part(mask_text(row["text"]), href=header.link("alerts", alert=row["alert_id"])),
             Part(f"{said.SAID.get(row['status'], row['status'])} · {row['rule']}", look="small"),
         ]
-        why = [mask_text(row["answer"] or "not tried yet"), Part(further, look="small")]
+        why = [Part(mask_text(row["answer"] or "not tried yet")), Part(further, look="small")]
         rows.append(
             TableRow(
                 f"{row['route']}-{row['alert_id']}-{row['status']}",

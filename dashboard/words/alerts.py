@@ -152,7 +152,7 @@ _FIGURES: Mapping[str, str] = {
     "dlq_size": "the number of dead letters",
     "dlq_age": "the age of the oldest dead letter",
     "dlq_growth": "the number of new dead letters",
-    "memory": "the memory, of what the process may have,",
+    "memory": "the used share of the memory",
     "pending": "the number of unsettled messages",
     "waiting_retry": "the number of messages that wait for a retry",
     "queue_fill": "the fill of the client's queue",
@@ -170,10 +170,9 @@ def _condition(condition: Condition) -> str:
             return f"{_FIGURES[metric]} {_ABOUT[by]} is {way} {limit(metric, bound or 0.0)}{over}"
         case BurnRate(objective=objective, pairs=pairs, by=by):
             paces = " or ".join(
-                f"{pair.factor:g} times as fast over {span(pair.long)} and {span(pair.short)}"
-                for pair in pairs
+                f"{_pace(pair.factor)} over {span(pair.long)} and {span(pair.short)}" for pair in pairs
             )
-            return f"the error budget {_ABOUT[by]}, {100 - 100 * objective:.4g} %, is used {paces}"
+            return f"the error budget {_ABOUT[by]}, {100 - 100 * objective:.4g} %, is used up {paces}"
         case Absence(of="producer", after=after):
             return f"a producer that was not closed gives no sign of life for {span(after)}"
         case Absence(of="delivery", after=after):
@@ -186,6 +185,10 @@ def _condition(condition: Condition) -> str:
             return "the file of rules holds mistakes"
         case _:
             return "a producer says so"
+
+
+def _pace(factor: float) -> str:
+    return "at its full pace" if factor == 1 else f"at {factor:g} times its pace"
 
 
 def rule_state(enabled: bool, firing: int, pending: int, episodes: int, silenced: bool) -> tuple[str, str]:
@@ -233,9 +236,9 @@ def judged_by(name: str, *, alive: bool, here: bool) -> str:
     if not name:
         return "Nobody has judged here yet."
     if here:
-        return "This dashboard judges them."
+        return "This dashboard judges the alerts."
     return (
-        f"They are judged by {name}."
+        f"The alerts are judged by {name}."
         if alive
         else f"{name[:1].upper()}{name[1:]} judged them last, and is gone."
     )

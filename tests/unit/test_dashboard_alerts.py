@@ -479,3 +479,15 @@ def test_follow_is_what_producers_use(store):
     AlertLog(store).record(follow({}, [lost()], NOW), told_by="p-2")
 
     assert len(page(store).firing) == 1
+
+
+def test_the_replays_since_an_alert_are_those_of_its_topic(store):
+    from producer_core import replay
+    from producer_core.dlq import DeadLetterFilter
+
+    for topic in ("payments", "orders", None):
+        replay.plan(store, DeadLetterFilter(topic=topic), who="ada", origin="cli", can_run=True)
+
+    found = of.replays_since(store, "payments", time.time() - 60)
+
+    assert len(found) == 2 and of.replays_since(store, "payments", time.time() + 60) == ()
