@@ -18,6 +18,8 @@ from producer_core.store import Store
 WINDOWS = ("5 min", "15 min", "1 hour", "6 hours", "24 hours", "7 days")
 DEFAULT = "5 min"
 
+_PATIENCE = 10.0
+"""Seconds for one look: a kernel may share a busy machine with its own cells."""
 _TOPICS = 8
 _ALERTS = 3
 _CAUSES = 6
@@ -84,13 +86,15 @@ def moment(store: Store, window: str = DEFAULT, now: float | None = None) -> Mom
     """One look at the store."""
     now = time.time() if now is None else now
     everything, letters = DeadLetterFilter(), DeadLetters(store)
-    with store.borrow():
+    with store.borrow(limit=_PATIENCE):
         page = data.overview(store, window, now)
         newest = letters.find(everything, limit=1)
         groups = letters.groups(everything, limit=_CAUSES)
         alive = len(runners(store, now))
     found = words.headline(page.situation)
-    sentence = "".join(piece.text for piece in found.pieces if not piece.button)  # buttons are links of the pages
+    sentence = "".join(
+        piece.text for piece in found.pieces if not piece.button
+    )  # buttons are links of the pages
     series = _series(page)
     total = sum(page.dead_by_topic.values())
     return Moment(

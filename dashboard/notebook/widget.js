@@ -180,6 +180,7 @@ export default {
     const ask = ({ title, lines, yes, act, mark, until, shown: number }) => {
       leave()
       say(said, '')
+      question.hidden = false // before the focus: what is hidden takes none
       make(question, 'b', '', title)
       for (const line of lines) make(question, 'div', '', line)
       const buttons = make(question, 'div', 'pc-acts')
@@ -190,7 +191,6 @@ export default {
       }
       make(buttons, 'button', '', yes ? 'Leave them' : 'Close').addEventListener('click', leave)
       asking = { before: Date.now() + QUESTION }
-      question.hidden = false
     }
     const leave = () => { asking = null; question.replaceChildren(); question.hidden = true }
     question.addEventListener('keydown', event => { if (event.key === 'Escape') { event.stopPropagation(); leave() } })

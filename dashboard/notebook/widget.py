@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +37,9 @@ class Monitor(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is Any he
         self._store = store
         self._desk = Desk(store)
         self._drawn = 0.0
-        seen = feed.moment(store, window)
-        super().__init__(first=seen.as_json())
+        self._answering = threading.Lock()  # JupyterLab asks on a thread beside the one of the cells
+        self._made = feed.moment(store, window)
+        super().__init__(first=self._made.as_json())
         self.uid = str(self.model_id)[:8]
         self.on_msg(self._asked)
 
@@ -52,6 +55,10 @@ class Monitor(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is Any he
 
     def _asked(self, widget: Any, message: dict[str, Any], buffers: Any) -> None:
         """One message from the browser; always answered, with what went wrong if something did."""
+        with self._answering:
+            self._answer(message)
+
+    def _answer(self, message: dict[str, Any]) -> None:
         answer = Answer()
         try:
             answer = self._desk.answer(message)
@@ -70,7 +77,8 @@ class Monitor(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is Any he
         from IPython.display import display
 
         self.twin = True
-        self._draw_still(feed.moment(self._store))
+        fresh = time.time() - self._made.now < 1.0
+        self._draw_still(self._made if fresh else feed.moment(self._store))
         bundle = self._repr_mimebundle_()
         bundle = bundle[0] if isinstance(bundle, tuple) else bundle
         display({**bundle, "text/plain": ""}, raw=True)
