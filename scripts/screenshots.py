@@ -1,80 +1,238 @@
-"""The screenshots of the README, made from a real run: broker, load with faults, store, dashboard, Chromium.
+"""The screenshots of the README: every page in light, dark and narrow, from a shop with a real incident.
 
-python scripts/screenshots.py [--seconds 290] [--into docs/screenshots]
+Two producers send to an embedded broker. The broker refuses product updates for a while, which is mended and partly
+replayed, and then payments, which nobody has mended yet. A day of history stands before it in the store.
+
+python scripts/screenshots.py [--seconds 200] [--into docs/screenshots] [--only overview,errors]
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import shutil
+import subprocess
 import sys
 import tempfile
+import threading
 import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
+import shop_history
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from producer_core.simulate.live_run import LiveRun
+from dashboard import serve
+from producer_core import ReliableKafkaProducer, replay
+from producer_core.alerts import AlertLog
+from producer_core.brokers import embedded
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.simulate.faults import FaultRun, FaultSchedule, OnBroker, Reject, Slow, Window
+from producer_core.simulate.load import Load, topic_names
+from producer_core.store import Store
 
-LIMIT = 200_000
-COLOURS = 255
-SHOTS = (
-    ("overview-light", "light", 1280, 1180),
-    ("overview-dark", "dark", 1280, 1180),
-    ("narrow", "light", 390, 844),
-)
+LIMIT = 1_500_000
+"""Bytes of all pictures together."""
+COLOURS = 96
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--hide-scrollbars"]
+LOOKS = {"light": (1280, 1000), "dark": (1280, 1000), "narrow": (390, 844)}
+MENDED = 45.0
+"""The second from which product updates are accepted again."""
+BROKEN = 75.0
+"""The second from which payments are refused."""
+
+
+@dataclass(frozen=True)
+class Shot:
+    """A page, its address, and what has to stand there before the picture is taken."""
+
+    name: str
+    address: str
+    there: str
+
+
+SHOTS = (
+    Shot("overview", "", ".live-plot .main-svg"),
+    Shot("latency", "latency", ".live-plot .main-svg"),
+    Shot("errors", "errors", ".live-plot .main-svg"),
+    Shot("dead-letters", "dead-letters", ".pc-letters tbody tr"),
+    Shot("replays", "replays", "[role=progressbar]"),
+    Shot("alerts", "alerts", ".pc-alert"),
+    Shot("fleet", "fleet", ".live-plot .main-svg"),
+    Shot("settings", "settings", "h2.pc-h"),
+)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=290, help="how long the load runs before the first picture"
-    )
-    parser.add_argument("--into", type=Path, default=Path("docs/screenshots"))
-    chosen = parser.parse_args()
+    chosen = _options()
     chromium = shutil.which("chromium")
     if chromium is None:
         print("Chromium is missing: apt-get install chromium", file=sys.stderr)
         return 2
     chosen.into.mkdir(parents=True, exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        LiveRun(store=Path(folder) / "shop.duckdb", port=8760) as run,
-    ):
-        run.start()
-        print(f"Running for {chosen.seconds:.0f} s …")
-        time.sleep(chosen.seconds)
-        with sync_playwright() as playwright:
+    shots = [shot for shot in SHOTS if not chosen.only or shot.name in chosen.only.split(",")]
+    with tempfile.TemporaryDirectory(prefix="shop-") as folder:
+        store = Path(folder) / "shop.duckdb"
+        with incident(store, chosen.seconds), dashboard(store) as url, sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
-            sizes = [shoot(browser, run.port, chosen.into, *shot) for shot in SHOTS]
+            for look in LOOKS:
+                shoot(browser, url, chosen.into, look, shots)
             browser.close()
-    return 1 if max(sizes) > LIMIT else 0
+    total = sum(picture.stat().st_size for picture in chosen.into.glob("*.png"))
+    print(f"{total / 1000:,.0f} kB together{', too large' if total > LIMIT else ''}")
+    return 1 if total > LIMIT else 0
 
 
-def shoot(browser: Browser, port: int, into: Path, name: str, scheme: str, width: int, height: int) -> int:
-    """One picture of the page as it stands; its size in bytes."""
-    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=200, help="how long the incident goes on before the first picture"
+    )
+    parser.add_argument("--into", type=Path, default=Path("docs/screenshots"))
+    parser.add_argument("--only", default="", help="names of pages, separated by commas")
+    return parser.parse_args()
+
+
+# the incident
+
+
+def schedule() -> FaultSchedule:
+    """Product updates are refused and mended, answers are slow for a moment, then payments are refused."""
+    return FaultSchedule(
+        (
+            Window(Reject("product-updates", "INVALID_RECORD"), 10, MENDED),
+            Window(Reject("user-events", "THROTTLING_QUOTA_EXCEEDED", share=0.1), 50, 60),
+            Window(Slow(0.2), 62, 68),
+            Window(Reject("payments", "POLICY_VIOLATION"), BROKEN, 86_400),
+        ),
+        cycle=86_400,
+    )
+
+
+@contextlib.contextmanager
+def incident(path: Path, seconds: float) -> Iterator[None]:
+    """The shop, its load and its faults, as they stand after so many seconds; they go on until it is left."""
+    store = Store.open(path)
+    shop_history.write(store, now=time.time())
+    with contextlib.ExitStack() as parts:
+        broker = parts.enter_context(embedded.start(topics=topic_names()))
+        for name, rate in (("checkout-1", 120.0), ("storefront-1", 180.0)):
+            producer = ReliableKafkaProducer(
+                broker.bootstrap_servers,
+                {"client.id": name, "max_block_ms": 1000},
+                store=path,
+                cluster_id=broker.cluster_id,
+                health_check_interval=5,
+            )
+            parts.callback(producer.close, 4.0)
+            load = Load(producer, rate=rate)
+            parts.callback(load.stop)
+            load.start()
+        faults = FaultRun(schedule(), [OnBroker(broker)])
+        parts.callback(faults.stop)
+        faults.start()
+        print(f"Running for {seconds:.0f} s …")
+        _wait(MENDED + 10)
+        _replay_some(store)
+        _wait(max(0.0, seconds - MENDED - 10))
+        _acknowledge(store)
+        yield
+
+
+def _wait(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
+def _replay_some(store: Store) -> None:
+    """Half of what was mended is sent at once, as a page does; the rest slowly, so that it can be seen going on."""
+    letters = DeadLetters(store)
+    waiting = letters.find(DeadLetterFilter(topic="product-updates"), limit=1_000)
+    half = tuple(one.message_id for one in waiting[::2])
+    _plan(store, DeadLetterFilter(ids=half))
+    _plan(store, DeadLetterFilter(topic="product-updates"), rate=0.5)
+
+
+def _plan(store: Store, where: DeadLetterFilter, rate: float | None = None) -> None:
+    one = replay.plan(
+        store, where, who="ada", origin="dashboard", rate=rate, canary=0, reason="schema is mended"
+    )
+    while rate is None and not replay.get(store, one.operation_id).ended:
+        _wait(0.5)
+
+
+def _acknowledge(store: Store) -> None:
+    """Somebody looks after the first that fired."""
+    log = AlertLog(store)
+    firing = sorted(log.firing().values(), key=lambda one: one.started_at)
+    if firing:
+        log.acknowledge(firing[0].alert_id, who="ada", origin="dashboard")
+
+
+# the pictures
+
+
+@contextlib.contextmanager
+def dashboard(store: Path) -> Iterator[str]:
+    """The server over the store, in a home of its own so that no picture names a folder of this machine."""
+    port = serve.free_port(8760)
+    own = {"XDG_CONFIG_HOME": "/etc", "PRODUCER_CORE_USER": "ada", "USER": "ada", "LOGNAME": "ada"}
+    process = subprocess.Popen(
+        serve.command(store, port),
+        env={**os.environ, **own},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
+    )
+    try:
+        while not _answers(port):
+            _wait(0.2)
+        yield f"http://127.0.0.1:{port}/"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _answers(port: int) -> bool:
+    with (
+        contextlib.suppress(OSError),
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health") as said,
+    ):
+        return bool(said.status == 200)
+    return False
+
+
+def shoot(browser: Browser, url: str, into: Path, look: str, shots: list[Shot]) -> None:
+    """All pages in one look, from one window."""
+    width, height = LOOKS[look]
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, color_scheme="dark" if look == "dark" else "light"
+    )
     page = context.new_page()
-    page.goto(f"http://127.0.0.1:{port}/?range=5+min")
-    settle(page)
-    target = into / f"{name}.png"
-    picture = Image.open(BytesIO(page.screenshot()))
-    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(target, optimize=True)
+    for shot in shots:
+        page.goto(url + shot.address)
+        settle(page, shot)
+        target = into / f"{shot.name}-{look}.png"
+        picture = Image.open(BytesIO(page.screenshot()))
+        picture.quantize(COLOURS, dither=Image.Dither.NONE).save(target, optimize=True)
+        print(f"{target}: {target.stat().st_size / 1000:.0f} kB")
     context.close()
-    size = target.stat().st_size
-    print(f"{target}: {size / 1000:.0f} kB{', too large' if size > LIMIT else ''}")
-    return size
 
 
-def settle(page: Page) -> None:
-    """Every chart drawn, every letter listed, fonts there."""
-    page.wait_for_function("document.querySelectorAll('.live-plot .main-svg').length >= 10")
-    page.locator(".pc-letters tbody tr").first.wait_for()
+def settle(page: Page, shot: Shot) -> None:
+    """Every chart drawn, fonts there, nothing left that is being made."""
+    page.locator("h1.pc-title").first.wait_for(timeout=120_000)
+    page.locator(shot.there).first.wait_for(timeout=120_000)
+    page.wait_for_function(
+        """() => !document.querySelector('[data-testid="stSkeleton"]')
+            && [...document.querySelectorAll('.live-plot')].every(plot => plot.querySelector('.main-svg'))""",
+        timeout=120_000,
+    )
     page.evaluate("document.fonts.ready")
     page.wait_for_timeout(2500)
 

@@ -1,0 +1,81 @@
+"""A day of a shop's history in a store: what the producers of yesterday left, with one outage six hours ago."""
+
+from __future__ import annotations
+
+import math
+import random
+import uuid
+from collections.abc import Iterator
+
+from producer_core.histogram import bucket_of
+from producer_core.store import Store
+from producer_core.store.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
+
+CLUSTER = "shop"
+HOUR = 3600
+RATES = {
+    "user-events": 200.0,
+    "transactions": 52.0,
+    "product-updates": 23.0,
+    "payments": 8.0,
+    "audit-log": 0.5,
+}
+"""Messages a second of each topic."""
+LATENCIES = (0.002, 0.003, 0.004, 0.005, 0.0065, 0.009, 0.013, 0.02, 0.04, 0.09)
+SHARES = (0.04, 0.12, 0.22, 0.25, 0.17, 0.1, 0.05, 0.03, 0.015, 0.005)
+
+
+def write(store: Store, *, now: float) -> None:
+    """The hour before `now` by the minute, the day before that by five minutes; its producer was closed just now."""
+    dice, producer = random.Random(7), str(uuid.uuid5(uuid.NAMESPACE_DNS, CLUSTER))
+    starts = [*range(int(now) - 24 * HOUR, int(now) - HOUR, 300), *range(int(now) - HOUR, int(now) - 60, 60)]
+    for sequence, first in enumerate(range(0, len(starts), 60)):
+        some = [start // 60 * 60 for start in starts[first : first + 60]]
+        statistics: list[StatisticsRow] = []
+        latencies: list[LatencyRow] = []
+        errors: list[ErrorRow] = []
+        for start in some:
+            width = 60 if start >= now - HOUR - 60 else 300
+            for topic, rate in RATES.items():
+                count = round(rate * width * _wave(start) * dice.uniform(0.9, 1.1))
+                dead = round(count * _outage(topic, now - start))
+                statistics.append(_counts(producer, start, topic, count, dead))
+                latencies += _spread(producer, start, topic, count - dead)
+                if dead:
+                    errors.append(
+                        ErrorRow(start, CLUSTER, producer, topic, "NOT_ENOUGH_REPLICAS", "retriable", dead)
+                    )
+        store.append(
+            Batch(
+                producer, sequence, tuple(statistics), tuple(latencies), tuple(errors),
+                producer=_producer(producer, now), resolution=60,
+            )
+        )  # fmt: skip
+
+
+def _wave(start: int) -> float:
+    """Less at night."""
+    return 0.8 + 0.2 * math.sin(start / 86_400 * 2 * math.pi)
+
+
+def _outage(topic: str, age: float) -> float:
+    return 0.04 if topic in ("transactions", "payments") and 6 * HOUR < age < 6.4 * HOUR else 0.0
+
+
+def _counts(producer: str, start: int, topic: str, count: int, dead: int) -> StatisticsRow:
+    return StatisticsRow(
+        start, CLUSTER, producer, topic, count, count - dead, dead, dead, 0, 0, 0, 0, count * 240, count * 0.006
+    )  # fmt: skip
+
+
+def _spread(producer: str, start: int, topic: str, count: int) -> Iterator[LatencyRow]:
+    for latency, share in zip(LATENCIES, SHARES, strict=True):
+        if part := round(count * share):
+            yield LatencyRow(start, CLUSTER, producer, topic, bucket_of(latency), part)
+
+
+def _producer(producer: str, now: float) -> ProducerRow:
+    return ProducerRow(
+        producer, CLUSTER, "checkout-0", "shop-1", 4711, "0.1.0", now - 24 * HOUR, now - 70, now - 70, True, None,
+        0, 0, 0, 100_000, 190 << 20, 2 << 30, False, "idempotent", "{}",
+    )  # fmt: skip

@@ -1,0 +1,93 @@
+"""Charts and numbers that move by themselves, in a real Chromium: no flicker, no jump, and zoom and legend are kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.services.browsing import go, says
+from tests.support import eventually
+
+pytestmark = pytest.mark.browser
+
+RANGE = "plot => plot._fullLayout.xaxis.range.map(String)"
+POINTS = "plot => String(plot.data[0].y.at(-1)) + plot.data[0].x.at(-1)"
+
+
+def drag(page, chart):
+    box = chart.locator(".nsewdrag").first.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.5)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + box["height"] * 0.5, steps=8)
+    page.mouse.up()
+    return box
+
+
+def refreshes(chart, count):
+    """Wait until the chart was given new numbers so many times."""
+    for _ in range(count):
+        before = chart.evaluate(POINTS)
+        eventually(lambda before=before: chart.evaluate(POINTS) != before)
+
+
+@pytest.fixture
+def chart(page, address):
+    go(page, f"{address}?range=5+min")
+    found = page.locator('.live-plot[aria-label^="Throughput"]')
+    eventually(lambda: found.evaluate("plot => plot.data?.[0]?.y?.length > 1"))
+    return found
+
+
+def test_zoom_the_legend_and_the_chart_itself_survive_ten_refreshes(page, chart):
+    chart.evaluate("plot => { plot.marked = true }")
+    chart.locator(".legendtoggle").first.click()
+    hidden = "plot => plot._fullData[0].visible"
+    eventually(lambda: chart.evaluate(hidden) == "legendonly")
+    whole = chart.evaluate(RANGE)
+    box = drag(page, chart)
+    zoomed = eventually(lambda: (now := chart.evaluate(RANGE)) != whole and now)
+    refreshes(chart, 10)
+    assert chart.evaluate(RANGE) == zoomed
+    assert chart.evaluate(hidden) == "legendonly"
+    assert chart.evaluate("plot => plot.marked")
+    page.mouse.dblclick(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.5)
+    since = "plot => new Date(plot._fullLayout.xaxis.range[0]).getTime()"
+    zoomed_since = chart.evaluate(f"() => new Date({zoomed[0]!r}).getTime()")
+    eventually(lambda: chart.evaluate(since) < zoomed_since)
+
+
+def test_nothing_fades_or_moves_while_the_page_refreshes(page, chart):
+    refreshes(chart, 1)
+    page.evaluate(
+        """() => { window.faintest = 1; window.places = new Set()
+            const main = document.querySelector('[data-testid="stMain"]')
+            const heads = [...document.querySelectorAll('h2.pc-h')]
+            main.scrollTop = 200
+            const look = () => {
+                for (const part of document.querySelectorAll('[data-stale="true"]'))
+                    window.faintest = Math.min(window.faintest, +getComputedStyle(part).opacity)
+                window.places.add([main.scrollTop, ...heads.map(head => head.isConnected && Math.round(head.offsetLeft))].join())
+                requestAnimationFrame(look) }
+            requestAnimationFrame(look) }"""
+    )
+    refreshes(chart, 5)
+    assert page.evaluate("window.faintest") == 1
+    assert page.evaluate("window.places.size") == 1
+
+
+def test_a_page_that_is_paused_stands_still_and_goes_on(page, chart):
+    page.get_by_role("switch", name="Live").or_(page.get_by_role("checkbox", name="Live")).first.click(
+        force=True
+    )
+    says(page, ".")
+    page.get_by_text("Paused", exact=False).first.wait_for()
+    before = chart.evaluate(POINTS)
+    other = page.context.new_page()  # a page that is live sees the store move on meanwhile
+    go(other, page.url.split("?")[0] + "?range=5+min")
+    follows = other.locator('.live-plot[aria-label^="Throughput"]')
+    eventually(lambda: follows.evaluate("plot => plot.data?.[0]?.y?.length > 1"))
+    refreshes(follows, 3)
+    assert chart.evaluate(POINTS) == before
+    page.get_by_role("switch", name="Live").or_(page.get_by_role("checkbox", name="Live")).first.click(
+        force=True
+    )
+    eventually(lambda: chart.evaluate(POINTS) != before)
