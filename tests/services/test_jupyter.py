@@ -281,6 +281,9 @@ def test_an_interrupted_cell_says_where_to_go_on(kernel):
     manager.interrupt_kernel()
     error = eventually(lambda: next(iter(errors(client)), None), timeout=30)
     assert error["ename"] == "FrameInterrupted" and re.search(r"start=\d+", error["evalue"])
+    eventually(
+        lambda: client.get_shell_msg(timeout=20)["msg_type"] == "execute_reply"
+    )  # what comes before it is aborted
     assert "alive" in output_of(
         client, "producer.send_message('orders', {'n': -1}); producer.flush(); print('alive')"
     )
@@ -452,8 +455,10 @@ def test_the_widget_lives_in_jupyterlab(lab, chromium):
         second.locator(".pc-question").wait_for(state="hidden")
         second.get_by_role("button", name="Clear 40").click()
         second.locator(".pc-question .pc-sure").click()
+        first.scroll_into_view_if_needed()  # who is out of sight does not ask
         eventually(lambda: not first.locator(".pc-cause").count(), timeout=30)
         second.get_by_role("button", name="Undo").click()
+        first.scroll_into_view_if_needed()
         says(page, first, ".pc-cause", "40\\s+POLICY")
 
         # The replay: what it would do, then done.
