@@ -19,13 +19,22 @@ from tests.unit.notebook_parts import HOSTILE, letter
 displayed, now, store = parts.displayed, parts.now, parts.store
 
 
-@pytest.fixture
-def shell():
+@pytest.fixture(scope="module")
+def ipython():
     shell = InteractiveShell()
     producer_core.load_ipython_extension(shell)
     yield shell
     shell.history_manager.end_session()
     builtins.__dict__.pop("get_ipython", None)
+
+
+@pytest.fixture
+def shell(ipython):
+    """The same for all, with names of its own for each."""
+    before = dict(ipython.user_ns)
+    yield ipython
+    ipython.user_ns.clear()
+    ipython.user_ns.update(before)
 
 
 def test_load_ext_registers_the_magics(shell):
@@ -103,11 +112,13 @@ def test_names_that_a_watched_cell_sets_stay(shell, store, displayed):
 def test_a_dry_run_counts_and_sends_nothing(store):
     run = Monitor(store).dry_run(DeadLetterFilter(topic="orders"))
     assert run.total == 10 and store.rows("operations") == []
+    assert "A replay would" in run._repr_html_() and "nothing can arrive twice" in run._repr_html_()
 
 
 def test_a_replay_that_nobody_carries_out_is_returned_as_it_stands(store):
     operation = Monitor(store).replay(DeadLetterFilter(topic="orders"), timeout=0.2)
     assert not operation.ended and operation.total == 10
+    assert operation.operation_id in operation._repr_html_()
 
 
 def test_clear_and_the_audit_of_it(store, monkeypatch):
