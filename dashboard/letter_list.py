@@ -14,7 +14,7 @@ import streamlit as st
 _HTML = "<div class='pc-letters' role='region' tabindex='0'></div>"
 
 _CSS = """
-.pc-letters { max-height: 27rem; overflow-anchor: none; }
+.pc-letters { max-height: max(20rem, 58vh); overflow-anchor: none; }
 .pc-letters td { unicode-bidi: isolate; }
 .pc-letters td:first-child, .pc-letters th:first-child { padding-right: 0.2rem; width: 1.6rem; }
 .pc-letters td:nth-child(2) { font-variant-numeric: tabular-nums; }
@@ -25,7 +25,8 @@ _CSS = """
 @media (prefers-reduced-motion: reduce) { .pc-letters tr.pc-new { animation: none; } }
 @media (max-width: 640px) {
   .pc-letters table, .pc-letters thead, .pc-letters tbody { display: block; }
-  .pc-letters thead tr { display: flex; }
+  .pc-letters thead tr { display: flex; background: var(--st-secondary-background-color, Canvas); }
+  .pc-letters thead th:first-child { overflow: visible; flex: 0 0 2rem; padding-left: 0.6rem; }
   .pc-letters thead th:nth-child(n + 3) { display: none; }
   .pc-letters thead th:nth-child(2) { font-size: 0; }
   .pc-letters thead th:nth-child(2)::after { content: "All that are listed"; font-size: 0.8rem; }

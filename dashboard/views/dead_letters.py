@@ -28,7 +28,7 @@ from dashboard.views import (
     letter_search,
 )
 from dashboard.words import letters as said
-from producer_core.dlq import Group
+from producer_core.dlq import DeadLetterFilter, Group
 from producer_core.errors import StoreError
 from producer_core.events import DeadLetter
 
@@ -83,8 +83,8 @@ def _waiting(path: Path) -> None:
 def _over(path: Path) -> None:
     """The bounds that are passed, and what to do."""
     with contextlib.suppress(StoreError):  # said above already
-        for excess in letter_reading.waiting(path).excess:
-            common.say("warning", f"{excess.text} {said.BEYOND} {excess.advice}")
+        if excess := letter_reading.waiting(path).excess:
+            common.say("warning", said.over(excess))
 
 
 def _look_at_archived() -> None:
@@ -149,6 +149,7 @@ def _records(path: Path) -> None:
         asked = letter_address.now()
         if _filter(asked) != st.session_state[_DRAWN]:
             st.rerun()
+        common.heading("Letters")
         page = _page(path, asked)
         _draw(path, asked, page)
         heard, now = letter_reading.heard(path), time.time()
@@ -165,7 +166,6 @@ def _page(path: Path, asked: Looking) -> data.DeadLetterPage:
 
 def _draw(path: Path, asked: Looking, page: data.DeadLetterPage) -> None:
     """What acts are about stands above the list, so it is filled when the list has said what is chosen in it."""
-    common.heading("Letters")
     above = st.container()
     left, right = st.columns([3, 2])
     with left:
@@ -186,12 +186,13 @@ def _draw(path: Path, asked: Looking, page: data.DeadLetterPage) -> None:
         else:
             letter.show(path, asked.letter)
     with above:
-        about = actions.selected(page.seen, ids)
+        offered = DeadLetterFilter(state=page.where.state) if ids else page.seen
+        about = actions.selected(offered, ids)  # by hand is by id, whatever the filters say by now
         number = data.scope(opened(path), about).count if ids else page.total
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             _about(path, asked, page, ids)
             letter_export.show(path, about, number)
-        acting.bar(path, page.seen, ids)
+        acting.bar(path, offered, ids)
 
 
 def _about(path: Path, asked: Looking, page: data.DeadLetterPage, ids: tuple[str, ...]) -> None:
@@ -205,20 +206,17 @@ def _about(path: Path, asked: Looking, page: data.DeadLetterPage, ids: tuple[str
             "Choose none", key="letters_none", type="tertiary", icon=":material/close:", on_click=_choose_none
         )
         st.button(
-            "Show only these", key="letters_only", type="tertiary", icon=":material/filter_alt:", on_click=_only, args=(ids,),
+            "Show only these", key="letters_only", type="tertiary", icon=":material/filter_alt:", on_click=letter_address.only, args=(ids,),
             help="Writes their ids into the address, which can be shared.",
         )  # fmt: skip
-    elif page.total and asked.where.body is None:
-        text = said.about(page.total, len(page.letters), first=asked.after is None)
+    elif page.total:
+        first, found = asked.after is None, asked.where.body is not None
+        text = said.about(page.total, len(page.letters), first=first, found=found)
         common.note(f"{text} Choose some, or act on all of them." if page.total > 1 else text)
 
 
 def _choose_none() -> None:
     st.session_state["letters_version"] = acting.version() + 1
-
-
-def _only(ids: tuple[str, ...]) -> None:
-    letter_address.narrow(ids=ids, state=None)
 
 
 def _pages(asked: Looking, page: data.DeadLetterPage) -> None:

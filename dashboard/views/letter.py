@@ -209,10 +209,16 @@ def _life(moments: tuple[Moment, ...]) -> None:
     lines = [
         f'<li class="pc-l-{_TONES.get(one.what, "quiet")}">{common.moment(one.at)}<b>{html.escape(one.what)}</b>'
         f"{f' by {html.escape(said.visible_line(one.who))}' if one.who else ''}"
-        f"<span>{html.escape(said.visible_line(masked(one.text), 2_000))}</span></li>"
+        f"<span>{html.escape(said.visible_line(masked(_told(one.text)), 2_000))}</span></li>"
         for one in moments
     ]
     st.html(f'<ol class="pc-life">{"".join(lines)}</ol>')
+
+
+def _told(text: str) -> str:
+    """A verdict at its beginning as words."""
+    verdict, colon, rest = text.partition(":")
+    return f"{verdict.replace('_', ' ')}{colon}{rest}" if verdict in words.VERDICTS else text
 
 
 def masked(text: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import streamlit as st
 
 from dashboard.data.looking import OURS, Looking, looking
-from producer_core.dlq import Cursor
+from producer_core.dlq import Cursor, DeadLetterFilter
 
 _BEFORE = "letters_before"
 
@@ -52,6 +52,12 @@ def custom() -> None:
 
 def everything() -> None:
     go(Looking(letter=now().letter))
+
+
+def only(ids: tuple[str, ...]) -> None:
+    """These letters and no others, in whatever state they are by now."""
+    st.session_state[_BEFORE] = []
+    go(Looking(DeadLetterFilter(ids=ids, state=None), letter=now().letter))
 
 
 def group(fingerprint: str | None) -> None:

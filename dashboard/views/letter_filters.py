@@ -170,9 +170,8 @@ def _key(name: str) -> str:
 
 
 def _set(name: str, value: Any) -> None:
-    """What the address says goes into the control; only where it differs, so that what is being typed there stays."""
-    if _key(name) not in st.session_state or st.session_state[_key(name)] != value:
-        st.session_state[_key(name)] = value
+    """What the address says goes into the control, each time: one in a popover is made anew when that opens."""
+    st.session_state[_key(name)] = value
 
 
 def _plain(verdict: str) -> str:

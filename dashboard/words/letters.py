@@ -12,7 +12,7 @@ import orjson
 from dashboard.words.moments import age, moment
 from dashboard.words.numbers import plural, size
 from producer_core.dlq import DeadLetterFilter
-from producer_core.dlq.bounds import Bounds, Load
+from producer_core.dlq.bounds import Bounds, Excess, Load
 from producer_core.masking import LONGEST, mask_headers, rules, shown, shown_key
 
 VERDICTS: Mapping[str, str] = {
@@ -104,8 +104,10 @@ def filtered(where: DeadLetterFilter, span: str | None, zone: str | None) -> str
     return text[:1].upper() + text[1:]
 
 
-def about(total: int, listed: int, *, first: bool) -> str:
-    """How much of what matches is on the page."""
+def about(total: int, listed: int, *, first: bool, found: bool = False) -> str:
+    """How much of what matches is on the page; `found` by a search in bodies, which knows of no more."""
+    if found:
+        return f"The {total:,} that were found." if total > 1 else "The one that was found."
     if first and listed >= total:
         return f"All {total:,} that match." if total > 1 else "The only one that matches."
     if first:
@@ -116,7 +118,7 @@ def about(total: int, listed: int, *, first: bool) -> str:
 def chosen(ids: int, states: Mapping[str, int], elsewhere: int, state: str | None) -> str:
     """What was chosen by hand, how much of it is not on this page, and what somebody else changed meanwhile."""
     text = f"{ids:,} chosen by hand"
-    text += f", {elsewhere:,} of them on other pages." if elsewhere else "."
+    text += f", {elsewhere:,} of them not on this page." if elsewhere else "."
     changed = {name: number for name, number in states.items() if state is not None and name != state}
     told = [f"{number:,} {'is' if number == 1 else 'are'} {name} by now" for name, number in changed.items()]
     gone = ids - sum(states.values())
@@ -133,6 +135,11 @@ def searched(looked_at: int, of: int, found: int, *, complete: bool, back_to: st
         f"Looked into {looked_at:,} of {of:,}, the latest first{back}: {found:,} found so far. "
         "Bodies have no index, so one look ends after 5 s."
     )
+
+
+def over(excess: Sequence[Excess]) -> str:
+    """The bounds that are passed, and what to do about the first."""
+    return f"{' '.join(one.text for one in excess)} {BEYOND} {excess[0].advice}"
 
 
 def waiting(load: Load, bounds: Bounds, now: float) -> str:

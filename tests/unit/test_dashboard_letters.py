@@ -15,7 +15,7 @@ from dashboard.data.looking import Looking, looking
 from dashboard.views import letter_reading
 from dashboard.words import letters as said
 from producer_core.dlq import Cursor, DeadLetterFilter, DeadLetters
-from producer_core.dlq.bounds import Bounds, Load
+from producer_core.dlq.bounds import Bounds, Load, judge
 from producer_core.errors import TransferError
 from producer_core.events import Attempt, DeadLetter
 from producer_core.failures import fingerprint
@@ -162,7 +162,7 @@ def test_a_filter_is_said_in_words():
 
 
 def test_a_selection_says_what_is_elsewhere_and_what_somebody_else_changed():
-    assert said.chosen(3, {"dead": 3}, 1, "dead") == "3 chosen by hand, 1 of them on other pages."
+    assert said.chosen(3, {"dead": 3}, 1, "dead") == "3 chosen by hand, 1 of them not on this page."
     assert (
         said.chosen(4, {"dead": 1, "replayed": 2}, 0, "dead")
         == "4 chosen by hand. 2 are replayed by now; 1 is not in this store any more: acts leave those alone."
@@ -175,6 +175,10 @@ def test_the_bounds_are_said_with_what_waits():
     assert text.startswith(
         "12,480 wait of at most 10,000; 3.0 MiB of 256.0 MiB, the oldest for 2 h of 7 days."
     )
+    load = Load(12_480, 1, NOW - 8 * 86_400)
+    told = said.over(judge(load, Bounds(), NOW))
+    assert "the bound (dlq_max_size) is 10,000" in told and "(dlq_max_age) is 7.0 days" in told
+    assert told.count("nothing is dropped") == 1
     assert said.waiting(Load(0, 0, None), Bounds(None, None, None), NOW).startswith("0 wait; 0 B.")
 
 
@@ -318,7 +322,7 @@ def test_a_reveal_is_written_down_first(store):
 # the page
 
 
-def page_of(path, monkeypatch, **query):
+def page_of(path, monkeypatch, *, chosen=(), **query):
     from streamlit.testing.v1 import AppTest
 
     monkeypatch.setattr("sys.argv", ["app", str(path)])
@@ -326,6 +330,7 @@ def page_of(path, monkeypatch, **query):
     page = AppTest.from_string(script, default_timeout=30)
     for name, text in query.items():
         page.query_params[name] = text
+    page.session_state["letters of 0"] = chosen  # what a browser said before
     page.run()
     assert not page.exception
     return page
@@ -380,6 +385,23 @@ def test_every_field_of_the_filter_has_a_control(path, store, monkeypatch, name,
     assert asked in (written, [written])
     page.run()
     assert not page.exception
+
+
+def test_what_was_chosen_by_hand_is_meant_whatever_the_filters_say_by_now(path, store, monkeypatch):
+    runs_replays(store)
+    DeadLetters(store).add([letter(1), letter(2, topic="orders")])
+    page = page_of(path, monkeypatch, chosen=("m-1",), topic="orders")
+    assert "1 chosen by hand, 1 of them not on this page." in html_of(page)
+    page.button(key="clear").click().run()
+    assert [one.message_id for one in DeadLetters(store).find(DeadLetterFilter())] == ["m-2"]
+
+
+def test_show_only_these_writes_their_ids_into_the_address(path, store, monkeypatch):
+    DeadLetters(store).add([letter(1), letter(2, topic="orders")])
+    page = page_of(path, monkeypatch, chosen=("m-1",), topic="orders", letter="m-2")
+    page.button(key="letters_only").click().run()
+    asked, wrong = looking({name: "".join(text) for name, text in page.query_params.items()})
+    assert (asked, wrong) == (Looking(DeadLetterFilter(ids=("m-1",), state=None), letter="m-2"), None)
 
 
 def test_a_letter_is_opened_by_its_address_with_everything_escaped(path, store, monkeypatch):
