@@ -89,9 +89,15 @@ def browser(chromium):
 def page(browser):
     context = browser.new_context(viewport={"width": 1280, "height": 1000})
     opened = context.new_page()
-    opened.set_default_timeout(60_000)
+    opened.set_default_timeout(120_000)
     yield opened
     context.close()
+
+
+def keep(page, name):
+    """A picture to look at, where $PRODUCER_CORE_PICTURES names a folder."""
+    if folder := os.environ.get("PRODUCER_CORE_PICTURES"):
+        page.screenshot(path=f"{folder}/{name}.png")
 
 
 def sign_in(page, name="ada", word=SECRET):
@@ -105,10 +111,12 @@ def test_without_a_session_nothing_is_served(address):
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(address + path, timeout=10)
         assert refused.value.code == 401
+        refused.value.close()
 
 
 def test_a_deep_link_survives_the_sign_in_and_a_reload_asks_nobody_again(page, address):
     page.goto(f"{address}/alerts?show=Rules")
+    keep(page, "sign-in")
     sign_in(page, word="wrong horse battery")
     page.get_by_text("The name or the password is wrong.").wait_for()
     sign_in(page)
@@ -130,9 +138,11 @@ def test_an_act_carries_the_name_that_signed_in_and_signing_out_ends_every_tab(p
     other.goto(f"{address}/alerts")
     other.get_by_text("ada looks after it").wait_for()
     page.get_by_role("button", name="ada").click()
+    keep(page, "signed-in")
     page.get_by_role("button", name="Sign out").click()
 
     page.get_by_text("You are signed out").wait_for()
+    keep(page, "signed-out")
     other.get_by_text("You are signed out").wait_for()  # within ten seconds by itself
     page.get_by_role("link", name="Sign in again").click()
     page.get_by_label("Password").wait_for()
