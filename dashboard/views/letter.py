@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard import actions, letter_acts, words
 from dashboard.data import letters as of_letters
 from dashboard.stores import opened
-from dashboard.views import common, letter_address, letter_reading
+from dashboard.views import common, header, letter_address, letter_reading
 from dashboard.words import letters as said
 from producer_core.dlq.timeline import Moment
 from producer_core.errors import StoreError
@@ -209,10 +209,17 @@ def _life(moments: tuple[Moment, ...]) -> None:
     lines = [
         f'<li class="pc-l-{_TONES.get(one.what, "quiet")}">{common.moment(one.at)}<b>{html.escape(one.what)}</b>'
         f"{f' by {html.escape(said.visible_line(one.who))}' if one.who else ''}"
-        f"<span>{html.escape(said.visible_line(masked(_told(one.text)), 2_000))}</span></li>"
+        f"<span>{html.escape(said.visible_line(masked(_told(one.text)), 2_000))}{_link(one)}</span></li>"
         for one in moments
     ]
     st.html(f'<ol class="pc-life">{"".join(lines)}</ol>')
+
+
+def _link(moment: Moment) -> str:
+    """To the replay that is meant: its id is the first word."""
+    if moment.what != "replay planned":
+        return ""
+    return f" {common.anchor('Look at the replay', header.link('replays', operation=moment.text.split()[0]))}"
 
 
 def _told(text: str) -> str:

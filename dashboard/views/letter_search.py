@@ -36,7 +36,10 @@ def page(path: Path, asked: Looking) -> data.DeadLetterPage:
     if search is None or st.session_state.pop("letters_further", False):
         with st.spinner("Looking into the bodies …"):
             search = of_letters.searched(opened(path), asked.at(time.time()), time.time(), search)
-        st.session_state[_KEPT] = (asked.where, asked.span), search
+            st.session_state[_KEPT] = (
+                (asked.where, asked.span),
+                search,
+            )  # before anything can interrupt this run
     _said(search)
     return of_letters.found_page(opened(path), search)
 

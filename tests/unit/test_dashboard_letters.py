@@ -448,6 +448,14 @@ def test_unmasking_is_asked_for_and_only_for_this_letter(path, store, monkeypatc
     assert not any("hunter2" in part.value for part in page.code)
 
 
+def test_a_letters_story_links_to_its_replay(path, store, monkeypatch):
+    runs_replays(store)
+    DeadLetters(store).add([letter(1)])
+    done = actions.start_replay(store, DeadLetterFilter())
+    shown = html_of(page_of(path, monkeypatch, letter="m-1", state="any"))
+    assert f"replays?operation={done.operation_id}" in shown.replace("&amp;", "&")
+
+
 def test_archived_letters_are_named_and_can_be_restored(path, store, monkeypatch):
     DeadLetters(store).add([letter(1), letter(2)])
     actions.clear(store, DeadLetterFilter(ids=("m-1",)))
