@@ -79,7 +79,7 @@ def _bars(figure: Any, step: int, name: str, counts: Mapping[int, int], colour: 
     figure.add_bar(
         x=[_time(at) for at in sorted(counts)],
         y=[counts[at] for at in sorted(counts)],
-        name=html.escape(name),
+        name=html.escape(name, quote=False),
         marker={"color": colour, "line": {"width": 0}},
         hovertemplate="%{y:,}",
         offset=0,

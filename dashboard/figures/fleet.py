@@ -62,7 +62,7 @@ def spread(page: Fleet) -> Any:
             _dots(figure, name, colour, symbol, members)
     figure.update_layout(hovermode="closest", showlegend=True)
     _milliseconds(figure, "yaxis")
-    figure.update_xaxes(type="log", tickformat="~s", hoverformat=None, ticksuffix=" /s", nticks=6)
+    figure.update_xaxes(type="log", tickformat="~s", hoverformat=None, ticksuffix=" /s", dtick=1)
     return figure
 
 
@@ -80,7 +80,7 @@ def _dots(figure: Any, name: str, colour: str, symbol: str, members: Sequence[Me
 
 def _label(member: Member) -> str:
     """Escaped: a name may be anything, and Plotly reads links in it."""
-    who = html.escape(f"{short(member.name)} on {short(member.host)}")
+    who = html.escape(f"{short(member.name)} on {short(member.host)}", quote=False)
     return f"{who}<br>{rate(member.rate)}, p99 {milliseconds(member.p99)}"
 
 

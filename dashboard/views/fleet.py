@@ -18,7 +18,7 @@ from dashboard.views import common, header, pace
 from dashboard.words import fleet as say
 from producer_core.histogram import RELATIVE_ERROR
 
-SHOWN = 100
+SHOWN = 50
 WHO = ("In the range", "In trouble", "All known")
 
 
@@ -112,8 +112,8 @@ def _tiles(shown: Fleet) -> None:
 # producers
 
 _COLUMNS = (
-    Column("Producer"),
-    Column("State", wide=True),
+    Column("Producer", wide=True),
+    Column("State"),
     Column("Rate", number=True, more="Acknowledged messages a second, over the last minute of the range."),
     Column("Error rate", number=True, more="Messages that died, of those settled in the range."),
     Column("p99", number=True),
@@ -179,7 +179,7 @@ def _row(member: Member, now: float) -> TableRow:
             else Part("none", "small"),
             words.count(member.pending),
             words.size(member.memory),
-            Part(member.version, "small"),
+            Part(words.short(member.version, 20), "small", more=member.version),
             Part(text, more=more),
         ),
     )
@@ -196,7 +196,7 @@ def _jobs(shown: Fleet, now: float) -> None:
     common.heading("Jobs")
     if not shown.jobs:
         common.note(say.HOW_TO_FILL if shown.known_hosts < 2 else say.NO_JOB)
-        st.code(say.FILL, language="sh", wrap_lines=True)
+        st.code(say.FILL, language=None, wrap_lines=True)
         return
     columns = (Column("Job"), Column("Merged last"), Column("Micro-batches", number=True))
     rows = [

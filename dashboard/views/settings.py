@@ -102,23 +102,22 @@ def _rules(path: Path) -> None:
     shown = _read(path)
     if shown is None:
         return
-    common.heading("How long things are kept")
-    _kept("settings-kept", shown.kept)
+    _kept("How long things are kept", "settings-kept", shown.kept)
     common.note(say.KEPT_FOR_GOOD)
-    common.heading("Bounds of the dead letters that wait")
-    _kept("settings-bounds", shown.bounds)
+    _kept("Bounds of the dead letters that wait", "settings-bounds", shown.bounds)
     common.note(say.BOUNDS)
     common.heading("How to change them")
     common.note(
         "For everyone who uses this store; written to the audit. «default» goes back, «none» takes a bound away."
     )
     values = {one.name: one.value for one in (*shown.kept[-1:], *shown.bounds[:2])}
-    st.code(say.command(values, str(shown.info.path)), language="sh", wrap_lines=True)
+    st.code(say.command(values, str(shown.info.path)), language=None, wrap_lines=True)
     _alerts(shown)
     _masking(shown)
 
 
-def _kept(key: str, kept: Sequence[Kept]) -> None:
+def _kept(title: str, key: str, kept: Sequence[Kept]) -> None:
+    common.heading(title)
     columns = (Column("Setting"), Column("What"), Column("Now"), Column("Default"))
     rows = [
         TableRow(
@@ -135,7 +134,7 @@ def _kept(key: str, kept: Sequence[Kept]) -> None:
         )
         for one in kept
     ]
-    live_table.live_table(columns, rows, key=key, alt="Settings of the store")
+    live_table.live_table(columns, rows, key=key, alt=title)
 
 
 def _alerts(shown: Settings) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dashboard.words.numbers import count, plural
+from dashboard.words.numbers import count, plural, short
 
 KINDS: Mapping[str, str] = {
     "permanent": "The broker refuses it: it fails again until something is mended.",
@@ -104,9 +104,9 @@ def kind(name: str) -> str:
 
 
 def topics(names: Sequence[str], most: int = 3) -> str:
-    """Some topics, and how many more."""
+    """Some names, and how many more."""
     rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest:,} more" if rest > 0 else "")
+    return ", ".join(short(name, 40) for name in names[:most]) + (f" and {rest:,} more" if rest > 0 else "")
 
 
 def unlettered(missing: int, dead: int) -> str:

@@ -75,7 +75,7 @@ def examined(problems: int, warnings: int, checks: int, seconds: float) -> tuple
 
 def examining(checks: int, seconds: float, about: str) -> str:
     """While it goes on."""
-    where = f" of {about}" if about else ""
+    where = f" at {about}" if about else ""
     return f"The doctor looks{where} … {plural(checks, 'check')} done after {seconds:.0f} s. A broker that does not answer takes 10 s."
 
 

@@ -188,7 +188,7 @@ def test_the_page_names_rows_settings_and_the_command_that_changes_them(path, st
     page = opened("settings", path, monkeypatch)
     assert not page.exception
     assert ["producers", "1"] in rows_of(page, "Rows by table")
-    kept = {row[0]: row for row in rows_of(page, "Settings of the store")}
+    kept = {row[0]: row for row in rows_of(page, "How long things are kept")}
     assert kept["keep_hours"][2:] == ["7 days set", "90 days"]
     assert page.code[0].value.startswith("producer-core store set keep_settled=30d dlq_max_size=10000")
     assert "birth_date" in text_of(page)
