@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote, urlsplit
+
 import streamlit as st
 
-from dashboard import access, admission
+from dashboard import access, admission, words
 from dashboard.views import common
 
 _LOOK_EVERY = 10
@@ -52,13 +54,20 @@ def _ask() -> None:
         st.button("Sign in", type="primary", on_click=st.login)
     else:
         common.say("quiet", "You are signed out, or your session has ended.")
-        st.html('<p><a href="sign-in" target="_self">Sign in again</a></p>')
+        st.html(f"<p>{common.anchor('Sign in again', _back_here())}</p>")
+
+
+def _back_here() -> str:
+    """The sign-in, that leads to this page again."""
+    here = urlsplit(st.context.url or "")
+    path = f"{here.path or '/'}?{here.query}" if here.query else here.path or "/"
+    return f"sign-in?next={quote(path, safe='')}"
 
 
 def _who() -> None:
     allowed, reason = access.may_act()
     st.html(_STYLE)
-    with st.container(key="pc-who"), st.popover(access.user(), icon=":material/person:"):
+    with st.container(key="pc-who"), st.popover(words.short(access.user(), 20), icon=":material/person:"):
         st.text(f"Signed in as {access.user()}.")
         st.text("May look and act." if allowed else reason)
         st.button("Sign out", key="sign_out", on_click=access.sign_out, width="stretch")

@@ -145,7 +145,9 @@ def test_an_act_carries_the_name_that_signed_in_and_signing_out_ends_every_tab(p
     keep(page, "signed-out")
     other.get_by_text("You are signed out").wait_for()  # within ten seconds by itself
     page.get_by_role("link", name="Sign in again").click()
-    page.get_by_label("Password").wait_for()
+    sign_in(page)
+    page.get_by_text("ada looks after it").wait_for()
+    assert page.url.startswith(f"{address}/alerts")
 
 
 def test_who_may_only_look_sees_buttons_that_cannot_be_pressed(page, address):

@@ -568,7 +568,7 @@ def test_who_is_signed_in_sees_the_page_and_the_own_name_and_goes_by_a_click(mon
 
     app.button(key="sign_out").click().run()
 
-    assert "the page" not in texts(app) and 'href="sign-in"' in texts(app)
+    assert "the page" not in texts(app) and "sign-in?next=" in texts(app)
 
 
 def test_a_server_without_the_door_serves_nobody_that_has_to_sign_in(monkeypatch, kept):
