@@ -10,6 +10,8 @@ from typing import Any
 
 import streamlit as st
 
+from dashboard.figures.charts import Drawn, drawn
+
 _JS = r"""
 let loading
 const load = () => window.Plotly ? Promise.resolve(window.Plotly) : (loading ??= new Promise((ok, no) => {
@@ -120,6 +122,6 @@ def _component() -> Any:
 
 
 def live_plotly(figure: Any, *, key: str, alt: str) -> None:
-    """Draw a Plotly figure under a stable key; `alt` says in words what it shows."""
-    data = {"spec": figure.to_json(), "alt": alt, "height": figure.layout.height}
-    _component()(data=data, key=key)
+    """Draw a Plotly figure, or one that is drawn already, under a stable key; `alt` says in words what it shows."""
+    spec, height = figure if isinstance(figure, Drawn) else drawn(figure)
+    _component()(data={"spec": spec, "alt": alt, "height": height}, key=key)

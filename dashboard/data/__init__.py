@@ -21,7 +21,7 @@ from dashboard.data.letters import (
     letter,
     scope,
 )
-from dashboard.data.overview import QUANTILES, Overview, Sums, overview
+from dashboard.data.overview import QUANTILES, Overview, Sums, earlier, overview
 from dashboard.data.replays import (
     AT_ONCE,
     RECORDS,
@@ -74,6 +74,7 @@ __all__ = [
     "dead_letters",
     "detail",
     "doubtful",
+    "earlier",
     "latency",
     "letter",
     "offer",

@@ -21,6 +21,8 @@ from producer_core.store import Store
 QUANTILES = LATENCY_QUANTILES
 _LAG = 2
 """Seconds until what a producer counts is in the store."""
+_LIMIT = 5.0
+"""Seconds until a look is given up: on a busy machine a late picture is better than none."""
 _FINE = 3600
 """Up to so long a range the store still knows the single minutes of the same time before."""
 _COUNTS = (
@@ -119,25 +121,39 @@ class Overview:
         return self.sums.latency[:3]
 
 
-def overview(store: Store, view: View | str, now: float) -> Overview:
-    """One consistent look at the store; `view` may be the name of a time range."""
+def earlier(store: Store, view: View, now: float) -> Sums:
+    """The same time before: its last minute too, or its mean where the store no longer knows single minutes."""
+    since, until = view.before(now)
+    with store.borrow(limit=_LIMIT):
+        known = _sums(store, view, since, until, None, _whole(store, view, since, until))
+        if view.seconds > _FINE:
+            return replace(known, throughput=share(known.acknowledged, until - since))
+        last = _minute(store, view, until)
+    return replace(known, throughput=last["acknowledged"] / last["seconds"] if known.accepted else None)
+
+
+def overview(store: Store, view: View | str, now: float, before: Sums | None = None) -> Overview:
+    """One consistent look at the store; `view` may be the name of a time range.
+
+    `before` is what `earlier` said a few seconds ago: it hardly changes, and need not be read with every look.
+    """
     view = View(view) if isinstance(view, str) else view
     at, since, until = view.at(now), view.since(now), view.until(now)
     span = {"since": since, "until": until, **view.where}
     of_producer = {"producer": view.producer}
-    with store.borrow():
+    with store.borrow(limit=_LIMIT):
         last = _minute(store, view, int(at) - (0 if view.over(now) else _LAG))
-        older = store.rows("totals", since=int(now) - MINUTE, until=int(now) - MINUTE // 3, **view.where)[0]
-        sums = _sums(store, view, since, until, last["acknowledged"] / last["seconds"])
-        before = _earlier(store, view, *view.before(now))
+        before = before or earlier(store, view, now)
         series = [_point(row) for row in store.rows("series", bucket=view.step, **span)]
         buckets = store.rows("latency_buckets_by_window", bucket_seconds=view.step, **span)
+        sums = _sums(store, view, since, until, last["acknowledged"] / last["seconds"], _added(buckets))
         by_topic = store.rows("latency_buckets_by_topic", since=since, until=until, **of_producer)
         died = store.rows("overview_causes", limit=_MOST_CAUSES, **span)
         waiting = _waiting(store, view)
         producers = chosen_ones(store.rows("producers", since=now - 86_400), view.producer)
         alerts = store.rows("alerts_firing", now=now)
         seen_at = store.rows("data_age")[0]["seen_at"]
+        still = stalled(producers, last, now) and not _fresh(store, view, now)
     running = [row for row in producers if row["closed_at"] is None]
     dead_by_topic = _counted(waiting, "topic")
     dead, causes = sum(dead_by_topic.values()), _causes(died)
@@ -151,7 +167,7 @@ def overview(store: Store, view: View | str, now: float) -> Overview:
         situation=situation(
             view,
             {"acknowledged": sums.acknowledged, "dead": sums.dead},
-            stalled(producers, last, older, now),
+            still,
             any(row.trouble > 2 for row in topics),
             max((row["last"] for row in died), default=None),
             causes,
@@ -187,13 +203,31 @@ def share(part: float, whole: float) -> float | None:
 # ranges
 
 
-def _sums(store: Store, view: View, since: int, until: int | None, throughput: float | None) -> Sums:
+def _whole(store: Store, view: View, since: int, until: int | None) -> dict[int, int]:
+    rows = store.rows("latency_buckets", since=since, until=until, **view.where)
+    return {row["bucket"]: row["count"] for row in rows}
+
+
+def _added(buckets: Rows) -> dict[int, int]:
+    merged = Counter[int]()
+    for row in buckets:
+        merged[row["bucket"]] += row["count"]
+    return merged
+
+
+def _sums(
+    store: Store,
+    view: View,
+    since: int,
+    until: int | None,
+    throughput: float | None,
+    histogram: Mapping[int, int],
+) -> Sums:
     totals = store.rows("totals", since=since, until=until, **view.where)[0]
-    buckets = store.rows("latency_buckets", since=since, until=until, **view.where)
     clients = store.rows("overview_clients", since=since, until=until, producer=view.producer)[0]
     return Sums(
         **{name: totals[name] for name in _COUNTS},
-        latency=tuple(quantiles({row["bucket"]: row["count"] for row in buckets}, QUANTILES)),
+        latency=tuple(quantiles(histogram, QUANTILES)),
         throughput=throughput if totals["accepted"] or totals["acknowledged"] else None,
         samples=clients["samples"],
         cut_off=clients["cut_off"],
@@ -207,13 +241,11 @@ def _minute(store: Store, view: View, until: int) -> dict[str, Any]:
     return {**store.rows("totals", since=until - seconds, until=until, **view.where)[0], "seconds": seconds}
 
 
-def _earlier(store: Store, view: View, since: int, until: int) -> Sums:
-    """The same time before: its last minute too, or its mean where the store no longer knows single minutes."""
-    known = _sums(store, view, since, until, None)
-    if view.seconds > _FINE:
-        return replace(known, throughput=share(known.acknowledged, until - since))
-    last = _minute(store, view, until)
-    return replace(known, throughput=last["acknowledged"] / last["seconds"] if known.accepted else None)
+def _fresh(store: Store, view: View, now: float) -> bool:
+    """Whether all that was accepted in the last minute was accepted a moment ago: the first after a quiet time."""
+    begin, moment = int(now) - MINUTE, int(now) - MINUTE // 3
+    older = store.rows("totals", since=begin, until=moment, **view.where)[0]["accepted"]
+    return not older and store.rows("totals", since=moment, **view.where)[0]["accepted"] > 0
 
 
 def _point(row: Mapping[str, Any]) -> Point:

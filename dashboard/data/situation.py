@@ -72,13 +72,9 @@ def situation(
     )
 
 
-def stalled(producers: Rows, last: Mapping[str, Any], older: Mapping[str, Any], now: float) -> bool:
-    """Messages wait, not for a retry of ours, and for a minute none was settled.
-
-    Not where all that waits was accepted a moment ago: it may be the first after a quiet time.
-    """
+def stalled(producers: Rows, last: Mapping[str, Any], now: float) -> bool:
+    """Messages wait, not for a retry of ours, and in the last minute none was settled."""
     living = alive(producers, now)
     waits = sum(row["pending"] - row["waiting_retry"] for row in living)
     long_enough = all(now - row["started_at"] > MINUTE for row in living)
-    settled, fresh = last["acknowledged"] + last["dead"], last["accepted"] and not older["accepted"]
-    return bool(waits > 0 and long_enough and not settled and not fresh)
+    return waits > 0 and long_enough and not last["acknowledged"] + last["dead"]

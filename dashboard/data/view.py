@@ -119,4 +119,4 @@ def refresh(view: View, now: float) -> float:
     """How often a page with this range is worth drawing again, in seconds."""
     if view.over(now):
         return 10.0
-    return 1.0 if view.seconds <= 3600 else 5.0
+    return 1.0 if view.seconds <= 900 else 2.0 if view.seconds <= 3600 else 5.0

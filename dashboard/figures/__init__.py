@@ -1,15 +1,20 @@
 """The figures: values in, Plotly figures out; nothing else is read and nothing is invented."""
 
+from dashboard.figures.charts import Drawn, drawn
 from dashboard.figures.latency import heat, percentiles, rtt_by_broker, spent
-from dashboard.figures.overview import error_rate, latency, throughput, waiting
+from dashboard.figures.overview import error_rate, latency, lines_of, overview_lines, throughput, waiting
 from dashboard.figures.sparkline import spark
 from dashboard.figures.tile import Tile, tiles
 
 __all__ = [
+    "Drawn",
     "Tile",
+    "drawn",
     "error_rate",
     "heat",
     "latency",
+    "lines_of",
+    "overview_lines",
     "percentiles",
     "rtt_by_broker",
     "spark",

@@ -8,15 +8,28 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import plotly.graph_objects as go
 
-from dashboard.data import Overview, Point
+from dashboard.data import Point
 from dashboard.serve import COLOURS
 from dashboard.words import short
 
 HEIGHT = 230
+
+
+class Drawn(NamedTuple):
+    """A figure as the browser takes it, and how high it is."""
+
+    spec: str
+    height: int
+
+
+def drawn(figure: Any) -> Drawn:
+    return Drawn(figure.to_json(), figure.layout.height)
+
+
 _SHORT = 10  # seconds
 _LINES = 8
 _OTHERS = "#94a3b8"
@@ -29,6 +42,29 @@ _TIMES = (
 
 Sums = Mapping[int, tuple[float, int, int]]
 """By window: the seconds it covers, acknowledged, dead."""
+
+
+class Ranged(Protocol):
+    """A page's time range: everything a time axis needs."""
+
+    @property
+    def now(self) -> float: ...
+    @property
+    def since(self) -> int: ...
+
+
+class Measured(Ranged, Protocol):
+    """A range and what was written in it, by window and topic."""
+
+    @property
+    def step(self) -> int: ...
+    @property
+    def series(self) -> tuple[Point, ...]: ...
+
+
+def ends(now: float, step: int) -> int:
+    """Where the lines of a chart end: a window that is not over yet is left out while windows are short."""
+    return int(now) if step > _SHORT else int(now) // step * step
 
 
 def others(number: int) -> str:
@@ -53,15 +89,13 @@ def blank(revision: str) -> Any:
     return figure
 
 
-def line(figure: Any, name: str, page: Overview, value: Any, hover: str, colour: str) -> None:
+def line(figure: Any, name: str, page: Measured, value: Any, hover: str, colour: str) -> None:
     """One line over every window of the range; None, so a gap, where no producer wrote anything.
 
     The window that is not over yet is left out while it is short: what is still on its way would look like a dip.
     """
     written = {point.at for point in page.series}
-    begun = page.step > _SHORT
-    ends = int(page.now) if begun else int(page.now) // page.step * page.step
-    ats = list(range(page.since, ends, page.step))
+    ats = list(range(page.since, ends(page.now, page.step), page.step))
     figure.add_scatter(
         x=[datetime.fromtimestamp(at, UTC) for at in ats],
         y=[value(at) if at in written else None for at in ats],
@@ -74,7 +108,7 @@ def line(figure: Any, name: str, page: Overview, value: Any, hover: str, colour:
     )
 
 
-def topics(page: Overview, weight: Callable[[Point], tuple[int, int]]) -> list[tuple[str, Sums, str]]:
+def topics(page: Measured, weight: Callable[[Point], tuple[int, int]]) -> list[tuple[str, Sums, str]]:
     """The topics that weigh most, each with its sums by window and a colour; the rest is one line more.
 
     A topic has the same colour in every chart of the page.
@@ -91,7 +125,7 @@ def topics(page: Overview, weight: Callable[[Point], tuple[int, int]]) -> list[t
     return [*lines, (others(len(rest)), _sums(page, rest), _OTHERS)] if rest else lines
 
 
-def _sums(page: Overview, topics: AbstractSet[str]) -> Sums:
+def _sums(page: Measured, topics: AbstractSet[str]) -> Sums:
     sums: dict[int, tuple[float, int, int]] = {}
     for point in page.series:
         if point.topic in topics:
@@ -122,15 +156,6 @@ def decades(figure: Any) -> list[float]:
 
 def top(figure: Any, least: float) -> float:
     return max(least, 1.08 * max(values(figure), default=0.0))
-
-
-class Ranged(Protocol):
-    """A page's time range: everything a time axis needs."""
-
-    @property
-    def now(self) -> float: ...
-    @property
-    def since(self) -> int: ...
 
 
 def or_sentence(figure: Any, page: Ranged, text: str) -> Any:

@@ -4,20 +4,66 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from dashboard.data import QUANTILES, Overview
-from dashboard.figures.charts import Sums, blank, decades, line, or_sentence, others, sentence, top, topics
+from dashboard.data import QUANTILES, Overview, Point
+from dashboard.figures.charts import (
+    Drawn,
+    Sums,
+    blank,
+    decades,
+    drawn,
+    ends,
+    line,
+    or_sentence,
+    others,
+    sentence,
+    top,
+    topics,
+)
 from dashboard.serve import COLOURS
-from dashboard.words import milliseconds, short
+from dashboard.words import CUSTOM, milliseconds, short
 
 _LATENCY = ("#059669", "#0891b2", "#7c3aed", "#db2777")
 _DECADES = range(-1, 7)  # of milliseconds
 
 
-def throughput(page: Overview) -> Any:
+@dataclass(frozen=True)
+class Lines:
+    """What the lines of the overview are drawn from, without what would change nothing in them."""
+
+    window: str
+    since: int
+    step: int
+    now: float
+    series: tuple[Point, ...]
+    percentiles: tuple[tuple[int, tuple[float | None, ...]], ...]
+
+
+def lines_of(page: Overview) -> Lines:
+    end = ends(page.now, page.step)
+    series = tuple(point for point in page.series if point.at < end)
+    return Lines(
+        page.window,
+        page.since,
+        page.step,
+        end,
+        series,
+        tuple(one for one in page.percentiles if one[0] < end),
+    )
+
+
+@lru_cache(maxsize=16)
+def overview_lines(lines: Lines) -> tuple[Drawn, Drawn, Drawn]:
+    """Error rate, throughput and latency, drawn once however many look: until a window is over they stay as they are."""
+    return drawn(error_rate(lines)), drawn(throughput(lines)), drawn(latency(lines))
+
+
+def throughput(page: Overview | Lines) -> Any:
     """Acknowledged messages a second, by topic."""
-    figure = blank(page.window)
+    figure = blank(_revision(page))
     for topic, sums, colour in topics(page, lambda point: (point.acknowledged, point.dead)):
 
         def rate(at: int, sums: Sums = sums) -> float:
@@ -29,9 +75,9 @@ def throughput(page: Overview) -> Any:
     return or_sentence(figure, page, "Nothing was acknowledged in this range.")
 
 
-def error_rate(page: Overview) -> Any:
+def error_rate(page: Overview | Lines) -> Any:
     """Messages that died, as a share of those settled, by topic; nothing where a topic settled nothing."""
-    figure = blank(page.window)
+    figure = blank(_revision(page))
     for topic, sums, colour in topics(page, lambda point: (point.dead, point.acknowledged)):
 
         def share(at: int, sums: Sums = sums) -> float | None:
@@ -43,9 +89,9 @@ def error_rate(page: Overview) -> Any:
     return or_sentence(figure, page, "Nothing was settled in this range.")
 
 
-def latency(page: Overview) -> Any:
+def latency(page: Overview | Lines) -> Any:
     """Percentiles from merged histograms, in milliseconds on a logarithmic axis."""
-    figure = blank(page.window)
+    figure = blank(_revision(page))
     by_window = dict(page.percentiles)
     for place, quantile in enumerate(QUANTILES):
 
@@ -61,6 +107,11 @@ def latency(page: Overview) -> Any:
         ticktext=[milliseconds(10.0 ** (power - 3)).replace(".0 ", " ") for power in _DECADES],
     )
     return or_sentence(figure, page, "No latency was measured in this range.")
+
+
+def _revision(page: Overview | Lines) -> str:
+    """Another range is another look: zoom is not kept from one to the next."""
+    return f"{page.since}" if page.window == CUSTOM else page.window
 
 
 def waiting(counts: Mapping[str, int], empty: str, *, beside: Iterable[str] = ()) -> Any:

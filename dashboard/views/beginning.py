@@ -15,6 +15,6 @@ def show(path: Path) -> None:
     common.heading("How to begin")
     shell, python = words.beginning(str(path))
     common.note("From a shell, with a file of messages:")
-    st.code(shell, language="shell", wrap_lines=True)
+    st.code(shell, language=None, wrap_lines=True)
     common.note("From Python:")
-    st.code(python, language="python", wrap_lines=True)
+    st.code(python, language=None, wrap_lines=True)

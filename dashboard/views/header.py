@@ -151,7 +151,6 @@ def _custom(now: float) -> tuple[int, int]:
                 step=timedelta(minutes=1),
                 on_change=_moved,
                 args=(name,),
-                required=True,
                 width=210,
             )
         common.note(
@@ -162,10 +161,11 @@ def _custom(now: float) -> tuple[int, int]:
 
 def _moved(name: str) -> None:
     """One end was moved; the other moves along where it would be passed."""
-    if "custom" not in st.session_state:
-        return  # another range was chosen in the same moment
+    moved: datetime | None = st.session_state[name]
+    if moved is None or "custom" not in st.session_state:
+        return  # it was emptied, or another range was chosen in the same moment
     start, end = st.session_state["custom"]
-    at = int(st.session_state[name].replace(tzinfo=words.zone_of(common.zone())).timestamp())
+    at = int(moved.replace(tzinfo=words.zone_of(common.zone())).timestamp())
     length = end - start
     start, end = (
         (at, end if end > at else at + length)

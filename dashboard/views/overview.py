@@ -7,7 +7,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import actions, data, figures, words
+from dashboard import data, figures, words
 from dashboard.live_dom import live_dom
 from dashboard.live_plotly import live_plotly
 from dashboard.stores import opened
@@ -20,19 +20,25 @@ def show(path: Path) -> None:
 
 
 def _live(path: Path, view: data.View) -> None:
-    """Everything that follows the store by itself; its charts keep their zoom, its links can be clicked at any moment."""
-    now = time.time()
+    """Everything that follows the store by itself; its charts keep their zoom, its links can be clicked at any moment.
+
+    While the store cannot be read, what was seen last stays, and says of when it is.
+    """
+    lost = True
     with common.panel(path):
-        actions.watch(opened(path), now)
         st.session_state["overview"] = view, reading.overview(path, view)
+        lost = False
     seen, shown = st.session_state.get("overview", (None, None))
     if shown is not None and seen == view:
-        _draw(path, shown, view, now)
+        _draw(path, shown, view, lost=lost)
 
 
-def _draw(path: Path, shown: data.Overview, view: data.View, now: float) -> None:
-    live_dom(tiles.headline(shown), _as_of(path, shown, view), key="headline")
-    common.stays(words.data_age(shown.seen_at, now).capitalize(), live=words.live(shown.seen_at, now))
+def _draw(path: Path, shown: data.Overview, view: data.View, *, lost: bool) -> None:
+    now = shown.read_at if lost else time.time()
+    live_dom(tiles.headline(shown), _as_of(path, shown, view, lost=lost), key="headline")
+    common.stays(
+        words.data_age(shown.seen_at, time.time()).capitalize(), live=words.live(shown.seen_at, time.time())
+    )
     with common.panel(path):
         firing.show(opened(path), shown, now)
     if shown.seen_at is None:
@@ -42,28 +48,25 @@ def _draw(path: Path, shown: data.Overview, view: data.View, now: float) -> None
     live_dom(*producers.table(shown, now), key="producers")
 
 
-def _as_of(path: Path, shown: data.Overview, view: data.View) -> tiles.Node:
+def _as_of(path: Path, shown: data.Overview, view: data.View, *, lost: bool) -> tiles.Node:
     at = words.stamp(shown.read_at, common.zone(), shown.read_at)
-    text = words.as_of(at.text, paused=header.every(view) is None, over=view.over(shown.read_at))
+    paused = header.every(view) is None
+    said = words.as_of(at.text, paused=paused, over=view.over(shown.read_at), lost=lost)
     zone = words.zone_name(common.zone(), shown.read_at)
-    return tiles.small(
-        f"{text} {zone} · {words.data_age(shown.seen_at, shown.read_at)} · store {path.name}",
-        f"{at.more} · {path}",
-    )
+    age = words.data_age(shown.seen_at, shown.read_at)
+    return tiles.small(f"{said} {zone} · {age} · store {path.name}", f"{at.more} · {path}")
 
 
 def _charts(shown: data.Overview) -> None:
+    error_rate, throughput, latency = figures.overview_lines(figures.lines_of(shown))
+    waiting = figures.waiting(shown.dead_by_code, "No dead letters wait.")
     left, right = st.columns(2, gap="medium")
     with left:
-        _chart("Error rate by topic", figures.error_rate(shown), "error-rate")
-        _chart("Latency: p50, p95, p99, p99.9", figures.latency(shown), "latency")
+        _chart("Error rate by topic", error_rate, "error-rate")
+        _chart("Latency: p50, p95, p99, p99.9", latency, "latency")
     with right:
-        _chart("Throughput by topic", figures.throughput(shown), "throughput")
-        _chart(
-            "Dead letters that wait, by error",
-            figures.waiting(shown.dead_by_code, "No dead letters wait."),
-            "by-error",
-        )
+        _chart("Throughput by topic", throughput, "throughput")
+        _chart("Dead letters that wait, by error", waiting, "by-error")
 
 
 def _chart(title: str, figure: object, key: str) -> None:

@@ -22,7 +22,13 @@ _remembered = st.cache_data(ttl=0.8, max_entries=32, show_spinner=False)
 
 @_remembered  # type: ignore[untyped-decorator]  # streamlit is Any here
 def overview(path: Path, view: data.View) -> data.Overview:
-    return data.overview(opened(path), view, time.time())
+    return data.overview(opened(path), view, time.time(), _earlier(path, view))
+
+
+@st.cache_data(ttl=15, max_entries=32, show_spinner=False)  # type: ignore[untyped-decorator]
+def _earlier(path: Path, view: data.View) -> data.Sums:
+    """The same time before hardly changes: it is read now and then."""
+    return data.earlier(opened(path), view, time.time())
 
 
 @_remembered  # type: ignore[untyped-decorator]

@@ -95,7 +95,8 @@ def change(
 ) -> Change:
     """`good` is 1 where more is better, -1 where less is; differences below `least` or a tenth have no tone."""
     if value is None or before is None:
-        nothing = "nothing before to compare with" if before is None else f"before: {say(before)}"
+        both = value is None and before is None
+        nothing = "" if both else "no value before" if before is None else f"before: {say(before)}"
         return Change(nothing, nothing, "")
     if say(value) == say(before):
         return Change("as before", "as before", "")

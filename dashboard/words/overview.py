@@ -258,8 +258,10 @@ def topics_left(number: int, shown: int, troubled: int) -> str:
     return f"and {plural(number - shown, 'more topic')}{worse}; choose one above"
 
 
-def as_of(now_at: str, *, paused: bool, over: bool) -> str:
+def as_of(now_at: str, *, paused: bool, over: bool, lost: bool = False) -> str:
     """Up to when the page says something."""
+    if lost:
+        return f"The store cannot be read now: everything below is as of {now_at}"
     if over:
         return f"This range is over. What waits and who sends is as of {now_at}"
     return f"Paused: everything is as of {now_at}" if paused else f"As of {now_at}"

@@ -239,7 +239,8 @@ def test_a_change_is_an_arrow_with_words_and_honest_where_there_is_no_before():
     assert words.change(0.0201, 0.02, words.percent, good=-1).tone == ""
     assert words.change(5.0, 9.0, words.rate).tone == ""
     assert words.change(0.01, 0.01, words.percent).text == "as before"
-    assert words.change(0.01, None, words.percent).text == "nothing before to compare with"
+    assert words.change(0.01, None, words.percent).text == "no value before"
+    assert words.change(None, None, words.percent).text == ""
     assert words.change(None, 0.01, words.percent).text == "before: 1.00 %"
 
 
@@ -266,7 +267,7 @@ def test_numbers_are_compared_with_the_same_time_before(store):
 def test_without_a_before_a_tile_says_so_and_invents_nothing(store):
     shop(store)
     shown = {tile.label: tile for tile in figures.tiles(data.overview(store, "5 min", NOW))}
-    assert shown["Throughput"].change.text == "nothing before to compare with"
+    assert shown["Throughput"].change.text == "no value before"
     assert shown["Retry success"].value == "–"
     assert "Earlier values are not kept" in shown["Memory"].more
     assert shown["Memory"].note == "50.0 % of 256.0 MiB"
@@ -544,6 +545,7 @@ def test_a_store_that_goes_away_leaves_what_was_seen(path, store, monkeypatch, d
     page.run()
     assert not page.exception
     assert "payments" in drawn["headline"]
+    assert "The store cannot be read now: everything below is as of" in drawn["headline"]
 
 
 def test_the_address_opens_a_range_and_a_topic(path, store, monkeypatch, drawn):
