@@ -7,13 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dashboard.data.error_groups import GroupLine, died, groups_of
 from dashboard.data.view import View
-from producer_core.dlq import DeadLetterFilter, DeadLetters, Group
+from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.failures import Failure, failure_of
 from producer_core.store import Store
-
-GROUPS = 20
-"""Groups shown; the largest."""
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -86,16 +84,6 @@ class TopicLine:
 
 
 @dataclass(frozen=True)
-class GroupLine:
-    """A group of dead letters as of the range; `waiting` at any time, `new`: no letter of it died before."""
-
-    group: Group
-    before: int
-    waiting: int
-    new: bool
-
-
-@dataclass(frozen=True)
 class Moment:
     """One window of the range."""
 
@@ -109,7 +97,8 @@ class Errors:
     """Everything the errors page shows, as of `now`: the end of a range that is over.
 
     `begins`: from when on the store has statistics. `compares`: it has all of the same time before. `judges`: it
-    goes back behind the range, so that something can be called new.
+    goes back behind the range, so that something can be called new. `unlettered`: deaths of producers whose letters are
+    not here, but in their own stores.
     """
 
     now: float
@@ -127,6 +116,7 @@ class Errors:
     by_code: Mapping[str, Mapping[int, int]]
     moments: tuple[Moment, ...]
     waiting: int
+    unlettered: int
     seen_at: float | None
 
     @property
@@ -138,24 +128,8 @@ class Errors:
         return self.begins is not None and self.begins < self.since
 
     @property
-    def unlettered(self) -> int:
-        """Deaths that were counted and whose letters are not here: they are in their producers' own stores."""
-        return max(0, self.whole.dead - sum(line.died for line in self.codes))
-
-    @property
     def news(self) -> tuple[CodeLine, ...]:
         return tuple(line for line in self.codes if line.new)
-
-
-@dataclass(frozen=True)
-class GroupPage:
-    """One group: `inside` as of the range (None: nothing of it died there), `ever` since the store began."""
-
-    ever: Group
-    inside: Group | None
-    before: int
-    states: Mapping[str, int]
-    new: bool
 
 
 def errors(store: Store, view: View, now: float) -> Errors:
@@ -172,7 +146,10 @@ def errors(store: Store, view: View, now: float) -> Errors:
         moments = store.rows("troubles_series", bucket=step, **inside)
         known = {row["code"] for row in store.rows("codes_known_before", since=since, topic=view.topic)}
         letters = _letters(store, view, since, until, before)
-        groups = _groups(store, view, since, until, before) if letters.inside else ()
+        groups = groups_of(store, view, since, until, before) if letters.inside else ()
+        elsewhere = (
+            store.rows("deaths_without_letters", **inside)[0]["dead"] if _missing(fates, letters) else 0
+        )
         seen_at = store.rows("data_age")[0]["seen_at"]
     judges = begins is not None and begins < since
     codes = tuple(_codes(failures, letters, known if judges else None, int(view.at(now))))
@@ -193,27 +170,9 @@ def errors(store: Store, view: View, now: float) -> Errors:
         by_code=_by_code(series),
         moments=tuple(Moment(row["window_start"], row["seconds"], _fate(row)) for row in moments),
         waiting=sum(letters.waiting.values()),
+        unlettered=min(elsewhere, _missing(fates, letters)),
         seen_at=seen_at,
     )
-
-
-def error_group(store: Store, fingerprint: str, view: View, now: float) -> GroupPage | None:
-    """One group, whatever topic it is on; None where no letter of it is in the store."""
-    since, until = view.since(now), view.until(now)
-    before, _ = view.before(now)
-    ever = DeadLetterFilter(group=fingerprint, state=None)
-    letters = DeadLetters(store)
-    with store.borrow():
-        found = letters.groups(ever, limit=1)
-        if not found:
-            return None
-        begins = store.rows("statistics_begin")[0]["begins"]
-        inside = letters.groups(replace(ever, since=float(since), until=_float(until)), limit=1)
-        earlier = letters.count(replace(ever, since=float(before), until=float(since)))
-        again = store.rows("groups_that_died_again", since=since, marks=[fingerprint])
-        states = letters.count_by(ever, "state")
-    new = found[0].first_seen >= since and not again and begins is not None and begins < since
-    return GroupPage(found[0], inside[0] if inside else None, earlier, states, new)
 
 
 # letters
@@ -228,43 +187,18 @@ class _Letters:
     waiting: Mapping[str, int]
 
 
-def _died(view: View, since: float | None, until: float | None) -> DeadLetterFilter:
-    """What died in a time, whatever became of it since."""
-    return DeadLetterFilter(
-        topic=view.topic, producer_id=view.producer, state=None, since=_float(since), until=_float(until)
-    )
-
-
 def _letters(store: Store, view: View, since: int, until: int | None, before: int) -> _Letters:
     letters = DeadLetters(store)
     return _Letters(
-        letters.count_by(_died(view, since, until), "code"),
-        letters.count_by(_died(view, before, since), "code"),
+        letters.count_by(died(view, since, until), "code"),
+        letters.count_by(died(view, before, since), "code"),
         letters.count_by(DeadLetterFilter(topic=view.topic, producer_id=view.producer), "code"),
     )
 
 
-def _groups(store: Store, view: View, since: int, until: int | None, before: int) -> tuple[GroupLine, ...]:
-    letters = DeadLetters(store)
-    found = letters.groups(_died(view, since, until), limit=GROUPS)
-    earlier = letters.count_by(_died(view, before, since), "fingerprint")
-    waiting = letters.count_by(DeadLetterFilter(topic=view.topic, producer_id=view.producer), "fingerprint")
-    known = letters.count_by(
-        DeadLetterFilter(topic=view.topic, state=None, until=float(since)), "fingerprint"
-    )
-    fresh = [group.fingerprint for group in found if group.fingerprint not in known]
-    if fresh:
-        again = {row["fingerprint"] for row in store.rows("groups_that_died_again", since=since, marks=fresh)}
-        fresh = [mark for mark in fresh if mark not in again]
-    return tuple(
-        GroupLine(
-            group,
-            earlier.get(group.fingerprint, 0),
-            waiting.get(group.fingerprint, 0),
-            group.fingerprint in fresh,
-        )
-        for group in found
-    )
+def _missing(fates: Rows, letters: _Letters) -> int:
+    """Deaths that no letter of the range tells of. Some come a moment later, and a letter that died twice is one."""
+    return max(0, sum(row["dead"] for row in fates if row["inside"]) - sum(letters.inside.values()))
 
 
 # lines
@@ -358,7 +292,3 @@ def _ranked(counts: Counter[str]) -> list[tuple[str, int]]:
 
 def _share(part: int, whole: int) -> float | None:
     return part / whole if whole else None
-
-
-def _float(moment: float | None) -> float | None:
-    return None if moment is None else float(moment)

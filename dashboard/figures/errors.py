@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dashboard.data.errors import Errors, GroupPage
+from dashboard.data.error_groups import GroupPage
+from dashboard.data.errors import Errors
 from dashboard.figures.charts import blank, or_sentence, others, sentence
 from dashboard.serve import COLOURS
 from dashboard.words import count, short

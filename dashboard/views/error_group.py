@@ -8,7 +8,7 @@ from pathlib import Path
 import streamlit as st
 
 from dashboard import words
-from dashboard.data.errors import GroupPage, error_group
+from dashboard.data.error_groups import GroupPage, error_group
 from dashboard.data.view import View
 from dashboard.figures.errors import group_trend
 from dashboard.live_dom import live_dom

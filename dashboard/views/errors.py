@@ -8,7 +8,8 @@ from pathlib import Path
 import streamlit as st
 
 from dashboard import live_table, words
-from dashboard.data.errors import CodeLine, Errors, GroupLine, KindLine, TopicLine, errors
+from dashboard.data.error_groups import GroupLine
+from dashboard.data.errors import CodeLine, Errors, KindLine, TopicLine, errors
 from dashboard.data.view import View
 from dashboard.figures.errors import described, failed_attempts, fates
 from dashboard.live_plotly import live_plotly

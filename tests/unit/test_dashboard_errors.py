@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from dashboard.data.errors import error_group, errors
+from dashboard.data.error_groups import error_group
+from dashboard.data.errors import errors
 from dashboard.data.view import RANGES, View
 from dashboard.figures.errors import colours, failed_attempts, fates, group_trend
 from dashboard.words import errors as say
@@ -125,11 +126,12 @@ def test_a_letter_that_died_again_in_its_replay_makes_no_new_group(store):
     assert new == {"MSG_SIZE_TOO_LARGE", "_ALL_BROKERS_DOWN"}
 
 
-def test_deaths_without_letters_are_counted(store):
+def test_deaths_whose_letters_are_in_another_store_are_counted(store):
     fill(store)
     store.append(Batch("q", 0, (counts(NOW - 9, "far", producer="q", dead=7),)))
+    store.append(Batch("p", 1, (counts(NOW - 1, "payments", dead=2),)))  # their letters come a moment later
     page = errors(store, VIEW, NOW)
-    assert (page.whole.dead, page.unlettered) == (10, 7)
+    assert (page.whole.dead, page.unlettered) == (12, 7)
 
 
 def test_a_topic_narrows_everything(store):
