@@ -198,7 +198,8 @@ def _letters(store: Store, view: View, since: int, until: int | None, before: in
 
 def _missing(fates: Rows, letters: _Letters) -> int:
     """Deaths that no letter of the range tells of. Some come a moment later, and a letter that died twice is one."""
-    return max(0, sum(row["dead"] for row in fates if row["inside"]) - sum(letters.inside.values()))
+    dead: int = sum(row["dead"] for row in fates if row["inside"])
+    return max(0, dead - sum(letters.inside.values()))
 
 
 # lines
