@@ -87,6 +87,15 @@ class Waiting:
 
 
 @dataclass(frozen=True)
+class Seen:
+    """All that a page shows of a filter, as of one moment, so that its numbers agree."""
+
+    page: DeadLetterPage
+    causes: Causes
+    waiting: Waiting
+
+
+@dataclass(frozen=True)
 class Search:
     """Looks into bodies, one after the other, each going on where the one before ended."""
 
@@ -125,6 +134,12 @@ def dead_letters(store: Store, where: DeadLetterFilter, *, after: Cursor | None 
             next=page.next,
             newest=latest[0].failed_at if latest else None,
         )
+
+
+def seen(store: Store, where: DeadLetterFilter, now: float, *, after: Cursor | None = None) -> Seen:
+    """In one visit: nobody writes meanwhile."""
+    with store.borrow():
+        return Seen(dead_letters(store, where, after=after), causes(store, where), waiting(store, now))
 
 
 def causes(store: Store, where: DeadLetterFilter) -> Causes:

@@ -43,19 +43,18 @@ def show(path: Path) -> None:
     every = _REFRESH if st.session_state.get("live", True) else None
     with st.container(key="pc-letters-head", horizontal=True, vertical_alignment="center", gap="small"):
         header.title("Dead letters")
-        st.fragment(_waiting, run_every=every and 2 * every)(path)
+        st.fragment(_waiting, run_every=every)(path)
         st.toggle(
             "Live", value=True, key="live", persist_state="session",
             help="Off: the page stands still until you switch it on again.",
         )  # fmt: skip
-    st.fragment(_over, run_every=every and 2 * every)(path)
+    st.fragment(_over, run_every=every)(path)
     if wrong is not None:
         common.say("warning", f"The address asks for what is not there, so all that wait are shown. {wrong}")
     with common.panel(path):
         letter_filters.show(path, asked)
     st.session_state[_DRAWN] = _filter(asked)
-    st.fragment(_causes, run_every=every)(path)
-    st.fragment(_records, run_every=every)(path)
+    st.fragment(_live, run_every=every)(path)
 
 
 @cache
@@ -70,7 +69,7 @@ def _filter(asked: Looking) -> tuple[object, ...]:
 def _waiting(path: Path) -> None:
     """What waits, against its bounds."""
     with common.panel(path):
-        found = letter_reading.waiting(path)
+        found = _loaded(path)
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             common.note(said.waiting(found.load, found.bounds, time.time()), more=said.BEYOND)
             if found.archived and letter_address.now().where.state != "archived":
@@ -80,10 +79,18 @@ def _waiting(path: Path) -> None:
                 )  # fmt: skip
 
 
+def _loaded(path: Path) -> of_letters.Waiting:
+    """As of the moment that the list is of, where one visit to the store reads both."""
+    asked = letter_address.now()
+    if asked.where.body is not None:
+        return letter_reading.waiting(path)
+    return letter_reading.seen(path, asked.at(time.time()), asked.after).waiting
+
+
 def _over(path: Path) -> None:
     """The bounds that are passed, and what to do."""
     with contextlib.suppress(StoreError):  # said above already
-        if excess := letter_reading.waiting(path).excess:
+        if excess := _loaded(path).excess:
             common.say("warning", said.over(excess))
 
 
@@ -91,28 +98,51 @@ def _look_at_archived() -> None:
     letter_address.narrow(state="archived")
 
 
-# causes
+# causes and letters
 
 
-def _causes(path: Path) -> None:
-    """By cause: how many, since when, what it means and what to do; a click looks at one of them only."""
+def _live(path: Path) -> None:
+    """Both of one moment. The causes stand first, and are drawn second: a search in bodies says which they are."""
     with common.panel(path):
         asked = letter_address.now()
         if _filter(asked) != st.session_state[_DRAWN]:
             st.rerun()  # a cause was chosen: the filters above say so too
-        where = letter_search.frozen(asked) if asked.where.body else asked.at(time.time())
-        common.heading("Causes")
-        if where is None:
-            common.note("Causes are not counted until the search in bodies has looked into everything.")
-            return
-        found = letter_reading.causes(path, where)
-        if not found.total:
-            common.note("Nothing to group.")
-        group_list(_items(found, where.group), key="causes", on_pick=letter_address.group)
-        if found.others:
-            common.note(
-                f"{words.plural(found.others, 'letter')} in smaller groups: narrow the filters to see those."
-            )
+        above = st.container()
+        common.heading("Letters")
+        page, causes = _read(path, asked)
+        with above:
+            _causes(causes, asked.where.group)
+        _draw(path, asked, page)
+        heard, now = letter_reading.heard(path), time.time()
+        common.stays(words.data_age(heard, now).capitalize(), live=words.live(heard, now))
+        if letter_reading.choices(path, asked.where.state) != st.session_state["choices"]:
+            st.rerun()  # last, because what it interrupts is not drawn
+
+
+def _read(path: Path, asked: Looking) -> tuple[data.DeadLetterPage, of_letters.Causes | None]:
+    if asked.where.body is None:
+        seen = letter_reading.seen(path, asked.at(time.time()), asked.after)
+        return seen.page, seen.causes
+    page = letter_search.page(path, asked)
+    found = letter_search.frozen(asked)
+    return page, letter_reading.causes(path, found) if found else None
+
+
+def _causes(found: of_letters.Causes | None, chosen: str | None) -> None:
+    """By cause: how many, since when, what it means and what to do; a click looks at one of them only."""
+    common.heading("Causes")
+    if found is None:
+        common.note(
+            "Causes are counted once a search in bodies has found some and has looked into everything."
+        )
+        return
+    if not found.total:
+        common.note("Nothing to group.")
+    group_list(_items(found, chosen), key="causes", on_pick=letter_address.group)
+    if found.others:
+        common.note(
+            f"{words.plural(found.others, 'letter')} in smaller groups: narrow the filters to see those."
+        )
 
 
 def _items(found: of_letters.Causes, chosen: str | None) -> list[Item]:
@@ -139,29 +169,6 @@ def _item(group: Group, *, on: bool) -> Item:
         trend_text=said.trend(group.trend.counts, group.trend.width),
         on=on,
     )
-
-
-# records
-
-
-def _records(path: Path) -> None:
-    with common.panel(path):
-        asked = letter_address.now()
-        if _filter(asked) != st.session_state[_DRAWN]:
-            st.rerun()
-        common.heading("Letters")
-        page = _page(path, asked)
-        _draw(path, asked, page)
-        heard, now = letter_reading.heard(path), time.time()
-        common.stays(words.data_age(heard, now).capitalize(), live=words.live(heard, now))
-        if letter_reading.choices(path, asked.where.state) != st.session_state["choices"]:
-            st.rerun()  # last, because what it interrupts is not drawn
-
-
-def _page(path: Path, asked: Looking) -> data.DeadLetterPage:
-    if asked.where.body is None:
-        return letter_reading.dead_letters(path, asked.at(time.time()), asked.after)
-    return letter_search.page(path, asked)
 
 
 def _draw(path: Path, asked: Looking, page: data.DeadLetterPage) -> None:

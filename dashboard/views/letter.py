@@ -7,7 +7,8 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import actions, letter_acts, words
+from dashboard import actions, words
+from dashboard.actions import showing
 from dashboard.data import letters as of_letters
 from dashboard.stores import opened
 from dashboard.views import common, header, letter_address, letter_reading
@@ -178,7 +179,7 @@ def _reveal_button(path: Path, message_id: str, *, reveal: bool) -> None:
 def _reveal(path: Path, message_id: str) -> None:
     """Written into the audit first; what cannot be written down is not shown."""
     try:
-        done = letter_acts.reveal(opened(path), message_id)
+        done = showing.reveal(opened(path), message_id)
     except StoreError as error:
         done = actions.Done(False, str(error))
     letter_reading.life.forget()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import actions, letter_acts, words
+from dashboard import actions, words
+from dashboard.actions import showing
 from dashboard.stores import opened
 from dashboard.views import common
 from producer_core.dlq import DeadLetterFilter
@@ -25,19 +26,19 @@ def show(path: Path, about: DeadLetterFilter, number: int) -> None:
             f"{words.plural(number, 'letter')}, masked as they are shown here, the oldest message first. "
             "In CSV no cell is a formula. Each export stands in the audit."
         )
-        fits = number <= letter_acts.MOST_LETTERS
+        fits = number <= showing.MOST_LETTERS
         if not fits:
             common.say(
                 "warning",
-                f"A download has at most {letter_acts.MOST_LETTERS:,} letters. Narrow the selection, or use the command.",
+                f"A download has at most {showing.MOST_LETTERS:,} letters. Narrow the selection, or use the command.",
             )
         with st.container(horizontal=True, gap="small"):
-            for label, form in letter_acts.FORMATS.items():
+            for label, form in showing.FORMATS.items():
                 _button(path, about, label, form, disabled=not (fits and allowed))
         for failed in _failed().values():
             common.say("bad", failed)
         common.note("Any number of them, unmasked, so that they can be imported again:")
-        st.code(letter_acts.command(path, about), language=None, wrap_lines=True)
+        st.code(showing.command(path, about), language=None, wrap_lines=True)
 
 
 def _button(path: Path, about: DeadLetterFilter, label: str, form: Format, *, disabled: bool) -> None:
@@ -46,7 +47,7 @@ def _button(path: Path, about: DeadLetterFilter, label: str, form: Format, *, di
     def file() -> bytes:
         """Made when the button is pressed, outside the script's thread."""
         try:
-            made = letter_acts.export(store, about, form, who=who, now=time.time())
+            made = showing.export(store, about, form, who=who, now=time.time())
         except ProducerError as error:
             failed[form] = str(error)
             raise

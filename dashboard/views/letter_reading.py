@@ -62,8 +62,8 @@ class Paced(Generic[P, T]):
             self._kept.clear()
 
 
-def _dead_letters(path: Path, where: DeadLetterFilter, after: Cursor | None = None) -> data.DeadLetterPage:
-    return data.dead_letters(opened(path), where, after=after)
+def _seen(path: Path, where: DeadLetterFilter, after: Cursor | None = None) -> of_letters.Seen:
+    return of_letters.seen(opened(path), where, time.time(), after=after)
 
 
 def _choices(path: Path, state: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -92,7 +92,7 @@ def _life(path: Path, message_id: str, stamp: tuple[str, float, int]) -> tuple[M
     return of_letters.life(opened(path), message_id)
 
 
-dead_letters = Paced(_dead_letters, least=0.8)
+seen = Paced(_seen, least=0.8)
 choices = Paced(_choices, least=2.0)
 clusters = Paced(_clusters, least=10.0)
 causes = Paced(_causes, least=0.8)
@@ -103,7 +103,7 @@ life = Paced(_life, least=4.0)
 
 def again() -> None:
     """Forget what an act may have changed."""
-    for one in (dead_letters, choices, causes, waiting, life):
+    for one in (seen, choices, causes, waiting, life):
         one.forget()
 
 

@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from dashboard import actions, data, letter_acts
+from dashboard import actions, data
+from dashboard.actions import showing
 from dashboard.data import letters as of_letters
 from dashboard.data.looking import Looking, looking
 from dashboard.views import letter_reading
@@ -216,6 +217,12 @@ def test_a_chosen_cause_outside_the_largest_is_shown_all_the_same(store, monkeyp
     assert (len(found.groups), found.one.fingerprint, found.others) == (1, "rare", 1)
 
 
+def test_all_numbers_of_a_page_are_of_one_moment(store):
+    DeadLetters(store).add([letter(1), letter(2)])
+    found = of_letters.seen(store, DeadLetterFilter(), NOW)
+    assert found.page.total == found.causes.total == found.waiting.load.letters == 2
+
+
 def test_a_search_in_bodies_goes_on_where_it_ended_and_acts_on_what_it_found(store, monkeypatch):
     monkeypatch.setattr(of_letters, "SEARCHED", 1)
     DeadLetters(store).add([letter(number, value=b"needle" if number % 2 else b"hay") for number in range(6)])
@@ -285,12 +292,12 @@ def test_an_export_is_masked_audited_and_no_cell_is_a_formula(store):
     DeadLetters(store).add(
         [letter(1, key=b"=cmd|' /C calc'!A0", value=b'{"password": "hunter2"}'), letter(2)]
     )
-    made = letter_acts.export(store, DeadLetterFilter(ids=("m-1",)), "csv", who="ada", now=NOW)
+    made = showing.export(store, DeadLetterFilter(ids=("m-1",)), "csv", who="ada", now=NOW)
     rows = list(csv.DictReader(io.StringIO(made.content.decode("utf-8-sig"))))
     assert [row["message_id"] for row in rows] == ["m-1"]
     assert rows[0]["key"].startswith("'=")
     assert b"hunter2" not in made.content
-    lines = letter_acts.export(store, DeadLetterFilter(), "jsonl", who="ada", now=NOW).content.splitlines()
+    lines = showing.export(store, DeadLetterFilter(), "jsonl", who="ada", now=NOW).content.splitlines()
     assert [json.loads(line)["message_id"] for line in lines] == ["m-1", "m-2"]
     acts = store.rows("audit_latest", limit=10)
     assert [(act["action"], act["who"], act["count"]) for act in acts] == [
@@ -301,20 +308,20 @@ def test_an_export_is_masked_audited_and_no_cell_is_a_formula(store):
 
 def test_an_export_beyond_its_bound_is_refused_and_names_the_command(store, path, monkeypatch):
     DeadLetters(store).add([letter(1), letter(2)])
-    monkeypatch.setattr(letter_acts, "MOST_LETTERS", 1)
+    monkeypatch.setattr(showing, "MOST_LETTERS", 1)
     with pytest.raises(TransferError, match="2 letters are more than the 1 of one download"):
-        letter_acts.export(store, DeadLetterFilter(), "csv", who="ada", now=NOW)
-    monkeypatch.setattr(letter_acts, "MOST_LETTERS", 10)
-    monkeypatch.setattr(letter_acts, "MOST_BYTES", 10)
+        showing.export(store, DeadLetterFilter(), "csv", who="ada", now=NOW)
+    monkeypatch.setattr(showing, "MOST_LETTERS", 10)
+    monkeypatch.setattr(showing, "MOST_BYTES", 10)
     with pytest.raises(TransferError, match="of one download"):
-        letter_acts.export(store, DeadLetterFilter(), "jsonl", who="ada", now=NOW)
-    command = letter_acts.command(path, DeadLetterFilter(topic="a b"))
+        showing.export(store, DeadLetterFilter(), "jsonl", who="ada", now=NOW)
+    command = showing.command(path, DeadLetterFilter(topic="a b"))
     assert command.startswith("producer-core dlq export letters.parquet '--topic=a b' --store=")
 
 
 def test_a_reveal_is_written_down_first(store):
     DeadLetters(store).add([letter(1)])
-    assert letter_acts.reveal(store, "m-1").ok
+    assert showing.reveal(store, "m-1").ok
     assert store.rows("audit_latest", limit=1)[0]["action"] == "reveal"
     assert [moment.what for moment in of_letters.life(store, "m-1")][-1] == "revealed"
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dashboard import actions
+from dashboard.access import actor
+from dashboard.actions.result import ORIGIN, Done
 from producer_core import transfer
 from producer_core.cli.selection import to_options
 from producer_core.dlq import DeadLetterFilter, DeadLetters
@@ -32,13 +33,13 @@ class File:
     text: str
 
 
-def reveal(store: Store, message_id: str) -> actions.Done:
+def reveal(store: Store, message_id: str) -> Done:
     """Write down who sees this letter unmasked; it may be shown only after that."""
     try:
-        result = DeadLetters(store).reveal([message_id], who=actions.actor(), origin=actions.ORIGIN)
+        result = DeadLetters(store).reveal([message_id], who=actor(), origin=ORIGIN)
     except ProducerError as error:
-        return actions.Done(False, str(error))
-    return actions.Done(True, result.text)
+        return Done(False, str(error))
+    return Done(True, result.text)
 
 
 def export(store: Store, where: DeadLetterFilter, format: Format, *, who: str, now: float) -> File:
@@ -50,9 +51,7 @@ def export(store: Store, where: DeadLetterFilter, format: Format, *, who: str, n
     name = f"dead-letters-{datetime.fromtimestamp(now, UTC):%Y%m%d-%H%M%S}.{format}"
     with tempfile.TemporaryDirectory(prefix="producer-core-") as folder:
         target = Path(folder) / name
-        manifest = transfer.export(
-            store, where, target, who=who, origin=actions.ORIGIN, format=format, masked=True
-        )
+        manifest = transfer.export(store, where, target, who=who, origin=ORIGIN, format=format, masked=True)
         return File(name, target.read_bytes(), manifest.text)
 
 
