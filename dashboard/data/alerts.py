@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from dashboard.data.replays import operations, where_of
 from dashboard.data.view import View
 from producer_core.alerts import Alert, AlertLog, Book, Rule, Silence, book_of
-from producer_core.alerts.conditions import HOUR, MINUTE, Told, windows_of
+from producer_core.alerts.conditions import DAY, HOUR, MINUTE, Told, windows_of
 from producer_core.alerts.judging import ALL_TOPICS
 from producer_core.alerts.lease import LEASE
 from producer_core.alerts.routes import WEBHOOK, missing_addresses, routes_of
@@ -101,6 +101,8 @@ class Alerts:
     untold: tuple[Mapping[str, Any], ...]
     judge: Judge | None
     file: FileNow
+    names: Mapping[str, str]
+    """Producers by their ids, as a person knows them."""
 
     @property
     def failing(self) -> tuple[tuple[RouteNow, float], ...]:
@@ -126,6 +128,7 @@ class AlertDetail:
     producer: str | None
     since: float
     until: float
+    names: Mapping[str, str]
 
 
 def alerts(store: Store, view: View, now: float) -> Alerts:
@@ -143,6 +146,7 @@ def alerts(store: Store, view: View, now: float) -> Alerts:
         routes = store.rows("alert_routes")
         untold = store.rows("alerts_outbox_open", limit=50)
         judge = store.rows("alerts_judge")
+        names = _names(store, now)
     return Alerts(
         now=now,
         firing=tuple(sorted(map(_alert, firing), key=_urgency)),
@@ -156,6 +160,7 @@ def alerts(store: Store, view: View, now: float) -> Alerts:
         untold=tuple(untold),
         judge=_judge(judge, now),
         file=FileNow(book.path, tuple((book.problem or "").splitlines()), book.repeat, book.link),
+        names=names,
     )
 
 
@@ -169,6 +174,7 @@ def alert_detail(store: Store, alert_id: str, now: float) -> AlertDetail | None:
         told = store.rows("alerts_of_outbox", alert_id=alert_id)
         topics = {row["topic"] for row in store.rows("topics")}
         silences = AlertLog(store, clock=lambda: now).silences()
+        names = _names(store, now)
     rule = book_of(store).rules.get(item.rule)
     topic = item.subject.partition("/")[0]
     about_topic = topic in topics and item.subject != ALL_TOPICS
@@ -182,18 +188,28 @@ def alert_detail(store: Store, alert_id: str, now: float) -> AlertDetail | None:
         producer=_producer(item, about_topic),
         since=item.started_at - _looks_back(rule),
         until=(item.resolved_at or now) + 30,
+        names=names,
     )
 
 
 def replays_since(store: Store, topic: str | None, since: float) -> tuple[Operation, ...]:
     """Replays of letters of a topic (None: of any) that were begun since, the latest first; three at most."""
     found = [one for one in operations(store, limit=50) if one.created_at >= since]
-    about = [one for one in found if (where := where_of(one.selection)) is None or where.topic in (None, topic)]
+    about = [
+        one for one in found if (where := where_of(one.selection)) is None or where.topic in (None, topic)
+    ]
     return tuple((found if topic is None else about)[:3])
 
 
 def _alert(row: Mapping[str, Any]) -> Alert:
     return Alert(**{name: value for name, value in row.items() if name != "total"})
+
+
+def _names(store: Store, now: float) -> Mapping[str, str]:
+    return {
+        row["producer_id"]: f"{row['client_id'] or 'producer'} (process {row['pid']} on {row['host']})"
+        for row in store.rows("producers", since=now - 30 * DAY)
+    }
 
 
 def _total(rows: list[dict[str, Any]]) -> int:

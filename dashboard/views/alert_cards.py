@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import streamlit as st
@@ -28,24 +28,39 @@ _RESULT_STAYS = 20.0
 def cards(path: Path, shown: of.Alerts, items: Sequence[Alert]) -> None:
     rules = {one.name: one.rule for one in shown.rules}
     for item in items:
-        draw(path, item, rules.get(item.rule), shown.silence_of(item), shown.now)
+        draw(path, item, rules.get(item.rule), shown.silence_of(item), shown.now, shown.names)
 
 
 def draw(
-    path: Path, item: Alert, rule: Rule | None, silence: Silence | None, now: float, *, opens: bool = True
+    path: Path,
+    item: Alert,
+    rule: Rule | None,
+    silence: Silence | None,
+    now: float,
+    names: Mapping[str, str],
+    *,
+    opens: bool = True,
 ) -> None:
     """One card: what one reads, and beside it what one can do."""
     with st.container(key=f"pc-episode-{item.alert_id}"):
         left, right = st.columns([5, 2], vertical_alignment="center")
         with left:
-            live_dom(card(item, rule, silence, now, opens=opens), key=f"alert-{item.alert_id}")
+            live_dom(card(item, rule, silence, now, names, opens=opens), key=f"alert-{item.alert_id}")
         with right:
             buttons(path, item, silence)
         if silence is None and st.session_state.get("silencing") == item.alert_id:
             silence_form(path, f"of-{item.alert_id}", item.rule, item.subject)
 
 
-def card(item: Alert, rule: Rule | None, silence: Silence | None, now: float, *, opens: bool = False) -> Node:
+def card(
+    item: Alert,
+    rule: Rule | None,
+    silence: Silence | None,
+    now: float,
+    names: Mapping[str, str],
+    *,
+    opens: bool = False,
+) -> Node:
     """What one reads of an alert."""
     hushed = item.silenced or item.muted_by
     tone = said.TONES.get(item.severity, "quiet")
@@ -60,7 +75,7 @@ def card(item: Alert, rule: Rule | None, silence: Silence | None, now: float, *,
             node("b", said.alert_state(item)),
             " ",
             said.alert_age(item, now),
-            f" · {item.rule} · {item.subject}",
+            f" · {item.rule} · {names.get(item.subject, item.subject)}",
             class_="pc-meta",
         ),
     ]

@@ -27,7 +27,7 @@ def show(path: Path, alert_id: str) -> None:
         )
         return
     item = found.alert
-    alert_cards.draw(path, item, found.rule, found.silence, found.now, opens=False)
+    alert_cards.draw(path, item, found.rule, found.silence, found.now, found.names, opens=False)
     left, right = st.columns(2, gap="medium")
     with left:
         _life(found)

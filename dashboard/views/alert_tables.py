@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import streamlit as st
@@ -43,16 +43,16 @@ def _overs(shown: of.Alerts, items: Sequence[Alert]) -> None:
         Column("Lasted", number=True),
         Column("Looked after by"),
     ]
-    rows = [_over(item, shown.now) for item in items]
+    rows = [_over(item, shown.now, shown.names) for item in items]
     live_table(columns, rows, key="alert_history", alt="Alerts that are over")
 
 
-def _over(item: Alert, now: float) -> TableRow:
+def _over(item: Alert, now: float, names: Mapping[str, str]) -> TableRow:
     begun = item.fired_at if item.fired_at is not None else item.started_at
     when = words.stamp(begun, common.zone(), now)
     what = [
         Part(mask_text(item.text), look=LOOKS.get(item.severity, "quiet"), href=header.link("alerts", alert=item.alert_id)),  # type: ignore[arg-type]  # a Look
-        Part(f"{item.severity} · {item.rule} · {item.subject}", look="small"),
+        Part(f"{item.severity} · {item.rule} · {names.get(item.subject, item.subject)}", look="small"),
     ]  # fmt: skip
     lasted = words.age((item.resolved_at or now) - begun)
     return TableRow(

@@ -71,6 +71,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             "Open the errors of this topic: one group of dead letters usually names the cause. Replay when it is gone.",
             condition=BurnRate(),
             keep_firing_for=5 * MINUTE,
+            inhibits=("error_budget_slow",),
         ),
         "error_budget_slow": Rule(
             "warning",

@@ -254,7 +254,10 @@ def test_one_alert_names_its_topic_its_time_and_whom_it_was_told(store):
 
 
 def test_an_alert_of_a_producer_names_the_producer(store):
+    write(store, NOW - 5, good=1)
     alert_id = fire(store, lost())
+
+    assert page(store).names == {"p-1": "shop (process 4711 on host-7)"}
 
     assert of.alert_detail(store, alert_id, NOW).producer == "p-1"
 
