@@ -92,6 +92,16 @@ class Load:
     def waiting(self, topic):
         return self.letters.count(DeadLetterFilter(topic=topic))
 
+    def on_topic(self, topic):
+        """How many records are on the topic, whoever sent them."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        reader = Consumer({"bootstrap.servers": self.broker.bootstrap_servers, "group.id": "count"})
+        try:
+            return reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)[1]
+        finally:
+            reader.close()
+
     def close(self):
         self._stop.set()
         self._looked_at.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from pathlib import Path
@@ -88,6 +89,7 @@ def test_a_choice_means_the_same_letters_while_new_ones_arrive(load, page, addre
 def test_a_group_is_replayed_and_the_others_wait(load, page, address):
     load.fail("group", 2)
     group = load.letters.groups(DeadLetterFilter(topic="group"))[0].fingerprint
+    load.broker.accept("group")
     load.broker.reject("group", "INVALID_RECORD")
     load.producer.send_message("group", {"other": True}, key="other")
     eventually(lambda: load.waiting("group") == 3)
@@ -113,7 +115,7 @@ def test_a_double_click_replays_once(load, page, address):
         eventually(sure.is_enabled)
         sure.dblclick()
     over.first.wait_for()
-    assert load.letters.get(only).replay_count == 1
+    assert load.on_topic("again") == 1
     assert len(audited(load, "replay")) == before + 1
 
 
@@ -166,7 +168,7 @@ def test_an_alert_is_acknowledged_and_silenced_and_the_name_is_kept(load, page, 
     button(page, "End the silence").wait_for()
     log = AlertLog(Store.open(load.store))
     (silence,) = [one for one in log.silences() if one.subject == "undone"]
-    assert silence.reason == "known, being mended"
+    assert silence.why == "known, being mended"
     button(page, "End the silence").click()
     button(page, "Silence …").wait_for()
 
@@ -179,6 +181,8 @@ def test_two_people_on_the_same_letters_see_each_others_acts_and_each_letter_is_
 ):
     load.fail("shared", 4)
     ids = letters(page, address, "shared", 4)
+    from playwright.sync_api import TimeoutError
+
     with window(browser) as other:
         assert letters(other, address, "shared", 4) == ids
         check(page, ids[0])
@@ -191,12 +195,12 @@ def test_two_people_on_the_same_letters_see_each_others_acts_and_each_letter_is_
             button(one, "Replay 3").or_(button(one, "Replay 3 …")).first.click(no_wait_after=True)
         for one in (page, other):
             sure = button(one, "Replay 3 now")
-            gone = one.locator(".pc-letters tbody").filter(has_not=one.locator("tr"))
-            sure.or_(gone).first.wait_for()
-            if sure.is_visible() and sure.is_enabled():
-                sure.click()
+            eventually(lambda one=one, sure=sure: sure.is_visible() or not rows(one).count())
+            if sure.is_visible():
+                with contextlib.suppress(TimeoutError):  # the other was faster
+                    sure.click(timeout=5_000)
         eventually(lambda: load.waiting("shared") == 0)
-        assert all(load.letters.get(one).replay_count == 1 for one in ids[1:])
+        assert load.on_topic("shared") == 3
 
 
 def test_a_dashboard_that_is_killed_in_the_middle_of_a_replay_loses_nothing(load, browser, state_folder):
@@ -229,8 +233,7 @@ def test_a_dashboard_that_is_killed_in_the_middle_of_a_replay_loses_nothing(load
         if left := load.waiting("killed"):
             replay(page, left)
         eventually(lambda: load.waiting("killed") == 0)
-        held = load.letters.find(DeadLetterFilter(topic="killed", state=None), limit=10)
-        assert [one.replay_count for one in held] == [1] * 6
+        assert load.on_topic("killed") == 6
 
 
 def test_a_store_that_is_replaced_underneath_is_shown_and_acts_are_on_the_new_one(browser, tmp_path, load):
