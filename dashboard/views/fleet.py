@@ -137,7 +137,8 @@ def _producers(shown: Fleet, who: str, text: str, now: float) -> None:
         return
     rows = [_row(member, now) for member in found[:SHOWN]]
     live_table.live_table(_COLUMNS, rows, key="fleet-producers", alt="Producers, those in trouble first")
-    if note := say.listed(len(rows), len(found), shown.known):
+    everything = len(found) == len(shown.members)
+    if note := say.listed(len(rows), len(found), shown.known if everything else len(found)):
         common.note(note)
 
 
