@@ -16,7 +16,7 @@ export default function ({ parentElement }) {
   setTimeout(() => mark.scrollIntoView({ behavior: calm ? 'auto' : 'smooth', block: 'start' }), 150)
 }
 """
-_HTML = "<div class='pc-bring' aria-hidden='true' style='height: 0; scroll-margin-top: 4.5rem'></div>"
+_HTML = "<div class='pc-bring' aria-hidden='true' style='height: 0; scroll-margin-top: 5.5rem'></div>"
 
 
 def bring(*, key: str) -> None:

@@ -59,13 +59,14 @@ class Offer:
 @dataclass(frozen=True)
 class Replay:
     """One replay now. `owner` names the process that has it, `hands` counts the live ones that could carry it out,
-    `pace` is how many records a second it settled lately."""
+    `pace` is how many records a second it settled lately, `behind` the replay that keeps all of them busy meanwhile."""
 
     operation: Operation
     where: DeadLetterFilter | None
     owner: str = ""
     hands: int = 0
     pace: float | None = None
+    behind: Operation | None = None
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,20 @@ def _seen(store: Store, operation: Operation, now: float) -> Replay:
         owner=_named(store.rows("replay_owner", producer=having), having),
         hands=others,
         pace=_pace(store, operation, now),
+        behind=_behind(store, operation, len(alive)),
     )
+
+
+def _behind(store: Store, operation: Operation, hands: int) -> Operation | None:
+    """The replay that is carried out first, where each process has one: it does them one after the other."""
+    if operation.owner is not None or operation.state not in ("planned", "checking"):
+        return None
+    busy = [
+        one
+        for one in replay.live(store)
+        if one.owner is not None and one.cluster_id == operation.cluster_id and one.state != "paused"
+    ]
+    return busy[0] if busy and len(busy) >= hands else None
 
 
 def _named(found: Sequence[Mapping[str, Any]], having: str) -> str:

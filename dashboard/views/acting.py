@@ -54,7 +54,8 @@ def _followed(path: Path) -> data.Replay | None:
     if known is None:
         return None
     try:
-        return reading.replay(path, known)
+        found: data.Replay = reading.replay(path, known)
+        return found
     except ReplayError:  # the store is another one now
         st.session_state.pop("operation")
         return None

@@ -30,8 +30,11 @@ def show(path: Path, seen: data.Replay, tone: str, standing: str, *, comes_into_
         if comes_into_view:
             bring(key=f"bring_{one.operation_id}")
         common.heading(told.before(run.total, run.bytes))
-        common.say(tone, standing) if tone == "bad" else common.note(standing)
-        _sentences(run)
+        if one.state == "checking":
+            common.say(tone, standing)
+        else:
+            common.note(standing)
+        _sentences(run, looked=one.state != "checking")
         left, right = st.columns([3, 4], gap="medium")
         with left:
             replay_tables.verdicts(run, one.operation_id)
@@ -41,10 +44,11 @@ def show(path: Path, seen: data.Replay, tone: str, standing: str, *, comes_into_
         _buttons(path, one, run)
 
 
-def _sentences(run: DryRun) -> None:
-    """The worst first, and that one loud."""
-    worst, *others = [*run.sentences, ""]
-    common.say("good" if run.safe else "warning", worst)
+def _sentences(run: DryRun, *, looked: bool) -> None:
+    """The worst first, and that one loud, once the topics were looked at."""
+    others = list(run.sentences)
+    if looked:
+        common.say("good" if run.safe else "warning", others.pop(0))
     rows = "".join(f"<li>{html.escape(text)}</li>" for text in others if text)
     if rows:
         st.html(f'<ul class="pc-note" style="padding-left: 1.1rem">{rows}</ul>')

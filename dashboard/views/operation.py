@@ -22,7 +22,7 @@ def show(path: Path, seen: data.Replay, now: float, *, full: bool = False, liste
     """How it stands and what may be done. `full` leaves out the link to the page where all of it is shown, `listed` the
     dry run, which is one click away there."""
     operation = seen.operation
-    tone, text = told.standing(operation, owner=seen.owner, hands=seen.hands, now=now)
+    tone, text = told.standing(operation, owner=seen.owner, hands=seen.hands, now=now, behind=seen.behind)
     asks = operation.state in ("checking", "ready")
     if asks and not listed:
         dry_run.show(path, seen, tone, text, comes_into_view=not full)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import html
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
-from dashboard import data, live_table
-from dashboard.views import common, header, operation, reading, replay_tables
+from dashboard import data, live_table, words
+from dashboard.views import common, header, letter_reading, operation, reading, replay_tables
 from dashboard.words import replays as told
 from producer_core.errors import ReplayError
 from producer_core.masking import mask_text
+from producer_core.replay import Operation
 from producer_core.replay.check import Check
 
 _REFRESH = 1.0
@@ -57,7 +59,13 @@ def _all(path: Path) -> None:
                 operation.show(path, seen, page.now, listed=True)
         _ended(page)
         _acts(page.acts, "What people did with replays")
+        _as_of(path)
         _pace(bool(page.under_way))
+
+
+def _as_of(path: Path) -> None:
+    heard, now = letter_reading.heard(path), time.time()
+    common.stays(words.data_age(heard, now).capitalize(), live=words.live(heard, now))
 
 
 def _headline(seen: data.Replay) -> None:
@@ -67,7 +75,7 @@ def _headline(seen: data.Replay) -> None:
     )
 
 
-def _asked(one: operation.Operation) -> str:
+def _asked(one: Operation) -> str:
     """Who asked for it, from where and when, as HTML."""
     why = f" «{html.escape(mask_text(one.reason))}»" if one.reason else ""
     return f"Asked for by {html.escape(one.who)} ({html.escape(one.origin)}), {common.moment(one.created_at)}.{why}"
@@ -128,6 +136,7 @@ def _one(path: Path, operation_id: str) -> None:
             _facts(found)
         _looked_ahead(one)
         _acts(found.acts, "Its life", of_one=True)
+        _as_of(path)
         _pace(not one.ended)
 
 
@@ -170,7 +179,7 @@ def _facts(found: data.Detail) -> None:
         common.fact("Took", took)
 
 
-def _looked_ahead(one: operation.Operation) -> None:
+def _looked_ahead(one: Operation) -> None:
     if one.checked is None or one.state in ("checking", "ready"):
         return
     topics = Check.from_json(one.checked).topics

@@ -214,8 +214,11 @@ def counts(operation: Operation) -> list[tuple[str, str]]:
 # under way
 
 
-def standing(operation: Operation, *, owner: str, hands: int, now: float) -> tuple[Tone, str]:
-    """How it stands and who has it. `owner` is the process that has it, `hands` how many live ones could."""
+def standing(
+    operation: Operation, *, owner: str, hands: int, now: float, behind: Operation | None = None
+) -> tuple[Tone, str]:
+    """How it stands and who has it. `owner` is the process that has it, `hands` how many live ones could, `behind` the
+    replay that is carried out first."""
     if operation.ended:
         return outcome(operation)
     if operation.owner is not None and silent(operation, now):
@@ -230,8 +233,12 @@ def standing(operation: Operation, *, owner: str, hands: int, now: float) -> tup
     if operation.state == "cancelled":
         return "quiet", "It is being cancelled: what is on its way is settled first."
     if operation.owner is None:
-        waits = "A live producer takes it within seconds."
-        return ("quiet", f"It waits for a runner. {waits}") if hands else ("bad", NOBODY)
+        if not hands:
+            return "bad", NOBODY
+        if behind is not None:
+            left = f"{plural(behind.left, 'letter')} {'is' if behind.left == 1 else 'are'} left of it"
+            return "quiet", f"It waits its turn: another replay, begun by {behind.who}, goes first. {left}."
+        return "quiet", "It waits for a runner. A live producer takes it within seconds."
     if operation.state == "checking":
         return "quiet", "Looking ahead on the topics: sizes, newer keys, topics that are gone. 20 s at most."
     said = f" {mask_text(operation.message)}" if operation.message else ""

@@ -46,7 +46,7 @@ def bar(path, *ids, state="dead"):
         "from pathlib import Path\nfrom dashboard.views import acting\nfrom producer_core.dlq import DeadLetterFilter\n"
         f"acting.bar(Path({str(path)!r}), DeadLetterFilter(state={state!r}), {ids!r})\n"
     )
-    return AppTest.from_string(page, default_timeout=30).run()
+    return AppTest.from_string(page, default_timeout=60).run()
 
 
 def again(page):

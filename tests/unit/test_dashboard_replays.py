@@ -44,7 +44,7 @@ def opened(path, **query):
     from streamlit.testing.v1 import AppTest
 
     page = f"from pathlib import Path\nfrom dashboard.views import replays\n\nreplays.show(Path({str(path)!r}))\n"
-    found = AppTest.from_string(page, default_timeout=30)
+    found = AppTest.from_string(page, default_timeout=60)
     for name, value in query.items():
         found.query_params[name] = value
     return found.run()
@@ -275,6 +275,22 @@ def test_each_state_has_its_sentence(changes, hands, tone, text):
 
     assert found[0] == tone
     assert text in found[1]
+
+
+def test_a_replay_behind_another_one_waits_its_turn_and_says_for_what(store):
+    buried(store, 3)
+    begun(store)
+    DeadLetters(store).add([letter(9, topic="late")])
+    second = actions.start_replay(store, DeadLetterFilter(topic="late")).operation_id
+
+    seen = data.one_replay(store, second, time.time())
+
+    assert seen.behind is not None
+    assert told.standing(seen.operation, owner="", hands=1, now=time.time(), behind=seen.behind) == (
+        "quiet", "It waits its turn: another replay, begun by ann, goes first. 3 letters are left of it.",
+    )  # fmt: skip
+    alive(store, time.time() + 60, producer_id="p-2")
+    assert data.one_replay(store, second, time.time()).behind is None
 
 
 def test_progress_says_how_quick_and_how_long():
