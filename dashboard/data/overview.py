@@ -274,9 +274,9 @@ def _causes(rows: Rows) -> tuple[Cause, ...]:
         merged[row["topic"], meaning] = (
             Cause(row["topic"], meaning, row["count"], row["fingerprint"])
             if known is None
-            else known._replace(count=known.count + row["count"])
+            else known._replace(dead=known.dead + row["count"])
         )
-    return tuple(sorted(merged.values(), key=lambda cause: (-cause.count, cause.topic, cause.meaning)))
+    return tuple(sorted(merged.values(), key=lambda cause: (-cause.dead, cause.topic, cause.meaning)))
 
 
 def _waiting(store: Store, view: View) -> Rows:

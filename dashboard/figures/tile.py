@@ -113,7 +113,7 @@ def _dead_letters(page: Overview) -> Tile:
         f"{count:,} {verdict.replace('_', ' ')}: {VERDICTS.get(verdict, 'unknown')}"
         for verdict, count in page.dead_by_verdict.items()
     ]
-    came = sum(cause.count for cause in page.causes)
+    came = sum(cause.dead for cause in page.causes)
     new = Change(f"+{came:,} in the range", f"{came:,} more in the range", "worse") if came else _NOTHING
     return Tile(
         "Dead letters",

@@ -10,6 +10,7 @@ import streamlit as st
 from dashboard import data, figures, words
 from dashboard.live_dom import live_dom
 from dashboard.live_plotly import live_plotly
+from dashboard.nodes import Node
 from dashboard.stores import opened
 from dashboard.views import beginning, common, firing, header, producers, reading, tiles
 
@@ -48,7 +49,7 @@ def _draw(path: Path, shown: data.Overview, view: data.View, *, lost: bool) -> N
     live_dom(*producers.table(shown, now), key="producers")
 
 
-def _as_of(path: Path, shown: data.Overview, view: data.View, *, lost: bool) -> tiles.Node:
+def _as_of(path: Path, shown: data.Overview, view: data.View, *, lost: bool) -> Node:
     at = words.stamp(shown.read_at, common.zone(), shown.read_at)
     paused = header.every(view) is None
     said = words.as_of(at.text, paused=paused, over=view.over(shown.read_at), lost=lost)

@@ -19,7 +19,7 @@ class Cause(NamedTuple):
 
     topic: str
     meaning: str
-    count: int
+    dead: int
     fingerprint: str = ""
 
 
@@ -154,8 +154,8 @@ def _share(now: Situation) -> tuple[str, str]:
     if len(now.causes) == 1:
         return ", on " if now.dead == 1 else ", all on ", ": "
     if all(cause.topic == worst.topic for cause in now.causes):
-        return ", all on ", f", most ({count(worst.count)}): "
-    return f", most ({count(worst.count)}) on ", ": "
+        return ", all on ", f", most ({count(worst.dead)}): "
+    return f", most ({count(worst.dead)}) on ", ": "
 
 
 def _group(cause: Cause) -> tuple[tuple[str, str | None], ...]:

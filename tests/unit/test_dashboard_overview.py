@@ -395,7 +395,7 @@ def test_two_codes_that_mean_the_same_are_one_reason(store):
         [letter(40 + place, topic="orders", code=code) for place, code in enumerate(codes)]
     )
     causes = data.overview(store, "15 min", NOW).causes
-    assert [(cause.topic, cause.count) for cause in causes] == [("payments", 3), ("orders", 2)]
+    assert [(cause.topic, cause.dead) for cause in causes] == [("payments", 3), ("orders", 2)]
 
 
 @pytest.mark.parametrize("window", data.RANGES)
