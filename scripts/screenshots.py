@@ -38,7 +38,7 @@ from producer_core.store import Store
 
 LIMIT = 1_500_000
 """Bytes of all pictures together."""
-COLOURS = 96
+COLOURS = 255
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--hide-scrollbars"]
 LOOKS = {"light": (1280, 1000), "dark": (1280, 1000), "narrow": (390, 844)}
 MENDED = 45.0
@@ -49,11 +49,13 @@ BROKEN = 75.0
 
 @dataclass(frozen=True)
 class Shot:
-    """A page, its address, and what has to stand there before the picture is taken."""
+    """A page, its address, what has to stand there before the picture is taken, what is pressed then, and what that opens."""
 
     name: str
     address: str
     there: str
+    press: str = ""
+    opens: str = ""
 
 
 SHOTS = (
@@ -61,8 +63,15 @@ SHOTS = (
     Shot("latency", "latency", ".live-plot .main-svg"),
     Shot("errors", "errors", ".live-plot .main-svg"),
     Shot("dead-letters", "dead-letters", ".pc-letters tbody tr"),
+    Shot(
+        "letter",
+        "dead-letters?topic=payments",
+        ".pc-letters tbody tr",
+        press=".pc-letters .pc-look",
+        opens=".pc-facts",
+    ),
     Shot("replays", "replays", "[role=progressbar]"),
-    Shot("alerts", "alerts", ".pc-alert"),
+    Shot("alerts", "alerts", "[role=article]"),
     Shot("fleet", "fleet", ".live-plot .main-svg"),
     Shot("settings", "settings", "h2.pc-h"),
 )
@@ -156,7 +165,7 @@ def _replay_some(store: Store) -> None:
     waiting = letters.find(DeadLetterFilter(topic="product-updates"), limit=1_000)
     half = tuple(one.message_id for one in waiting[::2])
     _plan(store, DeadLetterFilter(ids=half))
-    _plan(store, DeadLetterFilter(topic="product-updates"), rate=0.5)
+    _plan(store, DeadLetterFilter(topic="product-updates"), rate=2.0)
 
 
 def _plan(store: Store, where: DeadLetterFilter, rate: float | None = None) -> None:
@@ -219,7 +228,9 @@ def shoot(browser: Browser, url: str, into: Path, look: str, shots: list[Shot]) 
         settle(page, shot)
         target = into / f"{shot.name}-{look}.png"
         picture = Image.open(BytesIO(page.screenshot()))
-        picture.quantize(COLOURS, dither=Image.Dither.NONE).save(target, optimize=True)
+        picture.convert("RGB").quantize(
+            COLOURS, method=Image.Quantize.MAXCOVERAGE, kmeans=3, dither=Image.Dither.NONE
+        ).save(target, optimize=True)
         print(f"{target}: {target.stat().st_size / 1000:.0f} kB")
     context.close()
 
@@ -233,6 +244,9 @@ def settle(page: Page, shot: Shot) -> None:
             && [...document.querySelectorAll('.live-plot')].every(plot => plot.querySelector('.main-svg'))""",
         timeout=120_000,
     )
+    if shot.press:
+        page.locator(shot.press).first.click()
+        page.locator(shot.opens).first.wait_for(timeout=120_000)
     page.evaluate("document.fonts.ready")
     page.wait_for_timeout(2500)
 

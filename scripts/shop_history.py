@@ -26,16 +26,13 @@ SHARES = (0.04, 0.12, 0.22, 0.25, 0.17, 0.1, 0.05, 0.03, 0.015, 0.005)
 
 
 def write(store: Store, *, now: float) -> None:
-    """The hour before `now` by the minute, the day before that by five minutes; its producer was closed just now."""
+    """The last 20 minutes by ten seconds, the day before that by five minutes; its producer was closed just now."""
     dice, producer = random.Random(7), str(uuid.uuid5(uuid.NAMESPACE_DNS, CLUSTER))
-    starts = [*range(int(now) - 24 * HOUR, int(now) - HOUR, 300), *range(int(now) - HOUR, int(now) - 60, 60)]
-    for sequence, first in enumerate(range(0, len(starts), 60)):
-        some = [start // 60 * 60 for start in starts[first : first + 60]]
+    for sequence, (some, width, resolution) in enumerate(_windows(int(now))):
         statistics: list[StatisticsRow] = []
         latencies: list[LatencyRow] = []
         errors: list[ErrorRow] = []
         for start in some:
-            width = 60 if start >= now - HOUR - 60 else 300
             for topic, rate in RATES.items():
                 count = round(rate * width * _wave(start) * dice.uniform(0.9, 1.1))
                 dead = round(count * _outage(topic, now - start))
@@ -48,9 +45,17 @@ def write(store: Store, *, now: float) -> None:
         store.append(
             Batch(
                 producer, sequence, tuple(statistics), tuple(latencies), tuple(errors),
-                producer=_producer(producer, now), resolution=60,
+                producer=_producer(producer, now), resolution=resolution,
             )
         )  # fmt: skip
+
+
+def _windows(now: int) -> Iterator[tuple[list[int], int, int]]:
+    """Starts of windows that go into one batch, how many seconds each stands for, and the store's resolution."""
+    fine = now - 1200
+    for first in range(now - 24 * HOUR, fine, 4 * HOUR):
+        yield [start // 60 * 60 for start in range(first, min(first + 4 * HOUR, fine), 300)], 300, 60
+    yield list(range(fine // 10 * 10, now, 10)), 10, 1
 
 
 def _wave(start: int) -> float:
