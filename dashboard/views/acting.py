@@ -108,7 +108,7 @@ def _hint(where: DeadLetterFilter, offer: data.Offer, followed: data.Replay | No
 
 def _nobody(path: Path, offer: data.Offer) -> None:
     common.say("warning", f"Nobody can replay these now. {mask_text(offer.refused)}")
-    st.code(operation.command(path, offer.about), language="shell", wrap_lines=True)
+    st.code(operation.command(path, offer.about), language=None, wrap_lines=True)
 
 
 # the clicks

@@ -26,6 +26,8 @@ def show(path: Path, seen: data.Replay, now: float, *, full: bool = False, liste
     asks = operation.state in ("checking", "ready")
     if asks and not listed:
         dry_run.show(path, seen, tone, text, comes_into_view=not full)
+    elif tone == "good" and not operation.ended:
+        common.note(text)  # the bar below says it louder
     else:
         common.say(tone, text)
     acted.trouble(operation.operation_id)
@@ -108,7 +110,7 @@ def _by_hand(path: Path, seen: data.Replay) -> None:
     common.note(
         "Start a producer on this store, and it is carried out at once. Or send from a shell that reaches the brokers:"
     )
-    st.code(command(path, seen.where), language="shell", wrap_lines=True)
+    st.code(command(path, seen.where), language=None, wrap_lines=True)
 
 
 def command(path: Path, where: DeadLetterFilter) -> str:

@@ -211,6 +211,7 @@ def test_every_act_of_the_dashboard_is_known_here():
     assert acts <= {
         "start_replay", "look_ahead", "go_replay", "pause_replay", "resume_replay", "cancel_replay",
         "with_quarantined", "clear", "undo_clear", "restore", "acknowledge", "silence", "unsilence", "try_route",
+        "reveal",
     }  # fmt: skip
 
 
