@@ -33,6 +33,7 @@ def view(path: Path, name: str) -> data.View:
     """Draws the header; what was chosen, which also stands in the address."""
     now = time.time()
     asked = _take_from_address(now)
+    kept = _from_the_last_page(name)
     with st.container(key="pc-header", horizontal=True, vertical_alignment="center", gap="small"):
         title(name)
         st.toggle(
@@ -45,7 +46,7 @@ def view(path: Path, name: str) -> data.View:
         window = st.segmented_control(
             "Time range",
             [*data.RANGES, words.CUSTOM],
-            default=words.CUSTOM if asked else data.DEFAULT,
+            default=None if kept else words.CUSTOM if asked else data.DEFAULT,
             key="range",
             bind="query-params",
             required=True,
@@ -56,8 +57,20 @@ def view(path: Path, name: str) -> data.View:
         producer = _one_of("Producer", ALL_PRODUCERS, _known(reading.producers, path), "producer")
     start, end = _custom(now) if window == words.CUSTOM else (None, None)
     found = data.View(window, topic, producer, start, end)
-    st.session_state["view"] = found
+    st.session_state["view"], st.session_state["page"] = found, name
     return found
+
+
+def _from_the_last_page(name: str) -> bool:
+    """What was looked at on the page before, where the address of this one says nothing of it; whether the range is."""
+    if st.session_state.get("page", name) == name:
+        return False
+    looked_at: data.View = st.session_state["view"]
+    before = {"range": looked_at.window, "topic": looked_at.topic, "producer": looked_at.producer}
+    taken = {key: value for key, value in before.items() if value is not None and key not in st.query_params}
+    for key, value in taken.items():
+        st.session_state[key] = value
+    return "range" in taken
 
 
 def every(view: data.View) -> float | None:

@@ -23,10 +23,11 @@ def show(path: Path) -> None:
 def _live(path: Path, view: data.View) -> None:
     """Everything that follows the store by itself; its charts keep their zoom, its links can be clicked at any moment.
 
-    While the store cannot be read, what was seen last stays, and says of when it is.
+    While the store cannot be read, what was seen last stays, and says of when it is. What comes and goes has a container
+    of its own: else all that is below would be made anew, and a chart would lose its zoom.
     """
     lost = True
-    with common.panel(path):
+    with st.container(key="pc-trouble"), common.panel(path):
         st.session_state["overview"] = view, reading.overview(path, view)
         lost = False
     seen, shown = st.session_state.get("overview", (None, None))
@@ -40,10 +41,11 @@ def _draw(path: Path, shown: data.Overview, view: data.View, *, lost: bool) -> N
     common.stays(
         words.data_age(shown.seen_at, time.time()).capitalize(), live=words.live(shown.seen_at, time.time())
     )
-    with common.panel(path):
+    with st.container(key="pc-alerts"), common.panel(path):
         firing.show(opened(path), shown, now)
-    if shown.seen_at is None:
-        beginning.show(path)
+    with st.container(key="pc-begin"):
+        if shown.seen_at is None:
+            beginning.show(path)
     live_dom(tiles.tiles(shown), *tiles.topics(shown), key="figures")
     _charts(shown)
     live_dom(*producers.table(shown, now), key="producers")
