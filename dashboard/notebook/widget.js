@@ -1,6 +1,6 @@
 // Everything of a message is set as text, never as HTML. The browser asks; an act is sent only right after the
 // kernel has answered, so that a click on a busy kernel is dropped, and said to be, instead of being done much later.
-const EVERY = 2000, QUICK = 700, BUSY = 4000, LOST = 30000, QUESTION = 60000
+const EVERY = 2000, QUICK = 700, BUSY = 4000, LONG = 15000, LOST = 30000, QUESTION = 60000
 const BLUE = '#2563eb', RED = '#dc2626', WIDE = 640, TALL = 96
 
 const make = (parent, tag, name, text) => {
@@ -62,7 +62,7 @@ export default {
     progress.setAttribute('aria-label', 'Replay')
     question.hidden = progress.hidden = cancel.hidden = undo.hidden = true
 
-    let seen = model.get('first'), asked = 0, patience = LOST, gone = false, shown = true
+    let seen = model.get('first'), heardAt = Date.now(), asked = 0, patience = LOST, gone = false, shown = true
     let wanted = null, asking = null, rows = new Map(), hovered = null
 
     // what is shown
@@ -143,7 +143,10 @@ export default {
         say(said, 'Kernel busy: nothing was done. Click again.')
       }
       if (silent > patience) { patience *= 2; send({ type: 'ask' }) } // a lost message; few of them, however long a cell runs
-      else if (silent > BUSY) say(age, `Kernel busy: no answer for ${Math.round(silent / 1000)} s. As of ${seen.as_of}`)
+      else if (silent > BUSY) {
+        const known = silent > LONG ? 'Kernel busy, or restarted (then run the cell again)' : 'Kernel busy'
+        say(age, `${known}: no answer for ${Math.round((Date.now() - heardAt) / 1000)} s. As of ${seen.as_of}`)
+      }
       else if (!asked && shown && !document.hidden) send({ type: 'ask' })
       if (asking && Date.now() > asking.before) leave()
     }
@@ -154,6 +157,7 @@ export default {
     }
     const heard = answer => {
       asked = 0
+      heardAt = Date.now()
       gone = false
       patience = LOST
       if (root.classList.replace('pc-waiting', 'pc-live')) {

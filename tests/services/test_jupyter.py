@@ -387,8 +387,18 @@ def opened(page, lab, name):
 
 
 def run_cell(page, number):
-    page.locator(".jp-Notebook .jp-CodeCell").nth(number).locator(".jp-InputArea-editor").click()
-    page.keyboard.press("Control+Enter")
+    """Pressed again where a page that is not ready yet lost the key: the prompt changes at once."""
+    cell = page.locator(".jp-Notebook .jp-CodeCell").nth(number)
+    prompt = cell.locator(".jp-InputPrompt").first
+    before = prompt.inner_text()
+
+    def started():
+        if prompt.inner_text() == before:
+            cell.locator(".jp-InputArea-editor").click()
+            page.keyboard.press("Control+Enter")
+        return prompt.inner_text() != before
+
+    eventually(started, timeout=60, every=2.0)
 
 
 def widget_of(page, place=0):
@@ -495,7 +505,7 @@ def restart_kernel(address):
 def kernel_is_gone(page):
     """Either the view went with its kernel, and the still picture is back, or it says so."""
     view = page.locator(".pc-monitor.pc-live")
-    return not view.count() or "gone" in view.first.locator(".pc-age").inner_text()
+    return not view.count() or re.search("gone|restarted", view.first.locator(".pc-age").inner_text())
 
 
 def test_notebooks_that_were_run_open_in_jupyterlab(lab, executed, chromium):
