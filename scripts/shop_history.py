@@ -21,8 +21,8 @@ RATES = {
     "audit-log": 0.5,
 }
 """Messages a second of each topic."""
-LATENCIES = (0.002, 0.003, 0.004, 0.005, 0.0065, 0.009, 0.013, 0.02, 0.04, 0.09)
-SHARES = (0.04, 0.12, 0.22, 0.25, 0.17, 0.1, 0.05, 0.03, 0.015, 0.005)
+MIDDLE, WIDTH = bucket_of(0.005), 10
+"""The bucket of the usual latency, and how many buckets it strays."""
 
 
 def write(store: Store, *, now: float) -> None:
@@ -37,7 +37,7 @@ def write(store: Store, *, now: float) -> None:
                 count = round(rate * width * _wave(start) * dice.uniform(0.9, 1.1))
                 dead = round(count * _outage(topic, now - start))
                 statistics.append(_counts(producer, start, topic, count, dead))
-                latencies += _spread(producer, start, topic, count - dead)
+                latencies += _spread(producer, start, topic, count - dead, every=1 if resolution == 1 else 6)
                 if dead:
                     errors.append(
                         ErrorRow(start, CLUSTER, producer, topic, "NOT_ENOUGH_REPLICAS", "retriable", dead)
@@ -73,10 +73,17 @@ def _counts(producer: str, start: int, topic: str, count: int, dead: int) -> Sta
     )  # fmt: skip
 
 
-def _spread(producer: str, start: int, topic: str, count: int) -> Iterator[LatencyRow]:
-    for latency, share in zip(LATENCIES, SHARES, strict=True):
-        if part := round(count * share):
-            yield LatencyRow(start, CLUSTER, producer, topic, bucket_of(latency), part)
+def _spread(producer: str, start: int, topic: str, count: int, *, every: int) -> Iterator[LatencyRow]:
+    """A bell over the logarithmic buckets with a longer end to the slow side; every so many buckets have a row."""
+    buckets = range(MIDDLE - 2 * WIDTH, MIDDLE + 6 * WIDTH, every)
+    weights = [_weight((bucket - MIDDLE) / WIDTH) for bucket in buckets]
+    for bucket, weight in zip(buckets, weights, strict=True):
+        if part := round(count * weight / sum(weights)):
+            yield LatencyRow(start, CLUSTER, producer, topic, bucket, part)
+
+
+def _weight(away: float) -> float:
+    return math.exp(-(away**2) / 2) + (0.02 * math.exp(-away) if away > 0 else 0.0)
 
 
 def _producer(producer: str, now: float) -> ProducerRow:

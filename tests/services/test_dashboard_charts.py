@@ -32,7 +32,7 @@ def refreshes(chart, count):
 @pytest.fixture
 def chart(page, address):
     go(page, f"{address}?range=5+min")
-    found = page.locator('.live-plot[aria-label^="Throughput"]')
+    found = page.locator('.live-plot[aria-label^="Latency"]')
     eventually(lambda: found.evaluate("plot => plot.data?.[0]?.y?.length > 1"))
     return found
 
@@ -83,7 +83,7 @@ def test_a_page_that_is_paused_stands_still_and_goes_on(page, chart):
     before = chart.evaluate(POINTS)
     other = page.context.new_page()  # a page that is live sees the store move on meanwhile
     go(other, page.url.split("?")[0] + "?range=5+min")
-    follows = other.locator('.live-plot[aria-label^="Throughput"]')
+    follows = other.locator('.live-plot[aria-label^="Latency"]')
     eventually(lambda: follows.evaluate("plot => plot.data?.[0]?.y?.length > 1"))
     refreshes(follows, 3)
     assert chart.evaluate(POINTS) == before
