@@ -70,7 +70,7 @@ SHOTS = (
         press=".pc-letters .pc-look",
         opens=".pc-facts",
     ),
-    Shot("replays", "replays", "[role=progressbar]"),
+    Shot("replays", "replays", ".pc-table"),
     Shot("alerts", "alerts", "[role=article]"),
     Shot("fleet", "fleet", ".live-plot .main-svg"),
     Shot("settings", "settings", "h2.pc-h"),
@@ -165,7 +165,7 @@ def _replay_some(store: Store) -> None:
     waiting = letters.find(DeadLetterFilter(topic="product-updates"), limit=1_000)
     half = tuple(one.message_id for one in waiting[::2])
     _plan(store, DeadLetterFilter(ids=half))
-    _plan(store, DeadLetterFilter(topic="product-updates"), rate=2.0)
+    _plan(store, DeadLetterFilter(topic="product-updates"), rate=0.8)
 
 
 def _plan(store: Store, where: DeadLetterFilter, rate: float | None = None) -> None:
