@@ -529,8 +529,11 @@ class ReliableKafkaProducer:
     def cluster_id(self) -> str:
         """The cluster's id, asked from the brokers once connected (it may block for 2 s); empty until then."""
         if self._cluster_id is None and self._lifecycle.connection.connected:
-            self._cluster_id = self._lifecycle.transport.cluster_id(next(iter(self._topics), None), 2.0)
+            self._ask_cluster()
         return self._cluster_id or ""
+
+    def _ask_cluster(self) -> None:
+        self._cluster_id = self._lifecycle.transport.cluster_id(next(iter(self._topics), None), 2.0)
 
     # compatibility
 
@@ -556,6 +559,8 @@ class ReliableKafkaProducer:
     def _finish(self, timeout: float) -> CloseReport:
         self.health_monitor.stop()
         self._keeping.stop_replays()
+        if self._cluster_id is None and self._topics and self.connection.error is None:
+            self._ask_cluster()  # while there is a client: a short life's dead letters name their cluster too
         self._lifecycle.close(timeout)
         if self.deduplicator is not None:
             self.deduplicator.close()

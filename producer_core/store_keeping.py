@@ -66,6 +66,7 @@ class InStore:
         self._alert_routes = alert_routes
         self._watcher: Watcher | None = None
         self._firing: dict[Key, Alert] = {}
+        self._unnamed = 2
         self._bounds = bounds.Watch(bounds.Bounds(letters=limit))
         self._closed_at: float | None = None
         self._run_replays = False
@@ -78,7 +79,7 @@ class InStore:
             metrics=metrics,
             describe=self._describe,
             pending=lambda: Counter() if self._producer is None else self._producer.pending_by_topic(),
-            each_second=(self._watch,),
+            each_second=(self._watch, self._name_cluster),
             telemetry=_publisher(client, telemetry_topic),
             buffer_limit=limit,
             kept=kept,
@@ -215,6 +216,13 @@ class InStore:
         if changes:
             AlertLog(self.store, clock=self._clock).record(changes, told_by=self._producer.identity)
             self._firing = after(self._firing, changes)
+
+    def _name_cluster(self, destination: Destination) -> None:
+        """What died before the brokers had said which cluster they are: written before, or about to be, so twice."""
+        assert self._producer is not None and self.store is not None
+        if self._unnamed and (cluster := self._producer.cluster_id):
+            self.store.execute("name_cluster", cluster=cluster, producer=self._producer.identity)
+            self._unnamed -= 1
 
     def _found(self, producer: ReliableKafkaProducer, now: float) -> list[Alert]:
         if self._closed_at is not None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import socket
 import ssl
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from urllib.parse import SplitResult, quote, unquote, urlsplit
@@ -52,11 +54,13 @@ class Webhook:
         started = time.monotonic()
         connection = self._connection(parts)
         late = threading.Event()
-        watch = threading.Timer(self.patience, _cut, (connection, late))
+        wire: list[socket.socket] = []
+        watch = threading.Timer(self.patience, _cut, (wire, late))
         watch.daemon = True
         watch.start()
         try:
             connection.connect()
+            wire.append(connection.sock)  # the connection forgets it once an answer says that it is the last
             if late.is_set():  # a host with many addresses that do not answer
                 raise TimeoutError
             connection.request(
@@ -117,14 +121,12 @@ def _target(parts: SplitResult) -> str:
     return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
 
-def _cut(connection: http.client.HTTPConnection, late: threading.Event) -> None:
+def _cut(wire: Sequence[socket.socket], late: threading.Event) -> None:
     """Ends a wait that would go on for as long as the receiver sends a byte now and then."""
     late.set()
-    if (open_socket := connection.sock) is not None:
-        try:
-            open_socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return  # it was closed meanwhile
+    for opened in wire:
+        with contextlib.suppress(OSError):  # it was closed meanwhile
+            opened.shutdown(socket.SHUT_RDWR)
 
 
 def _in_words(error: Exception) -> str:

@@ -23,6 +23,8 @@ from producer_core.inputs.files import readable
 F = TypeVar("F", bound=Callable[..., Any])
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_LATEST = 253402300800.0
+"""The year 10000, in seconds since 1970: the first moment that has no date."""
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 
 
@@ -47,8 +49,12 @@ class Moment(click.ParamType[float]):
     name = "moment"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
+        moment = value if isinstance(value, float) else self._read(value, param, ctx)
+        if not 0 <= moment < _LATEST:
+            self.fail(f"{value!r} is not between 1970 and the year 9999.", param, ctx)
+        return moment
+
+    def _read(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if str(value).startswith("@"):
             return self._seconds(str(value), param, ctx)
         try:

@@ -139,7 +139,7 @@ def set_(settings: tuple[tuple[str, str], ...], store_path: Path | None, as_json
 
     \b
       keep_seconds, keep_minutes, keep_hours   statistics by second, minute and hour are kept so long: 2h, 3d, 90d
-      keep_settled                             dead letters that were replayed, landed or archived: 30d
+      keep_settled                             dead letters that were replayed, landed or purged: 30d
       dlq_max_size                             dead letters that may wait: 10000
       dlq_max_bytes                            bytes of them: 256MiB
       dlq_max_age                              for how long: 7d

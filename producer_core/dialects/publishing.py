@@ -108,6 +108,11 @@ def publish(
     servers = given.pop("bootstrap.servers", None) or given.pop("bootstrap_servers", "localhost:9092")
     config = client_config(servers, given)
     job = _Job(store, chosen, topic, config, dialect, again, who, origin, clock, sum(counts.values()))
+    if live := sorted({topic_for(name, topic) for name in counts} & {*counts}):
+        raise ConfigError(
+            f"{live[0]} is a topic of these dead letters: its consumers would read them as messages.",
+            fix="Choose a topic for dead letters with --to-topic, such as {TOPIC}, or send them again: dlq replay.",
+        )
     _check({topic_for(name, topic) for name in counts}, config, stopping)
     with job.alone(stopping):
         job.audit(0, f"Began to publish {job.of:,} to {topic}.")

@@ -223,6 +223,8 @@ FROM (SELECT message_id, accepted_at, coalesce(value_size, 0) + coalesce(octet_l
                       'quarantined: it failed again in ' || replay_count || ' replays; replay it by itself'
                   WHEN cluster_id NOT IN ('', coalesce(?, cluster_id)) THEN
                       'it comes from another cluster (' || cluster_id || ')'
+                  WHEN cluster_id = '' AND coalesce(?, '') <> '' AND NOT list_contains(?, verdict) THEN
+                      'nobody knows which cluster it may be on; if it is this one, say so with --to'
              END AS reason
       FROM dead_letters WHERE ({where}) AND state = 'dead')
 WHERE ? OR reason IS NULL
@@ -248,6 +250,7 @@ def _freeze(
         connection.execute(
             sql,
             [
-                operation_id, list(SAFE_VERDICTS), QUIET, allow_quarantined, cluster, *parameters, limit is None,
+                operation_id, list(SAFE_VERDICTS), QUIET, allow_quarantined, cluster, cluster, list(SAFE_VERDICTS),
+                *parameters, limit is None,
             ],
         )  # fmt: skip

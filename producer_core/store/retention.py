@@ -12,7 +12,7 @@ from producer_core.store.batch import KINDS
 
 _HOUR, _DAY = 3600.0, 86400.0
 
-_SETTLED = "state IN ('replayed', 'landed', 'archived', 'purged') AND state_at < $before"
+_SETTLED = "state IN ('replayed', 'landed', 'purged') AND state_at < $before"
 
 _FINISHED = "operations WHERE finished_at < $before"
 
@@ -21,8 +21,8 @@ _FINISHED = "operations WHERE finished_at < $before"
 class Retention:
     """Seconds that rows of each kind are kept; each is a setting of the store, by its name here.
 
-    `keep_settled` is for dead letters that were replayed, landed or archived. Those that wait are kept
-    until somebody decides. The audit is kept for good.
+    `keep_settled` is for dead letters that were replayed, that landed, or whose bytes were purged. Those that wait are
+    kept until somebody decides, and archived ones until somebody restores or purges them. The audit is kept for good.
     """
 
     keep_seconds: float = 2 * _HOUR

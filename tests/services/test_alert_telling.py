@@ -162,6 +162,13 @@ def test_a_receiver_that_never_ends_its_answer_costs_its_patience_and_no_more(ho
     assert answer == Answer(False, "no answer within 0.3 s")
 
 
+@pytest.mark.timeout(60)  # it would go on for a day
+def test_a_receiver_that_has_said_yes_and_never_ends_its_body_has_taken_it(hook):
+    hook.drip_body = True
+
+    assert webhook(hook, patience=0.3).tell(said(lost())).taken
+
+
 def test_nobody_at_the_address_is_said_without_it():
     with receiver() as found:
         url = found.url

@@ -147,7 +147,7 @@ class Receiver:
         self.extra = {}
         self.hang = threading.Event()
         self.hanging = False
-        self.drip = False
+        self.drip = self.drip_body = False
         self.asked = 0
         receiver = self
 
@@ -158,8 +158,10 @@ class Receiver:
                 if receiver.hanging:
                     receiver.hang.wait(60)
                     return
-                if receiver.drip:
+                if receiver.drip or receiver.drip_body:
                     with contextlib.suppress(OSError):
+                        if receiver.drip_body:  # an answer that is the last of its connection
+                            self.wfile.write(b"HTTP/1.0 200 OK\r\nContent-Length: 100000\r\n\r\n")
                         while not receiver.hang.wait(0.05):
                             self.wfile.write(b"X")
                     return

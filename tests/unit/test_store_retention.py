@@ -110,7 +110,7 @@ def test_pruning_deletes_what_is_older_than_it_is_kept(store):
     assert store.prune(NOW) == 0
 
 
-def test_dead_letters_that_wait_are_never_pruned_and_settled_ones_after_a_month(store):
+def test_dead_letters_that_wait_or_are_archived_are_never_pruned_and_settled_ones_after_a_month(store):
     then = DeadLetters(store, clock=lambda: NOW - 31 * DAY)
     then.add([letter(1), letter(2), letter(3)])
     then.archive(DeadLetterFilter(message_id="m-1"), who="ada", origin="cli")
@@ -119,9 +119,10 @@ def test_dead_letters_that_wait_are_never_pruned_and_settled_ones_after_a_month(
 
     store.prune(NOW)
 
-    assert [one.message_id for one in then.find(DeadLetterFilter(state=None))] == ["m-3"]
+    assert {one.message_id for one in then.find(DeadLetterFilter(state=None))} == {"m-1", "m-3"}
+    assert then.get("m-1").value == letter(1).value
     with store.borrow() as connection:
-        assert connection.execute("SELECT count(*) FROM dead_letter_bodies").fetchone() == (1,)
+        assert connection.execute("SELECT count(*) FROM dead_letter_bodies").fetchone() == (2,)
 
 
 def test_how_long_is_a_setting_of_the_store(store):
