@@ -476,6 +476,7 @@ def test_the_widget_lives_in_jupyterlab(lab, chromium):
 
         # A kernel that does not answer is seen not to, and a click meanwhile is never done.
         run_cell(page, 2)
+        first.scroll_into_view_if_needed()  # who is out of sight does not ask
         says(page, first, ".pc-age", "Kernel busy")
         first.get_by_role("button", name="Clear 40").click()
         says(page, first, ".pc-said", "nothing was done")
