@@ -23,8 +23,6 @@ from producer_core.inputs.files import readable
 F = TypeVar("F", bound=Callable[..., Any])
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_LATEST = 253402300800.0
-"""The year 10000, in seconds since 1970: the first moment that has no date."""
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 
 
@@ -49,12 +47,8 @@ class Moment(click.ParamType[float]):
     name = "moment"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        moment = value if isinstance(value, float) else self._read(value, param, ctx)
-        if not 0 <= moment < _LATEST:
-            self.fail(f"{value!r} is not between 1970 and the year 9999.", param, ctx)
-        return moment
-
-    def _read(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
         if str(value).startswith("@"):
             return self._seconds(str(value), param, ctx)
         try:
@@ -64,7 +58,7 @@ class Moment(click.ParamType[float]):
         else:
             return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
         try:
-            return time.time() - Duration().convert(value, param, ctx)
+            return max(0.0, time.time() - Duration().convert(value, param, ctx))
         except click.BadParameter:
             self.fail(
                 f"{value!r} is no moment; write 15m or 2h (ago), or 2026-01-31T12:00 (UTC).", param, ctx

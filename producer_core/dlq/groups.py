@@ -23,6 +23,8 @@ _BARS = 48
 
 _WIDTHS = (1, 2, 3, 6, 12, 24, 48, 168, 336, 720, 2160, 8760)
 _FINE_WIDTHS = (1.0, 5.0, 15.0, 60.0, 300.0, 600.0)
+_LONGEST = _BARS * _WIDTHS[-1]
+"""Hours that a trend begins before the first letter at most, and ends after the last, whatever the filter's range."""
 _SHORT = 6
 """Hours up to which a trend is drawn from the letters themselves, so that a run of minutes has a shape …"""
 
@@ -211,8 +213,11 @@ def _latest(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 def _bars(
     connection: duckdb.DuckDBPyConnection, where: DeadLetterFilter, rows: Sequence[Mapping[str, Any]]
 ) -> dict[str, Trend]:
-    first = min(row["first_hour"] for row in rows) if where.since is None else where.since // HOUR
-    last = max(row["last_hour"] for row in rows) if where.until is None else (where.until - 1e-6) // HOUR
+    first, last = min(row["first_hour"] for row in rows), max(row["last_hour"] for row in rows)
+    if where.since is not None:
+        first = max(where.since // HOUR, first - _LONGEST)
+    if where.until is not None:
+        last = min((where.until - 1e-6) // HOUR, last + _LONGEST)
     if last - first < _SHORT and sum(row["count"] for row in rows) <= _FEW:
         return _fine_bars(connection, where, rows, first * HOUR, (last + 1) * HOUR)
     width = next((width for width in _WIDTHS if last // width - first // width < _BARS), _WIDTHS[-1])

@@ -99,7 +99,7 @@ def test_the_sentence_blames_the_topic_whose_messages_died_not_the_one_that_was_
     fill(store)
     DeadLetters(store).add([letter(1, failed_at=NOW - 5)])
     tone, text = words.sentence(data.overview(store, "15 min", NOW).situation)
-    assert tone == "warning"
+    assert tone == "bad"
     assert text.startswith(
         "Delivering. 60 of 6,000 messages failed in the last 15 min, all on payments: a policy"
     )

@@ -216,3 +216,13 @@ def test_a_letter_at_the_last_moment_of_an_hour_is_in_its_group(letters):
         "f1": math.nextafter(edge, 0),
         "f2": edge,
     }
+
+
+@pytest.mark.parametrize("since", [-1e15, 0.0])
+def test_a_range_from_before_anybody_was_born_has_a_trend_of_bounded_length(letters, since):
+    letters.add([letter(1)])
+
+    (group,) = letters.groups(DeadLetterFilter(since=since, until=1e15))
+
+    assert len(group.trend.counts) < 200
+    assert sum(group.trend.counts) == 1

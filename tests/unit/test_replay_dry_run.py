@@ -137,7 +137,7 @@ def test_an_incomplete_look_is_said_and_is_not_safe(store):
 
     run = dry_run(store, ALL, check=checked(seen(complete=False, text=text)))
 
-    assert text in run.sentences
+    assert f"orders: {text}" in run.sentences
     assert not run.safe
     assert dry_run(store, ALL, check=checked(seen())).safe
 
