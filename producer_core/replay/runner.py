@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core import permissions
 from producer_core.config import ClientConfig
-from producer_core.errors import OtherCluster, ReplayError, StoreError
+from producer_core.errors import OtherCluster, ProducerError, ReplayError, StoreError, StoreLocked
 from producer_core.in_doubt import QUIET
 from producer_core.landing import prober
 from producer_core.replay import operation as operations
@@ -105,17 +105,25 @@ class ReplayRunner:
     def run_one(self, operation_id: str, timeout: float) -> Operation:
         """Carries this operation out, or waits for whoever has it; what it is after at most `timeout`.
 
-        When the time runs out the rest waits in the store for any runner.
+        When the time runs out the rest waits in the store for any runner. A store that somebody holds is waited for.
         """
         until = time.monotonic() + timeout
         while True:
-            operation = operations.get(self._store, operation_id)
-            self._check(operation)
-            if operation.ended or operation.state in ("paused", "ready") or time.monotonic() >= until:
-                return operation
-            waiting = self._waiting(operation.cluster_id, operation_id)
-            if not any(self._run(held, until) for held in waiting) and self._stopping.wait(self._interval):
-                return operation
+            try:
+                operation = operations.get(self._store, operation_id)
+                self._store_away = False
+                self._check(operation)
+                if operation.ended or operation.state in ("paused", "ready") or time.monotonic() >= until:
+                    return operation
+                waiting = self._waiting(operation.cluster_id, operation_id)
+                if any(self._run(held, until) for held in waiting):
+                    continue
+            except StoreLocked as error:
+                if time.monotonic() >= until or self._stopping.is_set():
+                    raise
+                self._away(error)
+            if self._stopping.wait(self._interval):
+                return operations.get(self._store, operation_id)
 
     def _loop(self) -> None:
         while not self._stopping.is_set():
@@ -124,11 +132,15 @@ class ReplayRunner:
                 self._store_away = False
             except (StoreError, ReplayError) as error:
                 ran = False
-                if not self._store_away:
-                    logger.warning("cannot look for replays", extra={"error": str(error)})
-                self._store_away = True
+                self._away(error)
             if not ran:
                 self._stopping.wait(self._look_every)
+
+    def _away(self, error: ProducerError) -> None:
+        """Said once, until the store answers again."""
+        if not self._store_away:
+            logger.warning("cannot look for replays", extra={"error": str(error)})
+        self._store_away = True
 
     def _waiting(self, cluster: str, operation_id: str | None) -> list[Held]:
         """What this runner may take: what nobody has, and what a dead runner left."""

@@ -121,7 +121,9 @@ class Lender:
     def _alone(self, deadline: float, timeout: float) -> Iterator[None]:
         one, pid = self._one, os.getpid()
         if not one.acquire(timeout=max(0.0, min(deadline - time.monotonic(), timeout))):
-            raise StoreLocked(f"Another thread of this process has used the store {self._path} for too long.")
+            raise StoreLocked(
+                f"The store {self._path} is in use: another thread of this process has waited for it, or used it, too long."
+            )
         try:
             yield
         finally:

@@ -83,7 +83,7 @@ def violations(page, axe):
 
 @pytest.mark.parametrize("title", PAGES)
 def test_nothing_that_a_message_or_an_alert_says_is_markup(title, page, full, address):
-    go(page, address + PAGES[title])
+    go(page, address + PAGES[title] + ("?topic=hostile" if title == "Dead letters" else ""))
     if title == "Dead letters":
         page.locator("tr", has_text="evil.example").locator(".pc-look").first.click()
         page.get_by_text("Inside the letter").wait_for()
@@ -149,7 +149,16 @@ def test_from_an_alert_to_its_records_to_their_replay_and_back_again(page, load,
     load.fail("linked", 2)
     store = Store.open(load.store)
     began = time.time() - 60
-    found = alert("error_budget_fast", "linked", began, text="linked loses messages")
+    found = alert(
+        "error_budget_fast",
+        "linked",
+        began,
+        value=0.5,
+        threshold=0.0144,
+        long="1 hour",
+        factor=500,
+        objective="99.9 %",
+    )
     AlertLog(store).record(follow({}, [found], began), told_by="test")
 
     go(page, f"{address}alerts?alert={found.alert_id}")

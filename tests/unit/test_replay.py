@@ -9,7 +9,14 @@ import pytest
 
 from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.errors import InvalidMessage, NobodyReplays, OtherCluster, QueueFull, ReplayError
+from producer_core.errors import (
+    InvalidMessage,
+    NobodyReplays,
+    OtherCluster,
+    QueueFull,
+    ReplayError,
+    StoreLocked,
+)
 from producer_core.events import Attempt
 from producer_core.replay.claims import Claims, Held, Outcome
 from producer_core.replay.work import Pace
@@ -799,3 +806,30 @@ def test_an_attempt_that_is_told_twice_is_counted_once(store, clock):
 
     assert replay.get(store, operation.operation_id).failed_again == 1
     assert DeadLetters(store).get(ids[0]).replay_count == 1
+
+
+def test_a_store_that_another_process_holds_is_waited_for(store, clock, monkeypatch):
+    buried(store, 3)
+    operation = planned(store, clock)
+    running = runner(store, ScriptedSender(), clock)
+    answers, look = iter([StoreLocked("held"), StoreLocked("held")]), running._waiting
+
+    def waiting(cluster, operation_id):
+        if (error := next(answers, None)) is not None:
+            raise error
+        return look(cluster, operation_id)
+
+    monkeypatch.setattr(running, "_waiting", waiting)
+
+    assert running.run_one(operation.operation_id, 30).acknowledged == 3
+
+
+def test_a_letter_that_may_be_on_a_cluster_nobody_knows_is_sent_only_where_one_says_so(store, clock):
+    buried(store, 2, cluster_id="", verdict="possibly_persisted")
+    DeadLetters(store).add([letter(number, cluster_id="", verdict="not_sent") for number in (7, 8)])
+
+    asked = planned(store, clock)
+    told = planned(store, clock, DeadLetterFilter(verdict="possibly_persisted"), to_cluster=CLUSTER)
+
+    assert (asked.total, asked.skipped) == (4, 2)
+    assert (told.total, told.skipped) == (2, 0)
