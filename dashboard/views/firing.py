@@ -34,7 +34,11 @@ def _line(alert: Mapping[str, Any], now: float) -> Node:
     tone = words.TONES[alert["severity"]]
     title, colon, rest = words.alert(alert, now).partition(":")
     address = header.link("alerts", alert=alert["alert_id"])
-    return node("p", link(f"{title}{colon}", address), rest, class_=f"pc-say pc-alert pc-{tone}")
+    advice = str(
+        alert["advice"] or ""
+    )  # a phone has no room for it; it stands on the alert's own page as well
+    text, more = rest.removesuffix(advice), node("span", advice, class_="pc-opt")
+    return node("p", link(f"{title}{colon}", address), text, more, class_=f"pc-say pc-alert pc-{tone}")
 
 
 def _acknowledge(store: Store, alert_id: str, by: str | None) -> None:
