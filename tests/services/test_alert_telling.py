@@ -166,7 +166,7 @@ def test_a_receiver_that_never_ends_its_answer_costs_its_patience_and_no_more(ho
 def test_a_receiver_that_has_said_yes_and_never_ends_its_body_has_taken_it(hook):
     hook.drip_body = True
 
-    assert webhook(hook, patience=0.3).tell(said(lost())).taken
+    assert webhook(hook, patience=3.0).tell(said(lost())).taken
 
 
 def test_nobody_at_the_address_is_said_without_it():

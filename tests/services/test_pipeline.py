@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 from producer_core import ReliableKafkaProducer
 from producer_core.store import Batch, LatencyRow, StatisticsRow, Store
 from producer_core.telemetry import SCHEMA_VERSION, decode, encode
+from tests.support import eventually
 
 pytestmark = pytest.mark.spark
 
@@ -119,6 +120,8 @@ def test_what_a_producer_publishes_equals_what_it_wrote_down(kafka, tmp_path):
         for number in range(2_000):
             producer.send_message(orders, {"n": number})
         producer.flush(30)
+        # the client tells of its brokers once a second
+        eventually(lambda: any(row["rtt_count"] for row in client_side(tmp_path / "own.duckdb")[1]))
 
     job(kafka, topic, tmp_path / "fleet.duckdb")
 

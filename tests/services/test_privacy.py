@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from dashboard import words
-from dashboard.notebook import feed
-from dashboard.views.letter import key_of, text_of
+from dashboard.notebook import feed, still
+from dashboard.words.letters import content
 from producer_core import replay
 from producer_core.alerts import AlertLog, Change, alert
 from producer_core.batches import Gathering
@@ -200,7 +200,7 @@ def test_the_page_and_every_letter_on_it_show_none(store, monkeypatch):
     for number in range(6):
         script = (
             "from pathlib import Path\nfrom dashboard.stores import opened\nfrom dashboard.views import letter\n"
-            f"letter.show(opened(Path({str(store.path)!r})), {letter(number).message_id!r})\n"
+            f"letter.show(Path({str(store.path)!r}), {letter(number).message_id!r})\n"
         )
         inside = AppTest.from_string(script, default_timeout=60).run()
         assert not inside.exception
@@ -221,7 +221,7 @@ def test_wrong_rules_are_said_on_the_page_and_nothing_is_shown(store, tmp_path, 
 
 def test_parts_of_the_page_show_none():
     for one in map(planted, range(4)):
-        assert leaked(text_of(one.value) + key_of(one.key)) == []
+        assert leaked(content(one.value).text + content(one.key, key=True).text) == []
     assert (
         leaked(
             words.alert(
@@ -242,7 +242,7 @@ def test_the_notebook_shows_none(store):
     seen = feed.moment(store)
 
     assert (
-        leaked(feed.text(seen) + feed.page(seen, "x") + json.dumps(seen.as_json()) + repr(Monitor(store)))
+        leaked(feed.text(seen) + still.page(seen, "x") + json.dumps(seen.as_json()) + repr(Monitor(store)))
         == []
     )
 
