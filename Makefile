@@ -20,11 +20,12 @@ run: .venv/.run
 	@exec $(BIN)/python -m producer_core.simulate.live --port $(PORT) $(if $(BOOTSTRAP),--bootstrap-servers $(BOOTSTRAP))
 
 # Tests of real processes can be late on a loaded machine. What failed runs once more, alone, and both are shown:
-# what is broken fails twice.
+# what is broken fails twice. A browser shares the two cores with nobody.
 test: .venv/.dev services
 	@export PRODUCER_CORE_REQUIRE_SERVICES=1; bad=0; \
 	$(BIN)/python -m pytest -q -n 2 tests/unit || $(AGAIN) || bad=1; \
-	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/services || $(AGAIN) || bad=1; exit $$bad
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not browser and not jupyter" tests/services || $(AGAIN) || bad=1; \
+	$(BIN)/python -m pytest -m "browser or jupyter" tests/services || $(AGAIN) || bad=1; exit $$bad
 
 check: .venv/.dev
 	@$(BIN)/ruff format --check .
