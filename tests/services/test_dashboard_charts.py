@@ -80,11 +80,12 @@ def test_a_page_that_is_paused_stands_still_and_goes_on(page, chart):
     )
     says(page, ".")
     page.get_by_text("Paused", exact=False).first.wait_for()
-    before = chart.evaluate(POINTS)
     other = page.context.new_page()  # a page that is live sees the store move on meanwhile
     go(other, page.url.split("?")[0] + "?range=5+min")
     follows = other.locator('.live-plot[aria-label^="Latency"]')
     eventually(lambda: follows.evaluate("plot => plot.data?.[0]?.y?.length > 1"))
+    refreshes(follows, 3)  # what the click itself draws has come by then
+    before = chart.evaluate(POINTS)
     refreshes(follows, 3)
     assert chart.evaluate(POINTS) == before
     page.get_by_role("switch", name="Live").or_(page.get_by_role("checkbox", name="Live")).first.click(
