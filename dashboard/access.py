@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 import sys
 import time
 from collections.abc import Mapping
@@ -14,6 +12,7 @@ from dashboard.admission import Admission
 from dashboard.door import COOKIE
 from dashboard.sessions import Attempts, Sessions
 from producer_core.errors import ProducerError
+from producer_core.person import person
 
 
 class NotAllowed(ProducerError):
@@ -44,7 +43,7 @@ def guard() -> Guard:
 
 def user() -> str:
     """The signed-in name; where nobody has to sign in, the operating system's. Empty where a session has ended."""
-    return _of_the_system() if not guard().admission.needs_sign_in else _signed_in() or ""
+    return person() if not guard().admission.needs_sign_in else _signed_in() or ""
 
 
 def may_act() -> tuple[bool, str]:
@@ -125,10 +124,3 @@ def _claims() -> Mapping[str, Any]:
 def _streamlit() -> Any:
     """Loaded already wherever anybody has to sign in; a notebook does without."""
     return sys.modules["streamlit"]
-
-
-def _of_the_system() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())

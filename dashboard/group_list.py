@@ -12,6 +12,8 @@ from typing import Any
 
 import streamlit as st
 
+from dashboard import browser_times
+
 FEW = 4
 """So many are open at first; a button shows the others."""
 
@@ -48,13 +50,6 @@ _JS = """
 const make = (name, cls) => { const node = document.createElement(name); if (cls) node.className = cls; return node }
 const say = (node, text) => { if (node.textContent !== text) node.textContent = text }
 const SVG = 'http://www.w3.org/2000/svg'
-const two = number => String(number).padStart(2, '0')
-const local = at => {
-  const d = new Date(at * 1000), now = new Date()
-  const time = `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`
-  return d.toDateString() === now.toDateString() ? time : `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${time}`
-}
-const utc = at => new Date(at * 1000).toISOString().slice(0, 19).replace('T', ' ') + ' UTC'
 const bars = (svg, group) => {
   const drawn = group.trend.join()
   if (svg.dataset.drawn === drawn) return
@@ -161,4 +156,6 @@ def group_list(items: Sequence[Item], *, key: str, on_pick: Callable[[str | None
 
 @cache
 def _component() -> Any:
-    return st.components.v2.component("group_list", html=_HTML, css=_CSS, js=_JS, isolate_styles=False)
+    return st.components.v2.component(
+        "group_list", html=_HTML, css=_CSS, js=browser_times.JS + _JS, isolate_styles=False
+    )

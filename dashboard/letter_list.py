@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import streamlit as st
 
+from dashboard import browser_times
+
 _HTML = "<div class='pc-letters' role='region' tabindex='0'></div>"
 
 _CSS = """
@@ -49,13 +51,6 @@ const make = (name, text, cls) => {
   if (cls) node.className = cls
   return node
 }
-const two = number => String(number).padStart(2, '0')
-const local = at => {
-  const d = new Date(at * 1000), now = new Date()
-  const time = `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`
-  return d.toDateString() === now.toDateString() ? time : `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${time}`
-}
-const utc = at => new Date(at * 1000).toISOString().slice(0, 19).replace('T', ' ') + ' UTC'
 const reveal = tries => {
   const inside = document.querySelector('.st-key-pc-inside')
   if (inside) inside.scrollIntoView({ block: 'start' }); else if (tries) setTimeout(reveal, 100, tries - 1)
@@ -206,4 +201,6 @@ def _nothing() -> None:
 
 @cache
 def _component() -> Any:
-    return st.components.v2.component("letter_list", html=_HTML, css=_CSS, js=_JS, isolate_styles=False)
+    return st.components.v2.component(
+        "letter_list", html=_HTML, css=_CSS, js=browser_times.JS + _JS, isolate_styles=False
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import logging
 import os
 import socket
@@ -25,6 +24,7 @@ from producer_core.keeping import spill_path
 from producer_core.masking import mask_told
 from producer_core.messages import Message
 from producer_core.metrics import Metrics
+from producer_core.person import person
 from producer_core.recorder import Destination, Publisher, Recorder
 from producer_core.replay import ReplayRunner, plan
 from producer_core.store import ProducerRow, Store, default_path
@@ -66,6 +66,7 @@ class InStore:
         self._alert_routes = alert_routes
         self._watcher: Watcher | None = None
         self._firing: dict[Key, Alert] = {}
+        self._cluster_id = ""
         self._unnamed = 2
         self._bounds = bounds.Watch(bounds.Bounds(letters=limit))
         self._closed_at: float | None = None
@@ -141,7 +142,7 @@ class InStore:
         return sorted(map(message_of, bodies), key=lambda message: message.id)
 
     def clear(self, topic: str | None) -> int:
-        return self.letters().archive(DeadLetterFilter(topic=topic), who=_user(), origin="python").count
+        return self.letters().archive(DeadLetterFilter(topic=topic), who=person(), origin="python").count
 
     def replay(self, producer: ReliableKafkaProducer, topic: str, limit: int | None, timeout: float) -> int:
         """A durable operation, run here and now; it goes on in the store if the time runs out."""
@@ -149,7 +150,7 @@ class InStore:
         if self.store is None:
             raise ReplayError("The store cannot be had, so nothing can be replayed now.")
         operation = plan(
-            self.store, DeadLetterFilter(topic=topic), who=_user(), origin="python", limit=limit,
+            self.store, DeadLetterFilter(topic=topic), who=person(), origin="python", limit=limit,
             clock=self._clock, can_run=producer.cluster_id or True,
         )  # fmt: skip
         runner = self._runner or self._new_runner(self.store, producer)
@@ -173,9 +174,10 @@ class InStore:
         producer = self._producer
         assert producer is not None, "the recorder starts after the producer"
         connection, (used, limit) = producer.connection, memory_usage()
+        self._cluster_id = producer.cluster_id  # may ask the brokers: once a second is enough
         return ProducerRow(
             producer_id=producer.identity,
-            cluster_id=producer.cluster_id,
+            cluster_id=self._cluster_id,
             client_id=self._client.client_id,
             host=socket.gethostname(),
             pid=os.getpid(),
@@ -220,8 +222,8 @@ class InStore:
     def _name_cluster(self, destination: Destination) -> None:
         """What died before the brokers had said which cluster they are: written before, or about to be, so twice."""
         assert self._producer is not None and self.store is not None
-        if self._unnamed and (cluster := self._producer.cluster_id):
-            self.store.execute("name_cluster", cluster=cluster, producer=self._producer.identity)
+        if self._unnamed and self._cluster_id:
+            self.store.execute("name_cluster", cluster=self._cluster_id, producer=self._producer.identity)
             self._unnamed -= 1
 
     def _found(self, producer: ReliableKafkaProducer, now: float) -> list[Alert]:
@@ -323,10 +325,3 @@ def _publisher(client: ClientConfig, topic: str | None) -> Publisher | None:
     from producer_core.telemetry import TelemetryPublisher
 
     return TelemetryPublisher(client.bootstrap_servers, topic, dict(client.settings))
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())

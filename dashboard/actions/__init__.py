@@ -3,7 +3,7 @@
 from dashboard.access import actor as actor
 from dashboard.access import may_act as may_act
 from dashboard.access import user as user
-from dashboard.actions.alerts import acknowledge, watch
+from dashboard.actions.alerting import acknowledge
 from dashboard.actions.letters import clear, restore, selected, undo_clear
 from dashboard.actions.replays import (
     cancel_replay,
@@ -37,6 +37,5 @@ __all__ = [
     "start_replay",
     "undo_clear",
     "user",
-    "watch",
     "with_quarantined",
 ]

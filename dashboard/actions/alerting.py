@@ -1,4 +1,4 @@
-"""Acts on alerts beyond acknowledging: keep quiet, end a silence, try a route."""
+"""Acts on alerts: acknowledge, keep quiet, end a silence, try a route."""
 
 from __future__ import annotations
 
@@ -13,6 +13,16 @@ from producer_core.alerts.routes import routes_of
 from producer_core.alerts.trial import trial
 from producer_core.errors import ProducerError
 from producer_core.store import Store
+
+
+def acknowledge(store: Store, alert_id: str, *, who: str | None = None, origin: str = ORIGIN) -> Done:
+    """Say that somebody looks after an alert."""
+
+    def act(name: str) -> Done:
+        changed = AlertLog(store).acknowledge(alert_id, who=name, origin=origin)
+        return Done(changed, "Acknowledged." if changed else "Somebody has acknowledged it before.")
+
+    return attempt(store, "acknowledge", {"alert": alert_id}, act, who=who, origin=origin)
 
 
 def silence(

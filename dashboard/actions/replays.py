@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from dashboard.actions.result import ORIGIN, Done, attempt
 from dashboard.words.replays import fewer, joined, moved
@@ -116,26 +117,13 @@ def go_replay(
     origin: str = ORIGIN,
 ) -> Done:
     """Start what was looked ahead, with what was chosen on the way."""
-    return _switch(
-        store,
-        operation_id,
-        "go",
-        lambda name: replay.go(
-            store, operation_id, who=name, origin=origin, newer=newer, rate=rate, canary=canary,
-            stop_percent=stop_percent,
-        ),
-        who=who,
-        origin=origin,
-    )  # fmt: skip
+    act = partial(replay.go, newer=newer, rate=rate, canary=canary, stop_percent=stop_percent)
+    return _switch(store, operation_id, "go", act, who=who, origin=origin)
 
 
 def pause_replay(store: Store, operation_id: str, *, who: str | None = None, origin: str = ORIGIN) -> Done:
     """Send nothing more for now; what is on its way is settled."""
-
-    def act(name: str) -> Operation:
-        return replay.pause(store, operation_id, who=name, origin=origin)
-
-    return _switch(store, operation_id, "pause", act, who=who, origin=origin)
+    return _switch(store, operation_id, "pause", replay.pause, who=who, origin=origin)
 
 
 def resume_replay(
@@ -147,32 +135,25 @@ def resume_replay(
     origin: str = ORIGIN,
 ) -> Done:
     """Go on with what was paused, at another rate where one is given."""
-
-    def act(name: str) -> Operation:
-        return replay.resume(store, operation_id, who=name, origin=origin, rate=rate)
-
-    return _switch(store, operation_id, "resume", act, who=who, origin=origin)
+    return _switch(store, operation_id, "resume", partial(replay.resume, rate=rate), who=who, origin=origin)
 
 
 def cancel_replay(store: Store, operation_id: str, *, who: str | None = None, origin: str = ORIGIN) -> Done:
     """End it for good; what was not sent stays a dead letter."""
-
-    def act(name: str) -> Operation:
-        return replay.cancel(store, operation_id, who=name, origin=origin)
-
-    return _switch(store, operation_id, "cancel", act, who=who, origin=origin)
+    return _switch(store, operation_id, "cancel", replay.cancel, who=who, origin=origin)
 
 
 def _switch(
     store: Store,
     operation_id: str,
     verb: str,
-    act: Callable[[str], Operation],
+    act: Callable[..., Operation],
     *,
     who: str | None,
     origin: str,
 ) -> Done:
     def switched(name: str) -> Done:
-        return Done(True, act(name).message or "", operation_id)
+        done = act(store, operation_id, who=name, origin=origin)
+        return Done(True, done.message or "", operation_id)
 
     return attempt(store, f"replay_{verb}", {"operation": operation_id}, switched, who=who, origin=origin)

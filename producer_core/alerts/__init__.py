@@ -4,7 +4,7 @@ from producer_core.alerts.book import Book, Problem, RouteSettings
 from producer_core.alerts.book_file import book_of, load
 from producer_core.alerts.conditions import Absence, BurnRate, Pair, Threshold, Told
 from producer_core.alerts.evaluation import evaluate
-from producer_core.alerts.evaluator import Evaluator, evaluate_store, this_process
+from producer_core.alerts.evaluator import Evaluator, this_process
 from producer_core.alerts.lease import LEASE
 from producer_core.alerts.life import Alert, Change, Key, Silence, State, after, alert, follow
 from producer_core.alerts.log import AlertLog
@@ -45,7 +45,6 @@ __all__ = [
     "alert",
     "book_of",
     "evaluate",
-    "evaluate_store",
     "follow",
     "load",
     "this_process",

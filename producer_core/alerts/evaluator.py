@@ -7,9 +7,7 @@ import os
 import socket
 import time
 import uuid
-import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from producer_core.alerts.book import Book
@@ -94,41 +92,3 @@ class Evaluator:
             return 0.0
         jumped = (now - before[0]) - (moment - before[1])
         return jumped if abs(jumped) > _JUMP else 0.0
-
-
-@dataclass(slots=True)
-class _Clocks:
-    """What a caller of `evaluate_store` last said about the time."""
-
-    now: float
-    monotonic: Callable[[], float]
-
-
-_evaluators: weakref.WeakKeyDictionary[Store, dict[str, tuple[Evaluator, _Clocks]]]
-_evaluators = weakref.WeakKeyDictionary()
-
-
-def evaluate_store(
-    store: Store,
-    now: float,
-    *,
-    owner: str | None = None,
-    monotonic: Callable[[], float] = time.monotonic,
-) -> list[Change]:
-    """Judges the store's alerts, in whichever process holds the lease; [] in every other one.
-
-    Call it every few seconds from one thread of any process that has the store; one of them does the work. A
-    `Watcher` does that on a thread of its own, and tells people.
-    """
-    mine = _evaluators.setdefault(store, {})
-    name = owner or this_process()
-    if name not in mine:
-        clocks = _Clocks(now, monotonic)
-        own: Store = weakref.proxy(store)  # an evaluator must not keep the store that it is remembered for
-        mine[name] = (
-            Evaluator(own, owner=name, clock=lambda: clocks.now, monotonic=lambda: clocks.monotonic()),
-            clocks,
-        )
-    evaluator, clocks = mine[name]
-    clocks.now, clocks.monotonic = now, monotonic
-    return list(evaluator.tick())

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from producer_core.alerts import ENDS, RULES, AlertLog, ToldAlerts, after, alert, evaluate_store, follow
+from producer_core.alerts import ENDS, RULES, AlertLog, Evaluator, ToldAlerts, after, alert, follow
 from producer_core.events import Notice
 from producer_core.store import Batch, ProducerRow, Store
 
@@ -134,17 +134,27 @@ def test_a_silence_for_an_unknown_rule_names_the_rules(store):
         AlertLog(store).silence("hi_latency", until=1.0, who="a", why="b", origin="cli")
 
 
-def watch(store, now, owner="watcher"):
-    """What an evaluation says of dead producers; the clock is not set, so both clocks run together."""
-    changes = evaluate_store(store, now, owner=owner, monotonic=lambda: now)
-    return [(kind, rule) for kind, rule in kinds(changes) if rule == "producer_gone" and kind != "decided"]
+class Watching:
+    """An evaluator and what it says of dead producers; the clock is not set, so both clocks run together."""
+
+    def __init__(self, store, owner="watcher"):
+        self._now = 0.0
+        self._evaluator = Evaluator(store, owner=owner, clock=lambda: self._now, monotonic=lambda: self._now)
+
+    def at(self, now):
+        self._now = now
+        changes = self._evaluator.tick()
+        return [
+            (kind, rule) for kind, rule in kinds(changes) if rule == "producer_gone" and kind != "decided"
+        ]
 
 
 def test_a_dead_producer_is_noticed_by_another_process_once(store):
     heartbeat(store, 1000.0)
+    watcher = Watching(store)
 
-    assert watch(store, 1030.0) == []
-    told = [watch(store, now) for now in (1041.0, 1042.0, 1100.0)]
+    assert watcher.at(1030.0) == []
+    told = [watcher.at(now) for now in (1041.0, 1042.0, 1100.0)]
 
     assert told == [[("fired", "producer_gone")], [], []]
     (item,) = AlertLog(store).list()
@@ -154,26 +164,28 @@ def test_a_dead_producer_is_noticed_by_another_process_once(store):
 
 def test_a_producer_that_comes_back_or_is_closed_resolves_it(store):
     heartbeat(store, 1000.0)
-    watch(store, 1041.0)
+    watcher = Watching(store)
+    watcher.at(1041.0)
 
     heartbeat(store, 1050.0)
 
-    assert watch(store, 1051.0) == [("resolved", "producer_gone")]
+    assert watcher.at(1051.0) == [("resolved", "producer_gone")]
 
 
 def test_a_closed_producer_is_not_gone(store):
     heartbeat(store, 1000.0, closed_at=1000.0)
 
-    assert watch(store, 2000.0) == []
+    assert Watching(store).at(2000.0) == []
 
 
 def test_one_process_evaluates_and_another_follows_when_it_dies(store):
     heartbeat(store, 1000.0)
-    watch(store, 1001.0, "first")
+    first, second = Watching(store, "first"), Watching(store, "second")
+    first.at(1001.0)
 
-    assert watch(store, 1010.0, "second") == []
-    assert watch(store, 1041.0, "second") == [("fired", "producer_gone")]
-    assert watch(store, 1042.0, "first") == []
+    assert second.at(1010.0) == []
+    assert second.at(1041.0) == [("fired", "producer_gone")]
+    assert first.at(1042.0) == []
 
 
 # alerts that begin with a notice
