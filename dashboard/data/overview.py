@@ -192,7 +192,7 @@ def overview(store: Store, view: View | str, now: float, before: Sums | None = N
         dead_by_verdict=_counted(waiting, "verdict"),
         dead_total=dead,
         alerts=tuple(
-            _as_shown(row, dead, view) for row in alerts if not (row["silenced"] or row["muted_by"])
+            _as_shown(row, dead, view) for row in _once(alerts) if not (row["silenced"] or row["muted_by"])
         ),
         producers=tuple(producers),
         memory=memory(running, now),
@@ -309,6 +309,20 @@ def _counted(rows: Rows, name: str) -> dict[str, int]:
     for row in rows:
         counts[row[name]] += row["count"]
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _once(alerts: Rows) -> Rows:
+    """What several producers say of one store is one alert to a reader: that of the first."""
+    first: dict[str, Mapping[str, Any]] = {}
+    for row in sorted(alerts, key=lambda one: (one["started_at"], one["alert_id"])):
+        first.setdefault(row["rule"], row)
+    return [
+        row
+        for row in alerts
+        if row["alert_id"] == first[row["rule"]]["alert_id"]
+        or row["rule"] not in RULES
+        or not RULES[row["rule"]].shared
+    ]
 
 
 def _as_shown(alert: Mapping[str, Any], dead: int, view: View) -> Mapping[str, Any]:

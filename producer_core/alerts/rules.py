@@ -51,6 +51,8 @@ class Rule:
     enabled: bool = True
     subjects: tuple[str, ...] = ()
     """Patterns (`payments`, `orders.*`) of what it is about; none: everything."""
+    shared: bool = False
+    """Every producer on a store tells the same: people are told once."""
 
 
 _OF_TOPICS = ("error_budget_fast", "error_budget_slow", "slow_delivery", "dead_letters_growing")
@@ -160,6 +162,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             "{value:,.0f} dead letters wait; the limit is {threshold:,.0f}",
             "Look at the groups of dead letters, mend the cause, then replay or archive them.",
             keep_firing_for=5 * MINUTE,
+            shared=True,
         ),
         "high_memory_usage": Rule(
             "warning",
