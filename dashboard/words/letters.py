@@ -60,6 +60,11 @@ _UNSEEN = re.compile(
 )
 
 
+def accepted(seconds: float) -> str:
+    """How long before its death a message was accepted."""
+    return f"accepted {age(seconds)} before" if seconds >= 0.5 else "accepted less than a second before"
+
+
 def act(verb: str, number: int) -> str:
     """A button's label: «Replay 43»."""
     return f"{verb} {number:,}" if number else verb

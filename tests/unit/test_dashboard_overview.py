@@ -680,3 +680,17 @@ def test_names_from_messages_are_text_and_never_markup(store):
     page = data.overview(store, "5 min", NOW)
     assert any(text_of(tree).find(hostile[:10]) >= 0 for tree in tiles.topics(page))
     assert "<img" not in figures.throughput(page).to_json()
+
+
+def test_a_producer_is_chosen_by_its_name_while_its_id_stands_in_the_address(path, store, monkeypatch, drawn):
+    shop(store)
+    page = opened(path, monkeypatch, producer="p")
+    box = page.selectbox(key="producer")
+    assert (box.value, box.options) == ("p", ["All producers", "shop (process 7 on host)"])
+    page = box.set_value("All producers").run()
+    assert "producer" not in page.query_params
+    page = page.selectbox(key="producer").set_value("p").run()
+    assert page.query_params["producer"] in ("p", ["p"])
+    assert not page.exception
+    unknown = opened(path, monkeypatch, producer="gone").selectbox(key="producer")
+    assert (unknown.value, unknown.options[-1]) == ("gone", "gone")
