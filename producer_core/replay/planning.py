@@ -228,7 +228,7 @@ FROM (SELECT message_id, accepted_at, coalesce(value_size, 0) + coalesce(octet_l
                   WHEN cluster_id NOT IN ('', coalesce(?, cluster_id)) THEN
                       'it comes from another cluster (' || cluster_id || ')'
                   WHEN cluster_id = '' AND coalesce(?, '') <> '' AND NOT list_contains(?, verdict) THEN
-                      'nobody knows which cluster it may be on; if it is this one, say so with --to'
+                      'nobody knows on which cluster it may be, so it is not sent to this one'
              END AS reason
       FROM dead_letters WHERE ({where}) AND state = 'dead')
 WHERE ? OR reason IS NULL
