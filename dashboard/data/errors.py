@@ -98,6 +98,7 @@ class Errors:
     `begins`: from when on the store has statistics. `compares`: it has all of the same time before. `judges`: it
     goes back behind the range, so that something can be called new. `unlettered`: deaths of producers whose letters are
     not here, but in their own stores. `given_up`: messages that were sent again by us and died, and in the time before.
+    `cured` and `aside` are of those that died in the range: replayed since, and put aside.
     """
 
     now: float
@@ -117,6 +118,8 @@ class Errors:
     waiting: int
     unlettered: int
     given_up: tuple[int, int]
+    cured: int
+    aside: int
     seen_at: float | None
 
     @property
@@ -176,6 +179,8 @@ def errors(store: Store, view: View, now: float) -> Errors:
         waiting=sum(letters.waiting.values()),
         unlettered=sum(now_died.unlettered.values()),
         given_up=(now_died.retried, before_died.retried),
+        cured=now_died.cured,
+        aside=now_died.aside,
         seen_at=seen_at,
     )
 

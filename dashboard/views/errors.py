@@ -73,6 +73,8 @@ def _failing(shown: Errors) -> say.Failing:
         if worst is None
         else (worst.code, "".join(worst.topics[:1]), worst.failure.meaning, worst.died),
         new=tuple(line.code for line in shown.news),
+        cured=shown.cured,
+        aside=shown.aside,
     )
 
 

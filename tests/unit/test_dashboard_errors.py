@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -295,3 +296,15 @@ def test_a_store_that_cannot_be_read_is_said_and_the_page_stands(path, store, mo
     page = opened("errors", path, monkeypatch)
     assert not page.exception
     assert "Somebody holds it." in text_of(page)
+
+
+def test_the_sentence_says_what_was_replayed_since():
+    known = say.Failing(
+        "in the last hour", 1000, 527, 0, 527, ("POLICY_VIOLATION", "payments", "A policy.", 527)
+    )
+    assert say.failing(known)[0] == "bad"
+    tone, text = say.failing(replace(known, cured=527))
+    assert (tone, text.endswith("a policy. All 527 were replayed since.")) == ("good", True)
+    tone, text = say.failing(replace(known, cured=500, aside=1))
+    assert (tone, text.endswith("500 were replayed and 1 was put aside since.")) == ("bad", True)
+    assert say.failing(replace(known, dead=1, cured=1))[1].endswith("It was replayed since.")
