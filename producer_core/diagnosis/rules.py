@@ -225,17 +225,18 @@ def _epochs(now: Numbers) -> Iterator[Finding]:
 
 
 def failing(now: Numbers) -> Iterator[Finding]:
-    if not now.dead:
+    dead = max(now.dead, sum(count for _, _, count in now.causes))  # letters come before the statistics
+    if not dead:
         return
-    settled = now.acknowledged + now.dead
-    share = now.dead / settled
+    settled = now.acknowledged + dead
+    share = dead / settled
     topic, code, most = now.causes[0] if now.causes else ("", "", 0)
     failure = failure_of(code) if code else None
     where = f" on {topic}" if topic and all(cause[0] == topic for cause in now.causes) else ""
     what = f": {_lower(failure.meaning)}" if failure else "."
     yield Finding(
         "failing",
-        f"{now.dead:,} of {settled:,} messages became dead letters{where}{what}",
+        f"{dead:,} of {settled:,} messages became dead letters{where}{what}",
         f"{most:,} of them with {code}{'' if where else f' on {topic}'}; {_percent(share)} of all messages."
         if failure
         else f"{_percent(share)} of all messages.",

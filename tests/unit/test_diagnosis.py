@@ -195,6 +195,12 @@ def test_failures_are_counted_over_the_whole_range():
     assert found.evidence.startswith("90 of them with POLICY_VIOLATION; ")
 
 
+def test_letters_that_are_there_before_the_statistics_are_counted():
+    (found,) = diagnose(numbers(dead=2, causes=(("payments", "POLICY_VIOLATION", 3),)))
+    assert found.title.startswith("3 of 60,003 messages became dead letters on payments: ")
+    assert found.evidence.startswith("3 of them with POLICY_VIOLATION; ")
+
+
 def test_a_short_trouble_is_not_drowned_by_the_quick_requests_around_it():
     quick = [numbers(at=1000.0 + 2 * number, seconds=2.0) for number in range(30)]
     slow = (broker(1, rtt=0.25, answers=8), broker(2, rtt=0.25, answers=8))
