@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
     from producer_core.replay import Newer, Operation
     from producer_core.replay.dry_run import DryRun
     from producer_core.store import Store
+
+
+_from_here = partial(
+    options.client_options,
+    brokers="Send from this process, to these brokers; without it a live producer of the store sends.",
+)
 
 
 @click.command(short_help="Send dead letters again.")
@@ -41,8 +48,8 @@ if TYPE_CHECKING:
 @click.option(
     "--newer",
     type=click.Choice(["auto", "skip", "send"]),
-    help="Records whose key has a newer one on the topic: skip them, send them all the same, or (auto, the default) "
-    "skip them on compacted topics only.",
+    help="Records whose key has a newer one on the topic: skip them, send them all the same, or (auto) skip them on "
+    "compacted topics only. Unless given you are asked; with --yes it is auto.",
 )
 @click.option("--include-quarantined", is_flag=True, help="Those too that failed again and again.")
 @click.option(
@@ -50,7 +57,7 @@ if TYPE_CHECKING:
 )
 @click.option("--reason", help="Why, in your words; kept with the replay.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for the end; see replay status.")
-@options.client_options
+@_from_here
 @options.yes
 @options.store_option
 @options.as_json
@@ -87,7 +94,11 @@ def replay(
 
     First it looks ahead and says what it would do: how many, to which topics, what may be there already, what is
     too large now, and for which keys a newer record is there, which an old value would overwrite. Then it asks.
-    With --yes it does not ask; the look ahead is made all the same.
+
+    With --yes nobody is asked. It looks ahead all the same, says what it found, and goes on: records whose key has a
+    newer one are treated as --newer says (auto: skipped on compacted topics, sent on others), those of a topic that is
+    gone are left out, and what looks too large is tried. With --no-wait as well, newer keys are looked for on compacted
+    topics only, and nothing is said before it is sent: see replay status.
 
     With --bootstrap-servers (or --config, --config-file) this process sends; else a live producer of this store does,
     and this command watches. A dead letter leaves the DLQ only when the broker acknowledged it. What may be on its
@@ -117,9 +128,9 @@ def replay(
     if dry_run:
         _only_say(Replaying(store, where, client, to_cluster=to_cluster), counted, under_way, as_json=as_json)
         return
-    seen = Replaying(store, where, None, to_cluster=to_cluster).counted(**counted, operation=under_way)
-    asks = not yes and sys.stdin.isatty()
-    if not asks:
+    asks, unseen = not yes and sys.stdin.isatty(), no_wait and client is None and yes
+    if not asks and (unseen or not yes):
+        seen = Replaying(store, where, None, to_cluster=to_cluster).counted(**counted, operation=under_way)
         _tell(seen, as_json=True)
         options.confirm(_question(seen, where), yes)
     choices = {
@@ -127,9 +138,9 @@ def replay(
         "stop_percent": stop_percent, "stop_last": stop_last, "newer": newer or "auto", "reason": reason,
     }  # fmt: skip
     with Replaying(store, where, client, to_cluster=to_cluster) as job:
-        operation = job.plan(check_first=asks, **choices)
+        operation = job.plan(check_first=not unseen, go_by_itself=not asks, **choices)
         if under_way is not None:
-            click.echo(
+            show.say(
                 f"There is a replay of this selection already: {replay_words.standing(operation)}", err=True
             )
         operation = _decide(job, operation, where, newer, asks=asks, as_json=as_json)
@@ -190,7 +201,10 @@ def _decide(
     """The operation under way: at once where nobody is to be asked, else when the dry run was seen."""
     try:
         operation = _looked_ahead(job, operation)
-        if asks and not operation.ended:
+        if operation.state == "ready" and not asks:
+            _tell(job.counted(operation=operation, newer=newer), as_json=True)
+            show.say("Goes on, because --yes was given.", err=True)
+        elif asks and not operation.ended:
             run = job.counted(operation=operation, newer=newer)
             _tell(run, as_json=as_json)
             if operation.state == "ready" and newer is None and run.newer_keys:
@@ -209,7 +223,7 @@ def _offer(run: DryRun) -> str:
 
 def _looked_ahead(job: Replaying, operation: Operation) -> Operation:
     if operation.state == "checking":
-        click.echo("Looking ahead …", err=True)
+        show.say("Looking ahead …", err=True)
         *_, operation = job.watch(operation, lambda now: now.state != "checking")
     return operation
 
@@ -221,10 +235,10 @@ def _watch(job: Replaying, planned: Operation) -> Operation:
         for operation in job.watch(planned):
             if time.monotonic() - last > 2 and not operation.ended:
                 last = time.monotonic()
-                click.echo(replay_words.progress(operation), err=True)
+                show.say(replay_words.progress(operation), err=True)
     except KeyboardInterrupt:
         paused = job.pause()
-        click.echo(f"\n{replay_words.sentence(paused)}", err=True)
+        show.say(f"\n{replay_words.sentence(paused)}", err=True)
         click.get_current_context().exit(INTERRUPTED)
     return operation
 
@@ -233,7 +247,7 @@ def _end(ctx: click.Context, as_json: bool, store: Store, operation: Operation |
     if as_json:
         show.emit(replay_words.as_dict(operation, text, store))
     else:
-        click.echo(text)
+        show.say(text)
         replay_words.say_doubtful(store, operation)
     if operation is None or operation.state in ("planned", "running"):
         ctx.exit(0)
