@@ -138,7 +138,7 @@ def replay(
         "stop_percent": stop_percent, "stop_last": stop_last, "newer": newer or "auto", "reason": reason,
     }  # fmt: skip
     with Replaying(store, where, client, to_cluster=to_cluster) as job:
-        operation = job.plan(check_first=not unseen, go_by_itself=not asks, **choices)
+        operation = job.plan(check_first=not unseen, **choices)
         if under_way is not None:
             show.say(
                 f"There is a replay of this selection already: {replay_words.standing(operation)}", err=True
@@ -201,11 +201,11 @@ def _decide(
     """The operation under way: at once where nobody is to be asked, else when the dry run was seen."""
     try:
         operation = _looked_ahead(job, operation)
-        if operation.state == "ready" and not asks:
-            _tell(job.counted(operation=operation, newer=newer), as_json=True)
+        run = job.counted(operation=operation, newer=newer)
+        if operation.state == "ready" and not asks and not run.safe:
+            _tell(run, as_json=True)
             show.say("Goes on, because --yes was given.", err=True)
         elif asks and not operation.ended:
-            run = job.counted(operation=operation, newer=newer)
             _tell(run, as_json=as_json)
             if operation.state == "ready" and newer is None and run.newer_keys:
                 newer = "skip" if click.confirm(_offer(run), default=True) else "send"

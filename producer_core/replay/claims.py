@@ -166,6 +166,10 @@ class Claims:
                 "replay_checked", checked=found.to_json(), message=message, now=self._clock(), goes=goes
             )
 
+    def look_again(self) -> None:
+        """Back to the look ahead, for who looks next; nothing of it was sent."""
+        self._change("replay_look_again")
+
     def skip_flagged(self, flag: str, text: str, topics: Sequence[str] | None = None) -> None:
         """Leaves out the open records with this flag, of these topics or of all; they stay dead letters."""
         with self._store.borrow(write=True):
@@ -308,7 +312,7 @@ class Claims:
         return int(self._store.rows("replay_open_records", operation=self.operation_id)[0]["open"])
 
     def _change(self, name: str, **parameters: object) -> int:
-        if name in ("replay_take", "replay_renew", "replay_let_go"):
+        if name in ("replay_take", "replay_renew", "replay_let_go", "replay_look_again"):
             parameters["owner"] = self._owner
         return self._store.execute(name, operation=self.operation_id, **parameters)
 

@@ -23,7 +23,8 @@ Newer = Literal["auto", "skip", "send"]
 
 CANCELLED = "cancelled before it was sent"
 _ABANDONED = "its runner died, and nobody is there to look on the topic for it"
-_STALE = 300.0  # seconds after which a look ahead is made again
+STALE = 300.0
+"""Seconds after which a look ahead is made again."""
 _SILENT = 60.0  # seconds since the last sign of anybody on a cluster
 
 
@@ -58,7 +59,9 @@ class Operation:
     stop_percent: float | None = None
     stop_last: int | None = None
     newer: str | None = None
-    go_at_once: bool | None = None  # after its look ahead, unless something is to be asked
+    go_at_once: bool | None = (
+        None  # after its look ahead, unless something is to be asked; None: nobody is asked
+    )
     checked: str | None = None
     checked_at: float | None = None
     floors: str | None = None
@@ -136,7 +139,7 @@ def go(
             canary=canary,
             stop_percent=stop_percent,
             stop_last=stop_last,
-            stale=clock() - _STALE,
+            stale=clock() - STALE,
         )
         return _switch(store, operation_id, "planned", ("ready",), who, origin, "Waits for a runner", "go")
 

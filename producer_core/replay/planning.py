@@ -95,7 +95,7 @@ def plan(
             now=now,
             rate=rate,
             state="checking" if check_first else "planned",
-            go_at_once=go_by_itself or not check_first,
+            go_at_once=go_by_itself if check_first else None,
             canary=CANARY if canary is None else canary,
             stop_percent=STOP_PERCENT if stop_percent is None else stop_percent,
             stop_last=STOP_LAST if stop_last is None else stop_last,

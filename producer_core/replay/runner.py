@@ -21,7 +21,7 @@ from producer_core.replay.claims import Claims, Held, floors_of
 from producer_core.replay.doubt import Doubt
 from producer_core.replay.guard import CANARY, STOP_LAST, STOP_PERCENT, Guard, Rule
 from producer_core.replay.lease import LEASE, Watch
-from producer_core.replay.operation import Operation, end_abandoned
+from producer_core.replay.operation import STALE, Operation, end_abandoned
 from producer_core.replay.promise import NO_CLIENT, Promise, beforehand, lacking, promise
 from producer_core.replay.resending import Resending, Sender
 from producer_core.replay.transacting import Transacting
@@ -210,6 +210,9 @@ class ReplayRunner:
         def look(work: Work) -> None:
             if operation.state not in ("checking", "planned", "running"):
                 return
+            if _seen_long_ago(operation, self._clock()):
+                claims.look_again()
+                return
             if self._client is not None:
                 look_ahead(
                     claims,
@@ -290,3 +293,10 @@ class ReplayRunner:
                 f"The replay {operation.operation_id} is for the cluster {operation.cluster_id}, and this is {own}.",
                 fix="Plan it again with --to (to_cluster=) if the messages belong here.",
             )
+
+
+def _seen_long_ago(operation: Operation, now: float) -> bool:
+    """It went on by itself, for there was nothing to ask, and waited for its turn until that may have changed."""
+    untouched = operation.left == operation.total - operation.skipped
+    waited = operation.checked_at is not None and operation.checked_at < now - STALE
+    return bool(operation.go_at_once) and operation.state != "checking" and waited and untouched

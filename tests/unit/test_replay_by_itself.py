@@ -168,6 +168,40 @@ def test_what_went_ahead_by_itself_waits_its_turn_to_be_sent(store, clock, sees)
     assert replay.get(store, one).acknowledged == 2
 
 
+def test_what_waited_long_for_its_turn_is_looked_ahead_again_and_may_ask_then(store, clock, sees):
+    buried(store, 3, cluster_id=CLUSTER)
+    one, sends = clicked(store, clock), sender()
+    running = runner(store, sends, clock)
+    running.look(ahead=True)
+    assert replay.get(store, one).state == "planned"
+    sees(newer_keys=1)
+    clock.forward(301)
+
+    waits = running.run_one(one, 5)
+
+    assert (waits.state, waits.started_at, sends.sent) == ("ready", None, [])
+
+
+def test_who_decided_is_not_asked_again(store, clock, sees):
+    buried(store, 3, cluster_id=CLUSTER)
+    sees(newer_keys=1)
+    one, sends = clicked(store, clock), sender()
+    running = runner(store, sends, clock)
+    running.run_one(one, 5)
+    replay.go(store, one, **BY, newer="send", clock=clock)
+    clock.forward(301)
+
+    assert running.run_one(one, 5).acknowledged == 3
+
+
+def test_a_plan_of_which_nobody_is_asked_never_stops_to_ask(store, clock, sees):
+    buried(store, 3, cluster_id=CLUSTER)
+    sees(newer_keys=1)
+    one = replay.plan(store, ALL, **BY, can_run=CLUSTER, clock=clock).operation_id
+
+    assert runner(store, sender(), clock).run_one(one, 5).acknowledged == 3
+
+
 # when it began
 
 

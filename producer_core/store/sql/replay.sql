@@ -189,7 +189,7 @@ WHERE operation_id = $operation;
 -- name: replay_settings
 -- What an operator changes of a plan before it goes; NULL leaves it. It starts then, not when it was looked ahead.
 UPDATE operations
-SET started_at = NULL, newer = coalesce($newer, newer), rate = coalesce($rate, rate), canary = coalesce($canary, canary),
+SET started_at = NULL, go_at_once = FALSE, newer = coalesce($newer, newer), rate = coalesce($rate, rate), canary = coalesce($canary, canary),
     stop_percent = coalesce($stop_percent, stop_percent), stop_last = coalesce($stop_last, stop_last),
     checked_at = CASE WHEN checked_at > $stale THEN checked_at END  -- what was seen long ago is looked at again
 WHERE operation_id = $operation AND state = 'ready';
@@ -257,6 +257,11 @@ UPDATE operations
 SET checked = $checked, checked_at = $now, message = $message,
     state = CASE WHEN state <> 'checking' THEN state WHEN $goes::BOOLEAN THEN 'planned' ELSE 'ready' END
 WHERE operation_id = $operation;
+
+-- name: replay_look_again
+-- It went on by itself, and waited so long for its turn that what was seen may not hold any more.
+UPDATE operations SET state = 'checking', started_at = NULL, checked_at = NULL
+WHERE operation_id = $operation AND owner = $owner AND state IN ('planned', 'running');
 
 -- name: replay_skip_flagged
 -- Leaves out what would fail again, or would overwrite what is newer, each with its reason.
