@@ -158,7 +158,7 @@ def test_headers_keep_their_order_and_doubles_and_null_is_not_empty():
 def test_a_filter_is_said_in_words():
     where = DeadLetterFilter(topic="payments", code="X", state=None, ids=("a", "b"))
     assert said.filtered(where, None, None) == "Topic payments, error X, any state, 2 messages chosen by id"
-    assert said.filtered(DeadLetterFilter(), "1 hour", None) == "Died in the last 1 hour"
+    assert said.filtered(DeadLetterFilter(), "1 hour", None) == "Died in the last hour"
     assert said.filtered(DeadLetterFilter(), None, None) == ""
 
 
