@@ -117,6 +117,8 @@ class Desk:
         if self._operation is None:
             return None, ""
         operation = actions.follow(self._store, self._operation)
+        if operation.state == "checking":
+            return 0.0, f"Replaying: 0 of {operation.total:,}. Looking ahead on the topics first."
         if operation.state == "ready":
             return 0.0, self._asked(operation)
         if not operation.ended:

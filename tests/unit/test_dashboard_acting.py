@@ -8,6 +8,7 @@ import time
 import pytest
 
 from dashboard import access, actions, data
+from dashboard.notebook.desk import Desk
 from dashboard.views import acting, reading
 from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
@@ -401,3 +402,39 @@ def test_clear_says_what_a_replay_holds(path, store):
     page.button(key="clear").click().run()
 
     assert "The replay" in text_of(page) and "of ann meant to send 2 of them" in text_of(page)
+
+
+# the same click in a notebook
+
+
+def desk_of(store, **found):
+    """A desk whose person has said yes, after the look ahead."""
+    desk = Desk(store)
+    click = {"type": "replay", "at": time.time(), "mark": "", "until": time.time(), "shown": 2}
+    assert "Looking ahead" in desk.answer(click).said
+    looked(store, only(store).operation_id, **found)
+    return desk
+
+
+def test_a_click_in_a_notebook_says_what_stopped_it_and_sends_nothing(store):
+    buried(store, 2)
+    desk = desk_of(store, newer_keys=1)
+
+    answer = desk.answer({"type": "ask"})
+
+    assert answer.said.startswith(
+        "Nothing was sent yet. 1 record of orders has a key for which a newer record"
+    )
+    assert (answer.progress, only(store).state) == (0.0, "ready")
+    desk.answer({"type": "cancel", "at": time.time()})
+    assert only(store).state == "cancelled"
+
+
+def test_in_a_notebook_letters_in_doubt_were_said_before_the_click_so_it_goes_on(store):
+    buried(store, 2, verdict="possibly_persisted")
+    desk = desk_of(store)
+    assert only(store).state == "ready"
+
+    desk.answer({"type": "ask"})
+
+    assert only(store).state == "planned"
