@@ -1,8 +1,8 @@
-"""A cause that is still active: letters of the same error group die now, or an alert about their topic fires."""
+"""A cause that is still active: letters of the same error group and topic die now, or an alert about their topic fires."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,25 +24,26 @@ RULES = (
 )
 """Alerts that say that sending fails now; the others may fire because of the very letters that are to be replayed."""
 
+_MOST = 20
+"""Groups, and alerts, that are asked about: each question ends with the first letter, however many there are."""
 _WHAT_NOW = "What is sent now may fail the same way."
-_RECENT = """
-SELECT fingerprint, any_value(code) AS code, count(*) AS died, max(failed_at) AS last FROM dead_letters
-WHERE failed_at > ? GROUP BY fingerprint ORDER BY died DESC"""
+_RECENT = f"""
+SELECT fingerprint, topic, any_value(code) AS code, count(*) AS died, max(failed_at) AS last FROM dead_letters
+WHERE failed_at > ? GROUP BY fingerprint, topic ORDER BY died DESC LIMIT {_MOST}"""
 _SELECTED = "SELECT * FROM dead_letters WHERE ({where}) AND state = 'dead'"
 _PLANNED = """
 SELECT letters.* FROM operation_records AS records JOIN dead_letters AS letters USING (message_id)
 WHERE records.operation_id = ? AND records.state IN ('pending', 'claimed')"""
-_AMONG = "SELECT DISTINCT fingerprint FROM ({letters}) WHERE list_contains(?::VARCHAR[], fingerprint)"
+_OF_GROUP = "SELECT 1 FROM ({letters}) WHERE fingerprint = ? AND topic = ? LIMIT 1"
 _ALERTS = """
-SELECT rule, subject, text FROM alerts
-WHERE state = 'firing' AND list_contains(?::VARCHAR[], rule) AND subject IN (
-    SELECT topic FROM ({letters}) UNION SELECT producer_id FROM ({letters}))
-ORDER BY CASE severity WHEN 'critical' THEN 0 ELSE 1 END, started_at DESC LIMIT 1"""
+SELECT subject, text FROM alerts WHERE state = 'firing' AND list_contains(?::VARCHAR[], rule)
+ORDER BY CASE severity WHEN 'critical' THEN 0 ELSE 1 END, started_at DESC"""
+_ABOUT = "SELECT 1 FROM ({letters}) WHERE topic = ? OR producer_id = ? LIMIT 1"
 
 
 @dataclass(frozen=True, slots=True)
 class Growing:
-    """A group of the letters in question of which more died lately."""
+    """A group of the letters in question, on one of their topics, of which more died there lately."""
 
     code: str
     died: int
@@ -65,18 +66,20 @@ def still_active(
 
 
 def _growing(connection: Any, letters: str, given: Sequence[Any], now: float) -> Iterator[Growing]:
-    recent: Mapping[str, Growing] = {
-        row[0]: Growing(*row[1:]) for row in connection.execute(_RECENT, [now - LATELY]).fetchall()
-    }
-    if recent:
-        asked = connection.execute(_AMONG.format(letters=letters), [*given, list(recent)])
-        mine = {row[0] for row in asked.fetchall()}
-        yield from (group for fingerprint, group in recent.items() if fingerprint in mine)
+    recent = connection.execute(_RECENT, [now - LATELY]).fetchall()
+    asked = _OF_GROUP.format(letters=letters)
+    for fingerprint, topic, *group in recent:
+        if connection.execute(asked, [*given, fingerprint, topic]).fetchone():
+            yield Growing(*group)
 
 
 def _alert(connection: Any, letters: str, given: Sequence[Any]) -> str | None:
-    found = connection.execute(_ALERTS.format(letters=letters), [list(RULES), *given, *given]).fetchone()
-    return None if found is None else f"«{found[2]}»"
+    firing = connection.execute(_ALERTS, [list(RULES)]).fetchmany(_MOST)
+    asked = _ABOUT.format(letters=letters)
+    for subject, text in firing:
+        if connection.execute(asked, [*given, subject, subject]).fetchone():
+            return f"«{text}»"
+    return None
 
 
 def _sentences(growing: Sequence[Growing], alert: str | None, now: float) -> Iterator[str]:

@@ -327,7 +327,7 @@ def test_the_dry_run_and_the_replay_say_the_same_of_how_it_is_delivered(store, c
 def test_a_group_that_still_grows_is_said_in_the_dry_run(store):
     now = time.time()
     DeadLetters(store).add([letter(1, failed_at=now - 4000), letter(2, failed_at=now - 30)])
-    DeadLetters(store).add([letter(3, failed_at=now - 3000, fingerprint="other", topic="payments")])
+    DeadLetters(store).add([letter(3, failed_at=now - 3000, topic="payments")])
 
     (said,) = [one for one in dry_run(store, ALL).sentences if "cause" in one]
     assert said.startswith("Their cause may still be there: 1 letter died of it within 2 min, the last 3")
