@@ -93,8 +93,9 @@ def local(text: str, zone: str | None, now: float) -> str:
         return text
 
     def both(found: re.Match[str]) -> str:
+        year, month, day, hour, minute, second = (int(part) for part in found.groups())
         try:
-            at = datetime(*(int(part) for part in found.groups()), tzinfo=UTC).timestamp()  # type: ignore[misc]  # six numbers
+            at = datetime(year, month, day, hour, minute, second, tzinfo=UTC).timestamp()
         except ValueError:
             return found[0]
         return f"{stamp(at, zone, now).text} {zone_name(zone, at)} ({found[0]})"
