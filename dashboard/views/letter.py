@@ -120,7 +120,9 @@ def _key_about(key: said.Content) -> str:
 
 def _from(letter: DeadLetter) -> str:
     on = f"on {letter.host}" if letter.host else ""
-    return said.visible_line(f"{on} version {letter.version}".strip() if letter.version else on)
+    return said.visible_line(
+        ", ".join(part for part in (on, letter.version and f"version {letter.version}") if part)
+    )
 
 
 def _facts(*rows: tuple[str, str, str]) -> None:

@@ -73,7 +73,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             "Open the errors of this topic: one group of dead letters usually names the cause. Replay when it is gone.",
             condition=BurnRate(),
             keep_firing_for=5 * MINUTE,
-            inhibits=("error_budget_slow",),
+            inhibits=("error_budget_slow", "dead_letters_growing"),
         ),
         "error_budget_slow": Rule(
             "warning",
@@ -100,7 +100,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         ),
         "dead_letters_growing": Rule(
             "warning",
-            "{subject}: {says} within {window}",
+            "{subject}: {value:,.0f} dead letters came within {window} and still wait",
             "Look at the newest group of dead letters; its advice says what mends the cause.",
             condition=Threshold("dlq_growth", above=1000.0, window=15 * MINUTE),
             for_=MINUTE,
