@@ -170,7 +170,7 @@ def window(browser, **look):
     """A browser window of its own; what it asked for and what went wrong in it."""
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 1000}, **look})
     opened = context.new_page()
-    opened.set_default_timeout(30_000)
+    opened.set_default_timeout(60_000)
     opened.asked, opened.wrong, opened.refused = [], [], []
     opened.on("request", lambda request: opened.asked.append(request.url))
     opened.on("response", lambda said: opened.refused.append(said.url) if said.status >= 400 else None)
