@@ -17,12 +17,16 @@ GROUP BY topic, code ORDER BY count DESC, topic, code LIMIT coalesce($limit, 50)
 -- name: deaths_without_letters
 -- What died of producers that left no letter here, by topic: their letters are in their own stores. Statistics count up
 -- to two seconds late.
-SELECT topic, sum(dead)::BIGINT AS dead FROM statistics
-WHERE dead > 0 AND ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
-  AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
-  AND (topic, producer_id) NOT IN (
-      SELECT (topic, producer_id) FROM dead_letters
-      WHERE ($since IS NULL OR failed_at >= $since - 2) AND ($until IS NULL OR failed_at < $until))
+WITH died AS (
+    SELECT topic, producer_id, sum(dead) AS dead FROM statistics
+    WHERE dead > 0 AND ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
+      AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+    GROUP BY ALL
+), lettered AS (
+    SELECT DISTINCT topic, producer_id FROM dead_letters
+    WHERE ($since IS NULL OR failed_at >= $since - 2) AND ($until IS NULL OR failed_at < $until)
+)
+SELECT topic, sum(dead)::BIGINT AS dead FROM died ANTI JOIN lettered USING (topic, producer_id)
 GROUP BY topic ORDER BY topic;
 
 -- name: overview_waiting
