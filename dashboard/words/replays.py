@@ -78,10 +78,10 @@ _LOOKED_FOR = {"key": "key «{}»", "text": "error text with «{}»", "body": "c
 def carried_out(variable: str, file: str = "", servers: str = "", problem: str = "") -> str:
     """Who carries out replays that are begun on a page, for the settings."""
     if not file:
-        return f"live producers carry them out; started with {variable} set to a file of client settings, this server does too"
+        return f"Live producers carry them out. Started with {variable} set to a file of client settings, this server does too."
     if problem:
-        return f"this server would, with {file}, and cannot: {problem}"
-    return f"this server carries them out, with {file} ({servers}), and so do live producers"
+        return f"This server would carry them out, with {file}, and cannot: {problem}"
+    return f"This server carries them out, with {file} ({servers}), and so do live producers."
 
 
 # before

@@ -285,12 +285,13 @@ def _newer(run: DryRun, topics: Iterable[TopicCheck]) -> Iterator[str]:
             )
             yield (
                 f"{_records(topic.newer_keys)} of {topic.topic} will be skipped: a newer record of the same key is "
-                f"there{why}. They can be sent all the same."
+                f"there{why}. {_they(topic.newer_keys)} can be sent all the same."
             )
         elif topic.newer_keys and not topic.compacted:
             yield (
                 f"{_records(topic.newer_keys)} of {topic.topic} {_have(topic.newer_keys)} a key for which a newer record "
-                "was written since: who reads the topic will see the old value last. They can be skipped."
+                "was written since: who reads the topic will see the old value last. "
+                f"{_they(topic.newer_keys)} can be skipped."
             )
 
 
@@ -354,6 +355,10 @@ def _are(count: int) -> str:
 
 def _them(count: int) -> str:
     return "it" if count == 1 else "them"
+
+
+def _they(count: int) -> str:
+    return "It" if count == 1 else "They"
 
 
 def _were(count: int) -> str:

@@ -72,7 +72,7 @@ def test_it_carries_out_a_click_asks_where_it_must_and_says_so_in_the_settings(
         says(page, "Replayed 1 of 2")
 
         go(page, f"{server.url}settings")
-        page.get_by_text("this server carries them out, with").first.wait_for()
+        page.get_by_text("This server carries them out, with").first.wait_for()
 
 
 def test_without_settings_and_without_a_producer_the_button_says_what_would_help(browser, store, tmp_path):

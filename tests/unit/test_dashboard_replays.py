@@ -395,8 +395,8 @@ def test_what_was_looked_ahead_and_left_took_no_time():
 
 
 def test_who_carries_out_replays_is_said_in_the_settings():
-    assert "started with PRODUCER_CORE_CONFIG" in told.carried_out("PRODUCER_CORE_CONFIG")
-    assert "this server carries them out, with shop.properties (b:9092)" in told.carried_out(
+    assert "Started with PRODUCER_CORE_CONFIG" in told.carried_out("PRODUCER_CORE_CONFIG")
+    assert "This server carries them out, with shop.properties (b:9092)" in told.carried_out(
         "V", "shop.properties", "b:9092"
     )
     assert told.carried_out("V", "f", "b", "no such host").endswith("cannot: no such host")
