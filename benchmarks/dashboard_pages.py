@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 
@@ -89,17 +90,19 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory(prefix="pages-") as folder, sync_playwright() as playwright:
         os.environ["XDG_STATE_HOME"] = folder
-        with shop(Path(folder)) as store, dashboard(store, Path(folder)) as url:
-            browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
-            lines = [tell(line) for line in pages(browser, url, chosen.runs)]
-            lines += [tell(line) for line in live(browser, url, store, chosen.runs)]
-            browser.close()
-        if not chosen.no_notebook:
+        lines: list[Line] = []
+        if chosen.only != "notebook":
+            with shop(Path(folder)) as store, dashboard(store) as url:
+                browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+                lines += [tell(line) for line in pages(browser, url, chosen.runs)]
+                lines += [tell(line) for line in live(browser, url, store, chosen.runs)]
+                browser.close()
+        if chosen.only != "pages":
             lines.append(tell(notebook(playwright, chromium, Path(folder), chosen.runs)))
     print("| what | median s | from to | runs |\n| --- | ---: | ---: | ---: |")
     print("\n".join(line.row() for line in lines))
     print(f"\nMachine: {machine(chromium)}. Load average while it ran: {min(loads):.1f} to {max(loads):.1f}.")
-    words = f" --runs {chosen.runs}{' --no-notebook' if chosen.no_notebook else ''}"
+    words = f" --runs {chosen.runs}{f' --only {chosen.only}' if chosen.only else ''}"
     print(f"Command: python -m benchmarks.dashboard_pages{words} ({time.monotonic() - begun:.0f} s).")
     return 0
 
@@ -111,7 +114,7 @@ def _options() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--runs", type=int, default=5, help="of each; the median is given")
-    parser.add_argument("--no-notebook", action="store_true", help="leave JupyterLab out")
+    parser.add_argument("--only", choices=("pages", "notebook"), help="leave the other out")
     return parser.parse_args()
 
 
@@ -237,7 +240,7 @@ def _run(page: Page, number: int) -> float:
 
 
 def _cells(*sources: str) -> str:
-    cells = [
+    cells: list[dict[str, Any]] = [
         {"cell_type": "code", "id": f"c{place}", "metadata": {}, "source": source, "outputs": [], "execution_count": None}
         for place, source in enumerate(sources)
     ]  # fmt: skip
@@ -298,7 +301,7 @@ def shop(folder: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def dashboard(store: Path, folder: Path) -> Iterator[str]:
+def dashboard(store: Path) -> Iterator[str]:
     port = serve.free_port(8860)
     command = serve.command(store, port)
     with _process(command, dict(os.environ), lambda: _answers(f"http://127.0.0.1:{port}/_stcore/health")):
