@@ -63,7 +63,7 @@ def killed(stage):
 @scenario("R2", "SIGSTOP past the lease; another process takes over, and the first one wakes")
 def stopped(stage):
     begin(stage, 2)
-    for moment in stage.spread(10 if stage.long else 2):
+    for moment in stage.spread(10 if stage.long else 1):
         stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
         stage.stop(stage.chance.choice(POINTS))
     stage.finish()
@@ -162,7 +162,9 @@ def clicked(stage):
     stage.bury()
     stage.replay("live")
     stage.click()
-    for moment in (50, stage.letters // 2):  # a click knows no rate, so it is soon over
+    for moment in (50, stage.letters // 2)[
+        : 2 if stage.long else 1
+    ]:  # a click knows no rate, so it is soon over
         stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
         stage.kill()
         stage.replay("live")

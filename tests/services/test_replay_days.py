@@ -171,7 +171,7 @@ def test_a_topic_that_is_gone_before_the_replay_is_left_out_and_said(stage):
 
 def test_a_topic_that_goes_in_the_middle_is_left_out_and_the_others_arrive(stage):
     gone = stage.topics.pop()
-    begin(stage)
+    begin(stage, config={"transaction.timeout.ms": 12_000})
     stage.medium.cluster.delete_topic(gone.name)
     stage.finish(300)
 
