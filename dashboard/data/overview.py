@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dashboard.data.deaths import Deaths, deaths, retry_success
+from dashboard.data.deaths import Deaths, deaths, delivered_since, retry_success
 from dashboard.data.latency import LATENCY_QUANTILES
 from dashboard.data.situation import GONE as GONE
 from dashboard.data.situation import MINUTE, Rows, chosen_ones, memory, situation, stalled
 from dashboard.data.topics import Point, TopicRow, topic_rows
+from dashboard.data.urgency import urgency_of
 from dashboard.data.view import View
 from dashboard.words import Cause, Situation
 from producer_core.alerts.rules import RULES
@@ -156,12 +157,13 @@ def overview(store: Store, view: View | str, now: float, before: Sums | None = N
         producers = chosen_ones(store.rows("producers", since=now - 86_400), view.producer)
         alerts = store.rows("alerts_firing", now=now)
         seen_at = store.rows("data_age")[0]["seen_at"]
+        since_then = {} if view.over(now) else delivered_since(store, view, died.lasts)
         still = stalled(producers, last, now) and not _fresh(store, view, now)
     running = [row for row in producers if row["closed_at"] is None]
     dead_by_topic = _counted(waiting, "topic")
     dead, causes = sum(dead_by_topic.values()), _causes(died.rows)
     by_now = {row["topic"]: (row["acknowledged"], row["dead"]) for row in lately}
-    topics = topic_rows(series, by_topic, causes, dead_by_topic, died, by_now, view, now)
+    topics = topic_rows(series, by_topic, causes, dead_by_topic, died, by_now, since_then, view, now)
     return Overview(
         now=at,
         read_at=now,
@@ -173,7 +175,7 @@ def overview(store: Store, view: View | str, now: float, before: Sums | None = N
             sums.acknowledged,
             died,
             still,
-            max((row.trouble for row in topics), default=0),
+            topics,
             causes,
             producers,
             dead,
@@ -192,7 +194,9 @@ def overview(store: Store, view: View | str, now: float, before: Sums | None = N
         dead_by_verdict=_counted(waiting, "verdict"),
         dead_total=dead,
         alerts=tuple(
-            _as_shown(row, dead, view) for row in _once(alerts) if not (row["silenced"] or row["muted_by"])
+            _as_shown(row, dead, view)
+            for row in sorted(_once(alerts), key=urgency_of)
+            if not (row["silenced"] or row["muted_by"])
         ),
         producers=tuple(producers),
         memory=memory(running, now),

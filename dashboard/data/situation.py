@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dashboard.data.deaths import Deaths
+from dashboard.data.topics import TopicRow
 from dashboard.data.view import View
 from dashboard.words import Cause, Situation
 
@@ -35,15 +36,16 @@ def situation(
     acknowledged: int,
     died: Deaths,
     still: bool,
-    trouble: int,
+    topics: Sequence[TopicRow],
     causes: Sequence[Cause],
     producers: Rows,
     dead: int,
     now: float,
 ) -> Situation:
     """`acknowledged` and `died` are of the range, `dead` letters wait in all, `still` says that nothing moves although it
-    should, and `trouble` is that of the most troubled topic.
+    should, and `topics` say what fails now, and what is over.
     """
+    trouble, failed = max((row.trouble for row in topics), default=0), [row for row in topics if row.left > 0]
     running = [row for row in producers if row["closed_at"] is None]
     living = alive(running, now)
     lost = [
@@ -70,6 +72,8 @@ def situation(
         failed_ago=None if died.last is None else now - died.last,
         failing=trouble > 2,
         dying=trouble > 1,
+        delivered=sum(row.delivered for row in failed),
+        recovered=bool(failed) and all(row.recovered for row in failed),
         stalled=still,
         waiting=dead,
         over=view.over(now),

@@ -78,7 +78,13 @@ def changed(item, **changes):
             (changed(lost(), silenced=True),),
             {},
             "quiet",
-            "Nothing fires that people are told of; 1 is kept quiet.",
+            "Nothing fires that people are told of; 1 is silenced.",
+        ),
+        (
+            (lost(), *[changed(burning(), muted_by="connection_lost fires and explains it")] * 2),
+            {},
+            "bad",
+            "1 alert fires; 2 follow from connection_lost, so nobody is told of them.",
         ),
         ((alert("dedup_degraded", "p", NOW, reason="x"),), {}, "warning", "1 alert fires."),
         (
