@@ -177,11 +177,13 @@ class Desk:
         if operation.ended:
             self._operation = None
             return None, operation.message or "Done."
+        whose = "" if operation.who == person() else f" Begun by {operation.who}."
         if operation.state == "checking":
-            return 0.0, f"Replaying: 0 of {operation.total:,}. Looking ahead on the topics first."
+            return 0.0, f"Replaying: 0 of {operation.total:,}. Looking ahead on the topics first.{whose}"
         if operation.state == "ready":
-            return 0.0, f"Nothing was sent yet. {self._what_is_done(operation).sentences[0]}"
-        return (operation.total - operation.left) / max(operation.total, 1), progress(operation)
+            return 0.0, f"Nothing was sent yet. {self._what_is_done(operation).sentences[0]}{whose}"
+        share = (operation.total - operation.left) / max(operation.total, 1)
+        return share, f"{progress(operation)}{whose}"
 
 
 def _where(message: Mapping[str, Any]) -> DeadLetterFilter:
