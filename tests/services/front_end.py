@@ -56,9 +56,9 @@ class FrontEnd:
         page.expose_function("toKernel", self.comm_message)
         page.evaluate(_PAGE)
 
-    def send(self, kind, **content):
+    def send(self, kind, metadata=None, **content):
         """A message to the kernel; its id."""
-        message = self.client.session.msg(kind, content)
+        message = self.client.session.msg(kind, content, metadata=metadata)
         self.client.session.send(self._shell, message)
         return message["header"]["msg_id"]
 
@@ -118,7 +118,8 @@ class FrontEnd:
     def states(self):
         """What a document that is opened anew asks for: the state of every widget, over the control comm."""
         comm, first = f"control-{time.monotonic_ns()}", len(self.said)
-        self.send("comm_open", comm_id=comm, target_name="jupyter.widget.control", data={}, metadata={})
+        version, name = {"version": "1.0.0"}, "jupyter.widget.control"
+        self.send("comm_open", version, comm_id=comm, target_name=name, data={})
         self.send("comm_msg", comm_id=comm, data={"method": "request_states"})
         answer = self.until(
             lambda: next(
