@@ -224,8 +224,14 @@ def _total(rows: list[dict[str, Any]]) -> int:
 
 
 def _urgency(item: Alert) -> Urgency:
-    quiet, looked_after = bool(item.silenced or item.muted_by), item.acknowledged_by is not None
-    return urgency(item.rule, item.severity, item.started_at, looked_after=looked_after, quiet=quiet)
+    return urgency(
+        item.rule,
+        item.severity,
+        item.started_at,
+        looked_after=item.acknowledged_by is not None,
+        quiet=bool(item.silenced or item.muted_by),
+        over=item.since is not None,
+    )
 
 
 def _rules(

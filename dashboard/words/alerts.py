@@ -20,6 +20,7 @@ from producer_core.alerts.conditions import (
     limit,
     span,
 )
+from producer_core.alerts.rules import RULES
 
 if TYPE_CHECKING:
     from producer_core.alerts import Alert, Rule, Silence
@@ -32,9 +33,18 @@ SILENCES: Mapping[str, float] = {"1 hour": 3600, "4 hours": 14_400, "1 day": 86_
 
 
 def alert(found: Mapping[str, Any], now: float) -> str:
-    """An alert in a line: how bad, what, since when, what to do."""
-    since = age(now - found["started_at"])
-    return f"{found['severity'].capitalize()} for {since}: {found['text'].rstrip('.')}. {found['advice']}"
+    """An alert in a line: how bad, what, since when, what to do; of one whose condition is over that."""
+    since, then = age(now - found["started_at"]), over(found, now) or found["advice"]
+    return f"{found['severity'].capitalize()} for {since}: {found['text'].rstrip('.')}. {then}"
+
+
+def over(found: Mapping[str, Any], now: float) -> str:
+    """That an alert fires although its condition is over, and for how long; empty where the condition holds."""
+    rule = RULES.get(found["rule"])
+    if found["since"] is None or rule is None:
+        return ""
+    left = rule.keep_firing_for - (now - found["since"])
+    return f"Over since {age(now - found['since'])}; it resolves {f'in {age(left)}' if left > 0 else 'any moment'}."
 
 
 def alerts_sentence(

@@ -184,7 +184,7 @@ def frozen(number: int, at: str, later: int) -> str:
     if later:
         have, are = ("has", "is") if later == 1 else ("have", "are")
         since = f" {later:,} more that match {have} died since and {are} not among them."
-    return f"{they} at {at}, when Replay was pressed.{since}"
+    return f"{they} at {at}, when this was asked for.{since}"
 
 
 def split(number: int, left_out: int) -> str:
