@@ -37,7 +37,8 @@ class Situation:
     Of those that failed (`dead`) `cured` were replayed since, and `aside` put aside. `connected` and `producers` count
     those that run; `gone` were lost within the range and never closed. `dying`: something fails right now; `failing`:
     there is a topic on which much does, however little that is of all. `delivered`: on the topics with open failures,
-    since the last of each; `recovered`: so many that the fault is over.
+    since the last of each; `recovered`: so many that the fault is over. For `cut_off_for` seconds no broker was there at
+    all, until `cut_off_ago`; since then `delivered_again` were acknowledged.
     """
 
     acknowledged: int
@@ -57,6 +58,9 @@ class Situation:
     dying: bool = False
     delivered: int = 0
     recovered: bool = False
+    cut_off_for: float = 0.0
+    cut_off_ago: float | None = None
+    delivered_again: int = 0
     cured: int = 0
     aside: int = 0
     stalled: bool = False
@@ -105,7 +109,7 @@ def headline(now: Situation, zone: str | None = None) -> Headline:
     tone, lead, waits = _lead(now)
     pieces = [Piece(lead)] if lead else []
     pieces += [Piece(_waits(now.pending))] if waits else [*_failed(now, zone), *_waiting(now)]
-    return Headline(tone, (*pieces, *_lost(now), *_next(now)))
+    return Headline(tone, (*pieces, *_outage(now), *_lost(now), *_next(now)))
 
 
 def _lead(now: Situation) -> tuple[str, str, bool]:
@@ -255,6 +259,20 @@ def _waiting(now: Situation) -> Iterator[Piece]:
         yield Piece(" ")
         yield Piece(f"{now.waiting:,} {noun}", "dead-letters", (("range", None), ("since", None)))
         yield Piece(" from before.")
+
+
+def _outage(now: Situation) -> Iterator[Piece]:
+    """That the brokers were away and are back, while others still ask whether they are."""
+    if now.over or not now.connected or now.cut_off_ago is None:
+        return
+    since = (
+        f"{plural(now.delivered_again, 'message')} {_were(now.delivered_again)} delivered since"
+        if now.delivered_again
+        else "nothing was delivered since"
+    )
+    yield Piece(
+        f" No broker was connected for {age(now.cut_off_for)}; they are back since {age(now.cut_off_ago)}, and {since}."
+    )
 
 
 def _lost(now: Situation) -> Iterator[Piece]:

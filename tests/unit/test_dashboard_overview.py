@@ -17,7 +17,7 @@ from producer_core.errors import StoreLocked
 from producer_core.events import Attempt, DeadLetter
 from producer_core.failures import fingerprint
 from producer_core.histogram import RELATIVE_ERROR, bucket_of
-from producer_core.store import Batch, LatencyRow, ProducerRow, StatisticsRow, Store
+from producer_core.store import Batch, ClientRow, LatencyRow, ProducerRow, StatisticsRow, Store
 
 NOW = 0.0
 
@@ -276,6 +276,21 @@ def test_the_end_of_a_fault_is_said_with_what_shows_it(change, text):
     tone, found = said(dead=3, causes=[TOO_LARGE], **change)
     assert tone == "warning" and f"topic allows. {text}" in found
     assert found.startswith("Delivering again. ") == change.get("recovered", False)
+
+
+def test_an_outage_that_is_over_is_said_with_what_was_delivered_since(store):
+    row = ClientRow(0, "c", "p", 1, 0, 0, 1, 0, 0, 0, 0, 0.0, 0, 0.0)
+    seconds = range(int(NOW) - 90, int(NOW))
+    looks = [row._replace(window_start=at, cut_off=int(-60 < at - NOW <= -35)) for at in seconds]
+    store.append(Batch("q", 0, client_statistics=tuple(looks)))
+    write(store, [counts(at, acknowledged=10) for at in range(int(NOW) - 30, int(NOW))])
+    found = words.headline(data.overview(store, "15 min", NOW).situation)
+    assert found.tone == "good"
+    assert (
+        "No broker was connected for 25 s; they are back since 34 s, and 300 messages were delivered since."
+        in found.text
+    )
+    assert "No broker" not in words.headline(data.overview(store, "15 min", NOW + 1200).situation).text
 
 
 @pytest.mark.parametrize(
