@@ -12,7 +12,7 @@ import streamlit as st
 from dashboard import actions, data, live_table, words
 from dashboard.bring import bring
 from dashboard.views import acted, common, reading, replay_tables
-from dashboard.words import replays as told
+from dashboard.words import dry_run as told
 from producer_core.replay import Newer, Operation
 from producer_core.replay.dry_run import DryRun
 from producer_core.replay.guard import CANARY, STOP_PERCENT
