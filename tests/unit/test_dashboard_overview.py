@@ -9,6 +9,7 @@ import pytest
 
 from dashboard import data, figures, words
 from dashboard.data.alerts import alerts as alerts_page
+from dashboard.figures import charts
 from dashboard.nodes import text_of
 from dashboard.views import common, header, overview, tiles
 from producer_core.alerts import AlertLog, Change, alert
@@ -774,3 +775,18 @@ def test_a_producer_is_chosen_by_its_name_while_its_id_stands_in_the_address(pat
     assert not page.exception
     unknown = opened(path, monkeypatch, producer="gone").selectbox(key="producer")
     assert (unknown.value, unknown.options[-1]) == ("gone", "gone")
+
+
+@pytest.mark.parametrize(
+    ("found", "seen"),
+    [
+        ([1.0, 2.0, None, 3.0, 4.0], "lines"),
+        ([1.0, None, 3.0, 4.0], "lines+markers"),
+        ([None, 1.0, None], "lines+markers"),
+        ([1.0], "lines+markers"),
+        ([None, None], "lines"),
+        ([], "lines"),
+    ],
+)
+def test_a_value_alone_between_gaps_is_a_dot_and_all_others_are_lines(found, seen):
+    assert charts.mode(found) == seen
