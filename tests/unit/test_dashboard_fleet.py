@@ -65,7 +65,9 @@ def test_percentiles_are_those_of_merged_histograms_and_not_of_percentiles(store
 
 def test_a_producer_is_told_with_its_own_numbers(store):
     add(store, "shop", rate=20, dead=3)
-    DeadLetters(store).add([letter(number, failed_at=NOW - 5, producer_id="shop") for number in range(3)])
+    DeadLetters(store).add(
+        [letter(number, failed_at=NOW - 5, producer_id="shop", topic="orders") for number in range(3)]
+    )
     (member,) = fleet(store, VIEW, NOW).members
     assert member.rate == pytest.approx(20, rel=0.1)
     assert (member.dead, member.letters, member.acknowledged) == (3, 3, 1200)
