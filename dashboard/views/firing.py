@@ -11,6 +11,7 @@ from dashboard import actions, data, words
 from dashboard.live_dom import live_dom
 from dashboard.nodes import Node, link, node
 from dashboard.views import common, header, reading
+from dashboard.words import alerts
 from producer_core.store import Store
 
 _SHOWN = 3
@@ -31,12 +32,12 @@ def show(store: Store, shown: data.Overview, now: float) -> None:
 
 
 def _line(alert: Mapping[str, Any], now: float) -> Node:
-    tone = words.TONES[alert["severity"]]
+    over = alerts.over(alert, now)
+    tone = "quiet" if over else words.TONES[alert["severity"]]
     title, colon, rest = words.local(words.alert(alert, now), common.zone(), now).partition(":")
     address = header.link("alerts", alert=alert["alert_id"])
-    advice = str(
-        alert["advice"] or ""
-    )  # a phone has no room for it; it stands on the alert's own page as well
+    # a phone has no room for the advice; it stands on the alert's own page as well
+    advice = "" if over else str(alert["advice"] or "")
     text, more = rest.removesuffix(advice), node("span", advice, class_="pc-opt")
     return node("p", link(f"{title}{colon}", address), text, more, class_=f"pc-say pc-alert pc-{tone}")
 

@@ -63,6 +63,18 @@ def crowd(now: Crowd) -> tuple[str, str]:
     return "bad" if now.troubled[0][0] in ("silent", "cut off") else "warning", f"{who}. {listed}."
 
 
+def alerts_of(
+    state: str, alerts: Sequence[tuple[str, str]], most: int = 3
+) -> tuple[tuple[str, str], list[str]]:
+    """The alert that stands for a producer's state (severity and text), and lines on the others: where something else is
+    the state, the worst alert is among these. How many there was no room for is said.
+    """
+    first = alerts[0] if state == "alerting" and alerts else ("", "")
+    others = [f"{severity}: {text}" for severity, text in (alerts[1:] if first[1] else alerts)]
+    left = len(others) - most
+    return first, [*others[:most], *([f"and {plural(left, 'more alert')}"] if left > 0 else [])]
+
+
 def state(
     name: str,
     now: float,
@@ -70,7 +82,7 @@ def state(
     seen_at: float,
     closed_at: float | None,
     error: str | None,
-    alert: str,
+    alert: tuple[str, str],
     dead: int,
     settled: int,
     fill: float,
@@ -80,7 +92,7 @@ def state(
     known: Mapping[str, tuple[Tone, str]] = {
         "silent": ("bad", f"not seen for {silent}, and not closed"),
         "cut off": ("bad", f"no connection: {error}" if error else "no connection yet"),
-        "alerting": ("bad", alert),
+        "alerting": ("warning" if alert[0] == "warning" else "bad", f"{alert[0]}: {alert[1]}"),
         "failing": ("warning", f"{count(dead)} of {plural(settled, 'message')} died"),
         "full": ("warning", f"its queue is {percent(fill)} full"),
         "well": ("good", "sends"),
