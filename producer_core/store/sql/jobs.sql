@@ -21,7 +21,7 @@ UPDATE pipeline_jobs SET seen_at = $now, ended_at = $now, state = $state, record
     message = $message, details = $details
 WHERE name = $name AND pid = $pid AND started_at = $started;
 
--- name: pipeline_jobs
+-- name: jobs
 -- Every job that was ever run on this store, running ones first, then the newest.
 SELECT name, kind, host, pid, started_at, seen_at, ended_at, state, records_done, records_total, lag,
        last_success_at, message, details
