@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 LAYERS = {
     0: "errors messages histogram librdkafka person",
     1: "config events failures failure_table failure_names masking reader shown",
-    2: "retry metrics health partitions asking stopping",
+    2: "retry metrics health ledger partitions asking stopping",
     3: "dedup claims shared_claims journal store transport connection cluster permissions replication landing unreported",
     4: "client_view exactly_once guarantees dlq ordering in_doubt turns backlog stand_in telling alerts recorder testing reports lifecycle burial telemetry batches sampler standing frames",
     5: "producer diagnosis ending replay transfer dialects keeping store_keeping contract monitor upstream history",
