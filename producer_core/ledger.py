@@ -11,8 +11,8 @@ import uuid
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, groupby, islice
-from operator import ge, itemgetter, lt, mul, sub
+from itertools import accumulate, chain, groupby, islice
+from operator import itemgetter, mul, sub
 from typing import NamedTuple
 
 from producer_core.events import Acknowledged, DeadLetter, Hook
@@ -23,6 +23,7 @@ MODULUS = 16_777_213
 """Offsets count modulo this prime in a fingerprint, so that a window's sum stays below 2^53."""
 
 _MOST_PLACES = 100_000
+_FOLDED = 65_536
 _BIG = 1 << 62
 
 _WHERE = itemgetter(0, 1)  # of Acknowledged: topic and partition
@@ -82,16 +83,16 @@ UNKNOWN = Before(_BIG, _BIG)
 class Ledger(Hook):
     """A hook that keeps what was acknowledged until it is taken, once a second.
 
-    It hears on the poll thread and on the look's, and costs a message two numbers of 8 bytes. `session` is the
-    producer's own; `fresh` says that no earlier process used it.
+    It hears on the poll thread and on the look's. `session` is the producer's own; `fresh` says that no earlier process
+    used it.
     """
 
     def __init__(self, session: bytes, *, fresh: bool = True) -> None:
         self._own = session
         self._fresh = fresh
         self._lock = threading.Lock()  # guards the three fields below
-        self._placed: dict[Place, tuple[array[int], array[int]]] = {}
-        self._unplaced: dict[Place, array[int]] = {}
+        self._placed: dict[Place, _Told] = {}
+        self._unplaced: dict[Place, list[int]] = {}
         self._given_up: list[GivenUpRow] = []
         # touched by `take` only
         self._before: dict[Place, Before] = {}
@@ -114,11 +115,12 @@ class Ledger(Hook):
             unplaced, self._unplaced = self._unplaced, {}
             given_up, self._given_up = self._given_up, []
         rows: list[LedgerRow] = []
-        for place, (seqs, offsets) in placed.items():
-            rows += rows_of(place, seqs.tolist(), offsets.tolist(), before=self._known(place))
+        for place, told in placed.items():
+            seqs, offsets = told.columns()
+            rows += rows_of(place, seqs, offsets, before=self._known(place))
             self._remember(place, Before(max(seqs), max(offsets)))
         for place, unknown in unplaced.items():
-            rows += unplaced_rows(place, unknown.tolist())
+            rows += unplaced_rows(place, unknown)
         return tuple(rows), tuple(given_up)
 
     # under the lock
@@ -141,16 +143,18 @@ class Ledger(Hook):
             return
         place = (session, item.topic, item.partition)
         if item.offset is None or item.offset < 0:
-            self._unplaced.setdefault(place, array("q")).append(seq)
+            self._unplaced.setdefault(place, []).append(seq)
         else:
             self._keep(place, [seq], [item.offset])
 
     def _keep(self, place: Place, seqs: Sequence[int], offsets: Sequence[int]) -> None:
         found = self._placed.get(place)
         if found is None:
-            found = self._placed[place] = (array("q"), array("q"))
-        found[0].extend(seqs)
-        found[1].extend(offsets)
+            found = self._placed[place] = _Told()
+        found.seqs += seqs
+        found.offsets += offsets
+        if len(found.seqs) > _FOLDED:
+            found.fold()
 
     # of take
 
@@ -166,21 +170,45 @@ class Ledger(Hook):
             self._fresh = False
 
 
+class _Told:
+    """What one place acknowledged since the last time; 16 bytes a message where nobody takes it for long."""
+
+    __slots__ = ("_folded", "offsets", "seqs")
+
+    def __init__(self) -> None:
+        self.seqs: list[int] = []
+        self.offsets: list[int] = []
+        self._folded: list[tuple[array[int], array[int]]] = []
+
+    def fold(self) -> None:
+        self._folded.append((array("q", self.seqs), array("q", self.offsets)))
+        self.seqs, self.offsets = [], []
+
+    def columns(self) -> tuple[list[int], list[int]]:
+        if self._folded:
+            self.fold()
+            self.seqs = list(chain.from_iterable(seqs for seqs, _ in self._folded))
+            self.offsets = list(chain.from_iterable(offsets for _, offsets in self._folded))
+        return self.seqs, self.offsets
+
+
 def rows_of(
     place: Place, seqs: Sequence[int], offsets: Sequence[int], *, before: Before = NOTHING
 ) -> list[LedgerRow]:
     """The rows of one place: sequences and the offsets at which they were acknowledged, in any order."""
-    if any(map(ge, offsets, islice(offsets, 1, None))):
+    steps = _steps(offsets)
+    if min(steps, default=1) <= 0:
         offsets, seqs = map(list, zip(*sorted(zip(offsets, seqs, strict=True)), strict=True))
-    rising = all(map(lt, seqs, islice(seqs, 1, None)))
-    if rising and seqs[0] > before.seq and offsets[0] > before.offset:
+        steps = _steps(offsets)
+    rises = _steps(seqs)
+    if min(rises, default=1) > 0 and seqs[0] > before.seq and offsets[0] > before.offset:
         return [
-            _row(place, seqs[start:end], offsets[start:end], 0) for start, end in _cuts(seqs)
-        ]
+            _row(place, seqs[a:b], offsets[a:b], 0, [seqs[a], *rises[a : b - 1]], [offsets[a], *steps[a : b - 1]])
+            for a, b in _cuts(seqs)
+        ]  # fmt: skip
     highest = accumulate(seqs, max, initial=before.seq)
     late = [
-        seq < top or offset <= before.offset
-        for seq, offset, top in zip(seqs, offsets, highest, strict=False)
+        seq < top or offset <= before.offset for seq, offset, top in zip(seqs, offsets, highest, strict=False)
     ]
     windows: dict[int, tuple[list[int], list[int], list[bool]]] = {}
     for seq, offset, doubtful in zip(seqs, offsets, late, strict=True):
@@ -188,7 +216,10 @@ def rows_of(
         columns[0].append(seq)
         columns[1].append(offset)
         columns[2].append(doubtful)
-    return [_row(place, one, two, sum(three)) for one, two, three in windows.values()]
+    return [
+        _row(place, one, two, sum(three), [one[0], *_steps(one)], [two[0], *_steps(two)])
+        for one, two, three in windows.values()
+    ]
 
 
 def unplaced_rows(place: Place, seqs: Sequence[int]) -> list[LedgerRow]:
@@ -199,7 +230,7 @@ def unplaced_rows(place: Place, seqs: Sequence[int]) -> list[LedgerRow]:
     for start, end in _cuts(ordered):
         part, window = ordered[start:end], ordered[start] // WINDOW
         total = sum(part) - len(part) * window * WINDOW
-        deltas = _deltas(part)
+        deltas = [part[0], *_steps(part)]
         rows.append(
             LedgerRow(session, topic, partition, window, len(part), total, None, 0, -1, -1, deltas, ())
         )
@@ -228,12 +259,19 @@ def _cuts(seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def _row(place: Place, seqs: Sequence[int], offsets: Sequence[int], late: int) -> LedgerRow:
+def _row(
+    place: Place,
+    seqs: Sequence[int],
+    offsets: Sequence[int],
+    late: int,
+    seq_deltas: list[int],
+    offset_deltas: list[int],
+) -> LedgerRow:
     """Of one window, in the order of offsets."""
     window, total = seqs[0] // WINDOW, sum(seqs)
     return LedgerRow(
         str(uuid.UUID(bytes=place[0])), place[1], place[2], window, len(seqs), total - len(seqs) * window * WINDOW,
-        _fingerprint(seqs, offsets, window), late, offsets[0], offsets[-1], _deltas(seqs), _deltas(offsets),
+        _fingerprint(seqs, offsets, window), late, offsets[0], offsets[-1], seq_deltas, offset_deltas,
     )  # fmt: skip
 
 
@@ -247,5 +285,5 @@ def _fingerprint(seqs: Sequence[int], offsets: Sequence[int], window: int) -> in
     return products - (window * WINDOW - 1) * (sum(offsets) - len(offsets) * below)
 
 
-def _deltas(numbers: Sequence[int]) -> list[int]:
-    return [numbers[0], *map(sub, islice(numbers, 1, None), numbers)]
+def _steps(numbers: Sequence[int]) -> list[int]:
+    return list(map(sub, islice(numbers, 1, None), numbers))
