@@ -36,6 +36,8 @@ class Replaying:
     where: DeadLetterFilter
     client: tuple[str, Mapping[str, Any]] | None
     to_cluster: str | None = None
+    origin: str = "cli"
+    _cluster: str = field(default="", init=False)
     _producer: ReliableKafkaProducer | None = field(default=None, init=False)
     _runner: replay.ReplayRunner | None = field(default=None, init=False)
     _running: _Running | None = field(default=None, init=False)
@@ -85,8 +87,8 @@ class Replaying:
                 self.store,
                 self.where,
                 to_cluster=self.to_cluster,
-                can_run=self._producer.cluster_id if self._producer else False,
-                **_who(),
+                can_run=self._cluster or False,
+                **{**_who(), "origin": self.origin},
                 **choices,
             )
         except NobodyReplays as error:
@@ -149,8 +151,7 @@ class Replaying:
         return True
 
     def _belong(self) -> str:
-        reached = self._producer.cluster_id if self._producer else "CLUSTER"
-        return f"If they belong there, say so: --to {reached}"
+        return f"If they belong there, say so: --to {self._cluster or 'CLUSTER'}"
 
     def _connect(self, servers: str, settings: Mapping[str, Any]) -> None:
         from producer_core.cluster import Cluster
@@ -165,6 +166,7 @@ class Replaying:
         self._producer = ReliableKafkaProducer(
             servers, settings, store=self.store, cluster_id=found, run_replays=False
         )
+        self._cluster = found
         self._runner = replay.ReplayRunner(self.store, self._producer, client=config.settings)
 
 

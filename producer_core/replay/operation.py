@@ -21,6 +21,10 @@ State = Literal["checking", "ready", "planned", "running", "paused", "done", "st
 Newer = Literal["auto", "skip", "send"]
 """What becomes of a record for whose key a newer one was acknowledged since: `auto` skips it on compacted topics."""
 
+PIPELINE = "pipeline"
+"""The origin of an operation that a Spark job carries out. No other runner may touch it: its records go out under
+transactional ids of its slices, which an ordinary runner would not fence."""
+
 CANCELLED = "cancelled before it was sent"
 _ABANDONED = "its runner died, and nobody is there to look on the topic for it"
 _STALE = 300.0  # seconds after which a look ahead is made again
@@ -75,6 +79,11 @@ class Operation:
         """The selection as it was asked for: what `DeadLetterFilter.from_query` reads."""
         found: dict[str, str] = orjson.loads(self.selection)
         return found
+
+    @property
+    def by_spark(self) -> bool:
+        """Whether only `pipeline reprocess` may carry it out."""
+        return self.origin == PIPELINE
 
     @property
     def left(self) -> int:
@@ -277,6 +286,8 @@ def _switch(
 def _abandoned(store: Store, operation: Operation, now: float) -> bool:
     if operation.owner is None or (operation.lease_until or 0.0) > now - _SILENT:
         return False
+    if operation.by_spark:
+        return True
     alive = store.rows("replay_runners", alive_since=now - _SILENT)
     return operation.cluster_id not in [row["cluster_id"] for row in alive]
 

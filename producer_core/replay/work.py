@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from producer_core.errors import StoreError
+from producer_core.errors import ProducerError, StoreError
 from producer_core.replay.claims import BYTES, Claims, Outcome
 from producer_core.replay.doubt import Doubt
 from producer_core.replay.guard import Guard
@@ -30,17 +30,18 @@ _ASK = 2.0
 
 
 class Pace:
-    """How many records may go now at a rate; unused ones add up to one second's worth. No rate: no bound."""
+    """How many records may go now at a rate; unused ones add up to `burst` seconds' worth. No rate: no bound."""
 
-    def __init__(self, rate: float | None, now: float) -> None:
+    def __init__(self, rate: float | None, now: float, *, burst: float = 1.0) -> None:
         self._rate = rate
+        self._burst = burst
         self._allowed = 1.0
         self._at = now
 
     def room(self, now: float, most: int) -> int:
         if self._rate is None:
             return most
-        self._allowed = min(max(1.0, self._rate), self._allowed + (now - self._at) * self._rate)
+        self._allowed = min(max(1.0, self._rate * self._burst), self._allowed + (now - self._at) * self._rate)
         self._at = now
         return min(most, int(self._allowed))
 
@@ -55,7 +56,7 @@ class Pace:
 class Work:
     """One operation, from `take` to its end, its pause, or the loss of its lease. Runs in one thread.
 
-    `make_way` gets this work's `interrupted`; `quiet` is for how many seconds after the last attempt of a record
+    `make_way` gets this work's `interrupted`; `burst` is for how many seconds what a rate allows adds up; `quiet` is for how many seconds after the last attempt of a record
     an old request of it may still arrive.
     """
 
@@ -73,6 +74,7 @@ class Work:
         quiet: float,
         interval: float = INTERVAL,
         drain: float = 10.0,
+        burst: float = 1.0,
     ) -> None:
         self._claims = claims
         self._doubt = doubt
@@ -84,6 +86,7 @@ class Work:
         self._quiet = quiet
         self._interval = interval
         self._drain = drain
+        self._burst = burst
         self._claimed: Sequence[DeadLetter] = ()  # and neither looked for nor sent yet
         self._outcomes: list[Outcome] = []  # at most what was in flight: bounded while the store is away
         self._pace: Pace | None = None
@@ -110,6 +113,9 @@ class Work:
                 self._finish()
             except Interrupted:
                 self._abandon()
+            except ProducerError:  # the way is at its end: Spark is gone, say
+                self._abandon()
+                raise
             finally:
                 self._way.close()
 
@@ -178,7 +184,7 @@ class Work:
             self._begun = True  # never twice: the floors are above what was found
         if self._outcomes:
             self._turn(0)
-        self._pace = Pace(self._claims.get().rate, time.monotonic())
+        self._pace = Pace(self._claims.get().rate, time.monotonic(), burst=self._burst)
 
     def _pick_up(self) -> None:
         """Records that are claimed and in nobody's hand: the store took the claim, and failed before it said so."""
