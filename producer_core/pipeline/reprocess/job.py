@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from producer_core import replay
-from producer_core.config import client_config
+from producer_core.config import ClientConfig, client_config
 from producer_core.errors import ReplayError
+from producer_core.landing import prober
 from producer_core.person import person
 from producer_core.pipeline.jobs import noted
 from producer_core.pipeline.preflight import reach
+from producer_core.pipeline.reprocess.looking import far
 from producer_core.pipeline.reprocess.progress import PROGRESS_TOPIC, require_topic
 from producer_core.pipeline.reprocess.slices import MOST, By, Slicing, begin_life
 from producer_core.pipeline.reprocess.spreading import Course, Spreading
@@ -100,7 +102,9 @@ def reprocess(
     else:
         operation = replay.get(store, operation_id)
         if operation.state == "paused":
-            operation = replay.resume(store, operation_id, who=who or person(), origin=PIPELINE)
+            operation = replay.resume(
+                store, operation_id, who=who or person(), origin=PIPELINE, rate=plan.get("rate")
+            )
     choices = Choices(slices, slice_by, progress_topic, wave)
     runner = spark_runner(store, client.settings, cluster, choices, session=lambda: session)
     return carried_out(runner, store, operation, timeout)
@@ -159,5 +163,10 @@ def spark_runner(
         )
 
     return ReplayRunner(
-        store, Driver(identity, cluster), client=settings, in_flight=choices.wave, spread=spread
+        store,
+        Driver(identity, cluster),
+        client=settings,
+        in_flight=choices.wave,
+        spread=spread,
+        probe=prober(settings, far=None if session is None else far(session, ClientConfig(settings))),
     )
