@@ -1,0 +1,177 @@
+"""The look: a topic's records beside the ledger's rows, first as groups, then what is suspect message by message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from producer_core.pipeline.integrity import groups, judging, suspects
+from producer_core.pipeline.integrity.ranges import Range, covered, layers
+from producer_core.pipeline.integrity.report import Expired
+from producer_core.pipeline.integrity.spans import Edge, Span, seen_after
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Keep = Callable[["DataFrame"], "DataFrame"]
+Read = Callable[[Mapping[int, Range]], "DataFrame"]
+"""Records of one range a partition, decoded."""
+
+_SETTLING = 60.0
+"""An acknowledgement without a place that was told so shortly before the topic's ends were asked for may lie above them."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is looked at. `fresh` is SQL over a ledger's row: this audit is the one that judges it, where its place is
+    unknown. `started` is when the topic's ends were asked for; `since` bounds what counts as expired."""
+
+    topic: str
+    cluster: str
+    spans: Mapping[int, Span]
+    started: float
+    fresh: str = "true"
+    since: float | None = None
+    compacted: bool = False
+
+
+@dataclass(frozen=True)
+class Ledgers:
+    """`rows` of all topics, and the `letters`: messages of this topic that were given up."""
+
+    rows: DataFrame
+    letters: DataFrame
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was counted, and a frame of findings (lazy, kept): see `judging`."""
+
+    records: int
+    foreign: int
+    acknowledged: int
+    read_again: int
+    expired: tuple[Expired, ...]
+    spans: Mapping[int, Span]
+    findings: DataFrame
+
+
+def look(
+    session: SparkSession,
+    question: Question,
+    told: Ledgers,
+    *,
+    read: Read,
+    edges_now: Callable[[], Mapping[int, Edge]],
+    keep: Keep,
+) -> Found:
+    """Everything once, suspects twice. `edges_now` asks the brokers again when all was read."""
+    compared = keep(compare(session, question, told, read))
+    counts = _counts(compared)
+    again = suspects.to_read(_intervals(compared), question.spans) if counts["unequal"] else {}
+    unequal = suspects.hinted(compared.where("unequal").select(*groups.KEY), counts["unequal"])
+    seen = keep(suspects.seen(_again(read, again), unequal))
+    if again:
+        seen.count()  # read now: the low watermarks are asked for afterwards
+    after = seen_after(question.spans, edges_now())
+    rows = about(session, question, told.rows, after)
+    windows = suspects.hinted(suspects.asked(compared), counts["unequal"] + counts["doubtful"])
+    entries = keep(suspects.told(rows, windows, question.fresh))
+    places = judging.ordered(judging.standing(seen, entries, unequal), entries)
+    found = [
+        judging.duplicated(places),
+        judging.reordered(places, compared, suspects.highest_before(rows)),
+        judging.unledgered(places, entries, told.letters),
+        judging.pending(entries),
+    ]
+    if not question.compacted:
+        found.append(judging.lost(places, entries, unequal))
+        found.append(judging.unplaced(places, entries, _verdict(question, after)))
+    return Found(
+        records=counts["records"],
+        foreign=counts["foreign"],
+        acknowledged=counts["acknowledged"],
+        read_again=covered(again),
+        expired=_expired(question, rows),
+        spans=after,
+        findings=keep(reduce(lambda one, other: one.unionByName(other), found)),
+    )
+
+
+def compare(session: SparkSession, question: Question, told: Ledgers, read: Read) -> DataFrame:
+    """The first pass: the log's groups beside the ledger's. The plan of all that is read."""
+    from pyspark.sql import functions as F
+
+    rows = groups.with_doubts(about(session, question, told.rows, question.spans))
+    log = groups.groups(read({number: (span.start, span.end) for number, span in question.spans.items()}))
+    ledger = groups.ledger_groups(groups.pieces(rows))
+    compared = groups.compared(log, ledger, groups.doubled(told.rows, rows, told.letters))
+    if question.compacted:  # what compaction leaves is not what was acknowledged
+        compared = compared.withColumn("unequal", F.expr("session is not null"))
+    return compared
+
+
+def about(session: SparkSession, question: Question, rows: DataFrame, spans: Mapping[int, Span]) -> DataFrame:
+    """The ledger's rows of this topic, beside the span of their partition."""
+    frame = groups.span_frame(session, spans)
+    return groups.of_topic(rows, question.topic, question.cluster, frame)
+
+
+@contextmanager
+def kept() -> Iterator[Keep]:
+    """Frames that are used more than once, kept while the block runs."""
+    with ExitStack() as stack:
+
+        def keep(frame: DataFrame) -> DataFrame:
+            found = frame.persist()
+            stack.callback(found.unpersist)
+            return found
+
+        yield keep
+
+
+def _again(read: Read, ranges: Mapping[int, list[Range]]) -> DataFrame:
+    return reduce(
+        lambda one, other: one.unionByName(other), [read(layer) for layer in layers(ranges) or [{}]]
+    )
+
+
+def _counts(compared: DataFrame) -> dict[str, int]:
+    """This is where the topic is read."""
+    from pyspark.sql import functions as F
+
+    row = compared.agg(
+        F.sum("n").alias("records"), F.expr("sum(n) filter (where session is null)").alias("foreign"),
+        F.sum("told_n").alias("acknowledged"), F.count_if("unequal").alias("unequal"),
+        F.count_if("doubtful").alias("doubtful"),
+    ).first()  # fmt: skip
+    return {name: number or 0 for name, number in (row.asDict() if row is not None else {}).items()}
+
+
+def _intervals(compared: DataFrame) -> Any:
+    return compared.where("unequal and n is not null").select("partition", "off_min", "off_max").toArrow()
+
+
+def _verdict(question: Question, after: Mapping[int, Span]) -> str:
+    """SQL: what became of a message that was acknowledged nobody knows where, and does not stand in the range."""
+    hidden = any(span.stable < span.high for span in after.values())
+    whole = all(span.whole for span in after.values())
+    final = "lost" if all(span.low == 0 for span in after.values()) else "expired"
+    return (
+        "case when at is null then null "
+        f"when {str(hidden).lower()} or at >= {question.started - _SETTLING!r} then 'pending' "
+        f"when {str(not whole).lower()} then 'undecided' else '{final}' end"
+    )
+
+
+def _expired(question: Question, rows: DataFrame) -> tuple[Expired, ...]:
+    from pyspark.sql import functions as F
+
+    below = groups.pieces(rows.withColumn("doubt", F.lit(False))).where("zone = 'expired'")
+    if question.since is not None:
+        below = below.where(f"at >= {question.since!r}")
+    told = groups.tally(below).orderBy("partition").collect()
+    return tuple(Expired(row["partition"], row["n"], row["first"], row["last"]) for row in told)
