@@ -72,12 +72,13 @@ def telemetry(
     from producer_core.pipeline import telemetry as job
     from producer_core.stopping import Stop
     from producer_core.store import Store
+    from producer_core.store.place import resolve
 
     spark.check()
     addresses, chosen = options.client_settings(servers, settings, config_file)
-    store = Store.open(store_path)
-    folder = checkpoint or job.default_checkpoint(store)
+    folder = checkpoint or job.default_checkpoint(resolve(store_path))
     job.check(client_config(addresses, chosen), topics, folder)
+    store = Store.open(store_path)
     screen = _Screen()
     with spark.session("telemetry") as session:
         stop = Stop()  # after Spark, which has its own idea of Ctrl-C

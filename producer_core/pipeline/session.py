@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import producer_core
 from producer_core.brokers.java import find_java
 from producer_core.errors import MissingTool
 from producer_core.pipeline.connector import fetch_connector, folder, named_jars
@@ -118,19 +120,30 @@ def _settings(master: str, memory: str, jars: Sequence[Path], verbose: bool) -> 
         "spark.jars": ",".join(str(jar) for jar in jars),
         "spark.python.worker.faulthandler.enabled": "true",
     }
-    if is_local(master):
+    if _on_this_machine(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        settings |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.executorEnv.PYTHONPATH": str(
+                Path(producer_core.__file__).parents[1]
+            ),  # the very same code
+        }
     if master.startswith("local-cluster"):  # each worker of it is a JVM of its own
         settings |= {"spark.executor.memory": f"{_megabytes(master)}m", "spark.task.maxFailures": "4"}
     if not verbose:
         properties = folder() / "log4j2.properties"
-        properties.write_text(_LOG4J)
+        if not properties.exists() or properties.read_text() != _LOG4J:  # another job may be reading it
+            properties.write_text(_LOG4J)
         quiet = f"-Dlog4j2.configurationFile=file:{properties}"
         settings["spark.driver.extraJavaOptions"] = quiet
-        if is_local(master):
+        if master.startswith("local-cluster"):
             settings["spark.executor.extraJavaOptions"] = quiet
     return settings
+
+
+def _on_this_machine(master: str) -> bool:
+    return is_local(master) or re.match(r"spark://(?:127\.0\.0\.1|localhost|\[::1\]):", master) is not None
 
 
 def _megabytes(master: str) -> int:

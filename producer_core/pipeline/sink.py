@@ -60,9 +60,11 @@ class Sink:
         history: History | None,
         told: Callable[[Merged], None],
         reached: Reached,
+        *,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._store, self._aside, self._history = store, aside, history
-        self._told, self._reached = told, reached
+        self._told, self._reached, self._clock = told, reached, clock
         self._busy = threading.Lock()  # held while a micro-batch is merged
         self._ending = False
         self.error: Exception | None = None
@@ -97,7 +99,7 @@ class Sink:
     def _add(self, known: Any, query_id: str, batch_id: int) -> int:
         while True:
             fresh = unseen(self._store, known)
-            now = time.time()
+            now = self._clock()
             draft = self._history.draft(fresh, now) if self._history and fresh.num_rows else None
             self._reached("drafted")
             try:

@@ -71,9 +71,9 @@ def check(config: ClientConfig, topics: Sequence[str], checkpoint: Path) -> Sour
     return Source(tuple(topics), options, cluster_id)
 
 
-def default_checkpoint(store: Store) -> Path:
+def default_checkpoint(store: Path) -> Path:
     """A folder beside the store."""
-    return store.path.with_name(store.path.name + ".telemetry")
+    return store.with_name(store.name + ".telemetry")
 
 
 def run(
@@ -90,6 +90,7 @@ def run(
     told: Callable[[Going], None] = lambda going: None,
     stopped: Callable[[], bool] = lambda: False,
     reached: Reached = lambda point: None,
+    clock: Callable[[], float] = time.time,
 ) -> Merged:
     """Merge until `stopped()`, or with `once` what is there now; the sum of what was done.
 
@@ -97,7 +98,7 @@ def run(
     history are folders of the driver's machine. `every` is the time between micro-batches in seconds. `told` hears
     twice a second how it stands. Without `once` it waits for brokers and a store that are away for a while.
     """
-    folder = checkpoint or default_checkpoint(store)
+    folder = checkpoint or default_checkpoint(store.path)
     source = check(client_config(servers, settings), topics, folder)
     files = History(history, reached=reached) if history is not None else None
     with ExitStack() as stack:
@@ -106,12 +107,12 @@ def run(
             stack.callback(files.close)
             files.open(store, lambda batches: not unseen(store, batches).num_rows)
         job = stack.enter_context(noted(store, name=f"telemetry {', '.join(topics)}", kind="telemetry"))
-        stream = _Stream(session, source, store, folder, files, once, every, reached)
+        stream = _Stream(session, source, store, folder, files, once, every, reached, clock)
         going = _Run(job, told, stopped)
-        with _upkeep(store, files):
+        with _upkeep(store, files, clock):
             while not stream.played(going):
                 going.wait()
-        _finish(store, files)
+        _finish(store, files, clock())
     return going.done
 
 
@@ -169,10 +170,13 @@ class _Stream:
     once: bool
     every: float
     reached: Reached
+    clock: Callable[[], float]
 
     def played(self, run: _Run) -> bool:
         """One stream, to its end; False when it failed by something that may be over in a while."""
-        sink = Sink(self.store, self.folder / "set_aside", self.files, run.merged, self.reached)
+        sink = Sink(
+            self.store, self.folder / "set_aside", self.files, run.merged, self.reached, clock=self.clock
+        )
         query = None
         try:
             query = self._start(sink)
@@ -237,14 +241,14 @@ def _offsets(text: str | None) -> dict[tuple[str, str], int]:
 
 
 @contextmanager
-def _upkeep(store: Store, files: History | None) -> Iterator[None]:
+def _upkeep(store: Store, files: History | None, clock: Callable[[], float]) -> Iterator[None]:
     """Once a minute, beside the stream: old seconds become minutes, old rows go, closed hours become one file."""
     done = threading.Event()
 
     def keep() -> None:
         while not done.wait(_UPKEEP):
             try:
-                maintain(store, files, time.time())
+                maintain(store, files, clock())
             except (ProducerError, OSError) as error:
                 logger.warning("upkeep failed", extra={"error": str(error)})
 
@@ -264,9 +268,9 @@ def maintain(store: Store, files: History | None, now: float) -> None:
         files.publish(before=now)
 
 
-def _finish(store: Store, files: History | None) -> None:
+def _finish(store: Store, files: History | None, now: float) -> None:
     """At the end of a run everything merged is in the history's files."""
-    store.maintain(time.time())
+    store.maintain(now)
     if files is not None:
         files.publish()
 

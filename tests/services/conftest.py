@@ -8,6 +8,16 @@ from tests.services import browsing
 
 
 @pytest.fixture(scope="session")
+def spark():
+    """One Spark on this machine, in this process; a test never stops it."""
+    from producer_core.pipeline.session import open_session
+
+    session = open_session(name="tests", master="local[2,4]", driver_memory="1g")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
 def state_folder(tmp_path_factory):
     return tmp_path_factory.mktemp("dashboard")
 
