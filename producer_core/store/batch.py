@@ -173,7 +173,7 @@ class Batch:
     """What happened since the last batch of this producer. `sequence` is dense, over its restarts as well.
 
     The pair (producer_id, sequence) makes a merge idempotent: a batch that is there already adds nothing. A batch with
-    `first` stands for all from there to `sequence`, added up. `ledger_lost`: acknowledgements whose ledger rows had no
+    `first` stands for all from there to `sequence`. `ledger_lost`: acknowledgements whose ledger rows had no
     room where they waited.
     """
 

@@ -20,20 +20,23 @@ _ROW, _ENTRY = 600, 16
 _LISTS = (*KINDS, "ledger", "given_up")
 
 
-def added_up(first: Batch, second: Batch) -> Batch:
-    """Two batches as one, under the second's sequence: rows of one window and topic are summed."""
-    rows: dict[str, Any] = {
-        name: _sum_rows(getattr(first, name) + getattr(second, name), kind) for name, kind in KINDS.items()
-    }
+def joined(first: Batch, second: Batch) -> Batch:
+    """Two batches as one, under the second's sequence, with all rows of both: nothing is coarser, only heads are saved."""
+    rows: dict[str, Any] = {name: getattr(first, name) + getattr(second, name) for name in _LISTS}
     return replace(
         second,
         notices=(first.notices + second.notices)[-100:],
-        ledger=first.ledger + second.ledger,
-        given_up=first.given_up + second.given_up,
         first=first.begins,
         ledger_lost=first.ledger_lost + second.ledger_lost,
         **rows,
     )
+
+
+def added_up(first: Batch, second: Batch) -> Batch:
+    """Two batches as one, under the second's sequence: rows of one minute and topic are summed."""
+    both = joined(first, second)
+    rows: dict[str, Any] = {name: _sum_rows(getattr(both, name), kind) for name, kind in KINDS.items()}
+    return replace(both, resolution=60, **rows)
 
 
 def _sum_rows(rows: Sequence[tuple[Any, ...]], kind: Kind) -> tuple[Any, ...]:

@@ -1,8 +1,8 @@
 """The waiting room of telemetry: batches that are not on the topic yet, in order and bounded.
 
 With a folder each batch is a file from the moment it comes until its delivery report does, so that kill -9 loses none;
-without, it waits in memory. Beyond the bounds the oldest statistics are added up; where that does not help the oldest
-ledger rows, and at last the oldest batches, are given up, and counted.
+without, it waits in memory. Beyond the bounds the oldest are joined; where that does not help the oldest ledger rows,
+and at last the oldest batches, are given up, and counted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from producer_core.store.sizing import added_up
+from producer_core.store.sizing import joined
 from producer_core.telemetry.schema import decode, encode
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _LEVEL = 1
 
 @dataclass(frozen=True)
 class Bounds:
-    """What may wait: so many batches, and bytes of them as they are kept; `together` is what two added up may take."""
+    """What may wait: so many batches, and bytes of them as they are kept; `together` is what two joined ones may take."""
 
     batches: int
     bytes: int
@@ -141,10 +141,10 @@ class Waiting:
         while self._entries and (
             len(self._entries) > self._bounds.batches or self._bytes > self._bounds.bytes
         ):
-            if not self._add_up() and not self._rob():
+            if not self._join() and not self._rob():
                 self._drop(self._entries[0])
 
-    def _add_up(self) -> bool:
+    def _join(self) -> bool:
         """Make one of the two oldest neighbours that nobody was handed and that fit together; False if there are none."""
         for one, two in pairwise(self._entries):
             alike = one.producer_id == two.producer_id and not (one.handed or two.handed)
@@ -153,12 +153,12 @@ class Waiting:
                 if first is None or second is None:
                     return True  # what was damaged is gone, so there is room again
                 new = Entry(one.first, two.sequence, two.producer_id)
-                self._keep(new, added_up(first, second))
+                self._keep(new, joined(first, second))
                 self._entries[self._entries.index(one)] = new
                 for old in (one, two):
                     self._forget(old)
                 self._entries.remove(two)
-                self.counts["added_up"] += 1
+                self.counts["joined"] += 1
                 return True
         return False
 
@@ -259,7 +259,7 @@ class Waiting:
 
 
 def _without_parts(entries: Sequence[Entry]) -> list[Entry]:
-    """Killed after two were added up and before they were deleted, a process leaves both beside their sum."""
+    """Killed after two were joined and before they were deleted, a process leaves both beside the whole."""
     kept: list[Entry] = []
     for entry in sorted(entries, key=lambda entry: (entry.producer_id, entry.first, -entry.sequence)):
         last = kept[-1] if kept else None
