@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
 import uuid
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +20,9 @@ from producer_core.ledger import (
     MODULUS,
     UNKNOWN,
     WINDOW,
+    GivenUpRow,
     Ledger,
+    LedgerRow,
     entries,
     fingerprint,
     rows_of,
@@ -26,6 +30,7 @@ from producer_core.ledger import (
 )
 from producer_core.messages import id_bytes
 from producer_core.store import Batch, Store
+from producer_core.store.batch import KINDS
 from producer_core.store.sizing import LIMIT, split
 from producer_core.telemetry import decode, encode
 from producer_core.testing import InMemoryTransport
@@ -240,6 +245,14 @@ def test_the_store_keeps_a_ledger_once_and_forgets_it_in_time(tmp_path):
     store.prune(4_000_000_000.0)
     with store.borrow() as connection:
         assert connection.execute("SELECT (SELECT count(*) FROM ledger), (SELECT count(*) FROM ledger_given_up)").fetchone() == (0, 0)  # fmt: skip
+
+
+def test_the_documented_columns_are_those_of_the_rows():
+    text = (Path(__file__).parents[2] / "docs" / "telemetry.md").read_text()
+    assert re.findall(r"^\| \d+ \| `(\w+)`", text, re.MULTILINE) == list(LedgerRow._fields)
+    assert ", ".join(f"`{name}`" for name in GivenUpRow._fields) in " ".join(text.split())
+    for name in ("statistics", "latencies", "errors"):
+        assert f"- `{name}`: {', '.join(KINDS[name].columns)}" in " ".join(text.split())
 
 
 # producers
