@@ -8,6 +8,7 @@ from producer_core.cli.lazy import Command, LazyGroup
 
 COMMANDS = (
     Command("telemetry", "Merge the producers' telemetry topics into a store."),
+    Command("integrity", "Prove what is lost, duplicated and out of order on a topic, by message id."),
     Command("reprocess", "Send a large DLQ again, in parallel, each letter once."),
 )
 

@@ -116,6 +116,11 @@ class AuditReport:
         return not self.compacted
 
     @property
+    def unauditable(self) -> bool:
+        """A loss could not have shown: compaction removes records, or no ledger speaks of what is here."""
+        return self.compacted or (self.ours > 0 and not self.acknowledged)
+
+    @property
     def sentence(self) -> str:
         return words.sentence(self)
 
