@@ -234,7 +234,10 @@ def behind(progress: Any) -> int | None:
 
 def _offsets(text: str | None) -> dict[tuple[str, str], int]:
     """Spark's JSON of offsets, by topic and partition."""
-    found = json.loads(text) if text else None
+    try:
+        found = json.loads(text or "null")
+    except ValueError:
+        found = None  # PySpark makes the text "None" of nothing
     if not isinstance(found, dict):
         return {}
     return {(topic, part): offset for topic, parts in found.items() for part, offset in parts.items()}
