@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,7 @@ _NEEDED = (
     "kafka-clients",
     "commons-pool2",
 )
-_SILENCE = 10.0
+_SILENCE = 8.0
 """Seconds that the resolver may go without a file or a line once it began to ask repositories."""
 _START = 60.0
 """Seconds that its JVM may take to begin, on a busy machine."""
@@ -82,7 +83,7 @@ def named_jars(given: Sequence[Path]) -> list[Path]:
 
 def fetch_connector() -> list[Path]:
     """The jars, resolved by Spark's own resolver; quick when they are in the cache. MissingTool when no repository
-    answers for 10 seconds."""
+    answers for 8 seconds."""
     ivy, done = folder() / "ivy", folder() / "connector.txt"
     if not _all_there(done):
         _resolve(ivy)
@@ -102,12 +103,13 @@ def _resolve(ivy: Path) -> None:
     with tempfile.TemporaryFile("w+", errors="replace") as log:
         resolver = subprocess.Popen(
             [sys.executable, "-c", _RESOLVE, coordinate(), str(ivy)],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
         try:
             silent = _watched(resolver, ivy, log)
         finally:
-            resolver.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(resolver.pid, signal.SIGKILL)  # its JVM asks on for minutes
             resolver.wait()
         if silent or resolver.returncode:
             why = f"no repository answered within {_SILENCE:g} s" if silent else _last_line(log)
