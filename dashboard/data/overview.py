@@ -106,6 +106,8 @@ class Overview:
     producers: tuple[Mapping[str, Any], ...]
     memory: tuple[int, int | None]
     seen_at: float | None
+    missing: tuple[int, int] = (0, 0)
+    """Windows that have not come, and of how many producers."""
 
     @property
     def error_rate(self) -> float | None:
@@ -153,6 +155,7 @@ def overview(store: Store, view: View | str, now: float, before: Sums | None = N
         producers = chosen_ones(store.rows("producers", since=now - 86_400), view.producer)
         alerts = store.rows("alerts_firing", now=now)
         seen_at = store.rows("data_age")[0]["seen_at"]
+        missing = store.rows("overview_missing", since=now - 86_400, producer=view.producer)[0]
         still = stalled(producers, last, now) and not _fresh(store, view, now)
     running = [row for row in producers if row["closed_at"] is None]
     dead_by_topic = _counted(waiting, "topic")
@@ -193,6 +196,7 @@ def overview(store: Store, view: View | str, now: float, before: Sums | None = N
         producers=tuple(producers),
         memory=memory(running, now),
         seen_at=seen_at,
+        missing=(missing["windows"], missing["producers"]),
     )
 
 
