@@ -163,10 +163,16 @@ class Session:
         defaultParallelism = 2
 
 
-def way(log, *, rate=None, interrupt=lambda: False, count=2):
+def way(log, *, rate=None, interrupt=lambda: False, holds=lambda: True, count=2):
     course = Course("op", {}, "progress", 16, Life(Slicing(count), 1 << 32), rate=lambda: rate)
     return Spreading(
-        lambda: Session, course, floors={}, interrupt=interrupt, say=lambda text: None, clock=time.time
+        lambda: Session,
+        course,
+        floors={},
+        interrupt=interrupt,
+        holds=holds,
+        say=lambda text: None,
+        clock=time.time,
     )
 
 
@@ -264,11 +270,25 @@ def test_a_lost_wave_goes_again_and_the_third_in_a_row_ends_the_job_with_its_let
     assert going.floors == floors
 
 
-def test_told_to_leave_in_a_wave_it_leaves_it_as_it_is(log):
-    def leave(_):
-        raise Interrupted
+def leave(_):
+    raise Interrupted
 
-    going = way(log)
+
+def test_paused_in_a_wave_it_finds_out_what_became_of_it_and_gives_the_rest_back(log):
+    letters = [letter(number) for number in range(4)]
+    going = way(log, interrupt=lambda: True)
+    going.begin(["orders"])
+    log.answers.append(leave)
+    log.on_topic = {letters[0].message_id: 3}
+    going.send(letters)
+
+    assert endings(going.gather(0)) == {"acknowledged": 1}
+    assert endings(going.give_back()) == {"pending": 3}
+    assert going.in_flight == 0
+
+
+def test_who_lost_the_operation_in_a_wave_leaves_it_as_it_is(log):
+    going = way(log, holds=lambda: False)
     going.begin(["orders"])
     before = {topic: dict(parts) for topic, parts in going.floors.items()}
     log.answers.append(leave)

@@ -158,6 +158,7 @@ def spark_runner(
             course,
             floors=floors_of(operation.floors),
             interrupt=work.interrupted,
+            holds=work.holds,
             say=work.say,
             clock=time.time,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,6 +37,8 @@ logger = logging.getLogger(__name__)
 IN_A_TRANSACTION = 2000
 _TRIES = 3
 """Waves lost in a row until the job ends; each is settled before the next goes."""
+_SETTLE = 20.0
+"""Seconds for finding out what became of a wave that was killed because somebody wants it to end."""
 _never = threading.Event()  # waiting on it is a pause
 _QUIET = 10.0
 """Seconds of a wave until it is said that it still goes."""
@@ -65,13 +68,16 @@ class Spreading:
         *,
         floors: Floors,
         interrupt: Interrupt,
+        holds: Callable[[], bool],
         say: Callable[[str], None],
         clock: Callable[[], float],
     ) -> None:
         self._session = session
         self._course = course
         self._floors: dict[str, dict[int, int]] = {topic: dict(parts) for topic, parts in floors.items()}
-        self._interrupt = interrupt
+        self._asked_to_leave = interrupt
+        self._holds = holds
+        self._settle_by: float | None = None
         self._say = say
         self._clock = clock
         self._number = course.life.first
@@ -166,7 +172,25 @@ class Spreading:
             return []
         wave, self._hand = list(self._hand), deque()
         self._unknown = wave
-        return self._find_out(self._run(wave))
+        try:
+            return self._find_out(self._run(wave))
+        except Interrupted:
+            if not self._holds():
+                raise
+        return self._leave_settled()
+
+    def _leave_settled(self) -> list[Outcome]:
+        """Paused, cancelled, or ending, and the operation is ours still: nothing is left claimed, if brokers answer."""
+        self._settle_by = time.monotonic() + _SETTLE
+        try:
+            return self._find_out({})
+        finally:
+            self._settle_by = None
+
+    def _interrupt(self) -> bool:
+        if self._settle_by is None:
+            return self._asked_to_leave()
+        return not self._holds() or time.monotonic() > self._settle_by
 
     def _run(self, wave: Sequence[DeadLetter]) -> dict[str, Outcome]:
         """What Spark's tasks said, by id."""
