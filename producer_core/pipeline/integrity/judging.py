@@ -30,15 +30,15 @@ def standing(seen: DataFrame, told: DataFrame, unequal: DataFrame) -> DataFrame:
     """Where messages stand: (session, seq, partition, offset, window, earlier), each place once.
 
     Records that were read; acknowledged places in groups that equal the ledger; and `earlier` ones, below the range,
-    which an audit before this one is trusted for.
+    which are not looked at: what an audit before this one has seen, or what has expired, stood there.
     """
     from pyspark.sql import functions as F
 
-    columns = [*ID, "partition", "offset", "window"]
-    trusted = told.where("zone = 'inside'").join(unequal.select(*KEY), KEY, "left_anti").select(*columns)
-    earlier = told.where("zone = 'before'").select(*columns, F.lit(True).alias("earlier"))
-    read = seen.select(*columns).unionByName(trusted).withColumn("earlier", F.lit(False))
-    return read.unionByName(earlier).distinct()
+    place = [*ID, "partition", "offset", "window"]
+    trusted = told.where("zone = 'inside'").join(unequal.select(*KEY), KEY, "left_anti").select(*place)
+    earlier = told.where("zone in ('before', 'expired', 'gone')").select(*place, F.lit(True).alias("earlier"))
+    read = seen.select(*place).unionByName(trusted).withColumn("earlier", F.lit(False))
+    return read.unionByName(earlier).groupBy(*place).agg(F.expr("bool_and(earlier)").alias("earlier"))
 
 
 def ordered(places: DataFrame, told: DataFrame) -> DataFrame:

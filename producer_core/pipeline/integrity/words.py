@@ -14,7 +14,7 @@ _SAID = 5
 def sentence(report: AuditReport) -> str:
     """What a person must know, in one sentence."""
     bad = [
-        f"{_count(number)} {words}"
+        (number, words)
         for number, words in (
             (report.lost, "lost"),
             (report.duplicated, "there more than once"),
@@ -28,14 +28,13 @@ def sentence(report: AuditReport) -> str:
     if not report.acknowledged and not report.lost:
         return _unledgered(report, bad)
     if bad:
-        verb = "is" if sum((report.lost, report.duplicated, report.reordered)) == 1 else "are"
-        return f"{report.topic}: of {_messages(report.acknowledged)} acknowledged {_join(bad, verb)}."
+        return f"{report.topic}: of {_messages(report.acknowledged)} acknowledged {_join(bad)}."
     if report.acknowledged == 1:
         return f"{report.topic}: the 1 message acknowledged is on the log, once."
     return f"{report.topic}: all {_messages(report.acknowledged)} acknowledged are on the log, each once and in order."
 
 
-def _unledgered(report: AuditReport, bad: Sequence[str]) -> str:
+def _unledgered(report: AuditReport, bad: Sequence[tuple[int, str]]) -> str:
     if not report.records:
         return f"{report.topic}: there is nothing in this range, neither on the log nor in a ledger."
     once = _join(bad) if bad else "none is there twice or out of order"
@@ -46,20 +45,36 @@ def _unledgered(report: AuditReport, bad: Sequence[str]) -> str:
 def sentences(report: AuditReport) -> Iterator[str]:
     """The first, then what else matters."""
     yield report.sentence
-    if report.pending:
-        yield f"{_messages(report.pending)} acknowledged {_are(report.pending)} hidden by an open transaction: look again when it has ended."
-    if report.expired:
-        yield f"{_messages(report.expired)} acknowledged expired before this audit, so nobody can say more of them{_expired(report)}."
-    if report.undecided:
-        yield f"{_messages(report.undecided)} acknowledged without an offset are not in this range; only an audit of the whole topic can say whether they are lost."
+    yield from _undecidable(report)
     if report.unledgered:
-        yield f"{_messages(report.unledgered)} on the log {_are(report.unledgered)} in no ledger: sent by a producer that keeps none, or never acknowledged."
+        whose = "its producer keeps" if report.unledgered == 1 else "their producers keep"
+        their = "its acknowledgement" if report.unledgered == 1 else "their acknowledgement"
+        yield f"{_are(report.unledgered, 'on the log')} in no ledger: {whose} none, or never heard of {their}."
     if report.given_up_found:
-        yield f"{_messages(report.given_up_found)} that their producer gave up {_are(report.given_up_found)} on the log all the same."
+        yield f"{_are(report.given_up_found, 'that their producer gave up')} on the log all the same."
     if report.foreign:
-        yield f"{_count(report.foreign)} of {_count(report.records)} records have no message id of ours; they were counted, not judged."
+        yield (
+            f"{report.foreign:,} of {report.records:,} records have no message id of ours; "
+            "they were counted, not judged."
+        )
     yield from _holes(report)
     yield from report.notes
+
+
+def _undecidable(report: AuditReport) -> Iterator[str]:
+    if report.pending:
+        yield f"{_are(report.pending, 'acknowledged')} hidden by an open transaction: look again when it has ended."
+    if report.expired:
+        yield (
+            f"{_messages(report.expired)} acknowledged expired before this audit, so nobody can say more of "
+            f"{'it' if report.expired == 1 else 'them'}{_expired(report)}."
+        )
+    if report.undecided:
+        they = "it is" if report.undecided == 1 else "they are"
+        yield (
+            f"{_are(report.undecided, 'acknowledged at an unknown offset')} not in this range; "
+            f"only an audit of the whole topic can say whether {they} lost."
+        )
 
 
 def _expired(report: AuditReport) -> str:
@@ -82,9 +97,9 @@ def _holes(report: AuditReport) -> Iterator[str]:
     if len(report.gaps) > _SAID:
         yield f"{len(report.gaps) - _SAID:,} more stretches of batches are missing from ledgers."
     if report.ledger_lost:
-        yield f"Producers had to leave {_messages(report.ledger_lost)} acknowledged out of their ledgers."
+        yield f"Producers had to leave {report.ledger_lost:,} acknowledgements out of their ledgers."
     if report.strange:
-        yield f"{_count(report.strange)} records or rows of the ledger could not be read: a newer schema, or no telemetry."
+        yield f"{report.strange:,} records or rows of the ledger could not be read: a newer schema, or no telemetry."
 
 
 def finding(
@@ -113,19 +128,20 @@ def finding(
     return f"at {here}, in no ledger"
 
 
-def _join(parts: Sequence[str], verb: str = "are") -> str:
-    first, *rest = parts
-    listed = [f"{first.split(' ', 1)[0]} {verb} {first.split(' ', 1)[1]}", *rest]
-    return ", ".join(listed[:-1]) + (" and " if len(listed) > 1 else "") + listed[-1]
+def _join(parts: Sequence[tuple[int, str]]) -> str:
+    """«2 are lost, 3 there more than once and 4 out of order»."""
+    (number, words), *rest = parts
+    listed = [
+        f"{number:,} {'is' if number == 1 else 'are'} {words}",
+        *(f"{one:,} {said}" for one, said in rest),
+    ]
+    return ", ".join(listed[:-1]) + (" and " if rest else "") + listed[-1]
 
 
 def _messages(number: int) -> str:
     return "1 message" if number == 1 else f"{number:,} messages"
 
 
-def _count(number: int) -> str:
-    return f"{number:,}"
-
-
-def _are(number: int) -> str:
-    return "is" if number == 1 else "are"
+def _are(number: int, which: str) -> str:
+    """«1 message on the log is», «2 messages on the log are»."""
+    return f"{_messages(number)} {which} {'is' if number == 1 else 'are'}"
