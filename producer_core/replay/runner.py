@@ -26,7 +26,7 @@ from producer_core.replay.operation import Operation
 from producer_core.replay.resending import Resending, Sender
 from producer_core.replay.transacting import TRANSACTIONAL_ID, Transacting
 from producer_core.replay.way import Way
-from producer_core.replay.work import INTERVAL, Work
+from producer_core.replay.work import DRAIN, INTERVAL, Work
 
 if TYPE_CHECKING:
     from producer_core.landing import Prober
@@ -39,6 +39,8 @@ Spread = Callable[[Work, Claims, Operation], Way]
 IN_FLIGHT = 500
 """Records that are claimed at once."""
 IN_A_TRANSACTION = 2000
+SPREAD_DRAIN = 40.0
+"""Seconds in which Spark's workers end their wave, or are killed and it is found out what they sent."""
 SPREAD_BURST = 5.0
 """Seconds for which what a rate allows adds up before Spark's workers get it: a wave of theirs takes a second to begin."""
 CANNOT_LOOK = "Nobody has looked ahead: the process that runs it has no client settings"
@@ -207,6 +209,7 @@ class ReplayRunner:
             quiet=self._quiet,
             interval=self._interval,
             burst=1.0 if self._spread is None else SPREAD_BURST,
+            drain=DRAIN if self._spread is None else SPREAD_DRAIN,
         )
 
     def _way(self, work: Work, claims: Claims, operation: Operation) -> Way:

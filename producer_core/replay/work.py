@@ -25,6 +25,8 @@ INTERVAL = 0.2
 """Seconds between two visits to the store: outcomes are gathered meanwhile."""
 REST = 5.0
 """Seconds until records that could not be looked for are looked for again."""
+DRAIN = 10.0
+"""Seconds in which what is in flight is waited for when the process ends."""
 _ASK = 2.0
 """Seconds between two looks at what an operator wants, while brokers are waited for."""
 
@@ -73,7 +75,7 @@ class Work:
         most: int,
         quiet: float,
         interval: float = INTERVAL,
-        drain: float = 10.0,
+        drain: float = DRAIN,
         burst: float = 1.0,
     ) -> None:
         self._claims = claims
@@ -132,6 +134,10 @@ class Work:
     def holds(self) -> bool:
         """Whether the operation is ours still."""
         return self._keeper.holds()
+
+    def ending(self) -> bool:
+        """Whether this process is to end: what is in flight is settled, and nothing more is sent."""
+        return self._stopping.is_set()
 
     def interrupted(self) -> bool:
         """Whether to leave while waiting: it is not ours any more, the process must end, or nobody wants it now."""

@@ -113,7 +113,7 @@ class Log:
     """A topic that remembers: what the wave wrote, and which seals were put."""
 
     def __init__(self):
-        self.on_topic, self.sealed, self.answers, self.waves = {}, [], [], []
+        self.on_topic, self.sealed, self.answers, self.waves, self.cancelled = {}, [], [], [], 0
 
 
 @pytest.fixture
@@ -144,14 +144,28 @@ def log(monkeypatch):
         found.sealed.append((tuple(which), number))
         return dict.fromkeys(which, 0)
 
-    def run(session, table, errand, **_):
-        found.waves.append((table["message_id"].to_pylist(), errand.number))
-        answer = found.answers.pop(0)
-        return answer(table.to_pylist()) if callable(answer) else answer
+    class Wave:
+        """Done at once, but for one that nobody answers for."""
+
+        def __init__(self, session, table, errand):
+            found.waves.append((table["message_id"].to_pylist(), errand.number))
+            self.began, self.done, self._rows = time.monotonic(), threading.Event(), table.to_pylist()
+            self._answer = found.answers.pop(0)
+
+        def start(self):
+            if self._answer is not None:
+                self.done.set()
+
+        def cancel(self):
+            found.cancelled += 1
+
+        def outcomes(self):
+            return self._answer(self._rows)
 
     monkeypatch.setattr(spreading, "Transacting", Looker)
     monkeypatch.setattr(spreading, "seal", seal)
-    monkeypatch.setattr(spreading.waves, "run", run)
+    monkeypatch.setattr(spreading, "Wave", Wave)
+    monkeypatch.setattr(spreading, "_GRACE", 0.0)
     monkeypatch.setattr(
         spreading, "ReadBack", lambda *_: lambda wheres, _: Seen(ends=dict.fromkeys(wheres, 100))
     )
@@ -163,14 +177,15 @@ class Session:
         defaultParallelism = 2
 
 
-def way(log, *, rate=None, interrupt=lambda: False, holds=lambda: True, count=2):
-    course = Course("op", {}, "progress", 16, Life(Slicing(count), 1 << 32), rate=lambda: rate)
+def way(log, *, rate=None, interrupt=lambda: False, holds=lambda: True, count=2, wave=100):
+    course = Course("op", {}, "progress", 16, Life(Slicing(count), 1 << 32), wave, rate=lambda: rate)
     return Spreading(
         lambda: Session,
         course,
         floors={},
         interrupt=interrupt,
         holds=holds,
+        ending=lambda: False,
         say=lambda text: None,
         clock=time.time,
     )
@@ -257,6 +272,7 @@ def test_a_lost_wave_goes_again_and_the_third_in_a_row_ends_the_job_with_its_let
     going.send(letters)
     assert endings(going.gather(0)) == {"acknowledged": 1}
     assert endings(going.gather(0)) == {"acknowledged": 3}
+    assert going._lost == 0
 
     log.answers += [lost, lost, lost]
     going.send([letter(number) for number in range(10, 14)])
@@ -270,19 +286,19 @@ def test_a_lost_wave_goes_again_and_the_third_in_a_row_ends_the_job_with_its_let
     assert going.floors == floors
 
 
-def leave(_):
-    raise Interrupted
+NEVER = None
 
 
 def test_paused_in_a_wave_it_finds_out_what_became_of_it_and_gives_the_rest_back(log):
     letters = [letter(number) for number in range(4)]
     going = way(log, interrupt=lambda: True)
     going.begin(["orders"])
-    log.answers.append(leave)
+    log.answers.append(NEVER)
     log.on_topic = {letters[0].message_id: 3}
     going.send(letters)
 
     assert endings(going.gather(0)) == {"acknowledged": 1}
+    assert log.cancelled == 1
     assert endings(going.give_back()) == {"pending": 3}
     assert going.in_flight == 0
 
@@ -291,7 +307,7 @@ def test_who_lost_the_operation_in_a_wave_leaves_it_as_it_is(log):
     going = way(log, holds=lambda: False)
     going.begin(["orders"])
     before = {topic: dict(parts) for topic, parts in going.floors.items()}
-    log.answers.append(leave)
+    log.answers.append(NEVER)
     going.send([letter(1)])
     with pytest.raises(Interrupted):
         going.gather(0)
@@ -301,11 +317,44 @@ def test_who_lost_the_operation_in_a_wave_leaves_it_as_it_is(log):
     assert going.give_back() == []
 
 
+def test_the_next_wave_begins_before_the_store_is_told_of_the_last_one(log):
+    going = way(log, wave=10)
+    going.begin(["orders"])
+    log.answers += [everything, everything, everything]
+    going.send([letter(number) for number in range(25)])
+
+    found = [len(going.gather(0)) for _ in range(3)]
+
+    assert found == [10, 10, 5]
+    assert [len(ids) for ids, _ in log.waves] == [10, 10, 5]
+    assert sorted(number for _, number in log.waves) == [number for _, number in log.waves]
+
+
+def test_after_a_failure_no_wave_begins_before_the_stop_rule_was_asked(log):
+    going = way(log, wave=10)
+    going.begin(["orders"])
+    log.answers += [lambda rows: [told(row, "failed", text="no") for row in rows], everything]
+    going.send([letter(number) for number in range(20)])
+
+    assert endings(going.gather(0)) == {"failed": 10}
+    assert len(log.waves) == 1
+    assert endings(going.give_back()) == {"pending": 10}
+
+
 def test_a_rate_is_shared_by_the_tasks_that_run_at_once(log):
-    assert way(log)._share(3) is None
-    going = way(log, rate=100.0)
+    going = way(log)
     going._parallelism = 2
-    assert (going._share(1), going._share(2), going._share(8)) == (100.0, 50.0, 50.0)
+    assert going._share(None, 3) is None
+    assert [going._share(100.0, slices) for slices in (1, 2, 8)] == [100.0, 50.0, 50.0]
+
+
+def test_a_wave_of_a_slow_replay_is_five_seconds_of_it(log):
+    going = way(log, rate=2.0)
+    going.begin(["orders"])
+    log.answers += [everything] * 3
+    going.send([letter(number) for number in range(25)])
+
+    assert [len(going.gather(0)) for _ in range(3)] == [10, 10, 5]
 
 
 def test_a_pace_may_add_up_for_longer():
@@ -317,32 +366,27 @@ def test_a_pace_may_add_up_for_longer():
 # waves in a thread
 
 
-def test_a_wave_that_does_not_end_is_cancelled_after_its_grace(monkeypatch):
-    cancelled, free = [], threading.Event()
+def test_a_wave_that_spark_gives_up_says_why_in_a_sentence():
+    groups = []
 
     class Context:
-        def setJobGroup(self, *_):
-            pass
+        def setJobGroup(self, group, text):
+            groups.append(group)
 
-        def cancelJobGroup(self, group):
-            cancelled.append(group)
-            free.set()
-
-    class Stuck:
+    class Broken:
         sparkContext = Context()
 
         def createDataFrame(self, *_):
-            free.wait(20)
-            raise RuntimeError("cancelled")
+            raise RuntimeError("SparkContext was shut down")
 
     errand = waves.Errand("op", {}, 7, {}, spreading.Notes("p", 1, {0: 0}), 10)
-    with pytest.raises(Interrupted):
-        waves.run(Stuck(), waves.table([letter(1)], Slicing(1)), errand, interrupt=lambda: True, grace=0.3)
-    assert cancelled == ["reprocess-op-7"]
+    wave = waves.Wave(Broken(), waves.table([letter(1)], Slicing(1)), errand)
+    wave.start()
+    assert wave.done.wait(10)
 
-    free.set()
-    with pytest.raises(waves.WaveLost):
-        waves.run(Stuck(), waves.table([letter(1)], Slicing(1)), errand, interrupt=lambda: False)
+    assert groups == ["reprocess-op-7"]
+    with pytest.raises(waves.WaveLost, match="Spark's Java process is gone"):
+        wave.outcomes()
 
 
 # sources

@@ -151,6 +151,7 @@ def spark_runner(
             choices.progress_topic,
             require_topic(settings, choices.progress_topic),
             life,
+            choices.wave,
             rate=lambda: claims.get().rate,
         )
         return Spreading(
@@ -159,6 +160,7 @@ def spark_runner(
             floors=floors_of(operation.floors),
             interrupt=work.interrupted,
             holds=work.holds,
+            ending=work.ending,
             say=work.say,
             clock=time.time,
         )
@@ -167,7 +169,7 @@ def spark_runner(
         store,
         Driver(identity, cluster),
         client=settings,
-        in_flight=choices.wave,
+        in_flight=2 * choices.wave,  # one is claimed and settled while Spark sends the other
         spread=spread,
         probe=prober(settings, far=None if session is None else far(session, ClientConfig(settings))),
     )

@@ -24,7 +24,7 @@ from producer_core.pipeline.reprocess import waves
 from producer_core.pipeline.reprocess.progress import Notes, seal
 from producer_core.pipeline.reprocess.sending import Errand
 from producer_core.pipeline.reprocess.slices import Life
-from producer_core.pipeline.reprocess.waves import WaveLost
+from producer_core.pipeline.reprocess.waves import Wave, WaveLost
 from producer_core.replay.claims import Floors, Orphan, Outcome
 from producer_core.replay.transacting import Transacting
 from producer_core.replay.way import Guarantee, Interrupt, Interrupted, size_of
@@ -37,6 +37,10 @@ logger = logging.getLogger(__name__)
 IN_A_TRANSACTION = 2000
 _TRIES = 3
 """Waves lost in a row until the job ends; each is settled before the next goes."""
+_PACED = 5.0
+"""Seconds of a rate in one wave, at most."""
+_GRACE = 8.0
+"""Seconds that a wave may go on when somebody wants it to end; then its tasks are killed."""
 _SETTLE = 20.0
 """Seconds for finding out what became of a wave that was killed because somebody wants it to end."""
 _never = threading.Event()  # waiting on it is a pause
@@ -53,6 +57,7 @@ class Course:
     topic: str
     partitions: int
     life: Life
+    wave: int
     rate: Callable[[], float | None]
 
 
@@ -69,6 +74,7 @@ class Spreading:
         floors: Floors,
         interrupt: Interrupt,
         holds: Callable[[], bool],
+        ending: Callable[[], bool],
         say: Callable[[str], None],
         clock: Callable[[], float],
     ) -> None:
@@ -77,13 +83,16 @@ class Spreading:
         self._floors: dict[str, dict[int, int]] = {topic: dict(parts) for topic, parts in floors.items()}
         self._asked_to_leave = interrupt
         self._holds = holds
+        self._ending = ending
+        self._wave: Wave | None = None  # under way
+        self._leave_at = float("inf")
         self._settle_by: float | None = None
         self._say = say
         self._clock = clock
         self._number = course.life.first
         self._since: dict[int, int] = {}
         self._hand: deque[DeadLetter] = deque()
-        self._unknown: list[DeadLetter] = []  # of a wave of which nobody knows yet what became
+        self._unknown: list[DeadLetter] = []  # of the wave of which nobody knows yet what became
         self._lost = self._parallelism = 0
 
     @property
@@ -164,24 +173,35 @@ class Spreading:
         return outcomes
 
     def gather(self, seconds: float) -> list[Outcome]:
-        """One wave of what is in hand, and what had to be found out where its tasks did not say."""
-        if self._unknown:  # interrupted in the middle, and asked again
+        """What became of the wave that is under way, when it is over: the next one has begun then, if there is one."""
+        if self._wave is None and self._unknown:  # interrupted while it was found out, and asked again
             return self._find_out({})
-        if not self._hand:
+        if self._wave is None and not self._hand:
             self._idle(seconds)
             return []
-        wave, self._hand = list(self._hand), deque()
-        self._unknown = wave
-        try:
-            return self._find_out(self._run(wave))
-        except Interrupted:
-            if not self._holds():
-                raise
-        return self._leave_settled()
+        wave = self._wave or self._begin_wave()
+        if not wave.done.wait(seconds):
+            return self._goes_on(wave)
+        self._wave = None
+        outcomes = self._find_out(self._answers(wave))
+        if self._hand and not any(one.ending == "failed" for one in outcomes):
+            self._begin_wave()  # while the store is told; where something failed, whoever counts is asked first
+        return outcomes
 
-    def _leave_settled(self) -> list[Outcome]:
-        """Paused, cancelled, or ending, and the operation is ours still: nothing is left claimed, if brokers answer."""
-        self._settle_by = time.monotonic() + _SETTLE
+    def _goes_on(self, wave: Wave) -> list[Outcome]:
+        """Nothing yet; a wave that does not end though somebody wants it to is killed, and what became of it found out."""
+        now = time.monotonic()
+        if now - wave.began > _QUIET:
+            self._say(f"Spark has been sending {len(self._unknown):,} records for {now - wave.began:.0f} s")
+        leave = self._interrupt() or self._ending()
+        self._leave_at = min(self._leave_at, now + _GRACE) if leave else float("inf")
+        if now < self._leave_at and self._holds():
+            return []
+        wave.cancel()
+        self._wave, self._leave_at = None, float("inf")
+        if not self._holds():
+            raise Interrupted
+        self._settle_by = now + _SETTLE
         try:
             return self._find_out({})
         finally:
@@ -192,49 +212,47 @@ class Spreading:
             return self._asked_to_leave()
         return not self._holds() or time.monotonic() > self._settle_by
 
-    def _run(self, wave: Sequence[DeadLetter]) -> dict[str, Outcome]:
-        """What Spark's tasks said, by id."""
-        slicing = self._course.life.slicing
-        letters = waves.table(wave, slicing)
+    def _begin_wave(self) -> Wave:
+        rate, session = self._course.rate(), self._session()
+        most = self._course.wave if rate is None else min(self._course.wave, max(1, int(rate * _PACED)))
+        self._unknown = [self._hand.popleft() for _ in range(min(most, len(self._hand)))]
+        letters = waves.table(self._unknown, self._course.life.slicing)
         self._number += 1
-        session = self._session()
         self._parallelism = self._parallelism or session.sparkContext.defaultParallelism
         errand = Errand(
             self._course.operation_id,
             self._course.settings,
             self._number,
-            self._floors,
+            {topic: dict(parts) for topic, parts in self._floors.items()},
             self._notes(),
             IN_A_TRANSACTION,
-            self._share(len(letters["slice"].unique())),
+            self._share(rate, len(letters["slice"].unique())),
         )
+        self._wave = Wave(session, letters, errand)
+        self._wave.start()
+        return self._wave
+
+    def _answers(self, wave: Wave) -> dict[str, Outcome]:
+        """What Spark's tasks said, by id; nothing where Spark lost the wave."""
         try:
-            rows = waves.run(
-                session,
-                letters,
-                errand,
-                interrupt=self._interrupt,
-                told=lambda since: self._going(since, wave),
-            )
+            rows = wave.outcomes()
         except WaveLost as lost:
             self._lost += 1
-            logger.warning("wave lost", extra={"operation": errand.operation_id, "error": str(lost)})
+            logger.warning(
+                "wave lost",
+                extra={"operation": self._course.operation_id, "error": str(lost), "cause": lost.__cause__},
+            )
             self._say(f"Spark lost a wave, and it is settled now: {lost}")
             if self._lost >= _TRIES:
                 raise lost.error from lost  # the wave stays claimed, and the floors are below it
             return {}
         self._lost = 0
-        before = {letter.message_id: letter for letter in wave}
+        before = {letter.message_id: letter for letter in self._unknown}
         return {row["message_id"]: _outcome(row, before[row["message_id"]]) for row in rows}
 
-    def _share(self, slices: int) -> float | None:
+    def _share(self, rate: float | None, slices: int) -> float | None:
         """Of the rate, for a task: as many run at once as Spark has cores, or as there are slices."""
-        rate = self._course.rate()
         return None if rate is None else rate / max(1, min(slices, self._parallelism))
-
-    def _going(self, seconds: float, wave: Sequence[DeadLetter]) -> None:
-        if seconds > _QUIET:
-            self._say(f"Spark has been sending {len(wave):,} records for {seconds:.0f} s")
 
     def _find_out(self, told: Mapping[str, Outcome]) -> list[Outcome]:
         """The outcomes of the wave: a commit is believed, everything else is looked for once nobody can send it.
@@ -244,6 +262,7 @@ class Spreading:
         sure = {one.message_id: one for one in told.values() if one.ending == "acknowledged"}
         doubtful = [letter for letter in self._unknown if letter.message_id not in sure]
         outcomes = list(sure.values())
+        again: list[DeadLetter] = []
         if doubtful:
             self._seal(sorted({self._course.life.slicing.of(letter) for letter in doubtful}))
             for found, letter in zip(
@@ -256,9 +275,10 @@ class Spreading:
                 elif letter.message_id in told and told[letter.message_id].ending != "pending":
                     outcomes.append(told[letter.message_id])
                 elif found.ending == "pending":
-                    self._hand.append(letter)
+                    again.append(letter)
                 else:
                     outcomes.append(found)
+            self._hand.extendleft(reversed(again))
         self._unknown = []
         self._raise_floors()
         return outcomes

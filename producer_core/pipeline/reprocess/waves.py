@@ -5,24 +5,19 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from producer_core.errors import PipelineError, ProducerError
 from producer_core.pipeline.reprocess.sending import LETTER, OUTCOME, Errand, runner
 from producer_core.pipeline.reprocess.slices import Slicing, places
 from producer_core.pipeline.spark_errors import explained
-from producer_core.replay.way import Interrupted
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame, SparkSession
 
     from producer_core.events import DeadLetter
-
-GRACE = 8.0
-"""Seconds that a wave may go on when somebody wants it to end; then its tasks are killed."""
-_LOOK = 0.2
 
 
 class WaveLost(Exception):
@@ -88,63 +83,38 @@ def sent(letters: DataFrame, errand: Errand) -> DataFrame:
     return letters.mapInArrow(runner(errand), OUTCOME)
 
 
-def run(
-    session: SparkSession,
-    letters: pyarrow.Table,
-    errand: Errand,
-    *,
-    interrupt: Callable[[], bool],
-    told: Callable[[float], None] = lambda seconds: None,
-    grace: float = GRACE,
-) -> list[dict[str, Any]]:
-    """The outcomes of a wave. `told` hears, now and then, for how many seconds it has been going.
+class Wave(threading.Thread):
+    """One wave on its way: Spark's answer is waited for in a thread of its own. Used by one other thread."""
 
-    WaveLost when Spark gave it up; Interrupted when it was told to leave and did not end in `grace` seconds. In
-    both cases tasks may live on for a while, until their slices are sealed.
-    """
-    count = len(letters["slice"].unique())
-    job = _Job(session, lambda: sent(apart(session.createDataFrame(letters, LETTER), count), errand), errand)
-    job.start()
-    began, wanted = time.monotonic(), float("inf")
-    while not job.done.wait(_LOOK):
-        now = time.monotonic()
-        told(now - began)
-        if interrupt():
-            wanted = min(wanted, now)
-        if now - wanted > grace:
-            job.cancel()
-            raise Interrupted
-    return job.result()
-
-
-class _Job(threading.Thread):
-    """Spark's answer is waited for in a thread of its own, so that the driver can be told to leave."""
-
-    def __init__(self, session: SparkSession, frame: Callable[[], DataFrame], errand: Errand) -> None:
+    def __init__(self, session: SparkSession, letters: pyarrow.Table, errand: Errand) -> None:
         super().__init__(name="reprocess-wave", daemon=True)
         self.done = threading.Event()
+        self.began = time.monotonic()
         self._session = session
-        self._frame = frame
+        self._letters = letters
+        self._errand = errand
         self._group = f"reprocess-{errand.operation_id}-{errand.number}"
-        self._text = f"replay {errand.operation_id}: {errand.number & 0xFFFFFFFF}"
         self._rows: list[dict[str, Any]] = []
         self._error: Exception | None = None
 
     def run(self) -> None:
         try:
-            context = self._session.sparkContext
-            context.setJobGroup(self._group, self._text)
-            self._rows = self._frame().toArrow().to_pylist()
+            self._session.sparkContext.setJobGroup(self._group, f"replay {self._errand.operation_id}")
+            count = len(self._letters["slice"].unique())
+            letters = self._session.createDataFrame(self._letters, LETTER)
+            self._rows = sent(apart(letters, count), self._errand).toArrow().to_pylist()
         except Exception as error:  # noqa: BLE001  Spark's and py4j's own have no common root
             self._error = error
         finally:
             self.done.set()
 
     def cancel(self) -> None:
+        """Its tasks may live on for a moment, until their slices are sealed."""
         with contextlib.suppress(Exception):  # the JVM may be gone
             self._session.sparkContext.cancelJobGroup(self._group)
 
-    def result(self) -> list[dict[str, Any]]:
+    def outcomes(self) -> list[dict[str, Any]]:
+        """What its tasks said. WaveLost when Spark gave it up."""
         if self._error is None:
             return self._rows
         told = explained(self._error) or PipelineError(f"Spark failed: {type(self._error).__name__}.")
