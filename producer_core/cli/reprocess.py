@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from producer_core.config import ClientConfig
     from producer_core.pipeline.reprocess import Choices
-    from producer_core.replay import Operation
+    from producer_core.replay import Operation, ReplayRunner
     from producer_core.store import Store
 
 
@@ -139,6 +139,9 @@ def reprocess(
             for text in bring(store, config.settings, who=options.me(), progress=tell, **source):  # type: ignore[arg-type]  # by name
                 click.echo(text, err=True)
     where = selection.frozen(DeadLetters(store), where)
+    if operation_id is None and dlq_replay.same(store, where) is None and not DeadLetters(store).count(where):
+        dlq_replay.end(ctx, as_json, store, None, "Nothing to replay.")
+        return
     choices = Choices(slices, slice_by, progress_topic or PROGRESS_TOPIC, wave or WAVE)
     with Reprocessing(store, where, None, to_cluster=to_cluster, origin="pipeline") as job:
         job.prepare(config, cluster, choices)
@@ -155,6 +158,8 @@ def reprocess(
 @dataclass
 class Reprocessing(Replaying):
     """A replay that Spark carries out; its look ahead needs no Spark."""
+
+    _make: Callable[[Callable[[], SparkSession] | None], ReplayRunner] = field(init=False)
 
     def prepare(self, config: ClientConfig, cluster: str, choices: Choices) -> None:
         """What can be refused is refused now: the progress topic, and who may write it."""
@@ -187,12 +192,19 @@ class Reprocessing(Replaying):
 
         self._stop()
         self._running, self._runner = None, self._make(lambda: session)
+        left: click.exceptions.Exit | None = None
         with noted(self.store, name=f"reprocess {operation.operation_id}", kind="reprocess") as told:
             told.details({"operation": operation.operation_id, "spark": session.sparkContext.applicationId})
-            operation = dlq_replay.watched(
-                self, operation, lambda now: told.records(done=now.total - now.left, total=now.total)
-            )
-            told.message(replay_words.sentence(operation))
+            try:
+                operation = dlq_replay.watched(
+                    self, operation, lambda now: told.records(done=now.total - now.left, total=now.total)
+                )
+                told.message(replay_words.sentence(operation))
+            except click.exceptions.Exit as paused:
+                told.message("Paused by Ctrl-C.")
+                left = paused
+        if left is not None:
+            raise left
         return operation
 
 

@@ -241,14 +241,17 @@ class Shop:
     # the end
 
     def finish(self):
+        """A driver brings it to its end, which may have come already."""
         stage = self.stage
         for driver in self.running:
-            with contextlib.suppress(subprocess.TimeoutExpired):
+            with contextlib.suppress(ProcessLookupError):
                 driver.send_signal(signal.SIGCONT)
-                driver.wait(0 if driver is not self.running[-1] else PATIENCE)
-        last = self.driver()
-        code = last.wait(PATIENCE)
-        stage.equal("exit code of the last driver", code in (0, 1), True)
+        last = self.running[-1] if self.running[-1].poll() is None else None
+        code = (last or self.driver()).wait(PATIENCE) if last or not self.operation().ended else 1
+        if code not in (0, 1):
+            stage.problem(
+                f"the last driver ended with {code}: {self.log.read_text(errors='replace')[-1500:]}"
+            )
         for driver in self.running:
             driver.kill()
             driver.wait(30)
