@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 import uuid
-from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass, field
 
@@ -425,10 +424,6 @@ def write(plan, servers, topic, ledger_topic, cluster, *, size=200):
     """Put it there; the transactional producer comes back, and its transaction is open as long as that lives."""
     body = bytes(range(256)) * (size // 256 + 1)
     chance = np.random.default_rng(plan.seed + 1)
-    logs = [
-        [np.concatenate(column).tolist() for column in (log.session, log.seq, log.offset)]
-        for log in plan.logs
-    ]
     plain = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 20, "compression.type": "none",
                       "queue.buffering.max.messages": 200_000})  # fmt: skip
     holding = None
@@ -440,10 +435,8 @@ def write(plan, servers, topic, ledger_topic, cluster, *, size=200):
             holding = client = holding or _transacting(servers, topic)
             client.begin_transaction()
         for _, _, partition, begin, end in parts:
-            sessions, seqs, offsets = logs[partition]
-            first = bisect_left(offsets, begin)
-            for place in range(first, first + end - begin):
-                headers = _headers(names, sessions[place], seqs[place], chance)
+            for session, seq in _stretch(plan.logs[partition], begin, end):
+                headers = _headers(names, session, seq, chance)
                 _produce(client, topic, partition, body[:size], headers)
         assert client.flush(120) == 0
         if kind == "aborted":
@@ -456,6 +449,15 @@ def write(plan, servers, topic, ledger_topic, cluster, *, size=200):
         for future in AdminClient({"bootstrap.servers": servers}).delete_records(asked).values():
             future.result(30)
     return holding
+
+
+def _stretch(log, begin, end, step=100_000):
+    """(session, seq) of these offsets, a slice at a time."""
+    session, seq, offset = (np.concatenate(column) for column in (log.session, log.seq, log.offset))
+    first = int(np.searchsorted(offset, begin))
+    for at in range(first, first + end - begin, step):
+        last = min(at + step, first + end - begin)
+        yield from zip(session[at:last].tolist(), seq[at:last].tolist(), strict=True)
 
 
 def _transacting(servers, topic):

@@ -24,9 +24,9 @@ from tests.support import eventually
 pytestmark = pytest.mark.spark
 
 
-def topic(kafka, partitions=1, **config):
+def topic(kafka, partitions=1, **more):
     name = f"t-{uuid.uuid4().hex[:8]}"
-    kafka.create_topic(name, partitions=partitions, **config)
+    kafka.create_topic(name, partitions=partitions, **more)
     return name
 
 
@@ -247,13 +247,11 @@ def test_moments_and_offsets_bound_an_audit(kafka, spark):
 
 
 def test_a_compacted_topic_is_said_to_be_unauditable_for_loss(kafka, spark):
-    orders, telemetry, session = topic(kafka), topic(kafka), uuid.uuid4()
-    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-
-    client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    entry = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, orders, incremental_configs=[entry])
-    client.incremental_alter_configs([resource])[resource].result(30)
+    orders, telemetry, session = (
+        topic(kafka, config={"cleanup.policy": "compact"}),
+        topic(kafka),
+        uuid.uuid4(),
+    )
     send(kafka, orders, session, [0, 1, 1])
     tell(kafka, telemetry, "p", 0, orders, session, (0, 0, 0), (0, 1, 1), (0, 2, 2))
 

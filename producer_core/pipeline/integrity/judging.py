@@ -1,8 +1,8 @@
 """Judging: what became of each message of the suspects, by id; everything here is about few records.
 
-Three frames go in. `told`: what the ledger says of the suspects' windows, in every partition and at every offset, with
-its zone. `seen`: records of suspects that were read again. `equal`: no records, for a group that equals the ledger
-stands as the ledger says. Out come findings: (kind, session, seq, partition, offset, other_partition, other_offset).
+Two frames go in. `told`: what the ledger says of the suspects' windows, in every partition and at every offset, with its
+zone. `seen`: records of suspects that were read again; a group that equals the ledger stands as the ledger says. Out come
+findings: (kind, session, seq, partition, offset, other_partition, other_offset).
 """
 
 from __future__ import annotations
@@ -26,19 +26,21 @@ def windowed(entries: DataFrame) -> DataFrame:
     return entries.withColumn("window", F.expr(f"shiftright(seq, {SHIFT})"))
 
 
-def standing(seen: DataFrame, told: DataFrame, unequal: DataFrame) -> DataFrame:
+def standing(seen: DataFrame, told: DataFrame, read: DataFrame, missing: DataFrame) -> DataFrame:
     """Where messages stand: (session, seq, partition, offset, window, earlier), each place once.
 
-    Records that were read; acknowledged places in groups that equal the ledger; and `earlier` ones, below the range,
-    which are not looked at: what an audit before this one has seen, or what has expired, stood there.
+    Records that were `seen`; acknowledged places in groups that were not `read`, but what is `missing` there; and
+    `earlier` ones, below the range, which are not looked at: what an audit before this one has seen, or what has
+    expired, stood there.
     """
     from pyspark.sql import functions as F
 
     place = [*ID, "partition", "offset", "window"]
-    trusted = told.where("zone = 'inside'").join(unequal.select(*KEY), KEY, "left_anti").select(*place)
+    trusted = told.where("zone = 'inside'").join(read.select(*KEY), KEY, "left_anti").select(*place)
+    trusted = trusted.join(missing.select(*place), place, "left_anti")
     earlier = told.where("zone in ('before', 'expired', 'gone')").select(*place, F.lit(True).alias("earlier"))
-    read = seen.select(*place).unionByName(trusted).withColumn("earlier", F.lit(False))
-    return read.unionByName(earlier).groupBy(*place).agg(F.expr("bool_and(earlier)").alias("earlier"))
+    here = seen.select(*place).unionByName(trusted).withColumn("earlier", F.lit(False))
+    return here.unionByName(earlier).groupBy(*place).agg(F.expr("bool_and(earlier)").alias("earlier"))
 
 
 def ordered(places: DataFrame, told: DataFrame) -> DataFrame:

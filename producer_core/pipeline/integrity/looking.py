@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from producer_core.pipeline.integrity import groups, judging, suspects
+from producer_core.pipeline.integrity import explaining, groups, judging, suspects
+from producer_core.pipeline.integrity.judging import windowed
 from producer_core.pipeline.integrity.ranges import Range, covered, layers
 from producer_core.pipeline.integrity.report import Expired
 from producer_core.pipeline.integrity.spans import Edge, Span, seen_after
@@ -22,6 +23,9 @@ Read = Callable[[Mapping[int, Range]], "DataFrame"]
 
 _SETTLING = 60.0
 """An acknowledgement without a place that was told so shortly before the topic's ends were asked for may lie above them."""
+
+_LITTLE = 0.05
+"""Of the range: more is not read for the sake of single places."""
 
 
 @dataclass(frozen=True)
@@ -71,34 +75,89 @@ def look(
     """Everything once, suspects twice. `edges_now` asks the brokers again when all was read."""
     compared = keep(compare(session, question, told, read))
     counts = _counts(compared)
-    again = suspects.to_read(_intervals(compared), question.spans) if counts["unequal"] else {}
-    unequal = suspects.hinted(compared.where("unequal").select(*groups.KEY), counts["unequal"])
-    seen = keep(suspects.seen(_again(read, again), unequal))
-    if again:
-        seen.count()  # read now: the low watermarks are asked for afterwards
-    after = seen_after(question.spans, edges_now())
-    rows = about(session, question, told.rows, after)
+    rows = about(session, question, told.rows, question.spans)
     windows = suspects.hinted(suspects.asked(compared), counts["unequal"] + counts["doubtful"])
     entries = keep(suspects.told(rows, windows, question.fresh))
-    places = judging.ordered(judging.standing(seen, entries, unequal), entries)
+    second = _second(session, question, compared, entries, counts, read, keep)
+    after = seen_after(question.spans, edges_now())
+    zoned = suspects.zoned(entries, groups.span_frame(session, after))
+    places = judging.ordered(judging.standing(second.seen, zoned, second.groups, second.missing), zoned)
     found = [
         judging.duplicated(places),
         judging.reordered(places, compared, suspects.highest_before(rows)),
-        judging.unledgered(places, entries, told.letters),
-        judging.pending(entries),
+        judging.unledgered(places, zoned, told.letters),
+        judging.pending(zoned),
     ]
     if not question.compacted:
-        found.append(judging.lost(places, entries, unequal))
-        found.append(judging.unplaced(places, entries, _verdict(question, after)))
+        found.append(judging.lost(places, zoned, compared.where("unequal")))
+        found.append(judging.unplaced(places, zoned, _verdict(question, after)))
     return Found(
         records=counts["records"],
         foreign=counts["foreign"],
         acknowledged=counts["acknowledged"],
-        read_again=covered(again),
-        expired=_expired(question, rows),
+        read_again=second.offsets,
+        expired=_expired(question, about(session, question, told.rows, after)),
         spans=after,
         findings=keep(reduce(lambda one, other: one.unionByName(other), found)),
     )
+
+
+@dataclass(frozen=True)
+class _Second:
+    """The second look: records `seen`, of the `groups` that were read whole and of single places; what is `missing` in
+    other groups by arithmetic; and how many offsets were read."""
+
+    seen: DataFrame
+    groups: DataFrame
+    missing: DataFrame
+    offsets: int
+
+
+def _second(
+    session: SparkSession,
+    question: Question,
+    compared: DataFrame,
+    entries: DataFrame,
+    counts: Mapping[str, int],
+    read: Read,
+    keep: Keep,
+) -> _Second:
+    """What arithmetic explains is read at single places or not at all, the rest whole."""
+    unequal = compared.where("unequal").select(*groups.KEY, "n", "off_min", "off_max")
+    told = suspects.zoned(entries, groups.span_frame(session, question.spans))
+    missing = explaining.missing(compared, told)
+    if question.compacted or not counts["unequal"]:
+        missing, points, offsets = missing.limit(0), suspects.seen(read({}), unequal), 0
+    else:
+        missing = keep(missing)
+        points, offsets = _points(question, keep(explaining.surplus(compared)), read, keep)
+    rest = unequal.join(missing, groups.KEY, "left_anti").join(points, groups.KEY, "left_anti")
+    rest = keep(rest) if counts["unequal"] else rest
+    ranges = (
+        suspects.to_read(_intervals(rest.where("n is not null")), question.spans) if counts["unequal"] else {}
+    )
+    whole = suspects.seen(_again(read, ranges), suspects.hinted(rest, counts["unequal"]))
+    seen = keep(points.unionByName(whole, allowMissingColumns=False))
+    if ranges:
+        seen.count()  # read now: the low watermarks are asked for afterwards
+    return _Second(
+        seen, suspects.hinted(rest.select(*groups.KEY), counts["unequal"]), missing, offsets + covered(ranges)
+    )
+
+
+def _points(question: Question, surplus: DataFrame, read: Read, keep: Keep) -> tuple[DataFrame, int]:
+    """The records that are where arithmetic says, and how many offsets were read; none where that would be much."""
+    named = surplus.selectExpr("partition", "offset as off_min", "offset as off_max").toArrow()
+    ranges = suspects.to_read(named, question.spans)
+    total = sum(span.end - span.start for span in question.spans.values())
+    if covered(ranges) > total * _LITTLE:
+        ranges = {}
+    records = windowed(_again(read, ranges))
+    place = [*groups.KEY, "seq", "offset"]
+    found = keep(
+        records.join(surplus, place, "left_semi").select("partition", "offset", "session", "seq", "window")
+    )
+    return found, covered(ranges)
 
 
 def compare(session: SparkSession, question: Question, told: Ledgers, read: Read) -> DataFrame:
@@ -151,8 +210,8 @@ def _counts(compared: DataFrame) -> dict[str, int]:
     return {name: number or 0 for name, number in (row.asDict() if row is not None else {}).items()}
 
 
-def _intervals(compared: DataFrame) -> Any:
-    return compared.where("unequal and n is not null").select("partition", "off_min", "off_max").toArrow()
+def _intervals(groups: DataFrame) -> Any:
+    return groups.select("partition", "off_min", "off_max").toArrow()
 
 
 def _verdict(question: Question, after: Mapping[int, Span]) -> str:

@@ -34,19 +34,29 @@ def asked(compared: DataFrame) -> DataFrame:
 
 
 def told(rows: DataFrame, windows: DataFrame, fresh: str) -> DataFrame:
-    """What the ledger says of these windows, message by message, in all partitions and zones; and everything that lies
-    above the log's end, behind an open transaction, or nobody knows where.
+    """What the ledger says of these windows, message by message, in all partitions and at all offsets; and everything
+    that lies above the log's end, behind an open transaction, or nobody knows where.
 
-    (session, seq, partition, offset, window, zone, at); `at` is when a `fresh` (SQL) row without a place was told.
+    (session, seq, partition, offset, window, at); `at` is when a `fresh` (SQL) row without a place was told.
     """
     from pyspark.sql import functions as F
 
-    zoned = zoned_rows(rows).join(windows.withColumn("wanted", F.lit(True)), ["session", "window"], "left")
-    chosen = zoned.where(f"wanted or zone in {_ALWAYS} or last_zone in {_ALWAYS}")
-    chosen = chosen.withColumn("at", F.expr(f"case when zone = 'unplaced' and ({fresh}) then at end"))
-    spans = [name for name in rows.columns if name.startswith("span_")]
-    each = windowed(entries(chosen, "at", *spans)).withColumn("zone", F.expr(zone("offset")))
-    return each.select("session", "seq", "partition", "offset", "window", "zone", "at").distinct()
+    beside = zoned_rows(rows).join(windows.withColumn("wanted", F.lit(True)), ["session", "window"], "left")
+    chosen = beside.where(f"wanted or zone in {_ALWAYS} or last_zone in {_ALWAYS}")
+    chosen = chosen.withColumn("at", F.expr(f"case when off_min < 0 and ({fresh}) then at end"))
+    return (
+        windowed(entries(chosen, "at"))
+        .select("session", "seq", "partition", "offset", "window", "at")
+        .distinct()
+    )
+
+
+def zoned(told: DataFrame, spans: DataFrame) -> DataFrame:
+    """The same, with the zone of each offset; a small frame of spans decides it."""
+    from pyspark.sql import functions as F
+
+    beside = told.join(F.broadcast(spans), "partition", "left").withColumn("zone", F.expr(zone("offset")))
+    return beside.select("session", "seq", "partition", "offset", "window", "zone", "at")
 
 
 def zoned_rows(rows: DataFrame) -> DataFrame:
@@ -71,7 +81,7 @@ def highest_before(rows: DataFrame) -> DataFrame:
 
 
 def to_read(intervals: Any, spans: Mapping[int, Span]) -> dict[int, list[Range]]:
-    """The ranges that hold all records of unequal groups; `intervals` is an Arrow table of partition, off_min, off_max."""
+    """The ranges that hold them; `intervals` is an Arrow table of partition, off_min, off_max."""
     found: dict[int, list[Range]] = {}
     columns = (intervals.column(name).to_pylist() for name in ("partition", "off_min", "off_max"))
     for partition, first, last in zip(*columns, strict=True):
@@ -79,6 +89,6 @@ def to_read(intervals: Any, spans: Mapping[int, Span]) -> dict[int, list[Range]]
     return {partition: merged(ranges) for partition, ranges in found.items()}
 
 
-def seen(records: DataFrame, unequal: DataFrame) -> DataFrame:
-    """Of what was read again the records of suspects: (partition, offset, session, seq, window)."""
-    return windowed(records.where("session is not null")).join(unequal.select(*KEY), KEY, "left_semi")
+def seen(records: DataFrame, groups: DataFrame) -> DataFrame:
+    """Of what was read again the records of these groups: (partition, offset, session, seq, window)."""
+    return windowed(records.where("session is not null")).join(groups.select(*KEY), KEY, "left_semi")
