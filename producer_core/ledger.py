@@ -132,7 +132,7 @@ class Ledger(Hook):
             for item in items:
                 self._add_one(item)
         else:
-            self._keep((self._own, topic, partition), seqs, offsets)  # type: ignore[arg-type]  # None was looked for
+            self._keep((self._own, topic, partition), seqs, offsets)  # None was looked for
 
     def _add_one(self, item: Acknowledged) -> None:
         if item.seq >= 0:
@@ -281,7 +281,7 @@ def _fingerprint(seqs: Sequence[int], offsets: Sequence[int], window: int) -> in
     if offsets[0] // MODULUS != offsets[-1] // MODULUS:
         return fingerprint(list(zip(seqs, offsets, strict=True)))
     below = offsets[0] // MODULUS * MODULUS
-    products = sum(map(mul, seqs, offsets)) - below * sum(seqs)
+    products: int = sum(map(mul, seqs, offsets)) - below * sum(seqs)
     return products - (window * WINDOW - 1) * (sum(offsets) - len(offsets) * below)
 
 

@@ -6,6 +6,7 @@ import logging
 import subprocess
 import sys
 import time
+import uuid
 from dataclasses import replace
 
 import orjson
@@ -15,6 +16,7 @@ from confluent_kafka import Consumer
 from producer_core.brokers import embedded
 from producer_core.store.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
 from producer_core.telemetry import TelemetryPublisher, decode, encode
+from producer_core.telemetry import publisher as publishing
 from tests.support import eventually
 
 WHERE = (1_700_000_000, "cluster", "p1", "orders")
@@ -43,7 +45,11 @@ def broker():
 
 def read(broker, topic, count):
     consumer = Consumer(
-        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": uuid.uuid4().hex,
+            "auto.offset.reset": "earliest",
+        }
     )
     try:
         consumer.subscribe([topic])
@@ -187,7 +193,8 @@ def test_a_batch_that_the_broker_can_never_take_is_given_up_and_told_and_the_oth
     publisher.close()
 
 
-def test_what_waits_is_kept_for_the_next_start_when_closing_cannot_send_it(tmp_path, caplog):
+def test_what_waits_is_kept_for_the_next_start_when_closing_cannot_send_it(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(publishing, "_CLOSE_BOUND", 0.3)
     publisher = TelemetryPublisher("127.0.0.1:1", "telemetry", folder=tmp_path)
     publisher.publish(batch())
     publisher.close()
