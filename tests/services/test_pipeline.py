@@ -44,8 +44,11 @@ POINTS = (
 )
 
 
+NOW = int(time.time())
+
+
 def batch(producer, sequence, sent=10, topic="orders", **changes):
-    where = (1_700_000_000 + sequence, "c", producer)
+    where = (NOW + sequence, "c", producer)
     return Batch(
         producer,
         sequence,
