@@ -25,6 +25,7 @@ from producer_core.messages import id_bytes, id_text
 from producer_core.store import Store
 from tests import sparks
 from tests.pipelines.scenario import scenario
+from tests.replays import letters as made
 from tests.replays.reading import read
 from tests.support import eventually
 from tests.unit.replaying import letter
@@ -139,7 +140,7 @@ class Shop:
 
     def bury(self):
         """A tenth is in doubt, and half of those are on their topic."""
-        sessions = [uuid.UUID(int=uuid.uuid4().int) for _ in range(SESSIONS)]
+        sessions = made.sessions(SESSIONS)
         dead, now = DeadLetters(self.store), time.time()
         there = []
         for start in range(0, self.letters, 10_000):

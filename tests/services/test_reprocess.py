@@ -18,6 +18,7 @@ from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.messages import id_bytes, id_text
 from producer_core.store import Store
 from tests import sparks
+from tests.replays import letters as made
 from tests.replays.reading import read
 from tests.support import eventually
 from tests.unit.replaying import letter
@@ -43,7 +44,7 @@ def store(tmp_path):
 
 
 def letters_for(kafka, topic, count, **changes):
-    sessions = [uuid.uuid4() for _ in range(SESSIONS)]
+    sessions = made.sessions(SESSIONS)
     return [
         letter(
             number, message_id=id_text(id_bytes(sessions[number % SESSIONS], number)), topic=topic,
@@ -84,11 +85,11 @@ def test_killed_worker_killed_driver_and_each_letter_is_there_once(kafka, kcat, 
     with (tmp_path / "first.log").open("wb") as log:
         driver = subprocess.Popen(command(kafka, store, *paced), cwd=ROOT, stdout=log, stderr=log)
         try:
-            eventually(lambda: settled(store) > 300 and sparks.workers(driver.pid), timeout=120, every=0.1)
+            eventually(lambda: settled(store) > 300 and sparks.workers(driver.pid), timeout=300, every=0.1)
             victims = sparks.workers(driver.pid)
             sparks.kill(victims[0])
             after_worker = settled(store)
-            eventually(lambda: settled(store) > after_worker + 500, timeout=90, every=0.1)
+            eventually(lambda: settled(store) > after_worker + 500, timeout=300, every=0.1)
             below = sparks.tree(driver.pid)
         finally:
             driver.kill()
@@ -99,7 +100,7 @@ def test_killed_worker_killed_driver_and_each_letter_is_there_once(kafka, kcat, 
 
     done = subprocess.run(
         command(kafka, store, "--operation", operation.operation_id, "--master", "local[2,4]"),
-        cwd=ROOT, capture_output=True, text=True, timeout=240,
+        cwd=ROOT, capture_output=True, text=True, timeout=600,
     )  # fmt: skip
 
     told = json.loads(done.stdout)
@@ -115,23 +116,14 @@ def test_killed_worker_killed_driver_and_each_letter_is_there_once(kafka, kcat, 
     ) == 1
 
 
-@pytest.fixture(scope="module")
-def session():
-    from producer_core.pipeline.session import open_session
-
-    opened = open_session(name="test reprocess", master="local[2,4]", driver_memory="1g")
-    yield opened
-    opened.stop()
-
-
-def run(session, kafka, store, **more):
+def run(spark, kafka, store, **more):
     from producer_core.pipeline.reprocess import reprocess
 
-    return reprocess(session, store, kafka.bootstrap_servers, who="ann", timeout=120, **more)
+    return reprocess(spark, store, kafka.bootstrap_servers, who="ann", timeout=900, **more)
 
 
 def test_from_python_an_export_another_store_and_only_what_is_not_there(
-    session, kafka, kcat, topic, store, tmp_path
+    spark, kafka, kcat, topic, store, tmp_path
 ):
     """Half are in doubt, half of those are there: they are found and not sent."""
     letters = letters_for(kafka, topic, 400, verdict="possibly_persisted", accepted_at=time.time() - 100)
@@ -144,7 +136,7 @@ def test_from_python_an_export_another_store_and_only_what_is_not_there(
 
     bring(elsewhere, {}, who="ann", file=tmp_path / "letters.parquet")
     where = brought(DeadLetterFilter(), file=tmp_path / "letters.parquet")
-    done = run(session, kafka, elsewhere, selection=where, slice_by="key", slices=5)
+    done = run(spark, kafka, elsewhere, selection=where, slice_by="key", slices=5)
 
     assert (done.landed, done.acknowledged, done.state) == (100, 300, "done")
     assert done.owner is None
@@ -162,12 +154,12 @@ def produce(kafka, topic, letters):
     assert producer.flush(30) == 0
 
 
-def test_a_bad_replay_stops_at_its_canary_and_the_rest_stays(session, kafka, store, topic):
+def test_a_bad_replay_stops_at_its_canary_and_the_rest_stays(spark, kafka, store, topic):
     compacted = f"{topic}-c"
     kafka.create_topic(compacted, partitions=1, config={"cleanup.policy": "compact"})
     DeadLetters(store).add([*map(without_key, letters_for(kafka, compacted, 200))])
 
-    done = run(session, kafka, store, canary=5)
+    done = run(spark, kafka, store, canary=5)
 
     assert done.state == "stopped"
     assert done.failed_again <= 5
@@ -181,7 +173,7 @@ def without_key(one):
     return replace(one, key=None)
 
 
-def test_a_dead_letter_topic_in_springs_dialect_goes_back_to_its_topic(session, kafka, kcat, store, topic):
+def test_a_dead_letter_topic_in_springs_dialect_goes_back_to_its_topic(spark, kafka, kcat, store, topic):
     from producer_core.config import client_config
     from producer_core.pipeline.reprocess import bring, brought
 
@@ -201,30 +193,30 @@ def test_a_dead_letter_topic_in_springs_dialect_goes_back_to_its_topic(session, 
     settings = client_config(kafka.bootstrap_servers).settings
     for _ in range(2):
         bring(store, settings, who="ann", dead_letter_topic=dlt)
-    done = run(session, kafka, store, selection=brought(DeadLetterFilter(), dead_letter_topic=dlt))
-    again = run(session, kafka, store, selection=brought(DeadLetterFilter(), dead_letter_topic=dlt))
+    done = run(spark, kafka, store, selection=brought(DeadLetterFilter(), dead_letter_topic=dlt))
+    again = run(spark, kafka, store, selection=brought(DeadLetterFilter(), dead_letter_topic=dlt))
 
     assert (done.acknowledged, done.total, again.total) == (120, 120, 0)
     assert there(kafka, topic) == Counter(range(120))
 
 
-def test_paused_by_somebody_and_gone_on_with_by_id(session, kafka, kcat, store, topic):
+def test_paused_by_somebody_and_gone_on_with_by_id(spark, kafka, kcat, store, topic):
     import threading
 
     DeadLetters(store).add(letters_for(kafka, topic, 600))
 
     def pause():
-        operation = eventually(lambda: replay.live(store), 60, every=0.1)[0]
-        eventually(lambda: settled(store) >= 10, 60, every=0.1)
+        operation = eventually(lambda: replay.live(store), 300, every=0.1)[0]
+        eventually(lambda: settled(store) >= 10, 300, every=0.1)
         replay.pause(store, operation.operation_id, who="bob", origin="dashboard")
 
     thread = threading.Thread(target=pause)
     thread.start()
-    paused = run(session, kafka, store, rate=60.0)
+    paused = run(spark, kafka, store, rate=60.0)
     thread.join()
     assert (paused.state, paused.owner) == ("paused", None)
     assert 0 < paused.left < 600
 
-    done = run(session, kafka, store, operation_id=paused.operation_id, slices=None)
+    done = run(spark, kafka, store, operation_id=paused.operation_id, rate=5_000.0)
     assert done.state == "done"
     assert there(kafka, topic) == Counter(range(600))
