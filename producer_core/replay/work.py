@@ -51,6 +51,10 @@ class Pace:
         """Another rate from now on; what was allowed before is kept within it."""
         self._rate = rate
 
+    @property
+    def rate(self) -> float | None:
+        return self._rate
+
     def spend(self, count: int) -> None:
         self._allowed -= count
 
@@ -134,6 +138,10 @@ class Work:
     def holds(self) -> bool:
         """Whether the operation is ours still."""
         return self._keeper.holds()
+
+    def rate(self) -> float | None:
+        """How many a second an operator wants at most, as the last visit to the store said."""
+        return None if self._pace is None else self._pace.rate
 
     def ending(self) -> bool:
         """Whether this process is to end: what is in flight is settled, and nothing more is sent."""

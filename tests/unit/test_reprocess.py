@@ -114,6 +114,7 @@ class Log:
 
     def __init__(self):
         self.on_topic, self.sealed, self.answers, self.waves, self.cancelled = {}, [], [], [], 0
+        self.rates = []
 
 
 @pytest.fixture
@@ -148,9 +149,10 @@ def log(monkeypatch):
         """Done at once, but for one that nobody answers for."""
 
         def __init__(self, session, table, errand):
-            found.waves.append((table["message_id"].to_pylist(), errand.number))
-            self.began, self.done, self._rows = time.monotonic(), threading.Event(), table.to_pylist()
             self._answer = found.answers.pop(0)
+            found.waves.append((table["message_id"].to_pylist(), errand.number))
+            found.rates.append(errand.rate)
+            self.began, self.done, self._rows = time.monotonic(), threading.Event(), table.to_pylist()
 
         def start(self):
             if self._answer is not None:
@@ -178,7 +180,7 @@ class Session:
 
 
 def way(log, *, rate=None, interrupt=lambda: False, holds=lambda: True, count=2, wave=100):
-    course = Course("op", {}, "progress", 16, Life(Slicing(count), 1 << 32), wave, rate=lambda: rate)
+    course = Course("op", {}, "progress", 16, Life(Slicing(count), 1 << 32), wave, 2, rate=lambda: rate)
     return Spreading(
         lambda: Session,
         course,
@@ -342,10 +344,28 @@ def test_after_a_failure_no_wave_begins_before_the_stop_rule_was_asked(log):
 
 
 def test_a_rate_is_shared_by_the_tasks_that_run_at_once(log):
-    going = way(log)
-    going._parallelism = 2
-    assert going._share(None, 3) is None
-    assert [going._share(100.0, slices) for slices in (1, 2, 8)] == [100.0, 50.0, 50.0]
+    going = way(log, rate=100.0, count=5)
+    going.begin(["orders"])
+    log.answers += [everything, everything]
+    going.send([letter(1)])
+    going.gather(0)
+    going.send([letter(number, message_id=of_session(number, number).message_id) for number in range(40)])
+    going.gather(0)
+
+    assert log.rates == [100.0, 50.0]
+
+
+def test_a_wave_that_cannot_begin_does_not_lose_what_became_of_the_last_one(log):
+    going = way(log, wave=5)
+    going.begin(["orders"])
+    log.answers.append(everything)
+    going.send([letter(number) for number in range(10)])
+
+    assert endings(going.gather(0)) == {"acknowledged": 5}
+    assert going.in_flight == 5
+    with pytest.raises(IndexError):  # there is no answer to a second wave
+        going.gather(0)
+    assert endings(going.give_back()) == {"pending": 5}
 
 
 def test_a_wave_of_a_slow_replay_is_five_seconds_of_it(log):

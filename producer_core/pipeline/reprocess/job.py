@@ -152,7 +152,8 @@ def spark_runner(
             require_topic(settings, choices.progress_topic),
             life,
             choices.wave,
-            rate=lambda: claims.get().rate,
+            cores,
+            rate=work.rate,
         )
         return Spreading(
             session,

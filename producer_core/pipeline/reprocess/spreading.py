@@ -7,6 +7,8 @@ sent where it is there; else it goes again.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import logging
 import threading
 import time
@@ -16,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from confluent_kafka import KafkaException
 
 from producer_core.events import Attempt, DeadLetter
 from producer_core.exactly_once.client import Stopped
@@ -58,6 +61,7 @@ class Course:
     partitions: int
     life: Life
     wave: int
+    cores: int
     rate: Callable[[], float | None]
 
 
@@ -93,7 +97,7 @@ class Spreading:
         self._since: dict[int, int] = {}
         self._hand: deque[DeadLetter] = deque()
         self._unknown: list[DeadLetter] = []  # of the wave of which nobody knows yet what became
-        self._lost = self._parallelism = 0
+        self._lost = 0
 
     @property
     def in_flight(self) -> int:
@@ -185,7 +189,10 @@ class Spreading:
         self._wave = None
         outcomes = self._find_out(self._answers(wave))
         if self._hand and not any(one.ending == "failed" for one in outcomes):
-            self._begin_wave()  # while the store is told; where something failed, whoever counts is asked first
+            # While the store is told; where something failed, whoever counts is asked first. What is known must not
+            # be lost: a wave that cannot begin raises when it is tried again.
+            with contextlib.suppress(Exception):
+                self._begin_wave()
         return outcomes
 
     def _goes_on(self, wave: Wave) -> list[Outcome]:
@@ -213,24 +220,27 @@ class Spreading:
         return not self._holds() or time.monotonic() > self._settle_by
 
     def _begin_wave(self) -> Wave:
-        rate, session = self._course.rate(), self._session()
-        most = self._course.wave if rate is None else min(self._course.wave, max(1, int(rate * _PACED)))
-        self._unknown = [self._hand.popleft() for _ in range(min(most, len(self._hand)))]
-        letters = waves.table(self._unknown, self._course.life.slicing)
-        self._number += 1
-        self._parallelism = self._parallelism or session.sparkContext.defaultParallelism
+        """All or nothing: where it fails the letters are in hand still."""
+        course, rate = self._course, self._course.rate()
+        most = course.wave if rate is None else min(course.wave, max(1, int(rate * _PACED)))
+        chosen = list(itertools.islice(self._hand, most))
+        letters = waves.table(chosen, course.life.slicing)
+        slices = len(letters["slice"].unique())
         errand = Errand(
-            self._course.operation_id,
-            self._course.settings,
-            self._number,
+            course.operation_id,
+            course.settings,
+            self._number + 1,
             {topic: dict(parts) for topic, parts in self._floors.items()},
             self._notes(),
             IN_A_TRANSACTION,
-            self._share(rate, len(letters["slice"].unique())),
+            None if rate is None else rate / max(1, min(slices, course.cores)),
         )
-        self._wave = Wave(session, letters, errand)
-        self._wave.start()
-        return self._wave
+        wave = Wave(self._session(), letters, errand)
+        for _ in chosen:
+            self._hand.popleft()
+        self._number, self._unknown, self._wave = errand.number, chosen, wave
+        wave.start()
+        return wave
 
     def _answers(self, wave: Wave) -> dict[str, Outcome]:
         """What Spark's tasks said, by id; nothing where Spark lost the wave."""
@@ -249,10 +259,6 @@ class Spreading:
         self._lost = 0
         before = {letter.message_id: letter for letter in self._unknown}
         return {row["message_id"]: _outcome(row, before[row["message_id"]]) for row in rows}
-
-    def _share(self, rate: float | None, slices: int) -> float | None:
-        """Of the rate, for a task: as many run at once as Spark has cores, or as there are slices."""
-        return None if rate is None else rate / max(1, min(slices, self._parallelism))
 
     def _find_out(self, told: Mapping[str, Outcome]) -> list[Outcome]:
         """The outcomes of the wave: a commit is believed, everything else is looked for once nobody can send it.
@@ -292,7 +298,7 @@ class Spreading:
         wheres = {(topic, number): None for topic, parts in self._floors.items() for number in parts}
         try:
             seen = read_back(wheres, lambda _: False)
-        except Stopped:
+        except (Stopped, KafkaException):
             return
         for (topic, number), end in seen.ends.items():
             self._floors[topic][number] = end - 1
