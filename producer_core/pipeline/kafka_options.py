@@ -56,7 +56,7 @@ def _quoted(text: str) -> str:
 
 
 def _certificates(given: Mapping[str, Any]) -> dict[str, str]:
-    options = {}
+    options: dict[str, str] = {}
     if "ssl.ca.location" in given:
         options |= {
             "ssl.truststore.type": "PEM",

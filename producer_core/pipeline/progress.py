@@ -72,7 +72,7 @@ def shown(
         thread.join()
         drawn.wipe()
         for name, value in before.items():
-            context.setLocalProperty(name, value)  # type: ignore[arg-type]  # None takes it away
+            context.setLocalProperty(name, value)  # None takes it away
 
 
 def tasks_of(session: SparkSession, group: str) -> Tasks:
