@@ -12,7 +12,7 @@ import pytest
 from producer_core.ledger import rows_of, unplaced_rows
 from producer_core.pipeline.integrity import groups, judging, ledgers
 from producer_core.pipeline.integrity.findings import listed
-from producer_core.pipeline.integrity.looking import Ledgers, Question, compare, kept, look
+from producer_core.pipeline.integrity.looking import Ledgers, Question, compare, keep, look
 from producer_core.pipeline.integrity.reading import decoded
 from producer_core.pipeline.integrity.report import AuditReport
 from producer_core.pipeline.integrity.spans import Edge, seen_after, spans
@@ -106,15 +106,14 @@ def audited(spark, records, values, edges, *, begin=None, isolation="read_commit
         )
         return records.where(which or "false")
 
-    with kept() as keep:
-        batches = ledgers.once(ledgers.understood(ledgers.parsed(telemetry(spark, values))))
-        told = Ledgers(keep(ledgers.rows(batches)), ledgers.given_up(batches, TOPIC))
-        question = Question(TOPIC, CLUSTER, found_spans, time.time(), **more)
-        found = look(spark, question, told, read=read, edges_now=lambda: later or edges, keep=keep)
-        gaps = tuple(ledgers.gaps(batches).collect())
-        return AuditReport.made(
-            question, found, listed(found.findings), audit_id="a", isolation=isolation, gaps=gaps
-        )
+    batches = keep(ledgers.once(ledgers.understood(ledgers.parsed(telemetry(spark, values)))))
+    told = Ledgers(keep(ledgers.rows(batches)), keep(ledgers.given_up(batches, TOPIC)))
+    question = Question(TOPIC, CLUSTER, found_spans, time.time(), **more)
+    found = look(spark, question, told, read=read, edges_now=lambda: later or edges)
+    gaps = tuple(ledgers.gaps(batches).collect())
+    return AuditReport.made(
+        question, found, listed(found.findings), audit_id="a", isolation=isolation, gaps=gaps
+    )
 
 
 def differences(plan, report, wanted):

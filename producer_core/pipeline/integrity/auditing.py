@@ -19,7 +19,7 @@ from producer_core.config import ClientConfig, client_config
 from producer_core.errors import ConfigError, PipelineError
 from producer_core.pipeline.integrity import edges, ledgers, marks
 from producer_core.pipeline.integrity.findings import listed, written
-from producer_core.pipeline.integrity.looking import Found, Keep, Ledgers, Question, about, kept, look
+from producer_core.pipeline.integrity.looking import Found, Ledgers, Question, about, keep, look
 from producer_core.pipeline.integrity.ranges import Range
 from producer_core.pipeline.integrity.reading import bounded, decoded
 from producer_core.pipeline.integrity.report import AuditReport, Gap
@@ -129,19 +129,18 @@ class _Audit:
         asked = self._spans(edges.edges(self._admin, self._facts), self._verified())
         sources = [self._source(name) for name in self._ledger_topics]
         asked = seen_after(asked, edges.edges(self._admin, self._facts))
-        with kept() as keep:
-            raw = keep(self._batches(sources))
-            batches = ledgers.once(ledgers.understood(raw))
-            told = Ledgers(keep(ledgers.rows(batches)), ledgers.given_up(batches, self._topic))
-            question = self._question(told.rows, asked, self._fresh(sources), started)
-            found = self._look(question, told, keep)
-            report = AuditReport.made(
-                question, found, listed(found.findings), audit_id=audit_id, isolation=self._scope.isolation,
-                until=self._scope.until, notes=tuple(self._notes), **self._of_ledger(raw, batches, told),
-            )  # fmt: skip
-            self._still_the_same()
-            if self._folder is not None:
-                report = written(report, found.findings, self._folder)
+        raw = keep(self._batches(sources))
+        batches = keep(ledgers.once(ledgers.understood(raw)))
+        told = Ledgers(keep(ledgers.rows(batches)), keep(ledgers.given_up(batches, self._topic)))
+        question = self._question(told.rows, asked, self._fresh(sources), started)
+        found = self._look(question, told)
+        report = AuditReport.made(
+            question, found, listed(found.findings), audit_id=audit_id, isolation=self._scope.isolation,
+            until=self._scope.until, notes=tuple(self._notes), **self._of_ledger(raw, batches, told),
+        )  # fmt: skip
+        self._still_the_same()
+        if self._folder is not None:
+            report = written(report, found.findings, self._folder)
         return report, self._moved(question, sources)
 
     def _question(self, rows: DataFrame, asked: Mapping[int, Span], fresh: str, started: float) -> Question:
@@ -149,12 +148,12 @@ class _Audit:
         first = Question(self._topic, self._cluster, asked, started, fresh, scope.since, compacted)
         return replace(first, spans=self._late(rows, first))
 
-    def _look(self, question: Question, told: Ledgers, keep: Keep) -> Found:
+    def _look(self, question: Question, told: Ledgers) -> Found:
         total = sum(span.end - span.start for span in question.spans.values())
         self._job.records(done=0, total=total)
         with shown(self._session, f"auditing {self._topic}", records=total, told=self._job.share):
             return look(
-                self._session, question, told, read=self._read, keep=keep,
+                self._session, question, told, read=self._read,
                 edges_now=lambda: edges.edges(self._admin, self._facts),
             )  # fmt: skip
 

@@ -21,7 +21,8 @@ SHIFT = 12
 """A window is 2 ** 12 sequences."""
 
 _SCHEMA = (
-    "v int, producer_id string, sequence bigint, ledger array<array<string>>, given_up array<array<string>>"
+    "v int, producer_id string, sequence bigint, first bigint, cluster_id string, ledger_lost bigint, "
+    "ledger array<array<string>>, given_up array<array<string>>"
 )
 _ROW = {name: place for place, name in enumerate(LedgerRow._fields)}
 _LETTER = {name: place for place, name in enumerate(GivenUpRow._fields)}
@@ -90,13 +91,12 @@ def once(batches: DataFrame) -> DataFrame:
 
     place = F.struct("source", "position")
     repeats = batches.groupBy("producer_id", "sequence").agg(
-        F.count("*").alias("times"), F.min(place).alias("first")
+        F.count("*").alias("times"), F.min(place).alias("original")
     )
-    repeats = repeats.where("times > 1").select("producer_id", "sequence", "first")
+    repeats = repeats.where("times > 1").select("producer_id", "sequence", "original")
     marked = batches.join(F.broadcast(repeats), ["producer_id", "sequence"], "left")
-    return marked.where("first is null or (first.source = source and first.position = position)").drop(
-        "first"
-    )
+    first = "original is null or (original.source = source and original.position = position)"
+    return marked.where(first).drop("original")
 
 
 def gaps(batches: DataFrame) -> DataFrame:

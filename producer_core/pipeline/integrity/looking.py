@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,6 @@ from producer_core.pipeline.integrity.spans import Edge, Span, seen_after
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Keep = Callable[["DataFrame"], "DataFrame"]
 Read = Callable[[Mapping[int, Range]], "DataFrame"]
 """Records of one range a partition, decoded."""
 
@@ -70,7 +68,6 @@ def look(
     *,
     read: Read,
     edges_now: Callable[[], Mapping[int, Edge]],
-    keep: Keep,
 ) -> Found:
     """Everything once, suspects twice. `edges_now` asks the brokers again when all was read."""
     compared = keep(compare(session, question, told, read))
@@ -78,10 +75,10 @@ def look(
     rows = about(session, question, told.rows, question.spans)
     windows = suspects.hinted(suspects.asked(compared), counts["unequal"] + counts["doubtful"])
     entries = keep(suspects.told(rows, windows, question.fresh))
-    second = _second(session, question, compared, entries, counts, read, keep)
+    second = _second(session, question, compared, entries, counts, read)
     after = seen_after(question.spans, edges_now())
-    zoned = suspects.zoned(entries, groups.span_frame(session, after))
-    places = judging.ordered(judging.standing(second.seen, zoned, second.groups, second.missing), zoned)
+    zoned = keep(suspects.zoned(entries, groups.span_frame(session, after)))
+    places = keep(judging.ordered(judging.standing(second.seen, zoned, second.groups, second.missing), zoned))
     found = [
         judging.duplicated(places),
         judging.reordered(places, compared, suspects.highest_before(rows)),
@@ -120,7 +117,6 @@ def _second(
     entries: DataFrame,
     counts: Mapping[str, int],
     read: Read,
-    keep: Keep,
 ) -> _Second:
     """What arithmetic explains is read at single places or not at all, the rest whole."""
     unequal = compared.where("unequal").select(*groups.KEY, "n", "off_min", "off_max")
@@ -130,22 +126,20 @@ def _second(
         missing, points, offsets = missing.limit(0), suspects.seen(read({}), unequal), 0
     else:
         missing = keep(missing)
-        points, offsets = _points(question, keep(explaining.surplus(compared)), read, keep)
+        points, offsets = _points(question, keep(explaining.surplus(compared)), read)
     rest = unequal.join(missing, groups.KEY, "left_anti").join(points, groups.KEY, "left_anti")
-    rest = keep(rest) if counts["unequal"] else rest
+    rest = keep(rest)
     ranges = (
         suspects.to_read(_intervals(rest.where("n is not null")), question.spans) if counts["unequal"] else {}
     )
     whole = suspects.seen(_again(read, ranges), suspects.hinted(rest, counts["unequal"]))
     seen = keep(points.unionByName(whole, allowMissingColumns=False))
-    if ranges:
-        seen.count()  # read now: the low watermarks are asked for afterwards
     return _Second(
         seen, suspects.hinted(rest.select(*groups.KEY), counts["unequal"]), missing, offsets + covered(ranges)
     )
 
 
-def _points(question: Question, surplus: DataFrame, read: Read, keep: Keep) -> tuple[DataFrame, int]:
+def _points(question: Question, surplus: DataFrame, read: Read) -> tuple[DataFrame, int]:
     """The records that are where arithmetic says, and how many offsets were read; none where that would be much."""
     named = surplus.selectExpr("partition", "offset as off_min", "offset as off_max").toArrow()
     ranges = suspects.to_read(named, question.spans)
@@ -179,17 +173,15 @@ def about(session: SparkSession, question: Question, rows: DataFrame, spans: Map
     return groups.of_topic(rows, question.topic, question.cluster, frame)
 
 
-@contextmanager
-def kept() -> Iterator[Keep]:
-    """Frames that are used more than once, kept while the block runs."""
-    with ExitStack() as stack:
+def keep(frame: DataFrame) -> DataFrame:
+    """Computed now, once, and a leaf from here on.
 
-        def keep(frame: DataFrame) -> DataFrame:
-            found = frame.persist()
-            stack.callback(found.unpersist)
-            return found
-
-        yield keep
+    A frame that is merely persisted carries its whole plan into everything made of it, and where frames are joined with
+    what they were made of, plans double at each step until analysing them takes minutes (measured). The price: a lost
+    executor takes the frame with it and the audit must be run again; it has written nothing.
+    """
+    found: DataFrame = frame.localCheckpoint()
+    return found
 
 
 def _again(read: Read, ranges: Mapping[int, list[Range]]) -> DataFrame:
