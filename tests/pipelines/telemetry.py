@@ -32,7 +32,7 @@ SIZES = {
     "full": {"producers": 20, "seconds": 3_600, "kills": 20, "speed": 180},
     "short": {"producers": 5, "seconds": 120, "kills": 3, "speed": 180},
 }
-PATIENCE = 240
+PATIENCE = 900
 
 
 @scenario("T1", "telemetry of 20 producers, kill -9 of the driver at named and random points", sizes=SIZES)
@@ -105,7 +105,7 @@ def harm(stage, settled, number):
     named = number % 3 != 2
     die = {"point": POINTS[number % len(POINTS)], "after": stage.chance.randint(1, 2)} if named else None
     driver = Driver({**settled, "die": die}, stage.folder / "driver.log")
-    patience = 90 if named else stage.chance.uniform(4, 25)
+    patience = 240 if named else stage.chance.uniform(4, 25)
     with contextlib.suppress(subprocess.TimeoutExpired):
         driver.process.wait(patience)
     ended_by_itself = driver.process.poll() is not None
