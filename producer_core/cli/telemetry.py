@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,16 +79,17 @@ def telemetry(
     addresses, chosen = options.client_settings(servers, settings, config_file)
     folder = checkpoint or job.default_checkpoint(resolve(store_path))
     job.check(client_config(addresses, chosen), topics, folder)
-    store = Store.open(store_path)
     screen = _Screen()
-    with spark.session("telemetry") as session:
-        stop = Stop()  # after Spark, which has its own idea of Ctrl-C
-        done = job.run(
-            session, store, servers=addresses, topics=topics, checkpoint=folder, once=once, history=history,
-            settings=chosen, every=every, told=screen.draw, stopped=lambda: stop.asked,
-        )  # fmt: skip
-    screen.wipe()
-    _end(done, store, as_json)
+    # closed before Python ends: py4j keeps the sink, and with it the store, beyond that, and DuckDB would complain
+    with closing(Store.open(store_path)) as store:
+        with spark.session("telemetry") as session:
+            stop = Stop()  # after Spark, which has its own idea of Ctrl-C
+            done = job.run(
+                session, store, servers=addresses, topics=topics, checkpoint=folder, once=once, history=history,
+                settings=chosen, every=every, told=screen.draw, stopped=lambda: stop.asked,
+            )  # fmt: skip
+        screen.wipe()
+        _end(done, store, as_json)
     if once and stop.asked:
         click.echo("Interrupted: the next run goes on where this one ended.", err=True)
         sys.exit(LEFT)
