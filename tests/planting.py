@@ -178,6 +178,8 @@ class _Main:
         middle = speaking[(speaking > count * 0.02) & (speaking < count * 0.95)]
         drawn = chance.choice(middle, size=faults * len(_FAULTS), replace=False).reshape(len(_FAULTS), -1)
         self.chosen = dict(zip(_FAULTS, drawn, strict=True))
+        there = self.partition[self.chosen["unplaced"]] < partitions - 1  # what has expired can be anywhere
+        self.chosen["unplaced"] = self.chosen["unplaced"][there]
         self._move(chance, {int(one) for one in drawn.ravel()})
         self.planted = {
             name: code(self.session[which], self.seq[which]) for name, which in self.chosen.items()

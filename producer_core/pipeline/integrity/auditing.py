@@ -139,7 +139,7 @@ class _Audit:
             until=self._scope.until, notes=tuple(self._notes), **self._of_ledger(raw, batches, told),
         )  # fmt: skip
         self._still_the_same()
-        if self._folder is not None:
+        if self._folder is not None and found.findings is not None:
             report = written(report, found.findings, self._folder)
         return report, self._moved(question, sources)
 

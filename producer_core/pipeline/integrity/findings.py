@@ -6,7 +6,10 @@ import shutil
 import uuid
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from producer_core.pipeline.integrity.judging import message_id
 from producer_core.pipeline.integrity.report import KEPT, AuditReport
@@ -14,20 +17,45 @@ from producer_core.pipeline.integrity.report import KEPT, AuditReport
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_COLUMNS = ("kind", "message_id", "partition", "offset", "other_partition", "other_offset")
+_SCHEMA = pa.schema(
+    [("kind", pa.string()), ("message_id", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()),
+     ("other_partition", pa.int32()), ("other_offset", pa.int64())]
+)  # fmt: skip
+_COLUMNS = tuple(_SCHEMA.names)
+_FEW = 50_000
 
 
-def listed(findings: DataFrame) -> tuple[dict[str, int], Any]:
+def listed(findings: DataFrame | None) -> tuple[dict[str, int], pa.Table]:
     """How many messages of each kind there are, and the first of each as an Arrow table, in the order of places."""
+    if findings is None:
+        return {}, _SCHEMA.empty_table()
+    return _here(findings) if findings.count() <= _FEW else _there(findings)
+
+
+def _here(findings: DataFrame) -> tuple[dict[str, int], pa.Table]:
+    """Few are fetched and counted here: a job of Spark's costs more."""
+    table = named(findings).select(*_COLUMNS).toArrow().cast(_SCHEMA)
+    found = table.group_by("kind").aggregate([("message_id", "count_distinct")])
+    counts = dict(zip(found["kind"].to_pylist(), found["message_id_count_distinct"].to_pylist(), strict=True))
+    ordered = table.sort_by([(name, "ascending") for name in ("kind", "partition", "offset", "message_id")])
+    first = [ordered.filter(pc.equal(ordered["kind"], kind)).slice(0, KEPT) for kind in counts]
+    return counts, pa.concat_tables(first) if first else _SCHEMA.empty_table()
+
+
+def _there(findings: DataFrame) -> tuple[dict[str, int], pa.Table]:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    found = findings.where("kind is not null")
-    counted = found.groupBy("kind").agg(F.countDistinct("session", "seq").alias("n")).collect()
+    counted = findings.groupBy("kind").agg(F.countDistinct("session", "seq").alias("n")).collect()
     order = Window.partitionBy("kind").orderBy("partition", "offset", "session", "seq")
-    first = found.withColumn("place", F.row_number().over(order)).where(F.col("place") <= KEPT)
-    table = first.orderBy("kind", "place").withColumn("message_id", message_id()).select(*_COLUMNS).toArrow()
-    return {row["kind"]: row["n"] for row in counted}, table
+    first = findings.withColumn("place", F.row_number().over(order)).where(F.col("place") <= KEPT)
+    table = named(first.orderBy("kind", "place")).select(*_COLUMNS).toArrow()
+    return {row["kind"]: row["n"] for row in counted}, table.cast(_SCHEMA)
+
+
+def named(findings: DataFrame) -> DataFrame:
+    """With the id as people read it."""
+    return findings.withColumn("message_id", message_id())
 
 
 def written(report: AuditReport, findings: DataFrame, folder: Path | str) -> AuditReport:
@@ -37,8 +65,7 @@ def written(report: AuditReport, findings: DataFrame, folder: Path | str) -> Aud
     they share.
     """
     name = report.audit_id or str(uuid.uuid4())
-    all_of_it = findings.where("kind is not null").withColumn("message_id", message_id())
-    all_of_it = all_of_it.select(*_COLUMNS, "session", "seq").orderBy("kind", "partition", "offset")
+    all_of_it = named(findings).select(*_COLUMNS, "session", "seq").orderBy("kind", "partition", "offset")
     if "://" in str(folder):
         path = f"{str(folder).rstrip('/')}/{name}"
         all_of_it.write.parquet(path)

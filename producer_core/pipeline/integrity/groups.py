@@ -85,18 +85,27 @@ def with_doubts(rows: DataFrame) -> DataFrame:
     return looked.withColumn("doubt", F.expr(doubt)).drop("top", "reach", "next").unionByName(rest)
 
 
-def pieces(rows: DataFrame) -> DataFrame:
-    """Rows as (partition, session, window, zone, sums, doubt): whole where a row lies in one zone, else taken apart."""
+def pieces(zoned: DataFrame, *, cut: bool = True) -> DataFrame:
+    """Rows with zones as (partition, session, window, zone, sums, at, doubt): whole where a row lies in one zone, else
+    taken apart. `cut=False`: there is none such, so nothing is planned for it."""
     from pyspark.sql import functions as F
 
-    zoned = rows.withColumn("zone", F.expr(zone("off_min"))).withColumn("last_zone", F.expr(zone("off_max")))
     columns = [*KEY, "zone", *_SUMS, "at", "doubt"]
     whole = zoned.where("zone = last_zone").select(*columns)
-    spans = [name for name in rows.columns if name.startswith("span_")]
+    if not cut:
+        return whole
+    spans = [name for name in zoned.columns if name.startswith("span_")]
     apart = entries(zoned.where("zone <> last_zone"), "window", "at", "doubt", *spans)
     apart = apart.withColumn("zone", F.expr(zone("offset")))
-    cut = apart.groupBy(*KEY, "zone", "at", "doubt").agg(*_expressions(_SUMS)).select(*columns)
-    return whole.unionByName(cut)
+    parts = apart.groupBy(*KEY, "zone", "at", "doubt").agg(*_expressions(_SUMS)).select(*columns)
+    return whole.unionByName(parts)
+
+
+def zoned_rows(rows: DataFrame) -> DataFrame:
+    """Rows with the zones of their first and last offset."""
+    from pyspark.sql import functions as F
+
+    return rows.withColumn("zone", F.expr(zone("off_min"))).withColumn("last_zone", F.expr(zone("off_max")))
 
 
 def ledger_groups(found: DataFrame) -> DataFrame:
@@ -119,12 +128,12 @@ def tally(found: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
-def doubled(everything: DataFrame, rows: DataFrame, letters: DataFrame) -> DataFrame:
-    """Groups of the topic's `rows` with a message that was acknowledged at two places, of which equal sums say nothing.
+def loose(everything: DataFrame, rows: DataFrame, letters: DataFrame) -> DataFrame:
+    """(session, window) of which the ledger's sums do not say that no message was acknowledged at two places.
 
     A window of a session in which every number between its lowest and highest was acknowledged or given up once, in
-    whatever topic, holds no such message. That is nearly all of them, so only what is loose is taken apart:
-    `everything` are the rows of all topics.
+    whatever topic, holds none; nor does one that is in one partition only, where the rows' order shows it. `everything`
+    are the rows of all topics.
     """
     from pyspark.sql import functions as F
 
@@ -133,20 +142,30 @@ def doubled(everything: DataFrame, rows: DataFrame, letters: DataFrame) -> DataF
     windows = sums.union(alone).groupBy("session", "window").agg(
         F.sum("n").alias("n"), F.sum("s").alias("s"), F.min("lowest").alias("lowest"), F.max("highest").alias("highest"),
     )  # fmt: skip
-    loose = windows.where(
-        f"not (n = highest - lowest + 1 and 2 * s = n * ((lowest & {WINDOW - 1}) + (highest & {WINDOW - 1})))"
+    gapless = f"n = highest - lowest + 1 and 2 * s = n * ((lowest & {WINDOW - 1}) + (highest & {WINDOW - 1}))"
+    spread = (
+        rows.where("off_min >= 0")
+        .groupBy("session", "window")
+        .agg(F.min("partition").alias("a"), F.max("partition").alias("b"))
     )
-    placed = rows.where("off_min >= 0")
-    spread = placed.groupBy("session", "window").agg(
-        F.min("partition").alias("a"), F.max("partition").alias("b")
+    return (
+        windows.where(f"not ({gapless})")
+        .join(spread.where("a <> b"), ["session", "window"], "left_semi")
+        .select("session", "window")
     )
-    looked = spread.where("a <> b").join(loose, ["session", "window"], "left_semi")
-    each = entries(placed.join(looked, ["session", "window"], "left_semi"), "window").distinct()
+
+
+def doubled(rows: DataFrame, loose: DataFrame) -> DataFrame:
+    """Groups with a message that was acknowledged at two places, of which equal sums say nothing."""
+    from pyspark.sql import functions as F
+
+    placed = rows.where("off_min >= 0").join(loose, ["session", "window"], "left_semi")
+    each = entries(placed, "window").distinct()
     twice = each.groupBy("session", "seq").agg(F.count("*").alias("places")).where("places > 1")
     return each.join(twice, ["session", "seq"], "left_semi").select(*KEY).distinct()
 
 
-def compared(log: DataFrame, ledger: DataFrame, doubled: DataFrame) -> DataFrame:
+def compared(log: DataFrame, ledger: DataFrame, doubled: DataFrame | None = None) -> DataFrame:
     """Both sides of each group: `n s f off_min off_max` of the log, `told_…` of the ledger; null where a side has none.
 
     `unequal`: the log is not what the ledger says. `doubtful`: equal, but its order or its being once is in question.
@@ -154,8 +173,9 @@ def compared(log: DataFrame, ledger: DataFrame, doubled: DataFrame) -> DataFrame
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    ledger = ledger.join(doubled.withColumn("twice", F.lit(True)), KEY, "left")
-    ledger = ledger.withColumn("doubt", F.expr("doubt or coalesce(twice, false)"))
+    if doubled is not None:
+        ledger = ledger.join(doubled.withColumn("twice", F.lit(True)), KEY, "left")
+        ledger = ledger.withColumn("doubt", F.expr("doubt or coalesce(twice, false)"))
     told = ledger.select(*KEY, *(F.col(name).alias(f"told_{name}") for name in (*_SUMS, "doubt")))
     both = log.join(told, KEY, "full_outer")
     higher = (

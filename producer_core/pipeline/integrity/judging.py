@@ -68,11 +68,11 @@ def duplicated(places: DataFrame) -> DataFrame:
     return _findings(places.where("copy > 1 and not earlier"), "duplicated")
 
 
-def reordered(places: DataFrame, compared: DataFrame, before: DataFrame) -> DataFrame:
+def reordered(places: DataFrame, compared: DataFrame, before: DataFrame | None = None) -> DataFrame:
     """Messages that stand behind one of their session with a higher sequence, in the same partition.
 
     Copies do not count, neither as the one nor as the other. Within a window by a running maximum; across windows by
-    where each higher window begins; and by `before`, the highest sequence acknowledged below the range.
+    where each higher window begins; and by `before`, the highest sequence acknowledged below the range, if any.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -83,10 +83,12 @@ def reordered(places: DataFrame, compared: DataFrame, before: DataFrame) -> Data
     )
     top = F.max(F.struct("seq", "offset")).over(ahead)
     within = first.withColumn("top", top)
-    found = within.join(_begins(first, compared), KEY, "left").join(before, ["partition", "session"], "left")
-    at = """case when top.seq > seq then top.offset when higher.off_min < offset then higher.off_min
-                 when before.seq > seq then before.offset end"""
-    late = found.withColumn("other_offset", F.expr(at)).where("other_offset is not null")
+    found = within.join(_begins(first, compared), KEY, "left")
+    at = "when top.seq > seq then top.offset when higher.off_min < offset then higher.off_min"
+    if before is not None:
+        found = found.join(before, ["partition", "session"], "left")
+        at += " when before.seq > seq then before.offset"
+    late = found.withColumn("other_offset", F.expr(f"case {at} end")).where("other_offset is not null")
     return _findings(late.withColumn("other_partition", F.col("partition")), "reordered")
 
 

@@ -50,7 +50,7 @@ class Ledgers:
 
 @dataclass(frozen=True)
 class Found:
-    """What was counted, and a frame of findings (lazy, kept): see `judging`."""
+    """What was counted, and a frame of findings (see `judging`); None where nothing was suspect."""
 
     records: int
     foreign: int
@@ -58,7 +58,7 @@ class Found:
     read_again: int
     expired: tuple[Expired, ...]
     spans: Mapping[int, Span]
-    findings: DataFrame
+    findings: DataFrame | None
 
 
 def look(
@@ -70,33 +70,61 @@ def look(
     edges_now: Callable[[], Mapping[int, Edge]],
 ) -> Found:
     """Everything once, suspects twice. `edges_now` asks the brokers again when all was read."""
-    compared = keep(compare(session, question, told, read))
+    rows = keep(groups.zoned_rows(groups.with_doubts(about(session, question, told.rows, question.spans))))
+    zones = {
+        row["zone"] for row in rows.selectExpr("explode(array(zone, last_zone)) as zone").distinct().collect()
+    }
+    compared = keep(compare(question, told, rows, read, cut=len(zones) > 1))
     counts = _counts(compared)
-    rows = about(session, question, told.rows, question.spans)
-    windows = suspects.hinted(suspects.asked(compared), counts["unequal"] + counts["doubtful"])
-    entries = keep(suspects.told(rows, windows, question.fresh))
-    second = _second(session, question, compared, entries, counts, read)
+    second, entries = None, None
+    if counts["unequal"] or counts["doubtful"] or zones.intersection(suspects.ALWAYS):
+        windows = suspects.hinted(suspects.asked(compared), counts["unequal"] + counts["doubtful"])
+        entries = keep(suspects.told(rows, windows, question.fresh))
+        second = _second(session, question, compared, entries, counts, read)
     after = seen_after(question.spans, edges_now())
-    zoned = keep(suspects.zoned(entries, groups.span_frame(session, after)))
-    places = keep(judging.ordered(judging.standing(second.seen, zoned, second.groups, second.missing), zoned))
-    found = [
-        judging.duplicated(places),
-        judging.reordered(places, compared, suspects.highest_before(rows)),
-        judging.unledgered(places, zoned, told.letters),
-        judging.pending(zoned),
-    ]
-    if not question.compacted:
-        found.append(judging.lost(places, zoned, compared.where("unequal")))
-        found.append(judging.unplaced(places, zoned, _verdict(question, after)))
+    risen = any(span.low > question.spans[number].low for number, span in after.items())
+    findings = None
+    if second is not None and entries is not None:
+        zoned = keep(suspects.zoned(entries, groups.span_frame(session, after)))
+        findings = _judged(
+            question, compared, rows, told.letters, zoned, second, zones, _verdict(question, after)
+        )
     return Found(
         records=counts["records"],
         foreign=counts["foreign"],
         acknowledged=counts["acknowledged"],
-        read_again=second.offsets,
-        expired=_expired(question, about(session, question, told.rows, after)),
+        read_again=0 if second is None else second.offsets,
+        expired=_expired(session, question, told.rows, after) if risen or "expired" in zones else (),
         spans=after,
-        findings=keep(reduce(lambda one, other: one.unionByName(other), found)),
+        findings=findings,
     )
+
+
+def _judged(
+    question: Question,
+    compared: DataFrame,
+    rows: DataFrame,
+    letters: DataFrame,
+    told: DataFrame,
+    second: _Second,
+    zones: set[str],
+    verdict: str,
+) -> DataFrame:
+    """`zones`: what the ledger speaks of at all; for the others nothing is planned, since plans cost more than data."""
+    places = keep(judging.ordered(judging.standing(second.seen, told, second.groups, second.missing), told))
+    below = suspects.highest_before(rows) if zones & {"before", "expired", "gone"} else None
+    found = [
+        judging.duplicated(places),
+        judging.reordered(places, compared, below),
+        judging.unledgered(places, told, letters),
+    ]
+    if "pending" in zones:
+        found.append(judging.pending(told))
+    if not question.compacted:
+        found.append(judging.lost(places, told, compared.where("unequal")))
+    if not question.compacted and "unplaced" in zones:
+        found.append(judging.unplaced(places, told, verdict))
+    return keep(reduce(lambda one, other: one.unionByName(other), found).where("kind is not null"))
 
 
 @dataclass(frozen=True)
@@ -154,14 +182,15 @@ def _points(question: Question, surplus: DataFrame, read: Read) -> tuple[DataFra
     return found, covered(ranges)
 
 
-def compare(session: SparkSession, question: Question, told: Ledgers, read: Read) -> DataFrame:
-    """The first pass: the log's groups beside the ledger's. The plan of all that is read."""
+def compare(question: Question, told: Ledgers, rows: DataFrame, read: Read, *, cut: bool = True) -> DataFrame:
+    """The first pass: the log's groups beside those of the ledger's zoned `rows`. The plan of all that is read."""
     from pyspark.sql import functions as F
 
-    rows = groups.with_doubts(about(session, question, told.rows, question.spans))
     log = groups.groups(read({number: (span.start, span.end) for number, span in question.spans.items()}))
-    ledger = groups.ledger_groups(groups.pieces(rows))
-    compared = groups.compared(log, ledger, groups.doubled(told.rows, rows, told.letters))
+    ledger = groups.ledger_groups(groups.pieces(rows, cut=cut))
+    loose = keep(groups.loose(told.rows, rows, told.letters))
+    twice = None if loose.isEmpty() else groups.doubled(rows, loose)
+    compared = groups.compared(log, ledger, twice)
     if question.compacted:  # what compaction leaves is not what was acknowledged
         compared = compared.withColumn("unequal", F.expr("session is not null"))
     return compared
@@ -218,10 +247,13 @@ def _verdict(question: Question, after: Mapping[int, Span]) -> str:
     )
 
 
-def _expired(question: Question, rows: DataFrame) -> tuple[Expired, ...]:
+def _expired(
+    session: SparkSession, question: Question, rows: DataFrame, after: Mapping[int, Span]
+) -> tuple[Expired, ...]:
     from pyspark.sql import functions as F
 
-    below = groups.pieces(rows.withColumn("doubt", F.lit(False))).where("zone = 'expired'")
+    zoned = groups.zoned_rows(about(session, question, rows, after).withColumn("doubt", F.lit(False)))
+    below = groups.pieces(zoned).where("zone = 'expired'")
     if question.since is not None:
         below = below.where(f"at >= {question.since!r}")
     told = groups.tally(below).orderBy("partition").collect()

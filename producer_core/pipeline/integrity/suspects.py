@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 FEW = 200_000
 """So many keys are sent to every task; more are joined by a shuffle of what was read again."""
 
-_ALWAYS = "('beyond', 'unplaced', 'pending')"
+ALWAYS = ("beyond", "unplaced", "pending")
 """Zones of which each message is told by its id, suspect or not."""
 
 
@@ -41,8 +41,8 @@ def told(rows: DataFrame, windows: DataFrame, fresh: str) -> DataFrame:
     """
     from pyspark.sql import functions as F
 
-    beside = zoned_rows(rows).join(windows.withColumn("wanted", F.lit(True)), ["session", "window"], "left")
-    chosen = beside.where(f"wanted or zone in {_ALWAYS} or last_zone in {_ALWAYS}")
+    beside = rows.join(windows.withColumn("wanted", F.lit(True)), ["session", "window"], "left")
+    chosen = beside.where(f"wanted or zone in {ALWAYS} or last_zone in {ALWAYS}")
     chosen = chosen.withColumn("at", F.expr(f"case when off_min < 0 and ({fresh}) then at end"))
     return (
         windowed(entries(chosen, "at"))
@@ -57,13 +57,6 @@ def zoned(told: DataFrame, spans: DataFrame) -> DataFrame:
 
     beside = told.join(F.broadcast(spans), "partition", "left").withColumn("zone", F.expr(zone("offset")))
     return beside.select("session", "seq", "partition", "offset", "window", "zone", "at")
-
-
-def zoned_rows(rows: DataFrame) -> DataFrame:
-    """Rows with the zones of their first and last offset."""
-    from pyspark.sql import functions as F
-
-    return rows.withColumn("zone", F.expr(zone("off_min"))).withColumn("last_zone", F.expr(zone("off_max")))
 
 
 def highest_before(rows: DataFrame) -> DataFrame:
