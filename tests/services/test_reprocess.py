@@ -78,8 +78,9 @@ def settled(store):
     return 0 if now is None else now.total - now.left
 
 
+@pytest.mark.timeout(900)  # two sessions of Spark, on a machine that others use as well
 def test_killed_worker_killed_driver_and_each_letter_is_there_once(kafka, kcat, topic, store, tmp_path):
-    count = 5_000
+    count = 4_000
     DeadLetters(store).add(letters_for(kafka, topic, count))
     paced = ["--master", "local[2,4]", "--rate", "1500", "--wave", "2000"]
     with (tmp_path / "first.log").open("wb") as log:
