@@ -10,12 +10,15 @@ import uuid
 
 import duckdb
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from producer_core import ReliableKafkaProducer
+from producer_core.errors import BrokerError
 from producer_core.messages import id_bytes
 from producer_core.pipeline import audit
+from producer_core.pipeline.integrity import edges
+from producer_core.pipeline.integrity.spans import Edge
 from producer_core.store import Store
 from tests import planting
 from tests.services.test_integrity_sql import acked, batch, differences
@@ -159,21 +162,27 @@ def test_an_incremental_audit_reads_the_new_part_and_what_the_ledger_told_late(k
     send(kafka, orders, session, range(10))
     tell(kafka, telemetry, "p", 0, orders, session, *((0, n, n) for n in range(8)))
     first = run()
-    again = run()
     send(kafka, orders, session, [10, 11, 3])
-    tell(kafka, telemetry, "p", 2, orders, session, (0, 10, 10), (0, 11, 11))
+    more_partitions(kafka, orders, 3)
+    eventually(lambda: send(kafka, orders, session, [12], partition=2))
+    tell(kafka, telemetry, "p", 2, orders, session, (0, 10, 10), (0, 11, 11), (2, 12, 0))
     second = run()
-    tell(kafka, telemetry, "p", 1, orders, session, (0, 8, 8), (0, 9, 9), (1, 12, 0))
+    tell(kafka, telemetry, "p", 1, orders, session, (0, 8, 8), (0, 9, 9), (1, 13, 0))
     third = run()
 
     assert (first.records, first.unledgered, first.acknowledged) == (10, 2, 8)
-    assert (again.records, again.unledgered) == (0, 0)
-    assert (second.records, second.ids("duplicated"), second.acknowledged) == (3, [f"{session}-3"], 2)
-    assert second.reordered == 0
+    assert (second.records, second.ids("duplicated"), second.acknowledged) == (4, [f"{session}-3"], 3)
+    assert (second.reordered, second.spans[2].start) == (0, 0)
     assert [gap[:] for gap in second.gaps] == [("p", 1, 1)]
     assert (third.spans[0].start, third.acknowledged, third.gaps) == (8, 4, ())
-    assert third.ids("lost") == [f"{session}-12"]
+    assert third.ids("lost") == [f"{session}-13"]
     store.close()
+
+
+def more_partitions(kafka, name, number):
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    client.create_partitions([NewPartitions(name, number)])[name].result(30)
+    eventually(lambda: len(client.list_topics(name).topics[name].partitions) == number)
 
 
 def test_a_killed_audit_moves_no_mark(kafka, spark, tmp_path, monkeypatch):
@@ -216,64 +225,27 @@ def test_a_topic_made_anew_is_audited_from_its_start_and_has_lost_what_it_held(k
     store.close()
 
 
-def test_partitions_that_were_added_are_audited_from_their_start(kafka, spark, tmp_path):
-    orders, store, session = topic(kafka), Store.open(tmp_path / "s.duckdb"), uuid.uuid4()
-    send(kafka, orders, session, range(3))
-    found(kafka, spark, orders, store=store, incremental=True)
-    client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    client.create_partitions([NewPartitions(orders, 2)])[orders].result(30)
-    eventually(lambda: len(client.list_topics(orders).topics[orders].partitions) == 2)
-    eventually(lambda: send(kafka, orders, session, [7], partition=1))
-
-    report = found(kafka, spark, orders, store=store, incremental=True)
-
-    assert (report.records, report.spans[0].start, report.spans[1].start) == (1, 3, 0)
-    store.close()
-
-
-def test_moments_and_offsets_bound_an_audit(kafka, spark):
+def test_moments_bound_an_audit(kafka, spark):
     orders, session, now = topic(kafka), uuid.uuid4(), time.time()
     for seq, at in enumerate((now - 300, now - 200, now - 100, now + 86_400)):
         send(kafka, orders, session, [seq], timestamp=at)
 
     middle = found(kafka, spark, orders, since=now - 250, until=now - 50)
-    late = found(kafka, spark, orders, from_offsets={0: 3})
-    never = found(kafka, spark, orders, since=now + 2 * 86_400)
 
     assert (middle.spans[0].start, middle.spans[0].end, middle.records) == (1, 3, 2)
     assert "timestamps in the future" in middle.sentences[-1]
-    assert (late.records, late.notes) == (1, ())
-    assert never.records == 0
 
 
-def test_a_compacted_topic_is_said_to_be_unauditable_for_loss(kafka, spark):
-    orders, telemetry, session = (
-        topic(kafka, config={"cleanup.policy": "compact"}),
-        topic(kafka),
-        uuid.uuid4(),
-    )
-    send(kafka, orders, session, [0, 1, 1])
-    tell(kafka, telemetry, "p", 0, orders, session, (0, 0, 0), (0, 1, 1), (0, 2, 2))
-
-    report = found(kafka, spark, orders, [telemetry])
-
-    assert (report.auditable, report.lost, report.duplicated) == (False, 0, 1)
-    assert report.sentence.startswith(f"{orders} is compacted, so nobody can say what is lost")
-
-
-def test_records_that_were_deleted_have_expired(kafka, spark):
-    orders, telemetry, session = topic(kafka), topic(kafka), uuid.uuid4()
-    send(kafka, orders, session, range(10))
-    tell(kafka, telemetry, "p", 0, orders, session, *((0, n, n) for n in range(10)))
+def test_the_brokers_tell_what_an_audit_must_know(kafka):
+    name = topic(kafka, 2, config={"cleanup.policy": "compact,delete"})
     client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    for future in client.delete_records([TopicPartition(orders, 0, 4)]).values():
-        future.result(30)
+    send(kafka, name, uuid.uuid4(), range(3), partition=1)
 
-    report = found(kafka, spark, orders, [telemetry])
+    facts = edges.facts(client, name)
 
-    assert (report.expired, report.expired_ranges[0], report.clean, report.records) == (
-        4,
-        (0, 4, 0, 3),
-        True,
-        6,
-    )
+    assert (facts.compacted, facts.partitions) == (True, (0, 1))
+    assert edges.edges(client, facts) == {0: Edge(0, 0, 0), 1: Edge(0, 3, 3)}
+    assert edges.first_since(client, facts, time.time() + 60) == {0: None, 1: None}
+    assert edges.facts(client, topic(kafka)).compacted is False
+    with pytest.raises(BrokerError, match="cannot be described"):
+        edges.facts(client, "nothing-there")

@@ -12,7 +12,7 @@ import pytest
 from producer_core.ledger import rows_of, unplaced_rows
 from producer_core.pipeline.integrity import groups, judging, ledgers
 from producer_core.pipeline.integrity.findings import listed
-from producer_core.pipeline.integrity.looking import Ledgers, Question, compare, keep, look
+from producer_core.pipeline.integrity.looking import Ledgers, Question, about, compare, keep, look, verdict
 from producer_core.pipeline.integrity.reading import decoded
 from producer_core.pipeline.integrity.report import AuditReport
 from producer_core.pipeline.integrity.spans import Edge, seen_after, spans
@@ -134,9 +134,8 @@ def differences(plan, report, wanted):
     return {kind: found for kind, found in wrong.items() if found}
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_every_planted_fault_is_found_by_its_id_and_nothing_else(spark, seed):
-    plan = plant(30_000, seed=seed, sessions=4 + seed, partitions=2 + seed)
+def test_every_planted_fault_is_found_by_its_id_and_nothing_else(spark):
+    plan = plant(30_000, seed=1, sessions=5, partitions=3)
     values = [value for _, value in planting.ledger_values(plan, TOPIC, CLUSTER)]
 
     report = audited(spark, planned(spark, plan), values, plan.edges())
@@ -148,7 +147,7 @@ def test_every_planted_fault_is_found_by_its_id_and_nothing_else(spark, seed):
 
 
 def test_an_uncommitted_reader_sees_aborted_copies_and_what_is_behind_an_open_transaction(spark):
-    plan = plant(8_000, seed=5)
+    plan = plant(8_000, seed=5, silent=False, hole=False)
     values = [value for _, value in planting.ledger_values(plan, TOPIC, CLUSTER)]
 
     report = audited(
@@ -160,10 +159,9 @@ def test_an_uncommitted_reader_sees_aborted_copies_and_what_is_behind_an_open_tr
     assert report.duplicated == 20 + 7 * plan.partitions
 
 
-@pytest.mark.parametrize("share", [0.3, 0.77])
-def test_a_part_of_the_topic_is_judged_with_what_stands_before_it(spark, share):
-    plan = plant(20_000, seed=9, faults=20)
-    begin = {number: int(log.end * share) for number, log in enumerate(plan.logs)}
+def test_a_part_of_the_topic_with_dense_faults_is_judged_with_what_stands_before_it(spark):
+    plan = plant(20_000, seed=9, faults=200)
+    begin = {number: int(log.end * 0.3) for number, log in enumerate(plan.logs)}
     values = [value for _, value in planting.ledger_values(plan, TOPIC, CLUSTER)]
 
     report = audited(spark, planned(spark, plan), values, plan.edges(), begin=begin, fresh="false")
@@ -171,144 +169,175 @@ def test_a_part_of_the_topic_is_judged_with_what_stands_before_it(spark, share):
     assert differences(plan, report, truth(plan, start=begin)) == {}
 
 
-def test_dense_faults_are_all_found(spark):
-    plan = plant(20_000, seed=11, faults=300)
-    values = [value for _, value in planting.ledger_values(plan, TOPIC, CLUSTER)]
-
-    assert differences(plan, audited(spark, planned(spark, plan), values, plan.edges()), truth(plan)) == {}
+# one look at many small cases: each has partitions and sessions of its own
 
 
-def simple(spark, rows, values, *, end=10, **more):
-    return audited(spark, log(spark, rows), values, {0: Edge(0, end, end), 1: Edge(0, end, end)}, **more)
+class Cases:
+    """Records, ledgers and edges of cases, looked at together."""
+
+    def __init__(self):
+        self.rows, self.values, self.edges, self.later, self.sessions = [], [], {}, {}, {}
+
+    def add(self, name, build, *, partitions=1, end=10, later=None):
+        """`build(session, partition)` gives the records and the lists of ledger rows, a batch each."""
+        session, partition = uuid.UUID(int=len(self.sessions) + 1), len(self.edges)
+        self.sessions[name] = session
+        for number in range(partition, partition + partitions):
+            self.edges[number] = Edge(0, end, end)
+            self.later[number] = later or self.edges[number]
+        rows, batches = build(session, partition)
+        self.rows += rows
+        self.values += [batch(f"{name}-{number}", 0, told) for number, told in enumerate(batches)]
 
 
 def in_order(session, count, partition=0, first=0):
     return [(partition, first + number, session, number) for number in range(count)]
 
 
-def told(session, count, partition=0, first=0):
-    return acked(session, *((partition, number, first + number) for number in range(count)))
+def told(session, count, partition=0):
+    return acked(session, *((partition, number, number) for number in range(count)))
 
 
-def test_a_batch_that_comes_twice_counts_once(spark):
-    value = batch("p", 0, told(ONE, 5))
-    report = simple(spark, in_order(ONE, 5), [value, value])
-    assert (report.acknowledged, report.clean, report.read_again) == (5, True, 0)
+def at(session, partition, *seqs):
+    """Records at offsets from 0 on."""
+    return [(partition, offset, session, seq) for offset, seq in enumerate(seqs)]
 
 
-def test_an_entry_that_two_batches_tell_is_one_acknowledgement(spark):
-    rows = [batch("p", number, told(ONE, 5)) for number in range(2)]
-    report = simple(spark, in_order(ONE, 5), rows)
-    assert (report.clean, report.unledgered) == (True, 0)
+def as_they_stand(rows):
+    return acked(rows[0][2], *((partition, seq, offset) for partition, offset, _, seq in rows))
 
 
-def test_rows_of_two_producers_about_one_window_add_up(spark):
-    halves = [acked(ONE, *((0, n, n) for n in part)) for part in (range(3), range(3, 6))]
-    report = simple(spark, in_order(ONE, 6), [batch(f"p-{n}", 0, half) for n, half in enumerate(halves)])
-    assert (report.acknowledged, report.clean, report.read_again) == (6, True, 0)
+FAULTS = {
+    "an entry that two batches tell": {},
+    "two producers' rows of one window": {},
+    "acknowledged at two places of a partition": {"duplicated": {4}},
+    "acknowledged in two partitions": {"duplicated": {4}},
+    "a loss beside a copy": {"lost": {3}, "duplicated": {1}},
+    "two of a window lost": {"lost": {2, 3}},
+    "an acknowledgement without a place that stands": {},
+    "a topic made anew": {"lost": {0, 1, 2}},
+    "a partition that is gone": {"lost": {5}},
+    "taken by retention meanwhile": {},
+    "another topic's": {},
+    "across windows": {"reordered": {1}},
+    "a copy far ahead": {"duplicated": {9_000}},
+    "no ledger": {"duplicated": {0}, "reordered": {7}, "unledgered": {0, 1, 2, 9, 7}},
+    "given up and there": {"given_up_found": {2}},
+}
 
 
-@pytest.mark.parametrize("partition", [0, 1])
-def test_what_was_acknowledged_at_two_places_is_there_twice(spark, partition):
-    """Both sides agree on it, so no sum differs."""
-    rows = [*in_order(ONE, 5), (partition, 7, ONE, 4)]
-    values = [batch("p", 0, told(ONE, 5)), batch("q", 0, acked(ONE, (partition, 4, 7)))]
-    report = simple(spark, rows, values)
-    assert report.ids("duplicated") == [f"{ONE}-4"]
-    assert (report.lost, report.reordered, report.unledgered) == (0, 0, 0)
+@pytest.fixture(scope="module")
+def looked(spark):
+    cases = Cases()
+    add = cases.add
+    add("an entry that two batches tell", lambda s, p: (in_order(s, 5, p), [told(s, 5, p)] * 2))
+    halves = (range(3), range(3, 6))
+    add(
+        "two producers' rows of one window",
+        lambda s, p: (in_order(s, 6, p), [acked(s, *((p, n, n) for n in half)) for half in halves]),
+    )
+    add(
+        "acknowledged at two places of a partition",
+        lambda s, p: ([*in_order(s, 5, p), (p, 7, s, 4)], [told(s, 5, p), acked(s, (p, 4, 7))]),
+    )
+    add(
+        "acknowledged in two partitions",
+        lambda s, p: ([*in_order(s, 5, p), (p + 1, 7, s, 4)], [told(s, 5, p), acked(s, (p + 1, 4, 7))]),
+        partitions=2,
+    )
+    add("a loss beside a copy", lambda s, p: (at(s, p, 0, 1, 2, 1), [told(s, 4, p)]))
+    add("two of a window lost", lambda s, p: (at(s, p, 0, 1), [told(s, 4, p)]))
+    add(
+        "an acknowledgement without a place that stands",
+        lambda s, p: (in_order(s, 2, p), [acked(s, (p, 0, 0), (p, 1, None))]),
+    )
+    add("a topic made anew", lambda s, p: ([], [told(s, 3, p)]), end=0)
+    add(
+        "a partition that is gone",
+        lambda s, p: (in_order(s, 1, p), [[*told(s, 1, p), *acked(s, (99, 5, 3))]]),
+    )
+    add(
+        "taken by retention meanwhile",
+        lambda s, p: (in_order(s, 6, p)[3:], [told(s, 6, p)]),
+        later=Edge(3, 10, 10),
+    )
+    add(
+        "another topic's",
+        lambda s, p: (in_order(s, 2, p), [[*told(s, 2, p), *acked(s, (p, 2, 2), topic="payments")]]),
+    )
+    add("across windows", lambda s, p: ((rows := at(s, p, 0, 5_000, 1, 9_000)), [as_they_stand(rows)]))
+    add(
+        "a copy far ahead",
+        lambda s, p: (
+            [*at(s, p, 0, 1, 9_000), *at(s, p + 1, 9_000, 10)],
+            [[*acked(s, (p, 0, 0), (p, 1, 1), (p, 9_000, 2)), *acked(s, (p + 1, 10, 1))]],
+        ),
+        partitions=2,
+    )
+    add("no ledger", lambda s, p: ([*at(s, p, 0, 1, 2, 0, 9, 7), (p, 6, None, None)], []))
+    add("given up and there", lambda s, p: (in_order(s, 3, p), [told(s, 2, p)]))
+    letter = [
+        str(cases.sessions["given up and there"]),
+        2,
+        TOPIC,
+        "_MSG_TIMED_OUT",
+        "possibly_persisted",
+        1.7e9,
+    ]
+    elsewhere = batch("q", 1, told(uuid.UUID(int=999), 3), cluster_id="another cluster")
+    cases.values += [cases.values[0], batch("q", 0, [], given_up=[letter]), elsewhere]
+    return cases, audited(spark, log(spark, cases.rows), cases.values, cases.edges, later=cases.later)
 
 
-def test_a_loss_beside_a_copy_does_not_cancel_out(spark):
-    rows = [*in_order(ONE, 3), (0, 3, ONE, 1), *in_order(ONE, 0)]
-    report = simple(spark, rows, [batch("p", 0, told(ONE, 4))])
-    assert (report.ids("lost"), report.ids("duplicated")) == ([f"{ONE}-3"], [f"{ONE}-1"])
+@pytest.mark.parametrize("name", FAULTS)
+def test_of_each_case_what_is_wrong_is_found_and_nothing_else(looked, name):
+    cases, report = looked
+    session = f"{cases.sessions[name]}-"
+    found = {
+        kind: {int(one.removeprefix(session)) for one in report.ids(kind) if one.startswith(session)}
+        for kind in KINDS
+    }
+    assert {kind: seqs for kind, seqs in found.items() if seqs} == FAULTS[name]
 
 
-def test_an_acknowledgement_without_a_place_is_found_anywhere(spark):
-    values = [batch("p", 0, acked(ONE, (0, 0, 0), (0, 1, None), (1, 2, None)))]
-    report = simple(spark, in_order(ONE, 2), values)
-    assert (report.ids("lost"), report.unledgered) == ([f"{ONE}-2"], 0)
+def test_nothing_is_found_of_what_no_case_is_about(looked):
+    cases, report = looked
+    ours = {str(session) for session in cases.sessions.values()}
+    assert {row["message_id"].rpartition("-")[0] for row in report.rows()} <= ours
+    assert (report.foreign, report.expired, report.undecided, report.pending) == (1, 3, 0, 0)
 
 
 @pytest.mark.parametrize(
-    ("edges", "begin", "kind"),
+    ("edges", "begin", "at", "kind"),
     [
-        ({0: Edge(0, 5, 5)}, {}, "lost"),
-        ({0: Edge(1, 5, 5)}, {}, "expired"),
-        ({0: Edge(0, 4, 5)}, {}, "pending"),
-        ({0: Edge(0, 5, 5)}, {0: 2}, "undecided"),
+        ({0: Edge(0, 5, 5)}, {}, 0.0, "lost"),
+        ({0: Edge(1, 5, 5)}, {}, 0.0, "expired"),
+        ({0: Edge(0, 4, 5)}, {}, 0.0, "pending"),
+        ({0: Edge(0, 5, 5)}, {}, 99.0, "pending"),
+        ({0: Edge(0, 5, 5)}, {0: 2}, 0.0, "undecided"),
+        ({0: Edge(0, 5, 5)}, {}, None, None),
     ],
 )
 def test_an_acknowledgement_without_a_place_that_is_nowhere_is_judged_by_what_can_be_known(
-    spark, edges, begin, kind
+    spark, edges, begin, at, kind
 ):
-    report = audited(spark, log(spark, []), [batch("p", 0, acked(ONE, (0, 7, None)))], edges, begin=begin)
-    assert (getattr(report, kind), report.ids(kind)) == (1, [f"{ONE}-7"])
-
-
-def test_a_topic_that_was_made_anew_has_lost_what_was_acknowledged_above_its_end(spark):
-    report = simple(
-        spark, in_order(TWO, 2), [batch("p", 0, told(ONE, 9)), batch("q", 0, told(TWO, 2))], end=2
+    question = Question(TOPIC, CLUSTER, spans(edges, begin=begin), started=100.0)
+    moment = "cast(null as double)" if at is None else f"cast({at} as double)"
+    row = (
+        spark.range(1)
+        .selectExpr(f"{moment} as at")
+        .selectExpr(f"{verdict(question, question.spans)} as kind")
     )
-    assert report.lost == 9
-    assert report.pending == 0
-
-
-def test_a_partition_that_is_not_there_any_more_has_lost_all(spark):
-    report = simple(spark, in_order(ONE, 1), [batch("p", 0, [*told(ONE, 1), *acked(ONE, (7, 5, 3))])])
-    assert report.ids("lost") == [f"{ONE}-5"]
-
-
-def test_what_retention_takes_while_the_audit_reads_has_expired(spark):
-    edges = {0: Edge(0, 6, 6)}
-    report = audited(
-        spark,
-        log(spark, in_order(ONE, 6)[3:]),
-        [batch("p", 0, told(ONE, 6))],
-        edges,
-        later={0: Edge(3, 6, 6)},
-    )
-    assert (report.lost, report.expired, report.expired_ranges[0][:4]) == (0, 3, (0, 3, 0, 2))
-
-
-def test_messages_of_other_topics_and_clusters_are_nobody_s_loss(spark):
-    other = batch("q", 0, told(TWO, 3), cluster_id="c-2")
-    values = [batch("p", 0, [*told(ONE, 2), *acked(TWO, (0, 1, 1), topic="payments")]), other]
-    report = simple(spark, in_order(ONE, 2), values)
-    assert (report.clean, report.acknowledged) == (True, 2)
+    assert row.first().kind == kind
 
 
 def test_a_compacted_topic_is_judged_for_copies_and_order_only(spark):
     rows = [(0, 1, ONE, 1), (0, 3, ONE, 3), (0, 5, ONE, 2), (0, 6, ONE, 3)]
-    report = simple(spark, rows, [batch("p", 0, told(ONE, 7))], compacted=True)
+    report = audited(
+        spark, log(spark, rows), [batch("p", 0, told(ONE, 7))], {0: Edge(0, 7, 7)}, compacted=True
+    )
     assert (report.lost, report.auditable) == (0, False)
     assert (report.ids("duplicated"), report.ids("reordered")) == ([f"{ONE}-3"], [f"{ONE}-2"])
-
-
-def test_a_topic_without_any_ledger_is_judged_for_copies_and_order(spark):
-    rows = [*in_order(ONE, 3), (0, 3, ONE, 0), (0, 4, ONE, 9), (0, 5, ONE, 7), (0, 6, None, None)]
-    report = simple(spark, rows, [])
-    assert (report.ids("duplicated"), report.ids("reordered")) == ([f"{ONE}-0"], [f"{ONE}-7"])
-    assert (report.unledgered, report.foreign, report.unauditable) == (5, 1, True)
-
-
-def test_what_a_producer_gave_up_and_stands_there_all_the_same_has_its_own_kind(spark):
-    letter = [str(ONE), 2, TOPIC, "_MSG_TIMED_OUT", "possibly_persisted", 1.7e9]
-    report = simple(spark, in_order(ONE, 3), [batch("p", 0, told(ONE, 2), given_up=[letter])])
-    assert (report.ids("given_up_found"), report.unledgered, report.lost) == ([f"{ONE}-2"], 0, 0)
-
-
-def test_order_is_judged_across_windows(spark):
-    rows = [(0, 0, ONE, 0), (0, 1, ONE, 5_000), (0, 2, ONE, 1), (0, 3, ONE, 9_000)]
-    values = [batch("p", 0, acked(ONE, *((0, seq, offset) for _, offset, _, seq in rows)))]
-    assert simple(spark, rows, values).ids("reordered") == [f"{ONE}-1"]
-
-
-def test_a_copy_far_ahead_puts_nobody_out_of_order(spark):
-    rows = [(1, 0, ONE, 9_000), (1, 1, ONE, 10), *in_order(ONE, 2), (0, 2, ONE, 9_000)]
-    values = [batch("p", 0, acked(ONE, (1, 10, 1), (0, 0, 0), (0, 1, 1), (0, 9_000, 2)))]
-    report = simple(spark, rows, values)
-    assert (report.ids("duplicated"), report.reordered) == ([f"{ONE}-9000"], 0)
 
 
 def test_what_cannot_be_read_in_a_ledger_is_counted(spark):

@@ -87,7 +87,7 @@ def look(
     if second is not None and entries is not None:
         zoned = keep(suspects.zoned(entries, groups.span_frame(session, after)))
         findings = _judged(
-            question, compared, rows, told.letters, zoned, second, zones, _verdict(question, after)
+            question, compared, rows, told.letters, zoned, second, zones, verdict(question, after)
         )
     return Found(
         records=counts["records"],
@@ -235,7 +235,7 @@ def _intervals(groups: DataFrame) -> Any:
     return groups.select("partition", "off_min", "off_max").toArrow()
 
 
-def _verdict(question: Question, after: Mapping[int, Span]) -> str:
+def verdict(question: Question, after: Mapping[int, Span]) -> str:
     """SQL: what became of a message that was acknowledged nobody knows where, and does not stand in the range."""
     hidden = any(span.stable < span.high for span in after.values())
     whole = all(span.whole for span in after.values())
