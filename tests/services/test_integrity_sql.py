@@ -417,20 +417,24 @@ def test_records_are_grouped_where_they_are_read(spark):
     values = [value for _, value in planting.ledger_values(plan, TOPIC, CLUSTER)]
     records = planned(spark, plan)
     batches = ledgers.understood(ledgers.parsed(telemetry(spark, values)))
-    told = Ledgers(ledgers.rows(batches), ledgers.given_up(batches, TOPIC))
+    told = Ledgers(keep(ledgers.rows(batches)), keep(ledgers.given_up(batches, TOPIC)))
     question = Question(TOPIC, CLUSTER, spans(plan.edges()), 0.0)
+    rows = keep(groups.zoned_rows(groups.with_doubts(about(spark, question, told.rows, question.spans))))
 
-    grouped = groups.groups(records)._jdf.queryExecution().executedPlan().toString()
-    whole = (
-        compare(spark, question, told, lambda ranges: records)._jdf.queryExecution().executedPlan().toString()
-    )
+    grouped = executed(groups.groups(records))
+    whole = executed(compare(question, told, rows, lambda ranges: records))
 
     first, exchange, partial = (
         grouped.index(word) for word in ("HashAggregate", "Exchange", "partial_count")
     )
     assert first < exchange < partial
+    assert grouped.count("Exchange") == 1
     assert "CartesianProduct" not in whole
     assert "BroadcastNestedLoopJoin" not in whole
+
+
+def executed(frame):
+    return frame._jdf.queryExecution().executedPlan().toString()
 
 
 def test_an_id_is_written_as_people_read_it(spark):

@@ -92,12 +92,13 @@ class AuditReport:
     ) -> AuditReport:
         """Of what was asked, what was found, and the findings as counts by kind and as a table."""
         counts, table = listed
-        expired = counts.get("expired", 0) + sum(one.count for one in found.expired)
+        numbers: dict[str, Any] = {**counts}
+        numbers["expired"] = counts.get("expired", 0) + sum(one.count for one in found.expired)
         return cls(
             topic=question.topic, cluster_id=question.cluster, started_at=question.started, finished_at=time.time(),
             since=question.since, compacted=question.compacted, spans=found.spans, records=found.records,
             foreign=found.foreign, acknowledged=found.acknowledged, read_again=found.read_again,
-            expired_ranges=found.expired, findings=table, **{**counts, "expired": expired}, **others,
+            expired_ranges=found.expired, findings=table, **numbers, **others,
         )  # fmt: skip
 
     @property
