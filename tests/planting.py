@@ -448,7 +448,8 @@ def write(plan, servers, topic, ledger_topic, cluster, *, size=200):
     publish(servers, ledger_topic, ledger_values(plan, topic, cluster))
     if plan.low:
         asked = [TopicPartition(topic, number, offset) for number, offset in plan.low.items()]
-        for future in AdminClient({"bootstrap.servers": servers}).delete_records(asked).values():
+        client = AdminClient({"bootstrap.servers": servers})  # what it was asked ends with it
+        for future in client.delete_records(asked).values():
             future.result(30)
     return holding
 

@@ -135,7 +135,7 @@ def differences(plan, report, wanted):
 
 
 def test_every_planted_fault_is_found_by_its_id_and_nothing_else(spark):
-    plan = plant(30_000, seed=1, sessions=5, partitions=3)
+    plan = plant(30_000, seed=1, sessions=4, partitions=3)
     values = [value for _, value in planting.ledger_values(plan, TOPIC, CLUSTER)]
 
     report = audited(spark, planned(spark, plan), values, plan.edges())

@@ -54,7 +54,8 @@ def kept(session: SparkSession, store: Store | None) -> DataFrame:
     if store is None:
         return session.createDataFrame(schema.empty_table())
     with store.borrow(limit=600) as connection:
-        return session.createDataFrame(connection.sql(_KEPT).to_arrow_table().cast(schema))
+        table = connection.sql(_KEPT).to_arrow_table()
+    return session.createDataFrame(table.cast(schema) if table.num_rows else schema.empty_table())
 
 
 def _texts(fields: tuple[str, ...], lists: tuple[str, ...] = ()) -> str:
