@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 WAVE = 20_000
 """Letters in a wave, at most; and no more than 32 MB of keys and values, which pass through the driver."""
 
+TRANSACTION = 30_000
+"""Milliseconds that a transaction may last: for so long a killed worker's hides the ends of its partitions from the
+other slices' read-backs, where its own slice does not begin again before."""
+
 
 @dataclass(frozen=True)
 class Driver:
@@ -147,7 +151,7 @@ def spark_runner(
         life = begin_life(store, operation.operation_id, choices.asked(otherwise), otherwise)
         course = Course(
             operation.operation_id,
-            dict(settings),
+            {"transaction.timeout.ms": TRANSACTION, **settings},
             choices.progress_topic,
             require_topic(settings, choices.progress_topic),
             life,
