@@ -10,6 +10,7 @@ from typing import Any, Literal
 from dashboard.data.latency import LATENCY_QUANTILES, Percentiles
 from dashboard.data.overview import GONE
 from dashboard.data.view import View
+from producer_core.alerts.rules import RULES
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.histogram import quantiles
 from producer_core.store import Store
@@ -289,10 +290,14 @@ def _member(
 
 
 def _alerts(firing: Rows) -> Mapping[str, tuple[tuple[str, str], ...]]:
-    """What fires and is not silenced, by the producer that it is about or that says so: severity and text, the worst first."""
+    """What fires and is not silenced, by the producer that it is about or that says so: severity and text, the worst first.
+
+    What is no more than news is no trouble, and what is about the whole store is none of a producer.
+    """
     by_producer: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for row in firing:
-        if row["silenced"] or row["muted_by"]:
+        of_the_store = row["rule"] in RULES and RULES[row["rule"]].shared
+        if row["silenced"] or row["muted_by"] or row["severity"] == "info" or of_the_store:
             continue
         for producer in {row["subject"], row["told_by"] or row["subject"]}:
             by_producer[producer].append((row["severity"], row["text"]))

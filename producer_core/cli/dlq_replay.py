@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +23,17 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 
+_from_here = partial(
+    options.client_options,
+    brokers="Send from this process, to these brokers; without it a live producer of the store sends.",
+)
+
+
 @click.command(short_help="Send dead letters again.")
 @selection.filter_options
 @plan_options
 @click.option("--no-wait", is_flag=True, help="Do not wait for the end; see replay status.")
-@options.client_options
+@_from_here
 @options.yes
 @options.store_option
 @options.as_json
@@ -63,7 +70,11 @@ def replay(
 
     First it looks ahead and says what it would do: how many, to which topics, what may be there already, what is
     too large now, and for which keys a newer record is there, which an old value would overwrite. Then it asks.
-    With --yes it does not ask; the look ahead is made all the same.
+
+    With --yes nobody is asked. It looks ahead all the same, says what it found, and goes on: records whose key has a
+    newer one are treated as --newer says (auto: skipped on compacted topics, sent on others), those of a topic that is
+    gone are left out, and what looks too large is tried. With --no-wait as well, newer keys are looked for on compacted
+    topics only, and nothing is said before it is sent: see replay status.
 
     With --bootstrap-servers (or --config, --config-file) this process sends; else a live producer of this store does,
     and this command watches. A dead letter leaves the DLQ only when the broker acknowledged it. What may be on its
@@ -98,13 +109,15 @@ def replay(
     if dry_run:
         only_say(Replaying(store, where, client, to_cluster=to_cluster), counted, under_way, as_json=as_json)
         return
-    asks = agreed(Replaying(store, where, None, to_cluster=to_cluster), counted, under_way, yes=yes)
+    unseen = no_wait and client is None and yes
+    seen = Replaying(store, where, None, to_cluster=to_cluster)
+    asks = agreed(seen, counted, under_way, yes=yes, unseen=unseen)
     choices = {
         "limit": limit, "rate": rate, "allow_quarantined": include_quarantined, "canary": canary,
         "stop_percent": stop_percent, "stop_last": stop_last, "newer": newer, "reason": reason,
     }  # fmt: skip
     with Replaying(store, where, client, to_cluster=to_cluster) as job:
-        operation = decided(job, choices, under_way, asks=asks, as_json=as_json)
+        operation = decided(job, choices, under_way, asks=asks, as_json=as_json, unseen=unseen)
         if no_wait and client is None:
             words = f"Replay {operation.operation_id} is planned; see producer-core replay status."
             end(ctx, as_json, store, operation, words)
@@ -122,10 +135,18 @@ def same(store: Store, where: DeadLetterFilter) -> Operation | None:
     return next(iter(map(operation_of, store.rows("replay_same", selection=asked))), None)
 
 
-def agreed(job: Replaying, counted: dict[str, Any], under_way: Operation | None, *, yes: bool) -> bool:
-    """Whether somebody is to be asked once the look ahead is made; where nobody can be, --yes must have said so."""
+def agreed(
+    job: Replaying,
+    counted: dict[str, Any],
+    under_way: Operation | None,
+    *,
+    yes: bool,
+    unseen: bool = False,
+) -> bool:
+    """Whether somebody is to be asked once the look ahead is made; where nobody can be, --yes must have said so.
+    `unseen`: nobody waits for the look ahead, so it is said now what is known without one."""
     asks = not yes and sys.stdin.isatty()
-    if not asks:
+    if not asks and (unseen or not yes):
         seen = job.counted(**counted, operation=under_way)
         _tell(seen, as_json=True)
         options.confirm(_question(seen), yes)
@@ -133,15 +154,19 @@ def agreed(job: Replaying, counted: dict[str, Any], under_way: Operation | None,
 
 
 def decided(
-    job: Replaying, choices: dict[str, Any], under_way: Operation | None, *, asks: bool, as_json: bool
+    job: Replaying,
+    choices: dict[str, Any],
+    under_way: Operation | None,
+    *,
+    asks: bool,
+    as_json: bool,
+    unseen: bool = False,
 ) -> Operation:
     """The operation as it is planned, or under way already, and to be carried out now."""
     newer = choices["newer"]
-    operation = job.plan(check_first=asks, **{**choices, "newer": newer or "auto"})
+    operation = job.plan(check_first=not unseen, **{**choices, "newer": newer or "auto"})
     if under_way is not None:
-        click.echo(
-            f"There is a replay of this selection already: {replay_words.standing(operation)}", err=True
-        )
+        show.say(f"There is a replay of this selection already: {replay_words.standing(operation)}", err=True)
     return _decide(job, operation, newer, asks=asks, as_json=as_json)
 
 
@@ -184,8 +209,11 @@ def _decide(
     """The operation under way: at once where nobody is to be asked, else when the dry run was seen."""
     try:
         operation = _looked_ahead(job, operation)
-        if asks and not operation.ended:
-            run = job.counted(operation=operation, newer=newer)
+        run = job.counted(operation=operation, newer=newer)
+        if operation.state == "ready" and not asks and not run.safe:
+            _tell(run, as_json=True)
+            show.say("Goes on, because --yes was given.", err=True)
+        elif asks and not operation.ended:
             _tell(run, as_json=as_json)
             if operation.state == "ready" and newer is None and run.newer_keys:
                 newer = "skip" if click.confirm(_offer(run), default=True) else "send"
@@ -203,7 +231,7 @@ def _offer(run: DryRun) -> str:
 
 def _looked_ahead(job: Replaying, operation: Operation) -> Operation:
     if operation.state == "checking":
-        click.echo("Looking ahead …", err=True)
+        show.say("Looking ahead …", err=True)
         *_, operation = job.watch(operation, lambda now: now.state != "checking")
     return operation
 
@@ -218,10 +246,10 @@ def watched(
             told(operation)
             if time.monotonic() - last > 2 and not operation.ended:
                 last = time.monotonic()
-                click.echo(replay_words.progress(operation), err=True)
+                show.say(replay_words.progress(operation), err=True)
     except KeyboardInterrupt:
         paused = job.pause()
-        click.echo(f"\n{replay_words.sentence(paused)}", err=True)
+        show.say(f"\n{replay_words.sentence(paused)}", err=True)
         click.get_current_context().exit(INTERRUPTED)
     return operation
 
@@ -230,7 +258,7 @@ def end(ctx: click.Context, as_json: bool, store: Store, operation: Operation | 
     if as_json:
         show.emit(replay_words.as_dict(operation, text, store))
     else:
-        click.echo(text)
+        show.say(text)
         replay_words.say_doubtful(store, operation)
     if operation is None or operation.state in ("planned", "running"):
         ctx.exit(0)

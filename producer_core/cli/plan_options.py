@@ -31,8 +31,8 @@ _OPTIONS = (
     click.option(
         "--newer",
         type=click.Choice(["auto", "skip", "send"]),
-        help="Records whose key has a newer one on the topic: skip them, send them all the same, or (auto, the "
-        "default) skip them on compacted topics only.",
+        help="Records whose key has a newer one on the topic: skip them, send them all the same, or (auto) "
+        "skip them on compacted topics only. Unless given you are asked; with --yes it is auto.",
     ),
     click.option("--include-quarantined", is_flag=True, help="Those too that failed again and again."),
     click.option(

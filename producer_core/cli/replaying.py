@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from producer_core import replay
@@ -65,6 +65,7 @@ class Replaying:
         """The dry run with a look at the topics by our own settings; nothing is planned or written."""
         from producer_core.replay.check import check
         from producer_core.replay.counting import listed
+        from producer_core.replay.promise import promise
 
         assert self.client is not None
         config, found = reached(*self.client, self.to_cluster)
@@ -76,6 +77,8 @@ class Replaying:
             limit=limit,
         )
         looked, _ = check(config.settings, letters, sends_at_most=config.max_message_bytes)
+        said = promise(config, [topic.topic for topic in looked.topics if topic.partitions], found)
+        looked = replace(looked, delivery=said.delivery, why=said.why)
         return self.counted(
             check=looked, cluster=found, allow_quarantined=allow_quarantined, limit=limit, **choices
         )

@@ -26,14 +26,13 @@ from producer_core.messages import id_text, parse_id
 from producer_core.partitions import metadata_count
 from producer_core.replay.ahead import NO_TOPIC
 from producer_core.replay.claims import Floors, Orphan, Outcome
+from producer_core.replay.promise import TRANSACTIONAL_ID
 from producer_core.replay.sought import Sought, afterwards, inconclusive
 from producer_core.replay.way import Guarantee, Interrupt, Interrupted, died_again, size_of
 from producer_core.transport import Report
 
 logger = logging.getLogger(__name__)
 
-TRANSACTIONAL_ID = "producer-core-replay-"
-"""Followed by the operation's id: WRITE on transactional ids with this prefix is what a replay needs."""
 _BYTES = 8 * 1024 * 1024
 _REST = 2.0
 """Seconds between two failures in a row, doubled each time up to sixteen times as long."""

@@ -125,8 +125,15 @@ class Work:
             finally:
                 self._way.close()
 
+    def look(self, *, started: float) -> None:
+        """Looks ahead and gives the operation back: who sends is another thread, and perhaps waits for a person."""
+        self._started = started
+        with Keeper(self._claims, self._lease, started) as self._keeper:
+            self._ahead(self)
+            self._claims.let_go()
+
     def _look_ahead(self) -> bool:
-        """Whether to go on: not where somebody wants to see first what it found, nor where nobody wants it now."""
+        """Whether to go on: not where nobody wants it now."""
         self._ahead(self)
         if self._keeper.holds() and self._claims.get().state in ("planned", "running", "paused", "cancelled"):
             return True

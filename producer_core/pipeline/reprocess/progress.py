@@ -25,7 +25,7 @@ from producer_core.exactly_once.read_back import ReadBack
 from producer_core.exactly_once.transport import transactional_settings
 from producer_core.messages import ID_HEADER
 from producer_core.replay.claims import Floors
-from producer_core.replay.transacting import TRANSACTIONAL_ID
+from producer_core.replay.promise import TRANSACTIONAL_ID
 from producer_core.replay.way import Interrupted
 from producer_core.transport import Delivery
 

@@ -1,13 +1,33 @@
 -- What the overview of the dashboard asks beside queries.sql, whose ranges these have. A look at the page costs each of
 -- them once a second, so what grows with the history is answered from counts.
 
--- name: overview_causes
--- What died in a range, by topic, error code and group, most first, whatever became of it since.
-SELECT topic, code, arg_max(fingerprint, failed_at) AS fingerprint, count(*) AS count, max(failed_at) AS last
+-- name: deaths
+-- What died in a range, by topic, error code and group, most first, and what became of it since: how many letters wait,
+-- were replayed (or found on their topic), were put aside, and how many had been sent again before they died.
+SELECT topic, code, arg_max(fingerprint, failed_at) AS fingerprint, count(*) AS count, max(failed_at) AS last,
+       count(*) FILTER (WHERE state IN ('dead', 'replaying')) AS waiting,
+       count(*) FILTER (WHERE state IN ('replayed', 'landed')) AS cured,
+       count(*) FILTER (WHERE state IN ('archived', 'purged')) AS aside,
+       count(*) FILTER (WHERE attempts - replay_count > 1) AS retried  -- a replay that failed is an attempt too
 FROM dead_letters
 WHERE ($since IS NULL OR failed_at >= $since) AND ($until IS NULL OR failed_at < $until)
   AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
 GROUP BY topic, code ORDER BY count DESC, topic, code LIMIT coalesce($limit, 50);
+
+-- name: deaths_without_letters
+-- What died of producers that left no letter here, by topic: their letters are in their own stores. Statistics count up
+-- to two seconds late.
+WITH died AS (
+    SELECT topic, producer_id, sum(dead) AS dead FROM statistics
+    WHERE dead > 0 AND ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
+      AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+    GROUP BY ALL
+), lettered AS (
+    SELECT DISTINCT topic, producer_id FROM dead_letters
+    WHERE ($since IS NULL OR failed_at >= $since - 2) AND ($until IS NULL OR failed_at < $until)
+)
+SELECT topic, sum(dead)::BIGINT AS dead FROM died ANTI JOIN lettered USING (topic, producer_id)
+GROUP BY topic ORDER BY topic;
 
 -- name: overview_waiting
 -- How many dead letters wait by topic, error code and verdict, from the counts.
