@@ -22,7 +22,7 @@ UPDATE pipeline_jobs SET seen_at = $now, ended_at = $now, state = $state, record
 WHERE name = $name AND pid = $pid AND started_at = $started;
 
 -- name: jobs
--- Every job that was ever run on this store, running ones first, then the newest.
+-- The jobs that were run on this store, running ones first, then the newest; no more than 200.
 SELECT name, kind, host, pid, started_at, seen_at, ended_at, state, records_done, records_total, lag,
        last_success_at, message, details
-FROM pipeline_jobs ORDER BY state <> 'running', started_at DESC;
+FROM pipeline_jobs ORDER BY state <> 'running', started_at DESC, name LIMIT 200;
