@@ -56,7 +56,7 @@ def fail(store: Store, audit_id: str, now: float, text: str) -> None:
 def finish(store: Store, report: AuditReport, moved: Mapping[str, Marks]) -> None:
     """The audit's numbers, the first findings of each kind and the moved marks, in one transaction."""
     numbers = ("records", "ours", "acknowledged", "lost", "duplicated", "reordered", "expired", "pending", "unledgered",
-               "given_up", "given_up_found", "ledger_gaps", "auditable", "sentence", "findings_path", "since", "until")  # fmt: skip
+               "given_up", "given_up_found", "undecided", "ledger_gaps", "auditable", "sentence", "findings_path", "since", "until")  # fmt: skip
     values: dict[str, Any] = {name: getattr(report, name) for name in numbers}
     ranges = orjson.dumps(report.ranges).decode()
     with store.borrow(write=True, timeout=60) as connection:

@@ -19,8 +19,8 @@ UPDATE audits SET state = 'failed', finished_at = $now, sentence = $sentence WHE
 UPDATE audits SET state = 'done', finished_at = $finished, since = $since, until = $until, ranges = $ranges,
     records = $records, ours = $ours, foreign_records = $foreign_records, acknowledged = $acknowledged,
     lost = $lost, duplicated = $duplicated, reordered = $reordered, expired = $expired, pending = $pending,
-    unledgered = $unledgered, given_up = $given_up, given_up_found = $given_up_found, ledger_gaps = $ledger_gaps,
-    auditable = $auditable, sentence = $sentence, findings_path = $findings_path
+    unledgered = $unledgered, given_up = $given_up, given_up_found = $given_up_found, undecided = $undecided,
+    ledger_gaps = $ledger_gaps, auditable = $auditable, sentence = $sentence, findings_path = $findings_path
 WHERE audit_id = $id;
 
 -- name: add_audit_findings
