@@ -57,7 +57,8 @@ def test_each_read_has_one_range_a_partition():
 def test_an_audit_is_about_what_its_reader_sees():
     edges = {0: Edge(3, 8, 10)}
     assert spans(edges)[0] == Span(3, 8, 3, 8, 10, 10, 0)
-    assert spans(edges, isolation="read_uncommitted")[0].end == 10
+    uncommitted = spans(edges, isolation="read_uncommitted")[0]
+    assert (uncommitted.end, uncommitted.stable, uncommitted.whole) == (10, 10, True)
 
 
 def test_an_audit_begins_where_it_was_told_and_no_lower_than_there_is():
@@ -80,8 +81,9 @@ def test_a_partition_that_is_not_there_is_refused():
 
 def test_what_changes_while_an_audit_reads_is_asked_for_again():
     before = spans({0: Edge(0, 8, 8), 1: Edge(0, 5, 5)})
-    after = seen_after(before, {0: Edge(4, 9, 12)})
+    after = seen_after(before, {0: Edge(4, 9, 12), 2: Edge(0, 3, 3)})
     assert (after[0].low, after[0].after, after[0].end, after[1]) == (4, 12, 8, before[1])
+    assert (after[2].end, after[0].whole) == (0, True)
 
 
 def test_a_ledger_that_tells_late_makes_an_audit_begin_earlier():

@@ -29,7 +29,7 @@ def of_topic(topic: str, incarnation: str) -> str:
 
 
 def of_ledger(topic: str, incarnation: str, ledger: str) -> str:
-    """Under which name the marks of a ledger's topic are kept, as the audits of this topic have read it."""
+    """Under which name it is kept how far audits of this topic have read a ledger (a topic's is `of_topic` of it)."""
     return f"{of_topic(topic, incarnation)} < {ledger}"
 
 

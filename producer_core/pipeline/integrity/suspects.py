@@ -28,21 +28,20 @@ def hinted(frame: DataFrame, count: int) -> DataFrame:
     return F.broadcast(frame) if count <= FEW else frame
 
 
-def asked(compared: DataFrame) -> DataFrame:
-    """(session, window) of the suspects."""
-    return compared.where("unequal or doubtful").select("session", "window").distinct()
+def asked(compared: DataFrame, rows: DataFrame) -> DataFrame:
+    """(session, window) of the suspects, and of what the ledger tells that always needs a closer look."""
+    always = rows.where(f"zone in {ALWAYS} or last_zone in {ALWAYS}").select("session", "window")
+    return compared.where("unequal or doubtful").select("session", "window").union(always).distinct()
 
 
 def told(rows: DataFrame, windows: DataFrame, fresh: str) -> DataFrame:
-    """What the ledger says of these windows, message by message, in all partitions and at all offsets; and everything
-    that lies above the log's end, behind an open transaction, or nobody knows where.
+    """What the ledger says of these windows, message by message, in all partitions and at all offsets.
 
     (session, seq, partition, offset, window, at); `at` is when a `fresh` (SQL) row without a place was told.
     """
     from pyspark.sql import functions as F
 
-    beside = rows.join(windows.withColumn("wanted", F.lit(True)), ["session", "window"], "left")
-    chosen = beside.where(f"wanted or zone in {ALWAYS} or last_zone in {ALWAYS}")
+    chosen = rows.join(windows, ["session", "window"], "left_semi")
     chosen = chosen.withColumn("at", F.expr(f"case when off_min < 0 and ({fresh}) then at end"))
     return (
         windowed(entries(chosen, "at"))
