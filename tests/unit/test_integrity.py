@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from itertools import pairwise
 
 import pyarrow as pa
@@ -250,7 +251,8 @@ def test_an_audit_that_finished_moves_its_marks_and_one_that_failed_does_not(sto
     assert marks.read(store, "c", marks.of_topic("orders", "x")) == {}
 
     second = marks.begin(store, "orders", "c", isolation="read_committed", now=3.0)
-    done = report(findings=FINDINGS, lost=1, duplicated=1, reordered=2, unledgered=1)
+    waits = findings(("pending", f"{uuid.UUID(int=5)}-7", 0, None, None, None))
+    done = report(findings=pa.concat_tables([FINDINGS, waits.cast(FINDINGS.schema)]), lost=1, pending=1)
     done = AuditReport(
         **{**{name: getattr(done, name) for name in done.__dataclass_fields__}, "audit_id": second}
     )
@@ -258,6 +260,7 @@ def test_an_audit_that_finished_moves_its_marks_and_one_that_failed_does_not(sto
 
     assert marks.read(store, "c", marks.of_topic("orders", "x")) == {0: 1_000, 1: 4}
     assert marks.read(store, "c", marks.of_topic("orders", "another")) == {}
+    assert marks.waiting(store, "c", marks.of_topic("orders", "x")) == [(uuid.UUID(int=5).bytes, 7)]
     with store.borrow() as connection:
         rows = connection.execute(
             "SELECT state, lost, ours, sentence FROM audits ORDER BY started_at"
@@ -266,7 +269,7 @@ def test_an_audit_that_finished_moves_its_marks_and_one_that_failed_does_not(sto
             "SELECT kind, count(*) FROM audit_findings GROUP BY kind ORDER BY kind"
         ).fetchall()
     assert rows == [("failed", None, None, "The broker went away."), ("done", 1, 1_000, done.sentence)]
-    assert kinds == [("duplicated", 2), ("lost", 1), ("reordered", 2), ("unledgered", 1)]
+    assert kinds == [("duplicated", 2), ("lost", 1), ("pending", 1), ("reordered", 2), ("unledgered", 1)]
 
 
 # on the command line

@@ -24,7 +24,7 @@ from producer_core.pipeline.integrity.ranges import Range
 from producer_core.pipeline.integrity.reading import bounded, decoded
 from producer_core.pipeline.integrity.report import AuditReport, Gap
 from producer_core.pipeline.integrity.scope import Scope
-from producer_core.pipeline.integrity.sources import WAITING, Heard, Source, fresh, hear, read_until, sources
+from producer_core.pipeline.integrity.sources import Heard, Source, fresh, hear, read_until, sources
 from producer_core.pipeline.integrity.spans import Edge, Isolation, Span, anew, lowered, seen_after, spans
 from producer_core.pipeline.jobs import Told, noted
 from producer_core.pipeline.kafka_options import kafka_options
@@ -141,7 +141,7 @@ class _Audit:
         if scope.since is not None:
             new = f"at >= {scope.since!r}"
         elif scope.incremental:
-            new, waiting = fresh(heard_of, self._mark), self._mark(WAITING).get(0, 0) / 1000
+            new, waiting = fresh(heard_of, self._mark), self._waiting()
         first = Question(
             self._topic, self._cluster, asked, started, new, waiting, scope.since, self._facts.compacted
         )
@@ -204,6 +204,10 @@ class _Audit:
         name = marks.of_ledger(self._topic, self._facts.incarnation, ledger)
         return marks.read(self._store, self._cluster, name) if self._store is not None else {}
 
+    def _waiting(self) -> list[tuple[bytes, int]]:
+        name = marks.of_topic(self._topic, self._facts.incarnation)
+        return marks.waiting(self._store, self._cluster, name) if self._store is not None else []
+
     def _late(self, rows: DataFrame, question: Question) -> Mapping[int, Span]:
         """An incremental audit begins earlier where the ledger has told of earlier offsets since the last one."""
         from pyspark.sql import functions as F
@@ -221,16 +225,15 @@ class _Audit:
 
     # the end
 
-    def _moved(self, heard_of: Sequence[Source], started: float, found: Found) -> dict[str, marks.Marks]:
+    def _moved(self, heard_of: Sequence[Source], started: float, found: Found) -> Mapping[str, marks.Marks]:
         """The marks that this audit moves: to the ends that it read."""
         if not self._scope.incremental:
             return {}
         topic, incarnation = self._topic, self._facts.incarnation
-        hidden = any(span.stable < span.high for span in found.spans.values())
-        ledgers_read = read_until(heard_of, started, hidden=hidden)
-        return {
-            marks.of_topic(topic, incarnation): {number: span.end for number, span in found.spans.items()},
-            **{marks.of_ledger(topic, incarnation, name): moved for name, moved in ledgers_read.items()},
+        ends = {number: span.end for number, span in found.spans.items()}
+        heard = read_until(heard_of, started)
+        return {marks.of_topic(topic, incarnation): ends} | {
+            marks.of_ledger(topic, incarnation, name): moved for name, moved in heard.items()
         }
 
 

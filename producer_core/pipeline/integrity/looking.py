@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -31,16 +31,16 @@ _LITTLE = 0.05
 
 @dataclass(frozen=True)
 class Question:
-    """What is looked at. `fresh` is SQL over a ledger's row: no audit before this one has judged it; `waiting` is from
-    when on those before this one may have left unjudged what has no place. `started` is when the topic's ends were asked
-    for; `since` bounds what counts as expired."""
+    """What is looked at. `fresh` is SQL over a ledger's row: no audit before this one has judged it. `waiting`, of an
+    incremental audit, are ids without a place that the last one could not judge. `started` is when the topic's ends were
+    asked for; `since` bounds what counts as expired."""
 
     topic: str
     cluster: str
     spans: Mapping[int, Span]
     started: float
     fresh: str = "true"
-    waiting: float | None = None
+    waiting: Sequence[tuple[bytes, int]] | None = None
     since: float | None = None
     compacted: bool = False
 
@@ -83,12 +83,8 @@ def look(
     if counts["unequal"] or counts["doubtful"] or zones.keys() & suspects.ALWAYS:
         most = counts["unequal"] + counts["doubtful"] + sum(zones.get(zone, 0) for zone in suspects.ALWAYS)
         windows = suspects.hinted(suspects.asked(compared, rows), most)
-        fresh = (
-            question.fresh
-            if question.waiting is None
-            else f"({question.fresh}) or at >= {question.waiting!r}"
-        )
-        entries = keep(suspects.told(rows, windows, fresh))
+        waiting = suspects.ids(session, question.waiting) if question.waiting else None
+        entries = keep(suspects.told(rows, windows, question.fresh, waiting))
         second = _second(session, question, compared, entries, counts, read)
     after = seen_after(question.spans, edges_now())
     risen = any(span.low > question.spans[number].low for number, span in after.items())

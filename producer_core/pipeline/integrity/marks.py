@@ -39,6 +39,13 @@ def read(store: Store, cluster: str, name: str) -> dict[int, int]:
     return {row["partition"]: row["verified_until"] for row in found}
 
 
+def waiting(store: Store, cluster: str, name: str) -> list[tuple[bytes, int]]:
+    """Ids without a place that the last incremental audit could not judge, of the 10,000 that it told the store."""
+    rows = store.rows("audit_waiting", cluster=cluster, topic=name)
+    named = [row["message_id"].rpartition("-") for row in rows]
+    return [(uuid.UUID(session).bytes, int(seq)) for session, _, seq in named]
+
+
 def begin(store: Store, topic: str, cluster: str, *, isolation: str, now: float | None = None) -> str:
     """An audit begins: its id. It stays `running` in the store when it is killed, and moves no mark."""
     audit_id = str(uuid.uuid4())

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 _SETTLING = 60.0
 """A store's row may be committed so long after it was written."""
 
-WAITING = "unplaced"
-"""The mark of what was acknowledged nobody knows where, and was not judged yet: a moment in milliseconds."""
-
 
 @dataclass(frozen=True)
 class Source:
@@ -93,10 +90,9 @@ def fresh(sources: Sequence[Source], known: Callable[[str], Mapping[int, int]]) 
     return " or ".join(new)
 
 
-def read_until(sources: Sequence[Source], started: float, *, hidden: bool) -> dict[str, dict[int, int]]:
-    """The marks of an audit that began to look then. What is without a place waits while a transaction hides anything."""
-    settled = {0: round((started - _SETTLING) * 1000)}
+def read_until(sources: Sequence[Source], started: float) -> dict[str, dict[int, int]]:
+    """The marks of an audit that began to look then."""
     found = {
         source.name: {number: edge.stable for number, edge in source.edges.items()} for source in sources
     }
-    return {ledgers.STORE: settled, **found, **({} if hidden else {WAITING: settled})}
+    return {ledgers.STORE: {0: round((started - _SETTLING) * 1000)}, **found}

@@ -5,6 +5,13 @@
 SELECT partition, verified_until, audit_id FROM audit_marks WHERE cluster_id = $cluster AND topic = $topic
 ORDER BY partition;
 
+-- name: audit_waiting
+-- What the last incremental audit of a topic could not judge: acknowledged nobody knows where, and perhaps not yet to be seen.
+SELECT DISTINCT message_id FROM audit_findings
+WHERE kind = 'pending' AND "offset" IS NULL
+  AND audit_id IN (SELECT audit_id FROM audit_marks WHERE cluster_id = $cluster AND topic = $topic)
+ORDER BY message_id;
+
 -- name: begin_audit
 -- An audit begins; its counts are NULL until it has finished.
 INSERT INTO audits (audit_id, topic, cluster_id, started_at, state, isolation)
