@@ -187,6 +187,8 @@ class Spreading:
         if not wave.done.wait(seconds):
             return self._goes_on(wave)
         leaving, self._wave, self._leave_at = self._leave_at < float("inf"), None, float("inf")
+        if (lasted := time.monotonic() - wave.began) > _QUIET:
+            self._say(f"Spark sent {len(self._unknown):,} records in {lasted:.0f} s")
         outcomes = self._find_out(self._answers(wave))
         if leaving:
             return [*outcomes, *self.give_back()]
