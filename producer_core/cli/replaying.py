@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from producer_core import replay
 from producer_core.cli import options
 from producer_core.config import ClientConfig, client_config
-from producer_core.errors import NobodyReplays, OtherCluster, ProducerError
+from producer_core.errors import NobodyReplays, OtherCluster, ProducerError, StoreLocked
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
@@ -116,10 +116,19 @@ class Replaying:
     def watch(
         self, operation: Operation, until: Callable[[Operation], bool] = lambda operation: False
     ) -> Iterator[Operation]:
-        """The operation as it goes on, until it has ended, somebody paused it, or `until` says so."""
-        heard = time.monotonic()
+        """The operation as it goes on, until it has ended, somebody paused it, or `until` says so.
+
+        A store that is in use is asked again: who sends waits for it as well.
+        """
+        heard = answered = time.monotonic()
         while True:
-            operation = replay.get(self.store, operation.operation_id)
+            try:
+                operation = replay.get(self.store, operation.operation_id)
+            except StoreLocked:
+                if time.monotonic() - answered > _PATIENCE:
+                    raise
+                continue
+            answered = time.monotonic()
             yield operation
             if operation.ended or operation.state == "paused" or until(operation):
                 return
