@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 @click.option(
     "--progress-topic", metavar="TOPIC", help="Where slices are sealed.  [default: producer-core-progress]"
 )
-@click.option("--wave", type=click.IntRange(min=1), help="Letters at once, at most.  [default: 20000]")
+@click.option("--wave", type=click.IntRange(min=1), help="Letters at once, at most.  [default: 5000]")
 @spark_options
 @options.client_options
 @options.yes
