@@ -273,8 +273,9 @@ class Lifecycle:
         if self.lanes.busy:
             self._turns.settled(delivery, acknowledged=True)
         return Acknowledged(
-            delivery.topic, partition, offset, latency or 0.0, len(delivery.value or b""), tries, delivery.seq
-        )
+            delivery.topic, partition, offset, latency or 0.0, len(delivery.value or b""), tries, delivery.seq,
+            delivery.id,
+        )  # fmt: skip
 
     def _leave(self, delivery: Delivery) -> bool:
         """The one step that settles a message; False when it was settled before."""

@@ -1,4 +1,4 @@
-"""The fleet: every producer the store knows, sorted by trouble, and what they deliver together."""
+"""The fleet: every producer the store knows, sorted by trouble, what they deliver together, its jobs and its audits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from dashboard.data.audits import TopicAudit, audits
 from dashboard.data.deaths import by_producer
+from dashboard.data.jobs import Job, jobs
 from dashboard.data.latency import LATENCY_QUANTILES, Percentiles
 from dashboard.data.overview import GONE
 from dashboard.data.urgency import urgency_of
@@ -85,15 +87,6 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Job:
-    """A query of a pipeline that merged into this store."""
-
-    name: str
-    batches: int
-    committed_at: float
-
-
-@dataclass(frozen=True)
 class Fleet:
     """Everything the fleet page shows, as of `now`. `known` and `known_hosts` count every producer of the store."""
 
@@ -110,6 +103,7 @@ class Fleet:
     found: tuple[float | None, ...]
     percentiles: tuple[Percentiles, ...]
     jobs: tuple[Job, ...]
+    audits: tuple[TopicAudit, ...]
     seen_at: float | None
 
     @property
@@ -171,7 +165,7 @@ def fleet(store: Store, view: View, now: float, *, everybody: bool = False) -> F
             DeadLetterFilter(topic=view.topic, producer_id=view.producer), "producer_id"
         )
         alerts = _alerts(store, store.rows("alerts_firing", now=now), span)
-        jobs = store.rows("pipeline_jobs")
+        known_jobs, audited = jobs(store, now), audits(store, view.topic, now)
         seen_at = store.rows("data_age")[0]["seen_at"]
     seconds = max(1, int(end) - recent)
     members = tuple(
@@ -197,7 +191,8 @@ def fleet(store: Store, view: View, now: float, *, everybody: bool = False) -> F
         rate=sum(row["recently"] for row in counts.values()) / seconds,
         found=tuple(quantiles(_together(histograms.values()), LATENCY_QUANTILES)),
         percentiles=tuple(_percentiles(windows)),
-        jobs=tuple(Job(row["query_id"], row["batches"], row["committed_at"]) for row in jobs),
+        jobs=known_jobs,
+        audits=audited,
         seen_at=seen_at,
     )
 

@@ -117,6 +117,8 @@ class Overview:
     producers: tuple[Mapping[str, Any], ...]
     memory: tuple[int, int | None]
     seen_at: float | None
+    missing: tuple[int, int] = (0, 0)
+    """Windows that have not come, and of how many producers."""
 
     @property
     def error_rate(self) -> float | None:
@@ -168,6 +170,7 @@ def overview(store: Store, view: View | str, now: float, before: Sums | None = N
         seen_at = store.rows("data_age")[0]["seen_at"]
         since_then = {} if view.over(now) else delivered_since(store, view, died.lasts)
         cut_off = None if view.over(now) else _outage(store, view, now)
+        missing = store.rows("overview_missing", since=now - 86_400, producer=view.producer)[0]
         still = stalled(producers, last, now) and not _fresh(store, view, now)
     running = [row for row in producers if row["closed_at"] is None]
     dead_by_topic = _counted(waiting, "topic")
@@ -208,6 +211,7 @@ def overview(store: Store, view: View | str, now: float, before: Sums | None = N
         producers=tuple(producers),
         memory=memory(running, now),
         seen_at=seen_at,
+        missing=(missing["windows"], missing["producers"]),
     )
 
 

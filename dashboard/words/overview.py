@@ -92,6 +92,18 @@ def as_of(now_at: str, *, paused: bool, over: bool, lost: bool = False) -> str:
     return f"Paused: everything is as of {now_at}" if paused else f"As of {now_at}"
 
 
+def gaps(windows: int, producers: int) -> tuple[str, str]:
+    """Why the curves have gaps, or lack a part, in small print; and what to do, under the pointer. Empty without any."""
+    if not windows:
+        return "", ""
+    return (
+        f" · {plural(windows, 'window')} of {plural(producers, 'producer')} missing",
+        f" · {plural(windows, 'window')} of statistics, a second each, did not come though later ones did: the curves lack "
+        "them. They wait where they were made and come when the telemetry topic can be had; the alert telemetry_lost says "
+        "where they had no room.",
+    )
+
+
 def beginning(store: str) -> tuple[str, str]:
     """What one types to see this page come to life: in a shell, and in Python."""
     return (

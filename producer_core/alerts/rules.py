@@ -188,6 +188,24 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             "Messages are sent without the check until it is back; start Redis or check its address.",
             keep_firing_for=MINUTE,
         ),
+        "telemetry_failing": Rule(
+            "warning",
+            "{failed} of the last {windows} windows of telemetry are not on {topic}: {reason}",
+            "Look at the telemetry topic's brokers and at WRITE on it. Producing goes on, this store is complete; "
+            "what was not sent waits, and is sent when the topic can be had.",
+            keep_firing_for=MINUTE,
+        ),
+        "telemetry_lost": Rule(
+            "warning",
+            "{text}",
+            "The fleet's curves have a gap there, and an audit says which windows it has no ledger of. A journal gives "
+            "telemetry a disk to wait on.",
+        ),
+        "ledger_lost": Rule(
+            "warning",
+            "{text}",
+            "An audit will call these messages unledgered. See why the store cannot be written.",
+        ),
         "fatal_error": Rule(
             "critical",
             "{text}",

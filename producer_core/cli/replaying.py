@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from producer_core import replay
 from producer_core.cli import options
 from producer_core.config import ClientConfig, client_config
-from producer_core.errors import NobodyReplays, OtherCluster, ProducerError
+from producer_core.errors import NobodyReplays, OtherCluster, ProducerError, StoreLocked
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
@@ -36,6 +36,8 @@ class Replaying:
     where: DeadLetterFilter
     client: tuple[str, Mapping[str, Any]] | None
     to_cluster: str | None = None
+    origin: str = "cli"
+    _cluster: str = field(default="", init=False)
     _producer: ReliableKafkaProducer | None = field(default=None, init=False)
     _runner: replay.ReplayRunner | None = field(default=None, init=False)
     _running: _Running | None = field(default=None, init=False)
@@ -88,8 +90,8 @@ class Replaying:
                 self.store,
                 self.where,
                 to_cluster=self.to_cluster,
-                can_run=self._producer.cluster_id if self._producer else False,
-                **_who(),
+                can_run=self._cluster or False,
+                **{**_who(), "origin": self.origin},
                 **choices,
             )
         except NobodyReplays as error:
@@ -114,10 +116,19 @@ class Replaying:
     def watch(
         self, operation: Operation, until: Callable[[Operation], bool] = lambda operation: False
     ) -> Iterator[Operation]:
-        """The operation as it goes on, until it has ended, somebody paused it, or `until` says so."""
-        heard = time.monotonic()
+        """The operation as it goes on, until it has ended, somebody paused it, or `until` says so.
+
+        A store that is in use is asked again: who sends waits for it as well.
+        """
+        heard = answered = time.monotonic()
         while True:
-            operation = replay.get(self.store, operation.operation_id)
+            try:
+                operation = replay.get(self.store, operation.operation_id)
+            except StoreLocked:
+                if time.monotonic() - answered > _PATIENCE:
+                    raise
+                continue
+            answered = time.monotonic()
             yield operation
             if operation.ended or operation.state == "paused" or until(operation):
                 return
@@ -151,8 +162,7 @@ class Replaying:
         return True
 
     def _belong(self) -> str:
-        reached = self._producer.cluster_id if self._producer else "CLUSTER"
-        return f"If they belong there, say so: --to {reached}"
+        return f"If they belong there, say so: --to {self._cluster or 'CLUSTER'}"
 
     def _connect(self, servers: str, settings: Mapping[str, Any]) -> None:
         from producer_core.cluster import Cluster
@@ -167,6 +177,7 @@ class Replaying:
         self._producer = ReliableKafkaProducer(
             servers, settings, store=self.store, cluster_id=found, run_replays=False
         )
+        self._cluster = found
         self._runner = replay.ReplayRunner(self.store, self._producer, client=config.settings)
 
 

@@ -26,7 +26,7 @@ from producer_core.replay.promise import NO_CLIENT, Promise, beforehand, lacking
 from producer_core.replay.resending import Resending, Sender
 from producer_core.replay.transacting import Transacting
 from producer_core.replay.way import Way
-from producer_core.replay.work import INTERVAL, Work
+from producer_core.replay.work import DRAIN, INTERVAL, Work
 
 if TYPE_CHECKING:
     from producer_core.landing import Prober
@@ -34,9 +34,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+Spread = Callable[[Work, Claims, Operation], Way]
+"""Makes the way of an operation that is carried out elsewhere: by Spark's workers."""
 IN_FLIGHT = 500
 """Records that are claimed at once."""
 IN_A_TRANSACTION = 2000
+SPREAD_DRAIN = 40.0
+"""Seconds in which Spark's workers end their wave, or are killed and it is found out what they sent."""
+SPREAD_BURST = 5.0
+"""Seconds for which what a rate allows adds up before Spark's workers get it: a wave of theirs takes a second to begin."""
 _SWEEP_EVERY = 15.0
 CANNOT_LOOK = "Nobody has looked ahead: the process that runs it has no client settings"
 
@@ -49,6 +55,8 @@ class ReplayRunner:
     where the cluster has transactions and the permissions allow them, and doubtful records are looked for on their
     topics. Without them the sender sends, at least once, and doubtful records stay dead letters with the verdict
     `inconclusive`, unless a `probe` looks for them. Safe in threads.
+
+    With `spread` it is the runner of the operations that Spark jobs planned, and of no others.
     """
 
     def __init__(
@@ -65,11 +73,13 @@ class ReplayRunner:
         quiet: float = QUIET,
         look_every: float = 1.0,
         monotonic: Callable[[], float] = time.monotonic,
+        spread: Spread | None = None,
     ) -> None:
         self._store = store
         self._sender = sender
         self._clock = clock
         self._client = client
+        self._spread = spread
         self._probe = probe or (None if client is None else prober(client))
         self._quiet = quiet
         self._lease = lease
@@ -174,7 +184,13 @@ class ReplayRunner:
     ) -> list[tuple[Held, bool]]:
         """What this runner may take: what nobody has, and what a dead runner left; each with whether it is to be
         looked ahead for."""
-        rows = self._store.rows("replay_candidates", cluster=cluster, operation=operation_id, ahead=ahead)
+        rows = self._store.rows(
+            "replay_candidates",
+            cluster=cluster,
+            operation=operation_id,
+            ahead=ahead,
+            by_spark=self._spread is not None,
+        )
         now = self._clock()
         found = [
             (Held(row["operation_id"], row["owner"], row["lease_until"]), row["checking"]) for row in rows
@@ -242,10 +258,16 @@ class ReplayRunner:
             most=self._in_flight if self._client is None else max(self._in_flight, IN_A_TRANSACTION),
             quiet=self._quiet,
             interval=self._interval,
+            burst=1.0 if self._spread is None else SPREAD_BURST,
+            drain=DRAIN if self._spread is None else SPREAD_DRAIN,
         )
 
     def _way(self, work: Work, claims: Claims, operation: Operation) -> Way:
         """Exactly once where that is possible; what was begun in one way is ended in it."""
+        if self._spread is not None:
+            if self._client and (missing := self._lacks(self._client, claims.topics(), operation)):
+                raise ReplayError(f"A replay by Spark goes exactly once only: {missing}.")
+            return self._spread(work, claims, operation)
         if operation.delivery != "at_least_once" and self._client is not None:
             missing = self._lacks(self._client, claims.topics(), operation)
             if not missing:
@@ -287,12 +309,23 @@ class ReplayRunner:
         return f"its client lacks {missing}" if missing else ""
 
     def _check(self, operation: Operation) -> None:
+        if operation.by_spark != (self._spread is not None) and not operation.ended:
+            raise _wrong_hands(operation)
         own = self._sender.cluster_id
         if own and operation.cluster_id not in ("", own):
             raise OtherCluster(
                 f"The replay {operation.operation_id} is for the cluster {operation.cluster_id}, and this is {own}.",
                 fix="Plan it again with --to (to_cluster=) if the messages belong here.",
             )
+
+
+def _wrong_hands(operation: Operation) -> ReplayError:
+    one = operation.operation_id
+    if operation.by_spark:
+        fix = f"Go on with `producer-core pipeline reprocess --operation {one}`, or cancel it."
+        return ReplayError(f"The replay {one} is carried out by Spark.", fix=fix)
+    fix = "Let its runner go on, or cancel it and plan it anew."
+    return ReplayError(f"The replay {one} was not planned for Spark.", fix=fix)
 
 
 def _seen_long_ago(operation: Operation, now: float) -> bool:

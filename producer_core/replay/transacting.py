@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError
 from producer_core.burial import delivery_of
 from producer_core.events import DeadLetter, Verdict
 from producer_core.exactly_once.client import Client, Stopped, TransactionFailed
-from producer_core.exactly_once.judging import refused_for_good, whole_topic
+from producer_core.exactly_once.judging import FENCING, refused_for_good, whole_topic
 from producer_core.exactly_once.read_back import ReadBack, Seen
 from producer_core.exactly_once.transport import transactional_settings
 from producer_core.messages import id_text, parse_id
@@ -43,7 +43,12 @@ _REFUSED = "The broker refused it, its transaction was aborted, and it is not on
 
 
 class Transacting:
-    """The way of one operation in one process. `say` hears what an operator should know while it waits."""
+    """The way of one operation in one process. `say` hears what an operator should know while it waits.
+
+    `fenced` is called after each fence, before anything is read or sent, and raises Stopped where somebody newer has
+    the transactional id by right. With `yields` a twin may have the same letters: who is fenced himself leaves
+    (Interrupted) and does not fence back, and who fenced looks for everything in hand, for a twin may have sent it.
+    """
 
     guarantee: Guarantee = "exactly_once"
 
@@ -57,6 +62,8 @@ class Transacting:
         interrupt: Interrupt,
         say: Callable[[str], None],
         clock: Callable[[], float],
+        fenced: Callable[[], None] = lambda: None,
+        yields: bool = False,
     ) -> None:
         self._settings = transactional_settings(settings)
         self._settings["client.id"] = f"replay-{operation_id}"
@@ -67,6 +74,8 @@ class Transacting:
         self._interrupt = interrupt
         self._say = say
         self._clock = clock
+        self._fenced = fenced
+        self._yields = yields
         self._count = metadata_count(settings)
         self._read_back = ReadBack(settings, self._wait, lambda _, text: say(text), self._connection_error)
         self._client: Client | None = None
@@ -102,8 +111,10 @@ class Transacting:
             )
         except Stopped:
             raise Interrupted from None
+        for topic in new:  # one that is made later is ours from its first record on
+            self._floors.setdefault(topic, {})
         for (topic, partition), end in seen.ends.items():
-            self._floors.setdefault(topic, {})[partition] = end - 1
+            self._floors[topic][partition] = end - 1
 
     def after(self, orphans: Sequence[Orphan]) -> list[Outcome]:
         try:
@@ -124,7 +135,8 @@ class Transacting:
                 stopping=self._interrupt,
             )
             try:
-                return self._client.fence(lambda error: self._say(f"Waits for the brokers: {error.str()}"))
+                self._client.fence(lambda error: self._say(f"Waits for the brokers: {error.str()}"))
+                return self._fenced()
             except TransactionFailed as failed:
                 self._rest(f"Cannot begin a transaction: {failed}")
 
@@ -134,7 +146,8 @@ class Transacting:
         if not topics:
             return Sought({})
         missing = {topic for topic in topics if topic in self._gone or self._is_gone(topic)}
-        removed = {(topic, number) for topic in missing for number in self._floors.pop(topic, {})}
+        removed = {(topic, number) for topic in missing for number in self._floors.get(topic, {})}
+        self._floors.update({topic: {} for topic in missing})
         self._gone |= missing
         offsets = {
             (topic, number): self._floors.get(topic, {}).get(number, -1)
@@ -220,6 +233,8 @@ class Transacting:
 
     def _after_failure(self, failed: TransactionFailed, sent: int) -> list[Outcome]:
         logger.info("replay's transaction failed", extra={"error": str(failed)})
+        if self._yields and failed.error.name() in FENCING:
+            raise Stopped
         refused = {
             id_text(one.id): error for one, error, _ in failed.reports if error and refused_for_good(error)
         }
@@ -256,12 +271,14 @@ class Transacting:
         `perhaps`: it may have committed. `unknown`: a topic of it was unknown to a broker.
         """
         self._fence()
-        sought = self._look(self._unknown)
+        everything = [*self._unknown, *(self._hand if self._yields else ())]
+        sought = self._look(everything)
         outcomes = [
             Outcome(letter.message_id, "acknowledged", None, *sought.found[letter.message_id])
-            for letter in self._unknown
+            for letter in everything
             if letter.message_id in sought.found
         ]
+        self._hand = deque(letter for letter in self._hand if letter.message_id not in sought.found)
         left = [letter for letter in self._unknown if letter.message_id not in sought.found]
         if perhaps:
             outcomes += [inconclusive(letter) for letter in left if sought.may_be_gone(letter)]

@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlparse
 import pytest
 
 from producer_core.alerts import AlertLog, alert, follow
+from producer_core.dlq import DeadLetterFilter
 from producer_core.store import Store
 from tests.services.browsing import (
     HOSTILE,
@@ -26,6 +27,7 @@ from tests.services.browsing import (
     window,
 )
 from tests.support import eventually
+from tests.unit.auditing import audited, job
 
 pytestmark = pytest.mark.browser
 
@@ -45,6 +47,20 @@ def full(load):
     store = Store.open(load.store)
     one = alert("weak_replication", "pages", 1.0, text=HOSTILE)
     AlertLog(store).record(follow({}, [one], 1.0), told_by="test")
+    (letter, *_) = load.letters.find(DeadLetterFilter(topic="pages"), limit=1)
+    audited(store, "audit-of-pages", topic="pages", at=time.time() - 60, lost=2, duplicated=1, reordered=1, expired=3,
+            sentence="pages: of 1,000 messages acknowledged 2 are lost.", path="findings/audit-of-pages",
+            findings=[*(("lost", f"lost-{n}", n, 10 + n, "acknowledged, and not on the log") for n in range(2)),
+                      ("duplicated", letter.message_id, 0, 7, "a copy at partition 0, offset 7")])  # fmt: skip
+    audited(store, "audit-of-hostile", topic=HOSTILE, at=time.time() - 50, auditable=False, sentence=HOSTILE)
+    job(
+        store,
+        f"integrity {HOSTILE}",
+        "integrity",
+        began=time.time() - 900,
+        seen=time.time() - 300,
+        message=HOSTILE,
+    )
     return load
 
 
@@ -106,6 +122,36 @@ def test_nothing_that_a_message_or_an_alert_says_is_markup(title, page, full, ad
     assert page.locator("img[src*=evil], a[href*='evil.example'], script:text('pwned'), .katex").count() == 0
     assert "hunter2" not in page.content() and "ada@example.com" not in page.content()
     assert outside(page) == []
+
+
+# an audit
+
+
+def test_an_audit_is_opened_from_the_fleet_has_an_address_and_leads_to_the_letter_and_back(
+    look, full, address, axe
+):
+    go(look, f"{address}fleet?topic=pages")
+    look.get_by_role("table", name="The last audit of each topic").get_by_role("link", name="pages").click()
+    look.wait_for_url(re.compile("audit=audit-of-pages"))
+    says(look, "2 are lost")
+    look.get_by_role("cell", name="lost-0").wait_for()
+    assert violations(look, axe) == []
+    assert look.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    look.get_by_role("link", name="Duplicated").click()
+    look.wait_for_url(re.compile("kind=duplicated"))
+    look.get_by_role("link", name="dead letter, waits").wait_for()
+    here = look.url
+    look.reload()
+    stands(look)
+    look.get_by_role("link", name="dead letter, waits").click()
+    look.wait_for_url(re.compile("dead-letters.*letter="))
+    look.get_by_text("Inside the letter").wait_for()
+    look.go_back()
+    look.wait_for_url(here)
+    says(look, "2 are lost")
+    look.get_by_role("link", name="The fleet and all audits").click()
+    look.get_by_role("table", name="The last audit of each topic").wait_for()
+    assert "audit=" not in look.url
 
 
 # addresses

@@ -110,15 +110,6 @@ def test_a_topic_leaves_those_who_write_to_it(store):
     assert [member.name for member in fleet(store, View("5 min", producer="one"), NOW).members] == ["one"]
 
 
-def test_the_job_that_merges_telemetry_is_known(store):
-    with store.borrow(write=True) as connection:
-        connection.execute(
-            "INSERT INTO pipeline_progress VALUES ('q', 0, ?), ('q', 1, ?)", [NOW - 9, NOW - 3]
-        )
-    (job,) = fleet(store, VIEW, NOW).jobs
-    assert (job.name, job.batches, job.committed_at) == ("q", 2, NOW - 3)
-
-
 @pytest.mark.parametrize(
     ("changes", "state"),
     [

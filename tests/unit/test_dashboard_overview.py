@@ -582,6 +582,24 @@ def test_a_sparkline_has_a_gap_where_nothing_was_written_and_a_bar_where_message
     assert not figures.spark((), (), "none")[2]
 
 
+def test_windows_that_did_not_come_are_a_gap_in_the_curves_and_it_says_why(store):
+    for number in (0, 1, 2, 6, 7):
+        at = NOW - 100 + 10 * number
+        store.append(Batch("p", number, (counts(at, acknowledged=5),), producer=producer(seen_at=at)))
+    page = data.overview(store, "5 min", NOW)
+    assert page.missing == (3, 1)
+    (line,) = figures.throughput(page).data
+    drawn = {int(at.timestamp()): value for at, value in zip(line.x, line.y, strict=True)}
+    lost = [value for at, value in drawn.items() if NOW - 76 <= at < NOW - 44]
+    assert lost and set(lost) == {None} and line.connectgaps is False
+
+    said, why = words.gaps(*page.missing)
+    assert said == " · 3 windows of 1 producer missing" and "telemetry_lost" in why
+    assert words.gaps(0, 0) == ("", "")
+    store.append(Batch("p", 5, first=3))  # it came later, joined
+    assert data.overview(store, "5 min", NOW).missing == (0, 0)
+
+
 def test_a_list_that_is_cut_says_what_it_leaves_out():
     assert words.topics_left(12, 12, 3) == ""
     assert words.topics_left(14, 12, 3) == "and 2 more topics, none of them with trouble; choose one above"

@@ -71,6 +71,17 @@ FROM dead_letters
 WHERE state = 'dead' AND producer_id = $producer AND ($topic IS NULL OR topic = $topic)
 GROUP BY topic, code, verdict ORDER BY count DESC, topic, code, verdict;
 
+-- name: overview_missing
+-- Windows of producers heard of since $since that the store has not got, though later ones of the same producer came.
+-- A gap of millions is none: a producer whose numbers could not go on began far above them.
+SELECT coalesce(sum(missing), 0)::BIGINT AS windows, count(DISTINCT producer_id) AS producers
+FROM (SELECT producer_id,
+             first_batch - 1 - lag(last_batch) OVER (PARTITION BY producer_id ORDER BY first_batch) AS missing
+      FROM merged_batches
+      WHERE ($producer IS NULL OR producer_id = $producer)
+        AND producer_id IN (SELECT producer_id FROM producers WHERE seen_at >= $since))
+WHERE missing BETWEEN 1 AND 1000000;
+
 -- name: overview_clients
 -- What clients said in a range: how often, how often cut off from all brokers, and how full a queue was at most.
 SELECT coalesce(sum(samples), 0)::BIGINT AS samples, coalesce(sum(cut_off), 0)::BIGINT AS cut_off,

@@ -31,9 +31,11 @@ ORDER BY seen_at DESC;
 
 -- name: replay_candidates
 -- Operations of a cluster that wait for a runner or had one; a cancelled one until its last record is settled.
--- `ahead` asks for those that are only looked ahead for (true), or for the others (false); NULL: for all.
+-- Those that a Spark job planned are carried out by Spark jobs only, and no others are. `ahead` asks for those that are
+-- only looked ahead for (true), or for the others (false); NULL: for all.
 SELECT operation_id, owner, lease_until, state = 'checking' AS checking FROM operations
 WHERE cluster_id IN ('', $cluster) AND ($operation IS NULL OR operation_id = $operation)
+  AND (origin = 'pipeline') = $by_spark
   AND ($ahead::BOOLEAN IS NULL OR (state = 'checking') = $ahead)
   AND (state IN ('checking', 'planned', 'running') OR state = 'paused' AND owner IS NOT NULL
        OR state = 'cancelled' AND finished_at IS NULL)
@@ -233,8 +235,10 @@ WHERE action LIKE 'replay%' AND action <> 'replay_end' ORDER BY acted_at DESC, r
 SELECT operation_id FROM operations WHERE state = 'cancelled' AND finished_at IS NULL ORDER BY created_at;
 
 -- name: replay_claimed
--- How many records of an operation were claimed and have no outcome.
-SELECT count(*) AS claimed FROM operation_records WHERE operation_id = $operation AND state = 'claimed';
+-- How many records of an operation were claimed and have no outcome, and when the last of them was.
+SELECT count(*) AS claimed, max(letters.state_at) AS since
+FROM operation_records AS records LEFT JOIN dead_letters AS letters USING (message_id)
+WHERE records.operation_id = $operation AND records.state = 'claimed';
 
 -- name: replay_listed
 -- The records of an operation that are to be looked ahead for, a slice of them.

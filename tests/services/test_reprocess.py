@@ -1,0 +1,229 @@
+"""The reprocess job: real Spark sends dead letters to a real Kafka, and is killed meanwhile; kcat counts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Producer
+
+from producer_core import landing, replay, transfer
+from producer_core.burial import delivery_of
+from producer_core.cli import main
+from producer_core.config import client_config
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.messages import id_bytes, id_text
+from producer_core.store import Store
+from tests import sparks
+from tests.replays import letters as made
+from tests.replays.reading import read
+from tests.support import eventually
+from tests.unit.replaying import letter
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).parents[2]
+SESSIONS = 12
+
+
+@pytest.fixture
+def topic(kafka):
+    name = f"reprocess-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(name, partitions=3)
+    return name
+
+
+def letters_for(kafka, topic, count, **changes):
+    sessions = made.sessions(SESSIONS)
+    return [
+        letter(
+            number, message_id=id_text(id_bytes(sessions[number % SESSIONS], number)), topic=topic,
+            cluster_id=kafka.cluster_id, key=b"k%d" % (number % 50), headers=(("n", b"%d" % number),), **changes,
+        )
+        for number in range(count)
+    ]  # fmt: skip
+
+
+def there(kafka, topic):
+    """How often each letter is on the topic for a read_committed reader that is not ours."""
+    return Counter(record.number for record in read(kafka.bootstrap_servers, topic))
+
+
+def run(spark, kafka, store, **more):
+    """In one wave, unless the test says otherwise."""
+    from producer_core.pipeline.reprocess import reprocess
+
+    return reprocess(
+        spark, store, kafka.bootstrap_servers, who="ann", timeout=300, **{"canary": 0, "slices": 3, **more}
+    )
+
+
+def settled(store):
+    (now,) = replay.list_operations(store, limit=1) or [None]
+    return 0 if now is None else now.total - now.left
+
+
+def produce(kafka, topic, records):
+    """Value, key and headers of each."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for value, key, headers in records:
+        producer.produce(topic, value, key, headers=headers)
+    assert producer.flush(30) == 0
+
+
+def command(kafka, store, *more):
+    return [
+        "pipeline",
+        "reprocess",
+        "-b",
+        kafka.bootstrap_servers,
+        "--store",
+        str(store.path),
+        "--json",
+        *more,
+    ]
+
+
+@pytest.mark.timeout(400)  # a Spark of its own, on a machine that others use as well
+def test_a_killed_worker_and_a_driver_killed_after_a_commit_and_each_letter_is_there_once(
+    spark, kafka, kcat, topic, store, tmp_path
+):
+    """Each wave's first task is killed in its transaction, the driver before it writes the second wave down."""
+    count, wave = 900, 300
+    DeadLetters(store).add(letters_for(kafka, topic, count))
+    words = ["--yes", "--canary", "0", "--wave", str(wave), "--master", "local[2,4]", "--driver-memory", "1g"]
+    dying = [sys.executable, "-m", "tests.reprocess_driver", "worker,committed", "--"]
+
+    with (tmp_path / "driver.log").open("wb") as log:
+        driver = subprocess.Popen([*dying, *command(kafka, store, *words)], cwd=ROOT, stdout=log, stderr=log)
+        below = eventually(lambda: settled(store) and sparks.tree(driver.pid), timeout=120, every=0.1)
+        driver.wait(120)
+    assert driver.returncode == -9, (tmp_path / "driver.log").read_text()
+    eventually(lambda: not [pid for pid in below if sparks.command(pid) == below[pid]], timeout=60, every=0.1)
+    (killed,) = replay.list_operations(store)
+    assert (killed.acknowledged, killed.left) == (wave, count - wave)
+    assert there(kafka, topic).total() == 2 * wave
+
+    done = run(spark, kafka, store, operation_id=killed.operation_id, slices=None)
+
+    assert there(kafka, topic) == Counter(range(count))
+    assert (done.acknowledged, done.landed, done.left, done.state) == (2 * wave, wave, 0, "done")
+    assert done.delivery == "exactly_once"
+    assert DeadLetters(store).count(DeadLetterFilter()) == 0
+    (job,) = store.rows("jobs")
+    assert (job["kind"], job["state"], job["records_done"]) == ("reprocess", "done", count)
+    acts = [row["action"] for row in store.rows("replay_audit", operation=killed.operation_id)]
+    assert acts.count("replay") == 1
+
+
+def test_an_export_in_another_store_and_only_what_is_not_there(
+    spark, kafka, kcat, topic, store, tmp_path, monkeypatch
+):
+    """All are in doubt, some of them are there: Spark finds them, and they are not sent."""
+    from producer_core.pipeline.reprocess import bring, brought
+
+    letters = letters_for(kafka, topic, 200, verdict="possibly_persisted", accepted_at=time.time() - 100)
+    DeadLetters(store).add(letters)
+    produce(kafka, topic, [(one.value, one.key, delivery_of(one).headers) for one in letters[:50]])
+    file = tmp_path / "letters.parquet"
+    transfer.export(store, DeadLetterFilter(), file, who="ann", origin="cli")
+    elsewhere = Store.open(tmp_path / "elsewhere.duckdb")
+    DeadLetters(elsewhere).add([letter(9_000, topic=topic, cluster_id=kafka.cluster_id)])
+    seen = CliRunner().invoke(
+        main, command(kafka, elsewhere, "--dry-run", "--from-export", str(file)), catch_exceptions=False
+    )
+    assert json.loads(seen.stdout)["total"] == 200
+    assert DeadLetters(elsewhere).count(DeadLetterFilter()) == 1
+
+    bring(elsewhere, {}, who="ann", file=file)
+    monkeypatch.setattr(landing, "FAR", 10)
+    done = run(spark, kafka, elsewhere, selection=brought(DeadLetterFilter(), file=file), slice_by="key")
+
+    assert (done.landed, done.acknowledged, done.state, done.owner) == (50, 150, "done", None)
+    assert there(kafka, topic) == Counter(range(200))
+    assert DeadLetters(elsewhere).count(DeadLetterFilter()) == 1
+    elsewhere.close()
+
+
+def test_a_bad_replay_stops_at_its_canary_and_the_rest_stays(spark, kafka, store, topic):
+    compacted = f"{topic}-c"
+    kafka.create_topic(compacted, partitions=1, config={"cleanup.policy": "compact"})
+    DeadLetters(store).add([replace(one, key=None) for one in letters_for(kafka, compacted, 40)])
+
+    done = run(spark, kafka, store, canary=3)
+
+    assert done.state == "stopped"
+    assert done.failed_again <= 3
+    assert DeadLetters(store).count(DeadLetterFilter()) == 40
+    assert done.message.startswith("Stopped itself. The canary failed")
+
+
+def test_a_dead_letter_topic_in_springs_dialect_goes_back_to_its_topic(spark, kafka, kcat, store, topic):
+    from producer_core.pipeline.reprocess import bring, brought
+
+    dlt = f"{topic}-dlt"
+    kafka.create_topic(dlt, partitions=2)
+    produce(kafka, dlt, [
+        (b"v%d" % number, b"k%d" % number, [
+            ("n", b"%d" % number), ("kafka_dlt-original-topic", topic.encode()),
+            ("kafka_dlt-original-partition", (number % 3).to_bytes(4, "big")),
+            ("kafka_dlt-original-offset", number.to_bytes(8, "big")),
+            ("kafka_dlt-exception-fqcn", b"java.lang.IllegalStateException"),
+        ]) for number in range(60)
+    ])  # fmt: skip
+    seen = CliRunner().invoke(
+        main, command(kafka, store, "--dry-run", "--from-topic", dlt), catch_exceptions=False
+    )
+    assert json.loads(seen.stdout)["total"] == 60
+    assert DeadLetters(store).count(DeadLetterFilter()) == 0
+
+    settings = client_config(kafka.bootstrap_servers).settings
+    for _ in range(2):
+        bring(store, settings, who="ann", dead_letter_topic=dlt)
+    where = brought(DeadLetterFilter(), dead_letter_topic=dlt)
+    done, again = run(spark, kafka, store, selection=where), run(spark, kafka, store, selection=where)
+
+    assert (done.acknowledged, done.total, again.total) == (60, 60, 0)
+    assert there(kafka, topic) == Counter(range(60))
+
+
+def test_paused_by_somebody_gone_on_with_by_id_and_cancelled(spark, kafka, kcat, store, topic):
+    DeadLetters(store).add(letters_for(kafka, topic, 600))
+
+    def act(what, moment):
+        eventually(lambda: settled(store) >= moment, 120, every=0.05)
+        what(store, replay.live(store)[0].operation_id, who="bob", origin="dashboard")
+
+    def meanwhile(what, moment, **more):
+        thread = threading.Thread(target=act, args=(what, moment))
+        thread.start()
+        told = run(spark, kafka, store, wave=20, **more)
+        thread.join()
+        return told
+
+    paused = meanwhile(replay.pause, 10, rate=60.0)
+    assert (paused.state, paused.owner) == ("paused", None)
+    assert 0 < paused.left < 600
+    assert there(kafka, topic).total() == 600 - paused.left
+
+    done = meanwhile(
+        replay.cancel, 600 - paused.left + 10, operation_id=paused.operation_id, rate=80.0, slices=None
+    )
+    sent = there(kafka, topic)
+    assert done.state == "cancelled"
+    assert done.ended
+    assert set(sent.values()) == {1}
+    assert sent.total() == done.acknowledged
+    assert DeadLetters(store).count_by(DeadLetterFilter(state=None), "state") == {
+        "dead": 600 - sent.total(),
+        "replayed": sent.total(),
+    }
