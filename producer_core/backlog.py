@@ -14,7 +14,7 @@ from typing import Any
 
 from producer_core.errors import Fenced, JournalError
 from producer_core.journal import Journal, Record
-from producer_core.messages import ID_HEADER, parse_id
+from producer_core.messages import parse_id
 from producer_core.stand_in import Sender
 from producer_core.transport import Delivery
 
@@ -240,9 +240,8 @@ class Backlog:
 
     def _delivery(self, record: Record) -> Delivery:
         raw = _raw_id(self._session, record.seq)
-        headers = [(ID_HEADER, raw), *record.headers]
         delivery = Delivery(
-            raw, record.seq, record.topic, record.key, record.value, headers, record.partition, record.timestamp_ms
+            raw, record.seq, record.topic, record.key, record.value, record.headers, record.partition, record.timestamp_ms
         )  # fmt: skip
         delivery.accepted_at = record.accepted_at
         delivery.checksum = record.checksum
@@ -259,6 +258,6 @@ def _raw_id(session: bytes, seq: int) -> bytes:
 
 def _record(delivery: Delivery) -> Record:
     return Record(
-        delivery.seq, delivery.topic, delivery.key, delivery.value, tuple(delivery.headers[1:]), delivery.partition,
+        delivery.seq, delivery.topic, delivery.key, delivery.value, tuple(delivery.headers), delivery.partition,
         delivery.timestamp_ms, delivery.accepted_at, delivery.checksum, delivery.dedup_topic,
     )  # fmt: skip

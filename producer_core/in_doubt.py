@@ -66,9 +66,10 @@ class Marks:
 
     def note(self, batch: Sequence[Acknowledged]) -> None:
         """On the poll thread, for each batch of acknowledgements."""
-        for topic, partition, offset, *_ in batch:
+        offsets = self._offsets
+        for topic, partition, offset, _, _, _, _ in batch:
             if offset is not None and offset >= 0:
-                self._offsets[topic, partition] = offset
+                offsets[topic, partition] = offset
         if (now := time.monotonic()) >= self._due:
             self._due = now + self._every
             self._marks.append((self._next_sequence(), dict(self._offsets)))

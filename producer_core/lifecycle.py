@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_PENDING, _SENT, _DUPLICATE = MessageStatus.PENDING, MessageStatus.SENT, MessageStatus.DUPLICATE
 _MOST_HELD = 10_000
 """Messages that wait in memory for a twin, a retry or an earlier one of their key, before send_message waits too."""
 _HOLD = 0.1
@@ -109,6 +110,8 @@ class Lifecycle:
     def accept(self, delivery: Delivery) -> bool:
         """Take responsibility for a message; False when it is a confirmed duplicate. QueueFull after max_block."""
         delivery.accepted_at = self._clock()
+        if delivery.checksum is None and self.backlog is None and not self._saturated() and self.offer(delivery):
+            return True  # as nearly all do
         deadline = time.monotonic() + self._config.max_block
         claim = self._claim_or_wait(delivery, deadline)
         if claim is Claim.DUPLICATE:
@@ -151,10 +154,10 @@ class Lifecycle:
     def offer(self, delivery: Delivery) -> bool:
         """Start a message on its way, or let it wait for its turn; False when there is no room for it now."""
         self.pending[delivery.id] = delivery
-        if delivery.status is MessageStatus.DUPLICATE:
+        if delivery.status is _DUPLICATE:
             self._hold(delivery)
             return True
-        if self.lanes.strict or self.lanes.busy:
+        if self.lanes.queues or self.lanes.strict:
             if self.lanes.held >= _MOST_HELD:
                 self.pending.pop(delivery.id, None)
                 return False
@@ -176,12 +179,14 @@ class Lifecycle:
 
     def _produce(self, delivery: Delivery) -> None:
         """Hand to the client. Full is raised; a refusal settles the message here and now."""
-        delivery.status = MessageStatus.PENDING
+        if delivery.status is not _PENDING:
+            delivery.status = _PENDING
         delivery.flying = True
         try:
             self.transport.produce(delivery)
         except Refused as refusal:
-            self._settle(delivery, refusal.error, None)
+            delivery.flying = False
+            self._failed_attempt(delivery, refusal.error, None)
         except BaseException:
             delivery.flying = False
             raise
@@ -208,8 +213,10 @@ class Lifecycle:
         """Delivery reports, on the poll thread."""
         acknowledged: list[Acknowledged] = []
         for delivery, error, message in batch:
-            item = self._settle(delivery, error, message)
-            if item is not None:
+            delivery.flying = False
+            if error is not None:
+                self._failed_attempt(delivery, error, message)
+            elif item := self._acked(delivery, message):
                 acknowledged.append(item)
         if acknowledged:
             self.connection.acknowledged()
@@ -220,15 +227,11 @@ class Lifecycle:
             self.backlog.flush()
         self._settled.set()
 
-    def _settle(self, delivery: Delivery, error: KafkaError | None, message: Any) -> Acknowledged | None:
-        delivery.flying = False
-        if error is None:
-            return self._acked(delivery, message)
+    def _failed_attempt(self, delivery: Delivery, error: KafkaError, message: Any) -> None:
         failure = failure_of(error)
         verdict = _judge(failure, message, self._config.retry_backoff)
         delivery.attempts = (*delivery.attempts, (Attempt(self._clock(), failure.code, error.str()), verdict))
         self._failed(delivery, failure, verdict)
-        return None
 
     def _failed(self, delivery: Delivery, failure: Failure, verdict: Verdict) -> None:
         """An attempt came back: send again, look first, or give up."""
@@ -257,10 +260,11 @@ class Lifecycle:
     def _acked(self, delivery: Delivery, message: Any) -> Acknowledged | None:
         if not self._leave(delivery):
             return None
-        delivery.status = MessageStatus.SENT
-        self.highest = max(self.highest, delivery.seq)
+        delivery.status = _SENT
+        if delivery.seq > self.highest:
+            self.highest = delivery.seq
         if delivery.checksum is not None and self._dedup is not None:
-            self._dedup.confirm(delivery.checksum, delivery.dedup_topic)
+            self._dedup.confirm(delivery.checksum, delivery.dedup_topic or delivery.topic)
         tries = len(delivery.attempts) + 1
         if tries > 1:
             self.retry_manager.settled(delivery, True)
@@ -269,12 +273,13 @@ class Lifecycle:
             delivery.replay(Resent(id_text(delivery.id), "acknowledged", partition, offset))
         if self.backlog is not None:
             self.backlog.acknowledged(delivery)
-        self._audience.call_back(delivery, message, None)
-        if self.lanes.busy:
+        if delivery.callback is not None or delivery.on_delivery is not None:
+            self._audience.call_back(delivery, message, None)
+        if self.lanes.queues:
             self._turns.settled(delivery, acknowledged=True)
-        return Acknowledged(
-            delivery.topic, partition, offset, latency or 0.0, len(delivery.value or b""), tries, delivery.seq
-        )
+        value = delivery.value
+        size = 0 if value is None else len(value)
+        return Acknowledged(delivery.topic, partition, offset, latency or 0.0, size, tries, delivery.seq)
 
     def _leave(self, delivery: Delivery) -> bool:
         """The one step that settles a message; False when it was settled before."""
@@ -414,7 +419,7 @@ class Lifecycle:
     def _claim(self, delivery: Delivery) -> Claim:
         if delivery.checksum is None or self._dedup is None:
             return Claim.NEW
-        return self._dedup.claim(delivery.checksum, delivery.dedup_topic, delivery.id)
+        return self._dedup.claim(delivery.checksum, delivery.dedup_topic or delivery.topic, delivery.id)
 
     def _claim_or_wait(self, delivery: Delivery, deadline: float) -> Claim:
         """Claim; where too many copies are held already, wait for their twins as for room in the queue."""
@@ -425,7 +430,7 @@ class Lifecycle:
 
     def _release(self, delivery: Delivery) -> None:
         if delivery.checksum is not None and self._dedup is not None:
-            self._dedup.release(delivery.checksum, delivery.dedup_topic, delivery.id)
+            self._dedup.release(delivery.checksum, delivery.dedup_topic or delivery.topic, delivery.id)
 
     # what the transport tells
 
@@ -451,7 +456,8 @@ class Lifecycle:
         silent = KafkaError(KafkaError._PURGE_INFLIGHT, "the client failed before it reported this message")
         for delivery in list(self.pending.values()):
             if delivery.generation == generation and delivery.flying:
-                self._settle(delivery, silent, SILENT if sent else NOT_SENT)
+                delivery.flying = False
+                self._failed_attempt(delivery, silent, SILENT if sent else NOT_SENT)
 
     def notice(self, notice: Notice) -> None:
         self._audience.tell("notice", notice)

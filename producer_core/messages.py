@@ -83,9 +83,27 @@ class SequenceNumbers:
         return int(pickled[1][0])
 
 
+class MessageIds:
+    """The ids of one session: a number that is given once, and the two forms of its id."""
+
+    def __init__(self, session: uuid.UUID) -> None:
+        self._bytes = session.bytes
+        self._text = f"{session}-"
+
+    def raw(self, seq: int) -> bytes:
+        """As the record's header carries it."""
+        return self._bytes + _SEQ.pack(seq)
+
+    def text(self, seq: int) -> str:
+        """As people read it."""
+        return f"{self._text}{seq}"
+
+
 def id_text(raw: bytes) -> str:
     """The id as people read it: `uuid-seq`."""
-    return f"{uuid.UUID(bytes=raw[:16])}-{_SEQ.unpack(raw[16:])[0]}"
+    digits = raw[:16].hex()
+    session = f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    return f"{session}-{int.from_bytes(raw[16:])}"
 
 
 def parse_id(text: str) -> bytes:
@@ -108,6 +126,8 @@ def encode_value(value: Any, serializer: Callable[[Any], bytes] | None = None) -
     Numpy numbers stay numbers, datetimes become ISO 8601, sets and tuples of any kind lists, UUID, Decimal and
     others their text. NaN and the infinities have no JSON and raise InvalidMessage, as does what cannot be encoded.
     """
+    if serializer is None and type(value) is dict:  # as nearly all are
+        return _json(value)
     if value is None or isinstance(value, bytes):
         return value
     if serializer is not None:
@@ -203,12 +223,15 @@ def _checked(serializer: Callable[[Any], bytes], value: Any) -> bytes | None:
     return data
 
 
-_OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
+_OPTIONS = orjson.OPT_SERIALIZE_NUMPY
 
 
 def _json(value: Any, option: int = 0) -> bytes:
     try:
-        data = orjson.dumps(value, default=_plain, option=_OPTIONS | option)
+        try:
+            data = orjson.dumps(value, _plain, _OPTIONS | option)
+        except TypeError:  # perhaps a key that is no text: what knows those too is slower
+            data = orjson.dumps(value, _plain, _OPTIONS | option | orjson.OPT_NON_STR_KEYS)
     except (TypeError, ValueError) as error:
         if isinstance(error.__cause__, InvalidMessage):  # ours, from _plain, wrapped by orjson
             raise error.__cause__ from None

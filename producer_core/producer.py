@@ -32,16 +32,14 @@ from producer_core.health import HealthMonitor
 from producer_core.in_doubt import OnAmbiguous
 from producer_core.lifecycle import Lifecycle
 from producer_core.messages import (
-    ID_HEADER,
     Message,
+    MessageIds,
     MessageStatus,
     SequenceNumbers,
     checksum,
     encode_headers,
     encode_key,
     encode_value,
-    id_bytes,
-    id_text,
     new_session,
     parse_id,
 )  # fmt: skip
@@ -131,6 +129,7 @@ class ReliableKafkaProducer:
         with self._or_let_go():
             self.guarantees.take_name(self.config, self.journal)
             self._session = new_session() if self.journal is None else self.journal.session
+            self._ids = MessageIds(self._session)
             self._sequence: Numbers = SequenceNumbers(getattr(self.journal, "next_sequence", 0))
             if journal is not None:
                 self._sequence = journal.numbers
@@ -307,7 +306,7 @@ class ReliableKafkaProducer:
             raise InvalidMessage(
                 "dedup_key is given, but de-duplication is off.", fix="Set enable_deduplication=True."
             )
-        return id_text(delivery.id) if self._lifecycle.accept(delivery) else None
+        return self._ids.text(delivery.seq) if self._lifecycle.accept(delivery) else None
 
     async def send_async(self, topic: str, value: Any, key: Any = None, **options: Any) -> DeliveryReport:
         """Send and wait for the end without blocking the event loop; the report says acknowledged or dead."""
@@ -391,7 +390,7 @@ class ReliableKafkaProducer:
         self._ending.check()
         failure, now, number = failure_of(code), self._clock(), self._sequence.take()
         letter = DeadLetter(
-            id_text(id_bytes(self._session, number)), self._cluster_id or "", str(self._session), topic,
+            self._ids.text(number), self._cluster_id or "", str(self._session), topic,
             encode_key(key), raw, (), None, None, "not_sent", "It never became a message.", failure.kind,
             failure.code, text, fingerprint(failure.code, text), (Attempt(now, failure.code, text),), now, now,
             replayable=False, source=source, host=socket.gethostname(), version=__version__,
@@ -607,12 +606,9 @@ class ReliableKafkaProducer:
             self._check_topic(topic)
         data = encode_value(value, serializer or self.config.value_serializer)
         key_data = encode_key(key, self.config.key_serializer)
-        raw = id_bytes(self._session, number := self._sequence.take())
-        all_headers: list[tuple[str, bytes | None]] = [(ID_HEADER, raw)]
-        if headers:
-            all_headers += encode_headers(headers)
+        raw = self._ids.raw(number := self._sequence.take())
         return Delivery(
-            raw, number, topic, key_data, data, all_headers,
+            raw, number, topic, key_data, data, encode_headers(headers) if headers else (),
             -1 if partition is None else _whole(partition, "partition"),
             0 if timestamp_ms is None else _whole(timestamp_ms, "timestamp_ms"),
         )  # fmt: skip

@@ -26,7 +26,7 @@ from producer_core.events import Attempt, Notice, Verdict
 from producer_core.landing import Landing
 from producer_core.librdkafka import client_log
 from producer_core.masking import mask_told
-from producer_core.messages import MessageStatus
+from producer_core.messages import ID_HEADER, Headers, MessageStatus
 from producer_core.unreported import NOT_SENT, truly_placed
 
 logger = logging.getLogger(__name__)
@@ -43,14 +43,30 @@ _LONGEST_PAUSE = 30.0
 """Seconds between two clients when one after the other breaks."""
 
 
+def _nobody(report: object) -> None:
+    raise AssertionError("a delivery reported before a transport took it")
+
+
 class Delivery:
     """One message on its way: the record to produce, the pending entry, and the delivery callback in one object."""
 
-    __slots__ = (
-        "accepted_at", "attempts", "callback", "checksum", "dedup_topic", "flying", "generation", "headers", "id",
-        "in_doubt", "key", "on_delivery", "partition", "record_id", "replay", "report", "seq", "status", "timestamp_ms", "topic",
-        "value",
-    )  # fmt: skip
+    # What most messages never change stands on the class: an instance holds what it was made of, and what happened.
+    partition = -1  # the partitioner chooses
+    timestamp_ms = 0  # now
+    attempts: tuple[tuple[Attempt, Verdict], ...] = ()
+    status = MessageStatus.PENDING
+    accepted_at = 0.0
+    checksum: str | None = None
+    record_id: Any = None
+    callback: Callable[[bool, Any, Any], None] | None = None
+    on_delivery: Callable[[Any], None] | None = None
+    replay: Callable[[Any], None] | None = None
+    generation = 0  # of the client that took it
+    flying = False  # with the client, its report outstanding
+    in_doubt = False  # its topic is being looked at
+    report: Callable[[Report], None] = staticmethod(_nobody)
+    headers: Headers = ()  # the user's
+    dedup_topic = ""  # of its claim, where that is not its own
 
     def __init__(
         self,
@@ -59,7 +75,7 @@ class Delivery:
         topic: str,
         key: bytes | None,
         value: bytes | None,
-        headers: list[tuple[str, bytes | None]],
+        headers: Headers = (),
         partition: int = -1,
         timestamp_ms: int = 0,
     ) -> None:
@@ -68,29 +84,21 @@ class Delivery:
         self.topic = topic
         self.key = key
         self.value = value
-        self.headers = headers  # the id first, then the user's
-        self.partition = partition  # -1: the partitioner chooses
-        self.timestamp_ms = timestamp_ms  # 0: now
-        self.attempts: tuple[tuple[Attempt, Verdict], ...] = ()
-        self.status = MessageStatus.PENDING
-        self.accepted_at = 0.0
-        self.checksum: str | None = None
-        self.dedup_topic = topic
-        self.record_id: Any = None
-        self.callback: Callable[[bool, Any, Any], None] | None = None
-        self.on_delivery: Callable[[Any], None] | None = None
-        self.replay: Callable[[Any], None] | None = None
-        self.generation = 0  # of the client that took it
-        self.flying = False  # with the client, its report outstanding
-        self.in_doubt = False  # its topic is being looked at
-        self.report: Callable[[Report], None] = _nobody
+        if headers:
+            self.headers = headers
+        if partition != -1:
+            self.partition = partition
+        if timestamp_ms:
+            self.timestamp_ms = timestamp_ms
+
+    @property
+    def record_headers(self) -> list[tuple[str, bytes | None]]:
+        """What the record carries: the id first, then the user's. Made anew for each try, for many wait at once."""
+        own: list[tuple[str, bytes | None]] = [(ID_HEADER, self.id)]
+        return [*own, *self.headers] if self.headers else own
 
     def __call__(self, error: KafkaError | None, message: Any) -> None:
         self.report((self, error, message))
-
-
-def _nobody(report: Report) -> None:
-    raise AssertionError("a delivery reported before a transport took it")
 
 
 Report = tuple[Delivery, KafkaError | None, Any]
@@ -198,7 +206,7 @@ class KafkaTransport:
             # Positional: keywords cost 0.1 µs each. The fifth is `callback`; its alias on_delivery is the sixth.
             client.produce(
                 delivery.topic, delivery.value, delivery.key, delivery.partition, delivery, None,
-                delivery.timestamp_ms, delivery.headers,
+                delivery.timestamp_ms, delivery.record_headers,
             )  # fmt: skip
         except BufferError as error:
             raise Full from error
