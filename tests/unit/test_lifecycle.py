@@ -90,7 +90,7 @@ def test_the_id_stays_through_retries():
     producer.send_message("orders", {})
     producer.flush(5)
 
-    assert seen[0] == seen[1] == transport.log["orders"][0].headers[0]
+    assert seen[0] == seen[1] == transport.log["orders"][0].record_headers[0]
     producer.close()
 
 
