@@ -1,258 +1,263 @@
-"""What a send costs: ours against what a careful engineer writes by hand, on the same broker with the same settings.
+"""What a send costs: ours in every way, against what a careful engineer writes by hand and against other libraries.
 
-    python -m benchmarks.sending --rounds 5 --count 100000
+    python -m benchmarks.sending --rounds 5
 
-Each round runs every way once in a process of its own, in an order drawn anew, so that what else the machine does
-falls on all of them. A run sends its messages and waits until the last is acknowledged.
+The same messages, about 200 bytes as JSON, on the same broker with the same settings: on the embedded broker, on a real
+Kafka of one node, and of three with every message acknowledged by all. A run sends its messages as fast as it is let and
+ends when the last is acknowledged; the seconds between two reports, and the store, are in it.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import random
-import subprocess
+import gc
 import sys
 import tempfile
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from benchmarks.guarantees import machine, message
+from benchmarks import peers
+from benchmarks.frame import Bench, Case, Outcome, Runs, Target, alone, at_least, markdown, spread, times
+from benchmarks.guarantees import message
+from benchmarks.peers import Messages, Send
+from benchmarks.stage import KINDS, Kind, redis_server
 
-BARE = "bare `produce(bytes)`, one callback"
-JSON = "by hand, `json`"
-ORJSON = "by hand, `orjson`"
-SETTINGS: Mapping[str, Any] = {
-    "enable.idempotence": True, "linger.ms": 5, "compression.type": "lz4", "partitioner": "murmur2_random",
-}  # fmt: skip
+QUESTION = "What does a send cost, against the same loop written by hand?"
+SHOWS_NOT = (
+    "messages of other sizes, other numbers of topics, partitions and threads, networks and failures (`growth` does); "
+    "latency (`latency` does); how fast your cluster is, for brokers and sender share two cores here, so that whatever "
+    "the sender saves the broker gets."
+)
 _DIFFERENT = 10_000
-"""Different messages, made before the clock starts."""
-_PARTITIONS = 6
-
-Send = Callable[[str, Any], None]
+"""Different messages, made before the clock starts; each gets a number of its own when it is sent."""
+_WARM = 1_000
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Of one run: messages a second until the last was acknowledged, and processor's microseconds for each."""
-
-    rate: float
-    cpu: float
-
-
-@contextmanager
-def bare(servers: str, topic: str, folder: Path) -> Iterator[tuple[Send, Callable[[], None]]]:
-    """As quick as the binding lets: bytes, one shared callback, polled every 1,000 messages."""
-    import confluent_kafka
-
-    client = confluent_kafka.Producer({"bootstrap.servers": servers, **SETTINGS})
-    acknowledged = 0
-    sent = 0
-
-    def delivered(error: Any, message: Any) -> None:
-        nonlocal acknowledged
-        acknowledged += error is None
-
-    def send(key: str, value: bytes) -> None:
-        nonlocal sent
-        while True:
-            try:
-                client.produce(topic, value, key, on_delivery=delivered)
-                break
-            except BufferError:
-                client.poll(0.01)
-        sent += 1
-        if sent % 1000 == 0:
-            client.poll(0)
-
-    def finish() -> None:
-        client.flush()
-        assert acknowledged == sent
-
-    yield send, finish
-
-
-@contextmanager
-def by_hand(
-    servers: str, topic: str, folder: Path, dumps: Callable[[Any], bytes]
-) -> Iterator[tuple[Send, Callable[[], None]]]:
-    """A careful loop: JSON, a closure a message, latencies, counts by topic, and a thread that polls."""
-    import confluent_kafka
-
-    client = confluent_kafka.Producer({"bootstrap.servers": servers, **SETTINGS})
-    latencies: list[float] = []
-    counts: Counter[tuple[str, bool]] = Counter()
-    ended = threading.Event()
-
-    def poll() -> None:
-        while not ended.is_set():
-            client.poll(0.1)
-
-    thread = threading.Thread(target=poll)
-    thread.start()
-
-    def send(key: str, value: Any) -> None:
-        begun = time.perf_counter()
-
-        def delivered(error: Any, message: Any) -> None:
-            latencies.append(time.perf_counter() - begun)
-            counts[message.topic(), error is None] += 1
-
-        data = dumps(value)
-        while True:
-            try:
-                client.produce(topic, data, key, on_delivery=delivered)
-                return
-            except BufferError:
-                time.sleep(0.005)
-
-    def finish() -> None:
-        client.flush()
-        ended.set()
-        thread.join()
-        assert not any(count for (_, good), count in counts.items() if not good)
-
-    yield send, finish
+_KEYS: Mapping[bool, Callable[[Any], Any]] = {True: itemgetter("customer"), False: itemgetter(slice(0, 14))}
+"""How `send_batch` finds a key in a dict, and in the bytes of one, which begin with the number of the order."""
 
 
 @contextmanager
 def ours(
-    servers: str, topic: str, folder: Path, **options: Any
-) -> Iterator[tuple[Send, Callable[[], None]]]:
+    servers: str, topic: str, folder: Path, *, dedup: str = "", redis_port: int | None = None, batch: bool = False,
+    dicts: bool = True, threads: int = 1, **options: Any,
+) -> Iterator[Send]:  # fmt: skip
     """A ReliableKafkaProducer with its store, as anybody has it."""
     from producer_core import ReliableKafkaProducer
 
     if "journal_level" in options:
         options["journal_dir"] = folder / "journal"
-    producer = ReliableKafkaProducer(servers, store=folder / "store.duckdb", **options)
+    if dedup == "redis":
+        import redis
 
-    def send(key: str, value: Any) -> None:
-        producer.send_message(topic, value, key)
+        options["redis_client"] = redis.Redis(port=redis_port)
+    producer = ReliableKafkaProducer(
+        servers, enable_deduplication=bool(dedup), **{"store": folder / "store.duckdb", **options}
+    )
+    send = producer.send_message
 
-    def finish() -> None:
-        producer.flush(120)
-        assert not producer.pending_count and not producer.metrics.snapshot().dead
+    def one_by_one(messages: Messages) -> None:
+        for value, key in messages:
+            send(topic, value, key)
 
-    yield send, finish
+    def by_key(messages: Messages) -> None:
+        for value, key in messages:
+            send(topic, value, key, dedup_key=f"order-{value['order']}")
+
+    def together(messages: Messages) -> None:
+        done = producer.send_batch(topic, (value for value, _ in messages), _KEYS[dicts])
+        assert done["sent"] == done["total"], done
+
+    way = together if batch else by_key if dedup == "key" else one_by_one
+
+    def send_all(messages: Messages) -> None:
+        if threads == 1:
+            way(messages)
+        else:
+            _shared_out(way, messages, threads)
+        producer.flush(300)
+        snapshot = producer.metrics.snapshot()
+        assert not producer.pending_count and not snapshot.dead and not snapshot.total("duplicates")
+
+    yield send_all
     producer.close()
 
 
-def _json(value: Any) -> bytes:
-    return json.dumps(value).encode()
+def _shared_out(way: Send, messages: Messages, threads: int) -> None:
+    import threading
 
-
-def _orjson(value: Any) -> bytes:
-    import orjson
-
-    return orjson.dumps(value)
+    everything = list(messages)
+    workers = [threading.Thread(target=way, args=(everything[first::threads],)) for first in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
 
 
 @dataclass(frozen=True)
 class Way:
-    """One row: how it is opened, and whether it is given bytes instead of a dict."""
+    """One row. `share` of the messages, where a run would take too long; `brokers` it is measured on."""
 
-    name: str
-    open: Callable[[str, str, Path], Any]
-    as_bytes: bool = False
-
-
-WAYS = {
-    "bare": Way(BARE, bare, as_bytes=True),
-    "json": Way(JSON, lambda *where: by_hand(*where, _json)),
-    "orjson": Way(ORJSON, lambda *where: by_hand(*where, _orjson)),
-    "ours": Way("`send_message(dict)`, the default", ours),
-    "bytes": Way("`send_message(bytes)`", ours, as_bytes=True),
-    "buffered": Way(
-        '`journal_level="buffered"`', lambda *where: ours(*where, journal_level="buffered")
-    ),
-    "process": Way('`journal_level="process"`', lambda *where: ours(*where, journal_level="process")),
-}
+    title: str
+    open: Callable[..., Any]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    dicts: bool = True
+    package: str | None = None
+    share: float = 1.0
+    brokers: Sequence[Kind] = ("embedded", "one", "three")
 
 
-def run(name: str, servers: str, topic: str, count: int) -> Cost:
-    """One run, in this process."""
-    way = WAYS[name]
+_TWO: Sequence[Kind] = ("embedded", "one")
+_OURS = "ours: "
+
+
+def _way(
+    title: str, *, dicts: bool = True, share: float = 1.0, brokers: Sequence[Kind] = _TWO, **options: Any
+) -> Way:
+    return Way(_OURS + title, ours, options, dicts, share=share, brokers=brokers)
+
+
+_ALL: Sequence[Kind] = ("embedded", "one", "three")
+WAYS: Mapping[str, Way] = {
+    "bare": Way("(a) bare `produce(bytes)`, one callback", peers.bare, dicts=False),
+    "json": Way("(b) careful loop by hand, `json`", partial(peers.by_hand, dumps=peers.by_json)),
+    "orjson": Way("(b) careful loop by hand, `orjson`", partial(peers.by_hand, dumps=peers.orjson.dumps)),
+    "serializing": Way("(c) `SerializingProducer`, `orjson`, no counts", peers.serializing),
+    "kafka-python": Way("(d) kafka-python", peers.kafka_python, package="kafka", share=0.1, brokers=("one",)),
+    "aiokafka": Way("(d) aiokafka", peers.aiokafka, package="aiokafka", share=0.1, brokers=("one",)),
+    "duckdb": Way("(e) (b) with `orjson` and DuckDB once a second", peers.with_duckdb),
+    "ours": _way("`send_message(dict)`, all at its default", brokers=_ALL),
+    "storeless": _way("the same with `store=None`", store=None),
+    "bytes": _way("`send_message(bytes)`", dicts=False, brokers=_ALL),
+    "batch": _way("`send_batch` of dicts", batch=True, brokers=_ALL),
+    "batch-bytes": _way("`send_batch` of bytes", batch=True, dicts=False, brokers=_ALL),
+    "dedup-key": _way("de-duplication by `dedup_key`", dedup="key"),
+    "dedup-content": _way("de-duplication by content", dedup="content"),
+    "redis-batch": _way("de-duplication in Redis, `send_batch`", dedup="redis", batch=True, share=0.1),
+    "redis": _way("de-duplication in Redis, one by one: a round trip each", dedup="redis", share=0.02),
+    "buffered": _way('`journal_level="buffered"`', journal_level="buffered"),
+    "process": _way('`journal_level="process"`', journal_level="process", brokers=_ALL),
+    "power": _way('`journal_level="power"`, one by one: a sync each', journal_level="power", share=0.01),
+    "power-batch": _way('`journal_level="power"`, `send_batch`', journal_level="power", batch=True, share=0.1, brokers=_ALL),
+    "power-threads": _way('`journal_level="power"`, 16 threads', journal_level="power", threads=16, share=0.05),
+}  # fmt: skip
+
+
+def one(*, way: str, count: int, servers: str, topic: str, redis_port: int | None = None) -> dict[str, float]:
+    """A run: messages a second until the last was acknowledged, and microseconds of this process's processor time for
+    each."""
+    chosen = WAYS[way]
     values: list[Any] = [message(number) for number in range(_DIFFERENT)]
-    if way.as_bytes:
-        values = [_orjson(value) for value in values]
-    keys = [f"key-{number}" for number in range(_DIFFERENT)]
-    with tempfile.TemporaryDirectory() as folder, way.open(servers, topic, Path(folder)) as (send, finish):
-        for number in range(1000):
-            send(keys[number], values[number])
-        time.sleep(1)
+    if not chosen.dicts:
+        values = [peers.orjson.dumps(value) for value in values]
+    options = dict(chosen.options)
+    if options.get("dedup") == "redis":
+        options["redis_port"] = redis_port
+    if options.get("batch"):
+        options["dicts"] = chosen.dicts
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        chosen.open(servers, topic, Path(folder), **options) as send_all,
+    ):
+        send_all(_messages(values, -_WARM, 0))
+        gc.collect()
         begun, cpu = time.perf_counter(), time.process_time()
-        for number in range(count):
-            place = number % _DIFFERENT
-            send(keys[place], values[place])
-        finish()
+        send_all(_messages(values, 0, count))
         took, spent = time.perf_counter() - begun, time.process_time() - cpu
-    return Cost(count / took, 1e6 * spent / count)
+    return {"rate": count / took, "cpu": 1e6 * spent / count}
 
 
-def rounds(servers: str, names: Sequence[str], count: int, number: int) -> dict[str, list[Cost]]:
-    """Every way once a round, each in a process of its own."""
-    costs: dict[str, list[Cost]] = {name: [] for name in names}
-    for turn in range(number):
-        for name in random.sample(names, len(names)):
-            command = [sys.executable, "-m", "benchmarks.sending", "--one", name, "--servers", servers]
-            command += ["--count", str(count), "--topic", f"bench-{name}"]
-            printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-            costs[name].append(Cost(**json.loads(printed)))
-            cost = costs[name][-1]
-            print(f"round {turn + 1}: {name}: {cost.rate:,.0f}/s, {cost.cpu:.1f} us", file=sys.stderr, flush=True)
-    return costs
+def _messages(values: list[Any], first: int, last: int) -> Iterator[tuple[Any, str]]:
+    keys, dicts = [f"key-{number}" for number in range(_DIFFERENT)], isinstance(values[0], dict)
+    for number in range(first, last):
+        place = number % _DIFFERENT
+        value = values[place]
+        if dicts:
+            value["order"] = number  # no two are equal
+        yield value, keys[place]
 
 
-def table(costs: Mapping[str, Sequence[Cost]]) -> str:
-    """Markdown; each ratio is the median of the ratios within the rounds."""
-    lines = [
-        "| | msg/s, median | lowest to highest | x bare | x by hand, json | x by hand, orjson | CPU, µs a message |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+def measure(bench: Bench) -> Outcome:
+    parts: list[str] = []
+    targets: list[Target] = []
+    kinds: Sequence[Kind] = ("embedded",) if bench.quick else ("embedded", "one", "three")
+    left_out = {way.title: reason for way in WAYS.values() if (reason := peers.missing(way.package))}
+    with ExitStack() as services:
+        port = services.enter_context(redis_server())
+        if port is None:
+            left_out["de-duplication in Redis"] = "there is no redis-server here"
+        for kind in kinds:
+            runs = _on(bench, kind, port)
+            targets += _targets(runs, kind)
+            parts.append(f"On {KINDS[kind]}:\n\n{_table(runs, kind)}")
+    parts += [f"Left out: {title}, for {reason}." for title, reason in left_out.items()]
+    return Outcome("\n\n".join(parts), targets)
+
+
+def _on(bench: Bench, kind: Kind, redis_port: int | None) -> Runs:
+    broker, count = bench.stage.broker(kind), bench.size(200_000 if kind != "three" else 100_000, 300)
+    cases = [
+        Case(name, "sending:one", {"way": name, "count": max(100, int(count * way.share))})
+        for name, way in WAYS.items()
+        if (kind in way.brokers or bench.quick)
+        and not peers.missing(way.package)
+        and (redis_port is not None or way.options.get("dedup") != "redis")
     ]
-    for name, own in costs.items():
-        rates = [cost.rate for cost in own]
-        ratios = " | ".join(
-            f"{median(one.rate / other.rate for one, other in zip(own, costs[peer], strict=True)):.2f}"
-            if peer in costs
-            else ""
-            for peer in ("bare", "json", "orjson")
+
+    @contextmanager
+    def around(case: Case) -> Iterator[dict[str, Any]]:
+        with broker.topic() as where:
+            yield {**where, "redis_port": redis_port}
+
+    return bench.run(kind, cases, around=around)
+
+
+def _table(runs: Runs, kind: Kind) -> str:
+    head = (
+        "",
+        "msg/s: median (lowest to highest)",
+        "x (a)",
+        "x (b) json",
+        "x (b) orjson",
+        "x default",
+        "CPU, µs a message",
+    )
+    rows = [
+        (
+            way.title,
+            spread(runs.numbers(name, "rate")),
+            *(times(runs.ratio(name, peer)) for peer in ("bare", "json", "orjson", "ours")),
+            f"{runs.median(name, 'cpu'):.1f}",
         )
-        lines.append(
-            f"| {WAYS[name].name} | {median(rates):,.0f} | {min(rates):,.0f} to {max(rates):,.0f} "
-            f"| {ratios} | {median(cost.cpu for cost in own):.1f} |"
-        )
-    return "\n".join(lines)
+        for name, way in WAYS.items()
+        if name in runs
+    ]
+    return markdown(head, rows)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.sending", description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--count", type=int, default=100_000, help="messages a run")
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
-    parser.add_argument("--servers", help="a Kafka of yours instead of one node started here")
-    parser.add_argument("--one", choices=WAYS, help=argparse.SUPPRESS)
-    parser.add_argument("--topic", default="bench", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.one:
-        cost = run(options.one, options.servers, options.topic, options.count)
-        print(json.dumps({"rate": cost.rate, "cpu": cost.cpu}))
-        return
-    from producer_core.brokers import kafka
-
-    with tempfile.TemporaryDirectory() as folder, kafka.start(nodes=1, folder=Path(folder) / "kafka") as cluster:
-        for name in options.ways:
-            cluster.create_topic(f"bench-{name}", _PARTITIONS)
-        costs = rounds(cluster.bootstrap_servers, options.ways, options.count, options.rounds)
-    print(table(costs))
-    print(f"\nMachine: {machine()}.")
+def _targets(runs: Runs, kind: Kind) -> Iterator[Target]:
+    """What issue 8 asks of this question, on one broker."""
+    asked = (
+        ("default against (b) with json", "ours", "json", 1.0),
+        ("default against (b) with orjson", "ours", "orjson", 0.9),
+        ("default against (a)", "ours", "bare", 0.8),
+        ("a bytes value against (a)", "bytes", "bare", 0.9),
+        ("`send_batch` of bytes against (a)", "batch-bytes", "bare", 0.9),
+        ("de-duplication by key, of default", "dedup-key", "ours", 0.9),
+        ("de-duplication by content, of default", "dedup-content", "ours", 0.6),
+        ("de-duplication in Redis in `send_batch`, of default", "redis-batch", "ours", 0.4),
+        ("journal that survives the process, of default", "process", "ours", 0.8),
+        ("journal that survives power loss, in `send_batch`, of default", "power-batch", "ours", 0.6),
+    )
+    for text, case, peer, bound in asked:
+        if case in runs:
+            yield at_least(f"{text}: {KINDS[kind]}", bound, runs.ratios(case, peer))
 
 
 if __name__ == "__main__":
-    main()
+    alone(sys.modules[__name__])
