@@ -19,7 +19,7 @@ from producer_core.burial import Origin, dead_letter
 from producer_core.config import ClientConfig, RetryConfig
 from producer_core.connection import Connection
 from producer_core.dedup import Claim, MessageDeduplicator
-from producer_core.errors import JournalFull, QueueFull
+from producer_core.errors import JournalFull, NotAccepted, QueueFull
 from producer_core.events import Acknowledged, Attempt, Hook, Notice, Remark, Verdict
 from producer_core.failures import Failure, failure_of, judge, refused_here
 from producer_core.in_doubt import QUIET, Doubt, InDoubt, Landed, Marks, OnAmbiguous, resolve
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_new = tuple.__new__
+_NEW = Claim.NEW
 _PENDING, _SENT, _DUPLICATE = MessageStatus.PENDING, MessageStatus.SENT, MessageStatus.DUPLICATE
 _MOST_HELD = 10_000
 """Messages that wait in memory for a twin, a retry or an earlier one of their key, before send_message waits too."""
@@ -110,10 +112,72 @@ class Lifecycle:
     def accept(self, delivery: Delivery) -> bool:
         """Take responsibility for a message; False when it is a confirmed duplicate. QueueFull after max_block."""
         delivery.accepted_at = self._clock()
-        if delivery.checksum is None and self.backlog is None and not self._saturated() and self.offer(delivery):
-            return True  # as nearly all do
+        claim = _NEW if delivery.checksum is None else self._claim(delivery)
+        if claim is _NEW and self.backlog is None and not self._saturated():
+            try:
+                if self.offer(delivery):
+                    return True  # as nearly all do
+            except BaseException:
+                self._release(delivery)
+                raise
         deadline = time.monotonic() + self._config.max_block
-        claim = self._claim_or_wait(delivery, deadline)
+        if claim is Claim.PENDING:
+            claim = self._claim_or_wait(delivery, deadline)
+        return self._accept_claimed(delivery, claim, deadline)
+
+    def accept_many(self, deliveries: Sequence[Delivery]) -> list[bool | NotAccepted]:
+        """As accept for each, in order: one round trip to Redis and one write of the journal for all; what it raised."""
+        now = self._clock()
+        for delivery in deliveries:
+            delivery.accepted_at = now
+        claims = self._claim_many(deliveries)
+        room = not self._saturated() and self.retry_manager.pending < _MOST_HELD
+        if room and self.backlog is not None and self._taken_together(self.backlog, deliveries, claims):
+            return [claim is not Claim.DUPLICATE for claim in claims]
+        return [self._outcome(delivery, claim) for delivery, claim in zip(deliveries, claims, strict=True)]
+
+    def _outcome(self, delivery: Delivery, claim: Claim) -> bool | NotAccepted:
+        """What accept says of it, or raises."""
+        deadline = time.monotonic() + self._config.max_block
+        try:
+            if claim is Claim.PENDING:  # perhaps not any more, and there may be too many that wait
+                claim = self._claim_or_wait(delivery, deadline)
+            return self._accept_claimed(delivery, claim, deadline)
+        except NotAccepted as error:
+            return error
+
+    def _claim_many(self, deliveries: Sequence[Delivery]) -> list[Claim]:
+        if self._dedup is None:
+            return [Claim.NEW] * len(deliveries)
+        return self._dedup.claim_many(
+            [(d.checksum or "", d.dedup_topic or d.topic, d.id) for d in deliveries]
+        )
+
+    def _taken_together(
+        self, backlog: Keeper, deliveries: Sequence[Delivery], claims: Sequence[Claim]
+    ) -> bool:
+        """Into the journal in one step, those that are no duplicates; False when there was no room, and none was."""
+        wanted = []
+        for delivery, claim in zip(deliveries, claims, strict=True):
+            if claim is not Claim.DUPLICATE:
+                delivery.status = MessageStatus.DUPLICATE if claim is Claim.PENDING else MessageStatus.PENDING
+                wanted.append(delivery)
+        try:
+            if wanted:
+                backlog.take_many(wanted)
+        except JournalFull:
+            return False
+        except BaseException:
+            for delivery in wanted:
+                if delivery.id not in self.pending:
+                    self._release(delivery)
+            raise
+        for delivery, claim in zip(deliveries, claims, strict=True):
+            if claim is Claim.DUPLICATE:
+                self._duplicate(delivery)
+        return True
+
+    def _accept_claimed(self, delivery: Delivery, claim: Claim, deadline: float) -> bool:
         if claim is Claim.DUPLICATE:
             self._duplicate(delivery)
             return False
@@ -213,8 +277,8 @@ class Lifecycle:
         """Delivery reports, on the poll thread."""
         acknowledged: list[Acknowledged] = []
         for delivery, error, message in batch:
-            delivery.flying = False
             if error is not None:
+                delivery.flying = False
                 self._failed_attempt(delivery, error, message)
             elif item := self._acked(delivery, message):
                 acknowledged.append(item)
@@ -258,15 +322,19 @@ class Lifecycle:
             self._bury(delivery, failure)
 
     def _acked(self, delivery: Delivery, message: Any) -> Acknowledged | None:
-        if not self._leave(delivery):
+        if self.backlog is None:  # as in _leave, without its call
+            if self.pending.pop(delivery.id, None) is None:
+                return None
+        elif not self.backlog.leave(delivery):
             return None
         delivery.status = _SENT
         if delivery.seq > self.highest:
             self.highest = delivery.seq
         if delivery.checksum is not None and self._dedup is not None:
             self._dedup.confirm(delivery.checksum, delivery.dedup_topic or delivery.topic)
-        tries = len(delivery.attempts) + 1
-        if tries > 1:
+        tries = 1
+        if delivery.attempts:
+            tries += len(delivery.attempts)
             self.retry_manager.settled(delivery, True)
         partition, offset, latency = message.partition(), message.offset(), message.latency()
         if delivery.replay is not None:
@@ -275,11 +343,16 @@ class Lifecycle:
             self.backlog.acknowledged(delivery)
         if delivery.callback is not None or delivery.on_delivery is not None:
             self._audience.call_back(delivery, message, None)
+        elif delivery.ended is not None:
+            delivery.ended("sent")
         if self.lanes.queues:
             self._turns.settled(delivery, acknowledged=True)
         value = delivery.value
         size = 0 if value is None else len(value)
-        return Acknowledged(delivery.topic, partition, offset, latency or 0.0, size, tries, delivery.seq)
+        # As Acknowledged(…) makes it, without a Python call for each message.
+        return _new(
+            Acknowledged, (delivery.topic, partition, offset, latency or 0.0, size, tries, delivery.seq)
+        )
 
     def _leave(self, delivery: Delivery) -> bool:
         """The one step that settles a message; False when it was settled before."""
@@ -474,6 +547,13 @@ class Lifecycle:
     def waiting(self) -> int:
         """Accepted and not settled: in memory, and in the journal behind it."""
         return len(self.pending) + (0 if self.backlog is None else self.backlog.waiting)
+
+    def wait_until(self, done: Callable[[], bool]) -> None:
+        """Until something that reports bring about is so, or nothing can any more."""
+        while not done() and not self.transport.ended and (self.pending or not self._closing):
+            self._settled.clear()
+            if not done():
+                self._settled.wait(0.1)
 
     def wait_idle(self, timeout: float | None) -> bool:
         """Until nothing is pending; False when the timeout in seconds ran out first."""

@@ -27,6 +27,7 @@ TIME_FIELDS = ("timestamp", "message_id", "processing_time")
 """Top-level fields that content de-duplication ignores, as the public contract says."""
 
 _SEQ = struct.Struct(">Q")
+_pack = _SEQ.pack
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -88,15 +89,16 @@ class MessageIds:
 
     def __init__(self, session: uuid.UUID) -> None:
         self._bytes = session.bytes
-        self._text = f"{session}-"
+        self.prefix = f"{session}-"
+        """Of every id as text: the number follows."""
 
     def raw(self, seq: int) -> bytes:
         """As the record's header carries it."""
-        return self._bytes + _SEQ.pack(seq)
+        return self._bytes + _pack(seq)
 
     def text(self, seq: int) -> str:
         """As people read it."""
-        return f"{self._text}{seq}"
+        return f"{self.prefix}{seq}"
 
 
 def id_text(raw: bytes) -> str:
@@ -127,7 +129,13 @@ def encode_value(value: Any, serializer: Callable[[Any], bytes] | None = None) -
     others their text. NaN and the infinities have no JSON and raise InvalidMessage, as does what cannot be encoded.
     """
     if serializer is None and type(value) is dict:  # as nearly all are
-        return _json(value)
+        try:
+            data = _dumps(value, _plain, _OPTIONS)
+        except (TypeError, ValueError):  # something that asks for more
+            return _json(value)
+        if b"null" in data:  # orjson writes NaN as null: look only where one may hide
+            _refuse_nan(value)
+        return data
     if value is None or isinstance(value, bytes):
         return value
     if serializer is not None:
@@ -147,15 +155,17 @@ def decode_value(value: bytes | None) -> Any:
 
 def encode_key(key: Any, serializer: Callable[[Any], bytes] | None = None) -> bytes | None:
     """The bytes of a key: str as UTF-8, bytes as they are, int as its decimal text."""
-    if serializer is not None and key is not None:
+    if key is None:
+        return None
+    if serializer is not None:
         return _checked(serializer, key)
-    if key is None or isinstance(key, bytes):
-        return key
     if isinstance(key, str):
         try:
             return key.encode()
         except UnicodeEncodeError as error:
             raise InvalidMessage(f"The key is not valid text: {error}.") from error
+    if isinstance(key, bytes):
+        return key
     if isinstance(key, int) and not isinstance(key, bool):
         return str(key).encode()
     if isinstance(key, uuid.UUID):
@@ -194,7 +204,7 @@ def checksum(topic: str, key: bytes | None, value: Any, *, ignored: Sequence[str
     The same in every process. InvalidMessage when a value that a serializer of the user's own may be able to
     write cannot be compared here.
     """
-    if isinstance(value, Mapping):
+    if (type(value) is dict or isinstance(value, Mapping)) and any(name in value for name in ignored):
         value = {name: item for name, item in value.items() if name not in ignored}
     if value is None or isinstance(value, bytes):
         body = b"n" if value is None else b"b" + value
@@ -224,6 +234,7 @@ def _checked(serializer: Callable[[Any], bytes], value: Any) -> bytes | None:
 
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
+_dumps = orjson.dumps
 
 
 def _json(value: Any, option: int = 0) -> bytes:

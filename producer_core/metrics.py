@@ -77,7 +77,6 @@ class Metrics(Hook):
         with self._lock:
             for topic, items in _by_topic(batch):
                 self._count(self._of(topic), items)
-            self._latencies.extend([item[3] for item in batch[-_HISTORY:] if item[3] > 0])
 
     def attempt_failed(self, event: AttemptFailed) -> None:
         with self._lock:
@@ -111,16 +110,17 @@ class Metrics(Hook):
     def _of(self, topic: str) -> TopicCounters:
         return self._topics.get(topic) or self._topics.setdefault(topic, TopicCounters())
 
-    @staticmethod
-    def _count(counters: TopicCounters, items: Sequence[Acknowledged]) -> None:
+    def _count(self, counters: TopicCounters, items: Sequence[Acknowledged]) -> None:
         # Columns, each read once: this is what every message costs.
-        _, _, _, latencies, sizes, attempts, _ = zip(*items, strict=True)
+        _, _, _, latencies, sizes, attempts, *_ = zip(*items, strict=True)
         counters.acknowledged += len(items)
         counters.bytes += sum(sizes)
         counters.latency_sum += sum(latencies)
         counters.retry_successes += len(items) - attempts.count(1)
         # What a look found on its topic has no latency: nobody knows when it was appended.
-        counters.histogram.add(latency for latency in latencies if latency > 0)
+        known = latencies if min(latencies) > 0 else [latency for latency in latencies if latency > 0]
+        counters.histogram.add(known)
+        self._latencies.extend(known[-_HISTORY:])
 
 
 def _by_topic(batch: Sequence[Acknowledged]) -> Iterable[tuple[str, Sequence[Acknowledged]]]:

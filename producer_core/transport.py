@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -43,30 +43,34 @@ _LONGEST_PAUSE = 30.0
 """Seconds between two clients when one after the other breaks."""
 
 
+_PENDING = MessageStatus.PENDING
+_forks = 0
+"""How many forks lie between this process and the first that loaded this module: one test a message, no system call."""
+
+
+def _forked() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
 def _nobody(report: object) -> None:
     raise AssertionError("a delivery reported before a transport took it")
+
+
+Ended = Literal["sent", "failed", "duplicate"]
 
 
 class Delivery:
     """One message on its way: the record to produce, the pending entry, and the delivery callback in one object."""
 
-    # What most messages never change stands on the class: an instance holds what it was made of, and what happened.
-    partition = -1  # the partitioner chooses
-    timestamp_ms = 0  # now
-    attempts: tuple[tuple[Attempt, Verdict], ...] = ()
-    status = MessageStatus.PENDING
-    accepted_at = 0.0
-    checksum: str | None = None
-    record_id: Any = None
-    callback: Callable[[bool, Any, Any], None] | None = None
-    on_delivery: Callable[[Any], None] | None = None
-    replay: Callable[[Any], None] | None = None
-    generation = 0  # of the client that took it
-    flying = False  # with the client, its report outstanding
-    in_doubt = False  # its topic is being looked at
-    report: Callable[[Report], None] = staticmethod(_nobody)
-    headers: Headers = ()  # the user's
-    dedup_topic = ""  # of its claim, where that is not its own
+    # Slots that are all set cost less than class attributes: those of an instance with slots are found at once.
+    __slots__ = (
+        "accepted_at", "attempts", "callback", "checksum", "dedup_topic", "ended", "flying", "generation", "headers", "id",
+        "in_doubt", "key", "on_delivery", "partition", "record_id", "replay", "report", "seq", "status", "timestamp_ms", "topic", "value",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -84,12 +88,23 @@ class Delivery:
         self.topic = topic
         self.key = key
         self.value = value
-        if headers:
-            self.headers = headers
-        if partition != -1:
-            self.partition = partition
-        if timestamp_ms:
-            self.timestamp_ms = timestamp_ms
+        self.headers = headers  # the user's
+        self.partition = partition  # -1: the partitioner chooses
+        self.timestamp_ms = timestamp_ms  # 0: now
+        self.attempts: tuple[tuple[Attempt, Verdict], ...] = ()
+        self.status = _PENDING
+        self.accepted_at = 0.0
+        self.checksum: str | None = None
+        self.dedup_topic = ""  # of its claim, where that is not its own
+        self.record_id: Any = None
+        self.callback: Callable[[bool, Any, Any], None] | None = None
+        self.on_delivery: Callable[[Any], None] | None = None
+        self.ended: Callable[[Ended], None] | None = None  # who only counts: a batch
+        self.replay: Callable[[Any], None] | None = None
+        self.generation = 0  # of the client that took it
+        self.flying = False  # with the client, its report outstanding
+        self.in_doubt = False  # its topic is being looked at
+        self.report: Callable[[Report], None] = _nobody
 
     @property
     def record_headers(self) -> list[tuple[str, bytes | None]]:
@@ -185,7 +200,8 @@ class KafkaTransport:
         self._reports: list[Report] = []
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="producer-core-poll", daemon=True)
-        self._pid = os.getpid()
+        self._report = self._reports.append
+        self._forks = _forks
         self._live = (self._connect(), 0)  # the client and its generation, replaced together
         self._refusal: KafkaError | None = None  # why nothing can be sent until the next client
         # touched on the poll thread only
@@ -196,17 +212,18 @@ class KafkaTransport:
         self._thread.start()
 
     def produce(self, delivery: Delivery) -> None:
-        if os.getpid() != self._pid:
+        if self._forks != _forks:
             raise ForkedProducer
         if self._refusal is not None:
             raise Refused(self._refusal)
         client, delivery.generation = self._live
-        delivery.report = self._reports.append
+        delivery.report = self._report
+        headers = delivery.record_headers if delivery.headers else [(ID_HEADER, delivery.id)]
         try:
             # Positional: keywords cost 0.1 µs each. The fifth is `callback`; its alias on_delivery is the sixth.
             client.produce(
                 delivery.topic, delivery.value, delivery.key, delivery.partition, delivery, None,
-                delivery.timestamp_ms, delivery.record_headers,
+                delivery.timestamp_ms, headers,
             )  # fmt: skip
         except BufferError as error:
             raise Full from error

@@ -83,7 +83,8 @@ def test_the_id_stays_through_retries():
     seen = []
     producer, transport = make(
         lambda delivery: (
-            seen.append(delivery.record_headers[0]) or (None if len(seen) > 1 else KafkaError.REQUEST_TIMED_OUT)
+            seen.append(delivery.record_headers[0])
+            or (None if len(seen) > 1 else KafkaError.REQUEST_TIMED_OUT)
         )
     )
 
