@@ -206,7 +206,11 @@ def call(function: str, **arguments: Any) -> Mapping[str, Any]:
         except subprocess.TimeoutExpired as error:
             raise RunFailed(f"{function} {arguments} did not end within {_LONGEST_RUN:g} s.") from error
     lines = done.stdout.splitlines()
-    if done.returncode or not lines:
+    if (
+        done.returncode and lines
+    ):  # it has measured; that it ended badly is to be seen, and no reason to lose it
+        print(f"{function} ended with {done.returncode}: {done.stderr[-500:]}", file=sys.stderr)
+    if not lines:
         raise RunFailed(f"{function} {arguments} ended with {done.returncode}:\n{done.stderr[-3000:]}")
     values: Mapping[str, Any] = json.loads(lines[-1])
     return values

@@ -59,11 +59,11 @@ def _fill(connection: duckdb.DuckDBPyConnection, resolution: int, first: int, la
     bounds = {"resolution": resolution, "first": first, "last": last, "producer": PRODUCER}
     topics = ", ".join(f"('{topic}', {place})" for place, topic in enumerate(TOPICS))
     each = rate * resolution // len(TOPICS)
-    windows = "(SELECT unnest(range($first, $last, $resolution)) AS at)"
-    own = "$resolution, at, 'bench', $producer"
+    windows = "(SELECT unnest(range($first, $last, $resolution)) AS moment)"
+    own = "$resolution, moment, 'bench', $producer"
     connection.execute(
         f"INSERT INTO statistics SELECT {own}, topic, n, n, 0, 0, 0, 0, 0, 0, n * 200, n * 0.012 FROM "
-        f"(SELECT at, topic, {each} + (at + place) % 7 AS n FROM {windows}, (VALUES {topics}) AS t(topic, place))",
+        f"(SELECT moment, topic, {each} + (moment + place) % 7 AS n FROM {windows}, (VALUES {topics}) AS t(topic, place))",
         bounds,
     )
     connection.execute(
@@ -73,7 +73,7 @@ def _fill(connection: duckdb.DuckDBPyConnection, resolution: int, first: int, la
     )
     connection.execute(
         f"INSERT INTO errors SELECT {own}, topic, 'NOT_ENOUGH_REPLICAS', 'temporary', 1 "
-        f"FROM {windows}, (VALUES {topics}) AS t(topic, place) WHERE at // $resolution % 20 = place",
+        f"FROM {windows}, (VALUES {topics}) AS t(topic, place) WHERE moment // $resolution % 20 = place",
         bounds,
     )
     connection.execute(

@@ -78,9 +78,11 @@ def one(*, way: str, servers: str, topic: str, count: int, rate: float) -> dict[
     calls, whole = [0.0] * count, [0.0] * count
     clock = time.perf_counter
     with tempfile.TemporaryDirectory() as folder, _WAYS[way](servers, topic, Path(folder)) as send:
+        warm: list[None] = []
         for number in range(_WARM):
-            send(message(number), "warm", _nothing)
-        time.sleep(0.5)
+            send(message(number), "warm", lambda: warm.append(None))
+        while len(warm) < _WARM:
+            time.sleep(0.01)
         start = clock()
         for number in range(count):
             value, key = message(number), f"key-{number % 1000}"
@@ -101,10 +103,6 @@ def _wait_until(moment: float) -> None:
         time.sleep(left)
 
 
-def _nothing() -> None:
-    """Nobody waits for it."""
-
-
 def _quantiles(name: str, seconds: list[float]) -> dict[str, float]:
     ordered = sorted(seconds)
     return {f"{name} p{100 * place:g}": 1e6 * ordered[int(place * (len(ordered) - 1))] for place in PLACES}
@@ -122,7 +120,7 @@ def measure(bench: Bench) -> Outcome:
         at_most(f"added to the call itself, {place}", bound, runs.differences("ours", "by hand", f"call {place}"), "µs")
         for place, bound in (("p50", 20), ("p99", 200))
     ]  # fmt: skip
-    text = f"On {KINDS['one']}, {count:,} messages a run at 1,000 a second, microseconds:\n\n{_table(runs)}"
+    text = f"On {KINDS[broker.kind]}, {count:,} messages a run at 1,000 a second, microseconds:\n\n{_table(runs)}"
     return Outcome(text, targets)
 
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError
@@ -40,6 +41,7 @@ logger = logging.getLogger(__name__)
 
 _new = tuple.__new__
 _NEW = Claim.NEW
+_topic_of = attrgetter("topic")
 _PENDING, _SENT, _DUPLICATE = MessageStatus.PENDING, MessageStatus.SENT, MessageStatus.DUPLICATE
 _MOST_HELD = 10_000
 """Messages that wait in memory for a twin, a retry or an earlier one of their key, before send_message waits too."""
@@ -541,7 +543,7 @@ class Lifecycle:
     # looking and closing
 
     def pending_by_topic(self) -> Counter[str]:
-        return Counter(delivery.topic for delivery in list(self.pending.values()))
+        return Counter(map(_topic_of, list(self.pending.values())))  # a hundred thousand, once a second
 
     @property
     def waiting(self) -> int:
