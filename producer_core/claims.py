@@ -8,7 +8,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from enum import Enum
-from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol
 
 from producer_core.errors import ConfigError, DedupError
@@ -169,7 +168,6 @@ class RedisBackend:
         self._ttl = max(1, int(ttl * 1000))
         self._claim_ttl = max(1, int(claim_ttl * 1000))
         self._claim = self._redis.register_script(_CLAIM)
-        self._confirm = self._redis.register_script(_CONFIRM)
         self._release = self._redis.register_script(_RELEASE)
 
     def claim(self, key: str, owner: str) -> Claim:
@@ -190,14 +188,20 @@ class RedisBackend:
         return bool(self._ask(lambda: self._redis.get(key)) == "1")
 
     def tell(self, words: Sequence[tuple[str, Word]]) -> None:
-        """A word on each of many keys, in a round trip for each kind of word; telling one twice does no harm."""
+        """A word on each of many keys, in one round trip; telling one twice does no harm."""
+        self._ask(lambda: self._told(words).execute())
+
+    def _told(self, words: Sequence[tuple[str, Word]]) -> Any:
+        pipeline = self._redis.pipeline(transaction=False)
         confirmed = [key for key, word in words if word.kind == "confirm"]
         if confirmed:
-            self._ask(lambda: self._confirm(confirmed, [self._ttl]))
-        for kind, script in (("release", self._release), ("claim", self._claim)):
+            pipeline.eval(_CONFIRM, len(confirmed), *confirmed, self._ttl)
+        for kind, script in (("release", _RELEASE), ("claim", _CLAIM)):
             told = [(key, word.owner) for key, word in words if word.kind == kind]
             if told:
-                self._ask(partial(script, *self._own(told)))
+                keys, arguments = self._own(told)
+                pipeline.eval(script, len(keys), *keys, *arguments)
+        return pipeline
 
     def _own(self, asked: Sequence[tuple[str, str]]) -> tuple[list[str], list[Any]]:
         """Keys and arguments of a script that asks whose they are."""
