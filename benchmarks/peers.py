@@ -209,10 +209,11 @@ def serializing(servers: str, topic: str, folder: Path) -> Iterator[Send]:
 def kafka_python(servers: str, topic: str, folder: Path) -> Iterator[Send]:
     """kafka-python, pure Python: idempotent where this version knows it."""
     from kafka import KafkaProducer
+    from kafka.codec import has_lz4
 
     settings: dict[str, Any] = {
         "bootstrap_servers": servers.split(","), "acks": "all", "linger_ms": 5, "max_in_flight_requests_per_connection": 5,
-        "value_serializer": orjson.dumps, "key_serializer": str.encode, "compression_type": _compression(),
+        "value_serializer": orjson.dumps, "key_serializer": str.encode, "compression_type": "lz4" if has_lz4() else None,
     }  # fmt: skip
     if "enable_idempotence" in KafkaProducer.DEFAULT_CONFIG:
         settings["enable_idempotence"] = True
@@ -246,13 +247,14 @@ def kafka_python(servers: str, topic: str, folder: Path) -> Iterator[Send]:
 def aiokafka(servers: str, topic: str, folder: Path) -> Iterator[Send]:
     """aiokafka in a loop of its own, which is also what Faust-style wrappers send with."""
     from aiokafka import AIOKafkaProducer
+    from aiokafka.codec import has_lz4
 
     loop = asyncio.new_event_loop()
     acknowledged = 0
 
     async def connect() -> Any:
         client = AIOKafkaProducer(
-            bootstrap_servers=servers, enable_idempotence=True, linger_ms=5, compression_type=_compression(),
+            bootstrap_servers=servers, enable_idempotence=True, linger_ms=5, compression_type="lz4" if has_lz4() else None,
             value_serializer=orjson.dumps, key_serializer=str.encode,
         )  # fmt: skip
         await client.start()
@@ -284,8 +286,3 @@ def aiokafka(servers: str, topic: str, folder: Path) -> Iterator[Send]:
     finally:
         loop.run_until_complete(client.stop())
         loop.close()
-
-
-def _compression() -> str | None:
-    """lz4 where the package that they need for it is there."""
-    return "lz4" if find_spec("lz4") else None

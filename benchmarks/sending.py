@@ -56,6 +56,7 @@ def ours(
         import redis
 
         options["redis_client"] = redis.Redis(port=redis_port)
+        options["redis_client"].flushall()  # the server is ours, and an earlier run sent the same messages
     producer = ReliableKafkaProducer(
         servers, enable_deduplication=bool(dedup), **{"store": folder / "store.duckdb", **options}
     )
