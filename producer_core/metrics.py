@@ -39,7 +39,10 @@ class TopicCounters:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All counters at one moment. `errors` counts failed attempts by (topic, code, kind)."""
+    """All counters at one moment; nobody changes them, and two snapshots share those of a topic that rested.
+
+    `errors` counts failed attempts by (topic, code, kind).
+    """
 
     topics: Mapping[str, TopicCounters]
     errors: Mapping[tuple[str, str, str], int]
@@ -68,8 +71,9 @@ class Metrics(Hook):
     """Counts what the hooks hear. Batches come from the poll thread, single events from any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards the three fields below
+        self._lock = threading.Lock()  # guards the four fields below
         self._topics: dict[str, TopicCounters] = {}
+        self._copies: dict[str, TopicCounters] = {}  # of topics that nothing happened to since
         self._errors: Counter[tuple[str, str, str]] = Counter()
         self._latencies: deque[float] = deque(maxlen=_HISTORY)
 
@@ -101,13 +105,18 @@ class Metrics(Hook):
 
     def snapshot(self) -> Snapshot:
         with self._lock:
+            for topic, counters in self._topics.items():
+                if topic not in self._copies:
+                    self._copies[topic] = counters.copy()
             return Snapshot(
-                {topic: counters.copy() for topic, counters in self._topics.items()},
+                {topic: self._copies[topic] for topic in self._topics},
                 dict(self._errors),
                 tuple(self._latencies),
             )
 
     def _of(self, topic: str) -> TopicCounters:
+        """Those of a topic that something happens to."""
+        self._copies.pop(topic, None)
         return self._topics.get(topic) or self._topics.setdefault(topic, TopicCounters())
 
     def _count(self, counters: TopicCounters, items: Sequence[Acknowledged]) -> None:
