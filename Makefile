@@ -5,6 +5,7 @@
 # make faults-long  100,000 messages a scenario and a thousand kills; goes on where it stopped
 # make bench        every benchmark that fits in an hour, into benchmarks/README.md; goes on where it stopped
 # make bench-quick  the same at tiny counts, in two minutes: only to see that each still runs
+# make pipeline-test the Spark jobs at full size, with kill -9 of drivers and workers; goes on too
 # make replays-long 200,000 dead letters a scenario, replayed under kill -9, SIGSTOP and lost answers; goes on too
 SHELL := /bin/bash
 PYTHON ?= python3
@@ -13,7 +14,7 @@ PORT ?= 8501
 AGAIN = { echo "What failed runs once more, alone:"; $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 PIP := VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet
 
-.PHONY: help run test check format lock clean setup setup-dev services faults faults-long replays-long bench bench-quick
+.PHONY: help run test check format lock clean setup setup-dev services faults faults-long replays-long bench bench-quick pipeline-test
 
 help:
 	@sed -n 's/^# //p' $(MAKEFILE_LIST)
@@ -49,6 +50,9 @@ bench: .venv/.dev services
 
 bench-quick: .venv/.dev services
 	@$(BIN)/python -m benchmarks --quick
+
+pipeline-test: .venv/.dev services
+	@$(BIN)/python -m tests.pipelines run --resume --out artifacts/pipelines
 
 format: .venv/.dev
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .

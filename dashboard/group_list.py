@@ -42,6 +42,7 @@ _CSS = """
   .pc-groups li { grid-template-columns: 4.5rem minmax(0, 1fr); }
   .pc-groups .pc-what, .pc-groups .pc-seen { grid-column: 1 / -1; text-align: left; }
   .pc-groups .pc-many { text-align: left; }
+  .pc-groups li:not(.pc-on) .pc-sample, .pc-groups li:not(.pc-on) .pc-means { white-space: normal; }
   .pc-groups .pc-seen time { display: inline; margin-right: 0.8rem; }
 }
 """
@@ -118,7 +119,7 @@ const fill = (item, group) => {
   const [pick, means, sample, kinds] = what.children
   say(pick, group.title); pick.setAttribute('aria-pressed', group.on)
   say(means, group.means); say(sample, group.sample); say(kinds, group.on ? group.kinds : '')
-  means.title = group.means
+  means.title = group.means; sample.title = group.sample
   const times = [['first ', group.first], ['last ', group.last]]
   times.forEach(([word, at], n) => { say(seen.children[n], word + local(at)); seen.children[n].title = utc(at) })
 }

@@ -16,7 +16,9 @@ import streamlit as st
 from dashboard.live_dom import live_dom
 from dashboard.nodes import Node, link, node
 
-Look = Literal["plain", "strong", "small", "mono", "badge", "bad", "warning", "good", "quiet"]
+Look = Literal[
+    "plain", "strong", "small", "mono", "badge", "bad", "warning", "good", "quiet", "lost", "duplicated", "reordered"
+]  # fmt: skip
 
 _HIGH = 24
 

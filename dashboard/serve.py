@@ -37,9 +37,10 @@ _LAUNCHER = '''"""Started by `producer-core dashboard`."""
 
 import streamlit
 
+from dashboard.front import with_base
 from dashboard.server import parts
 
-app = streamlit.App("page.py", **parts())
+app = streamlit.App("page.py", **with_base(parts()))
 '''
 
 _PAGE = '"""The page."""\n\nfrom dashboard.app import main\n\nmain()\n'
@@ -84,7 +85,7 @@ def launch_folder() -> Path:
     import plotly
 
     state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
-    folder = state / "producer-core" / f"dashboard-2-plotly-{plotly.__version__}"
+    folder = state / "producer-core" / f"dashboard-3-plotly-{plotly.__version__}"
     put_plotly(folder / "static")
     for name, text in (("app.py", _LAUNCHER), ("page.py", _PAGE)):
         _put(folder / name, len(text.encode()), _writer(text))

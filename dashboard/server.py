@@ -1,4 +1,5 @@
-"""The server's process: the door before Streamlit, and the watch over the store, from its start to its end."""
+"""The server's process, from its start to its end: the door before Streamlit, the watch over the store, and the hands
+that carry out replays where it was given settings for that."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Any
 
 from starlette.middleware import Middleware
 
-from dashboard import access, admission, watching
+from dashboard import access, admission, carrying, watching
 from dashboard.door import Door
 from dashboard.sessions import Attempts, Sessions
 from producer_core.errors import ConfigError
@@ -18,11 +19,13 @@ from producer_core.store import default_path
 
 
 def parts() -> dict[str, Any]:
-    """What the start script gives to `streamlit.App` besides the page; ConfigError where nobody may be served."""
+    """What the start script gives to `streamlit.App` besides the page; ConfigError where nobody may be served, or the
+    file of client settings is wrong."""
     from streamlit import get_option
 
     guard = guarded(get_option("server.address") or "0.0.0.0", get_option("server.allowedHosts") or ["*"])  # noqa: S104
     access.keep(guard)
+    carrying.given()  # a file that is wrong is said now, not at the first replay
     return {"middleware": _door(guard, get_option("server.baseUrlPath") or ""), "lifespan": _life}
 
 
@@ -46,8 +49,11 @@ def _door(guard: access.Guard, base: str) -> list[Middleware]:
 
 @asynccontextmanager
 async def _life(_: Any) -> AsyncIterator[None]:
-    watching.watch(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(default_path()))
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(default_path())
+    watching.watch(path)
+    carrying.carry(path)
     try:
         yield
     finally:
+        carrying.stop()
         watching.stop()

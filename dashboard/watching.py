@@ -1,18 +1,23 @@
-"""The dashboard's watch over a store: its alerts are judged and told by the server, whether or not a page is open."""
+"""The dashboard's watch over a store, whether or not a page is open: its alerts are judged and told, and replays that
+were cancelled under a runner that died are ended."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
+import time
 from pathlib import Path
 
 from producer_core.alerts import Watcher
 from producer_core.errors import ProducerError
+from producer_core.replay.operation import end_abandoned
 from producer_core.store import Store
 
 logger = logging.getLogger(__name__)
 
 _LOOK_EVERY = 2.0
+_SWEEP_EVERY = 5.0
 
 
 class Watch:
@@ -32,26 +37,29 @@ class Watch:
         self._thread.join(timeout + 0.5)
 
     def _run(self) -> None:
-        store = self._opened()
+        store = store_at(self._path, self._stopping)
         if store is None:
             return
         watcher = Watcher(store)
         watcher.start()
-        self._stopping.wait()
+        while not self._stopping.wait(_SWEEP_EVERY):
+            with contextlib.suppress(ProducerError):  # it is away for a moment; pages say so
+                end_abandoned(store, time.time())
         watcher.stop(1.0)
 
-    def _opened(self) -> Store | None:
-        """The store as soon as it can be had; None where the end comes first."""
-        said = ""
-        while not self._stopping.is_set():
-            try:
-                return Store.open(self._path, create=False)
-            except ProducerError as error:
-                if self._path.exists() and str(error) != said:
-                    said = str(error)
-                    logger.warning("alerts wait for the store", extra={"error": said})
-            self._stopping.wait(_LOOK_EVERY)
-        return None
+
+def store_at(path: Path, stopping: threading.Event) -> Store | None:
+    """The store as soon as it can be had; None where the end comes first."""
+    said = ""
+    while not stopping.is_set():
+        try:
+            return Store.open(path, create=False)
+        except ProducerError as error:
+            if path.exists() and str(error) != said:
+                said = str(error)
+                logger.warning("the dashboard's server waits for the store", extra={"error": said})
+        stopping.wait(_LOOK_EVERY)
+    return None
 
 
 _lock = threading.Lock()  # guards the next field

@@ -23,6 +23,8 @@ ProducerError
 │   ├── NobodyReplays           no process with a client configuration is alive
 │   └── OtherCluster            the dead letters come from another cluster
 ├── TransferError               a file of dead letters that cannot be written, or must not be taken in
+├── PipelineError               a Spark job that cannot be done
+│   └── CheckpointDamaged       its notes of how far it has read
 └── BrokerError                 starting, stopping or reaching a broker
     ├── BrokerUnreachable       nobody answers at the address
     └── MissingTool             a program that must be installed is not
@@ -126,6 +128,14 @@ class OtherCluster(ReplayError):
 
 class TransferError(ProducerError):
     """The file of dead letters cannot be written, or must not be taken in."""
+
+
+class PipelineError(ProducerError):
+    """The Spark job could not be done."""
+
+
+class CheckpointDamaged(PipelineError):
+    """The job's notes of how far it has read are damaged."""
 
 
 class BrokerError(ProducerError):

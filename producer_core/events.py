@@ -21,7 +21,11 @@ Remark = Literal["possible_duplicates", "landed", "order_breaks"]
 
 class Acknowledged(NamedTuple):
     """The broker has the message. Latency is librdkafka's own, in seconds, from produce to acknowledgement; 0 when a
-    look found the message on its topic, where nobody knows it."""
+    look found the message on its topic, where nobody knows it.
+
+    `offset` is None where the broker had the message already and did not say where. `seq` is -1 for a message of
+    another session, such as a replayed one; `id` is the record's id header whole: session and sequence.
+    """
 
     topic: str
     partition: int
@@ -30,6 +34,7 @@ class Acknowledged(NamedTuple):
     size: int
     attempts: int
     seq: int
+    id: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ TABLE: tuple[Row, ...] = (
     # the broker refuses this message
     ("MSG_SIZE_TOO_LARGE", "permanent", "rejected", "The message is larger than the topic or the client allows.", "Raise max.message.bytes of the topic and max_request_size, or send less; then replay."),
     ("RECORD_LIST_TOO_LARGE", "permanent", "rejected", "The batch is larger than the broker's segment.", "Lower batch_size, then replay."),
-    ("INVALID_RECORD", "permanent", "rejected", "The broker does not accept the record: a compacted topic needs a key, for example.", "Look at the topic's cleanup.policy and the key; then replay what was mended."),
+    ("INVALID_RECORD", "permanent", "rejected", "The broker does not accept the record: it breaks a rule of the topic.", "Look at the broker's own words and at the topic's settings; a compacted topic (cleanup.policy) takes no record without a key. Replay what was mended."),
     ("INVALID_TIMESTAMP", "permanent", "rejected", "The timestamp is outside what the topic allows.", "Check the clock, timestamp_ms and the topic's message.timestamp settings; then replay."),
     ("INVALID_MSG_SIZE", "permanent", "rejected", "The broker found an impossible message size.", "Look for a proxy that damages traffic, then replay."),
     ("POLICY_VIOLATION", "permanent", "rejected", "A policy of the broker forbids this.", "Ask the cluster's owner which policy it is; replay when it is settled."),

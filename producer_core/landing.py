@@ -20,6 +20,12 @@ from producer_core.messages import id_text, record_id
 
 Outcome = Literal["found", "absent", "inconclusive"]
 
+Far = Callable[[str, Mapping[int, tuple[int, int]], set[str]], dict[str, tuple[int, int]]]
+"""Reads much, elsewhere: (topic, [start, end) by partition, message ids) to where those are that it found."""
+
+FAR = 500_000
+"""Records from which on somebody else reads them, where there is somebody."""
+
 SKEW = 300.0
 """Seconds by which a broker's clock may be behind ours before a record hides from the time index."""
 
@@ -78,17 +84,19 @@ def look(
     floors: Mapping[int, int] | None = None,
     timeout: float = 10.0,
     max_records: int = 200_000,
+    far: Far | None = None,
 ) -> dict[str, Landing]:
     """Looks for many records of one topic in one pass.
 
     `config` is a client's settings in librdkafka's names; only connection and security are used. `since_ms`
     is the oldest timestamp the records can carry; None reads from the first record. `floors` are offsets by
     partition that were acknowledged before any of the records was accepted: they can only lie above them.
+    Where there is much to read `far` reads it, in its own time and however much it is.
     Never raises for what a broker answers: a missing permission, an open transaction or a time-out makes the
     answer `inconclusive`, and so does a log that ends below a floor (acknowledged records are gone).
     """
     wanted = set(message_ids)
-    search = _Search(wanted, deadline=time.monotonic() + timeout, max_records=max_records)
+    search = _Search(wanted, deadline=time.monotonic() + timeout, max_records=max_records, far=far)
     if wanted:
         try:
             _search(search, config, topic, partition, since_ms, floors or {})
@@ -123,6 +131,7 @@ class _Search:
     wanted: set[str]
     deadline: float
     max_records: int
+    far: Far | None = None
     found: dict[str, tuple[int, int]] = field(default_factory=dict)
     looked_at: int = 0
     complete: bool = False
@@ -164,7 +173,9 @@ def _search(
     if ranges is None:
         return
     waiting = {number: span for number, span in ranges.items() if span.size}
-    if waiting:
+    if search.far is not None and sum(span.size for span in waiting.values()) > FAR:
+        _read_far(search, search.far, config, topic, waiting)
+    elif waiting:
         with _consumer(search, config, {}) as consumer:
             consumer.assign([TopicPartition(topic, number, span.start) for number, span in waiting.items()])
             _read(search, consumer, topic, waiting, since_ms)
@@ -283,6 +294,30 @@ def _read(
             return
 
 
+def _read_far(
+    search: _Search, far: Far, config: Mapping[str, Any], topic: str, waiting: dict[int, _Range]
+) -> None:
+    """Everything at once, as soon as no open transaction hides a part of it."""
+    with _consumer(search, config, {"isolation.level": "read_committed"}) as handle:
+        for number, span in waiting.items():
+            while True:
+                _, stable = handle.get_watermark_offsets(
+                    TopicPartition(topic, number), timeout=_bound(search), cached=False
+                )
+                if stable >= span.end:
+                    break
+                if not search.left():
+                    search.connection = f"a transaction is open on partition {number} of {topic}"
+                    return
+                handle.poll(0.1)
+    spans = {
+        number: (span.low if span.newest_since else span.start, span.end) for number, span in waiting.items()
+    }
+    search.found |= far(topic, spans, search.wanted)
+    search.looked_at += sum(end - start for start, end in spans.values())
+    waiting.clear()
+
+
 def _match(search: _Search, message: Any, partition: int) -> None:
     search.looked_at += 1
     raw = record_id(message.headers())
@@ -343,10 +378,18 @@ Prober = Callable[[str, Iterable[str], int | None], dict[str, Landing]]
 """Looks for records of one topic: (topic, message ids, oldest timestamp in ms) to what was found."""
 
 
-def prober(config: Mapping[str, Any], *, timeout: float = 30.0, max_records: int = 2_000_000) -> Prober:
+def prober(
+    config: Mapping[str, Any],
+    *,
+    timeout: float = 30.0,
+    max_records: int = 2_000_000,
+    far: Far | None = None,
+) -> Prober:
     """`look` for one client's settings, as a replay needs it."""
 
     def ask(topic: str, message_ids: Iterable[str], since_ms: int | None) -> dict[str, Landing]:
-        return look(config, topic, message_ids, since_ms=since_ms, timeout=timeout, max_records=max_records)
+        return look(
+            config, topic, message_ids, since_ms=since_ms, timeout=timeout, max_records=max_records, far=far
+        )
 
     return ask

@@ -351,10 +351,8 @@ class Lifecycle:
             self._turns.settled(delivery, acknowledged=True)
         value = delivery.value
         size = 0 if value is None else len(value)
-        # As Acknowledged(…) makes it, without a Python call for each message.
-        return _new(
-            Acknowledged, (delivery.topic, partition, offset, latency or 0.0, size, tries, delivery.seq)
-        )
+        row = (delivery.topic, partition, offset, latency or 0.0, size, tries, delivery.seq, delivery.id)
+        return _new(Acknowledged, row)  # as Acknowledged(…) makes it, without a Python call for each message
 
     def _leave(self, delivery: Delivery) -> bool:
         """The one step that settles a message; False when it was settled before."""

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from producer_core.monitor import Monitor
     from producer_core.stand_in import Keeper, Numbers, StandIn
     from producer_core.store import Store
+    from producer_core.store_keeping import Session
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +85,10 @@ class ReliableKafkaProducer:
     needs a journal and sends in transactions of `shards` transactional ids that begin with `transactional_id`
     (default: the journal's own id). `journal` is an input that can be read again: it stands for one.
 
+    `telemetry_topic`: statistics go there as well, once a second, for a fleet's pipeline, and with them a ledger of what
+    the broker acknowledged (docs/telemetry.md); with a journal, what cannot be sent there survives the process.
+    `ledger=True` keeps the ledger in the store too, `ledger=False` keeps none.
+
     `alert_routes`: functions of yours that are told of alerts, in Alertmanager's payload, or routes like `Callback`.
     """
 
@@ -102,6 +107,7 @@ class ReliableKafkaProducer:
         dedup_ttl: int = 3600,
         thresholds: Mapping[str, float] | None = None,
         telemetry_topic: str | None = None,
+        ledger: bool | None = None,
         cluster_id: str | None = None,
         run_replays: bool = True,
         delivery: Delivered = "at_least_once",
@@ -152,7 +158,9 @@ class ReliableKafkaProducer:
             self.deduplicator = self._deduplicator(redis_client, dedup_ttl)
             self.health_monitor = HealthMonitor(health_check_interval)
             self.health_monitor.thresholds.update(_known(thresholds or {}, self.health_monitor.thresholds))
-            self._keeping = self._keep(store, dlq_max_size, telemetry_topic, given_routes(alert_routes))
+            self._keeping = self._keep(
+                store, dlq_max_size, telemetry_topic, ledger, given_routes(alert_routes)
+            )
             self._replication = ReplicationWatch(self.config, self._notice)
             self.alerts = ToldAlerts()
             self.standing = Standing(
@@ -249,6 +257,7 @@ class ReliableKafkaProducer:
         store: Store | Path | str | None,
         limit: int,
         telemetry_topic: str | None,
+        ledger: bool | None,
         alert_routes: Sequence[Route],
     ) -> Keeping:
         if store is None:
@@ -260,6 +269,8 @@ class ReliableKafkaProducer:
                 raise ConfigError(
                     "telemetry_topic needs the recorder.", fix="Give a store, or leave telemetry_topic out."
                 )
+            if ledger:
+                raise ConfigError("A ledger needs a store.", fix="Give one, or leave ledger out.")
             from producer_core.keeping import InMemory
 
             return InMemory(limit)  # with a journal, dead letters stay in it as well
@@ -270,11 +281,24 @@ class ReliableKafkaProducer:
             limit,
             metrics=self.metrics,
             telemetry_topic=telemetry_topic,
+            ledger=ledger,
+            session=self._as_session(),
             client=self.config,
             delivery=self.guarantees.delivery,
             kept=lambda message_ids: self._lifecycle.kept(message_ids),
             alert_routes=alert_routes,
             clock=self._clock,
+        )
+
+    def _as_session(self) -> Session:
+        from producer_core.store_keeping import Session
+
+        folder = self.guarantees.journal_dir
+        unused = folder is not None and getattr(self.journal, "next_sequence", None) == 0
+        return Session(
+            self._session.bytes,
+            self.journal is None or unused,
+            None if folder is None else Path(folder).expanduser(),
         )
 
     def _dedup_degraded(self, degraded: bool, text: str) -> None:
@@ -547,7 +571,11 @@ class ReliableKafkaProducer:
     ) -> int:
         """Send dead letters again, oldest first, and return how many the broker acknowledged.
 
-        Each leaves the DLQ only when its own delivery report came; one that fails again stays, once.
+        Each leaves the DLQ only when its own delivery report came; one that fails again stays, once. Nobody is asked:
+        letters of a topic that is gone are left out, and on a compacted topic those whose key has a newer record; on
+        other topics they are sent, and their old values come last. What may be on its topic already is looked for there
+        first. To be asked use `producer-core dlq replay`, the dashboard, or `replay.plan(check_first=True)`; without a
+        store nothing is looked ahead for.
         """
         self._ending.check()
         return self._keeping.replay(self, topic, max_messages, timeout)

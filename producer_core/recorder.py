@@ -1,4 +1,4 @@
-"""The recorder: a hook that writes statistics, dead letters and alerts to the store, off the poll thread.
+"""The recorder: a hook that writes statistics, dead letters, alerts and the ledger to the store, off the poll thread.
 
 Statistics go out once a second as the difference of two snapshots, so nothing is counted twice and nothing is
 lost when a flush fails: batches wait, and when too many wait the oldest two are added up. Dead letters go out
@@ -8,8 +8,8 @@ within 100 ms; when the store cannot be had they are spilled to a file beside it
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import logging
-import operator
 import threading
 import time
 from collections import Counter, deque
@@ -19,9 +19,11 @@ from typing import Any, Protocol
 
 from producer_core.client_view import ClientView
 from producer_core.errors import StoreError
-from producer_core.events import DeadLetter, Hook, Notice
+from producer_core.events import Acknowledged, DeadLetter, Hook, Notice
+from producer_core.ledger import Ledger
 from producer_core.metrics import Metrics, Snapshot, TopicCounters
-from producer_core.store.batch import KINDS, Batch, ErrorRow, Kind, LatencyRow, ProducerRow, StatisticsRow
+from producer_core.store.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
+from producer_core.store.sizing import added_up, split
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +31,8 @@ _TICK = 1.0
 _GATHER = 0.05
 """Seconds a dead letter waits for company before it is written."""
 _WAITING_BATCHES = 300
+_WAITING_LEDGER = 4_000_000
+"""Acknowledgements whose ledger rows may wait for the store: 64 MB or so."""
 _MAINTENANCE = 60.0
 
 
@@ -45,7 +49,7 @@ class SpillFile(Protocol):
     def taking(self) -> AbstractContextManager[Sequence[DeadLetter]]: ...
 
 
-class Ledger(Protocol):
+class Batches(Protocol):
     """Where batches go: the store."""
 
     def append(self, batch: Batch) -> bool: ...
@@ -64,7 +68,7 @@ class Publisher(Protocol):
 class Destination:
     """An opened store, as the recorder needs it."""
 
-    ledger: Ledger
+    batches: Batches
     letters: Letters
 
 
@@ -81,6 +85,9 @@ class Recorder(Hook):
         pending: Callable[[], Counter[str]],
         each_second: Sequence[Callable[[Destination], None]] = (),
         telemetry: Publisher | None = None,
+        ledger: Ledger | None = None,
+        keep_ledger: bool = False,
+        number: Callable[[], int] | None = None,
         buffer_limit: int = 10_000,
         kept: Callable[[Iterable[str]], None] = lambda message_ids: None,
         clock: Callable[[], float] = time.time,
@@ -92,6 +99,9 @@ class Recorder(Hook):
         self._pending = pending
         self._each_second = tuple(each_second)
         self._telemetry = telemetry
+        self._ledger = ledger
+        self._keep_ledger = keep_ledger
+        self._number = number or itertools.count().__next__
         self._limit = buffer_limit
         self._kept = kept
         self._clock = clock
@@ -107,17 +117,23 @@ class Recorder(Hook):
         self._destination: Destination | None = None
         self._spilled = True  # what an earlier process left is taken in as well
         self._batches: deque[Batch] = deque()
-        self._sequence = 0
         self._client = ClientView()
         self._last = Snapshot({}, {}, ())
         self._last_pending: Counter[str] = Counter()
         self._maintained = 0.0
         self.trouble: str | None = None
+        self.ledger_lost = 0  # acknowledgements whose rows had no room while the store could not be had
         self._thread = threading.Thread(target=self._run, name="producer-core-recorder", daemon=True)
 
     # the hook
 
+    def acknowledged(self, batch: Sequence[Acknowledged]) -> None:
+        if self._ledger is not None:
+            self._ledger.acknowledged(batch)
+
     def died(self, letter: DeadLetter) -> None:
+        if self._ledger is not None:
+            self._ledger.died(letter)
         with self._lock:
             self._letters.append(letter)
         self._wake.set()
@@ -189,10 +205,11 @@ class Recorder(Hook):
         self._tick()
 
     def _tick(self) -> None:
-        self._batches.append(self._batch())
+        for batch in self._new_batches():
+            self._batches.append(batch if self._keep_ledger else batch.without_ledger())
+            if self._telemetry is not None:
+                self._telemetry.publish(batch)
         self._shorten()
-        if self._telemetry is not None:
-            self._telemetry.publish(self._batches[-1])
         if self._spilled:
             self._flush_letters()
         self._with_store(self._flush_batches)
@@ -234,6 +251,11 @@ class Recorder(Hook):
 
     # statistics
 
+    def _new_batches(self) -> list[Batch]:
+        """What happened since the last time: mostly one batch, more where one would be too large."""
+        whole, *rest = split(self._batch())
+        return [whole, *(dataclasses.replace(part, sequence=self._number()) for part in rest)]
+
     def _batch(self) -> Batch:
         now, snapshot, pending, row = (
             int(self._clock()),
@@ -245,9 +267,10 @@ class Recorder(Hook):
             notices, self._notices = tuple(self._notices), []
         where = (now, row.cluster_id, row.producer_id)
         clients, brokers = self._client.take(where)
+        ledger, given_up = ((), ()) if self._ledger is None else self._ledger.take()
         batch = Batch(
             row.producer_id,
-            self._sequence,
+            self._number(),
             statistics=tuple(_statistics(where, self._last, snapshot, self._last_pending, pending)),
             latencies=tuple(_latencies(where, self._last, snapshot)),
             errors=tuple(_errors(where, self._last, snapshot)),
@@ -255,25 +278,29 @@ class Recorder(Hook):
             notices=notices,
             client_statistics=clients,
             broker_statistics=brokers,
+            ledger=ledger,
+            given_up=given_up,
         )
-        self._sequence += 1
         self._last, self._last_pending = snapshot, pending
         return batch
 
     def _flush_batches(self, destination: Destination) -> None:
         while self._batches:
-            destination.ledger.append(self._batches[0])
+            destination.batches.append(self._batches[0])
             self._batches.popleft()
         if time.monotonic() - self._maintained > _MAINTENANCE:
             self._maintained = time.monotonic()
-            destination.ledger.rollup(self._clock())
-            destination.ledger.prune(self._clock())
+            destination.batches.rollup(self._clock())
+            destination.batches.prune(self._clock())
 
     def _shorten(self) -> None:
         """Beyond the bound the two oldest batches become one: their windows are kept, only memory is saved."""
         if len(self._batches) > _WAITING_BATCHES:
             first, second = self._batches.popleft(), self._batches.popleft()
             self._batches.appendleft(added_up(first, second))
+        if self._keep_ledger and sum(batch.acknowledgements for batch in self._batches) > _WAITING_LEDGER:
+            self.ledger_lost += sum(batch.acknowledgements for batch in self._batches)
+            self._batches = deque(batch.robbed() for batch in self._batches)
 
     # the store
 
@@ -298,28 +325,6 @@ class Recorder(Hook):
             self.trouble = None
             logger.warning("store available again")
             self.notice(Notice("store_available", "info", "The store can be written again.", self._clock()))
-
-
-def added_up(first: Batch, second: Batch) -> Batch:
-    """Two batches as one, under the second's sequence: rows of one window and topic are summed."""
-    rows: dict[str, Any] = {
-        name: _sum_rows(getattr(first, name) + getattr(second, name), kind) for name, kind in KINDS.items()
-    }
-    return dataclasses.replace(second, notices=(first.notices + second.notices)[-100:], **rows)
-
-
-def _sum_rows(rows: Sequence[tuple[Any, ...]], kind: Kind) -> tuple[Any, ...]:
-    """Rows by minute, summed, or of maxima the higher: one body for all kinds of rows."""
-    ways = [operator.add] * len(kind.sums) + [max] * len(kind.highest)
-    minutes: dict[tuple[Any, ...], list[Any]] = {}
-    for row in rows:
-        key = (row[0] // 60 * 60, *row[1 : kind.keys])
-        found = minutes.get(key)
-        new = row[kind.keys :]
-        minutes[key] = (
-            list(new) if found is None else [way(a, b) for way, a, b in zip(ways, found, new, strict=True)]
-        )
-    return tuple(kind.row(*key, *values) for key, values in minutes.items())
 
 
 def _statistics(

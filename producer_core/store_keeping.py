@@ -7,6 +7,7 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,19 +19,23 @@ from producer_core.alerts import Alert, AlertLog, Key, Route, Watcher, after, al
 from producer_core.config import ClientConfig
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Groups, Spill, bounds, message_of
 from producer_core.errors import ReplayError, StoreError, StoreFull, StoreLocked
-from producer_core.events import DeadLetter
+from producer_core.events import DeadLetter, Notice
 from producer_core.health import memory_usage
 from producer_core.keeping import spill_path
+from producer_core.ledger import Ledger
 from producer_core.masking import mask_told
 from producer_core.messages import Message
 from producer_core.metrics import Metrics
+from producer_core.numbering import Numbering
 from producer_core.person import person
-from producer_core.recorder import Destination, Publisher, Recorder
+from producer_core.recorder import Destination, Recorder
 from producer_core.replay import ReplayRunner, plan
 from producer_core.store import ProducerRow, Store, default_path
+from producer_core.store.merge import next_batch
 
 if TYPE_CHECKING:
     from producer_core.producer import ReliableKafkaProducer
+    from producer_core.telemetry import Lost, TelemetryPublisher
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +43,15 @@ _FIRST_LOOK = 5.0
 """Seconds until a producer looks whether the store's alerts are judged; who lives shorter leaves that to others."""
 _LISTED = 10_000
 """Dead letters that a listing in memory returns at most."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """The producer's session: its 16 bytes, whether no earlier process used it, and its journal's folder."""
+
+    id: bytes
+    fresh: bool = True
+    folder: Path | None = None
 
 
 class InStore:
@@ -51,6 +65,8 @@ class InStore:
         metrics: Metrics,
         client: ClientConfig,
         telemetry_topic: str | None,
+        ledger: bool | None = None,
+        session: Session,
         delivery: str,
         kept: Callable[[Iterable[str]], None],
         alert_routes: Sequence[Route] = (),
@@ -72,6 +88,8 @@ class InStore:
         self._closed_at: float | None = None
         self._run_replays = False
         self._stopping = False
+        self._ledger_lost = 0
+        self._telemetry = _publisher(client, telemetry_topic, session.folder, clock)
         self.store: Store | None = _open_or_wait(store, clock)
         path = store.path if isinstance(store, Store) else default_path() if store == "auto" else Path(store)
         self.recorder = Recorder(
@@ -81,7 +99,10 @@ class InStore:
             describe=self._describe,
             pending=lambda: Counter() if self._producer is None else self._producer.pending_by_topic(),
             each_second=(self._watch, self._name_cluster),
-            telemetry=_publisher(client, telemetry_topic),
+            telemetry=self._telemetry,
+            ledger=_ledger(client, session) if _wanted(ledger, telemetry_topic) else None,
+            keep_ledger=bool(ledger),
+            number=Numbering(fresh=session.fresh, folder=session.folder, known=self._next_batch).take,
             buffer_limit=limit,
             kept=kept,
             clock=clock,
@@ -208,7 +229,7 @@ class InStore:
             )
             self._watcher.start(after=_FIRST_LOOK)
         now = self._clock()
-        for notice in self._bounds.look(self.store, now):
+        for notice in (*self._bounds.look(self.store, now), *self._losses(now)):
             self.recorder.notice(notice)
             self._producer.alerts.notice(notice)
         found = self._found(self._producer, now)
@@ -243,7 +264,37 @@ class InStore:
         ]
         if producer.deduplicator is not None and producer.deduplicator.degraded:
             found.append(alert("dedup_degraded", producer.identity, now, reason="Redis does not answer"))
+        if self._telemetry is not None and (share := self._telemetry.share()).most:
+            found.append(
+                alert(
+                    "telemetry_failing", producer.identity, now, value=share.value, threshold=0.5,
+                    failed=share.failed, windows=share.windows, topic=self._telemetry.topic,
+                    reason=self._telemetry.trouble or "no broker has answered yet",
+                )
+            )  # fmt: skip
         return found + producer.alerts.firing(producer.identity, now)
+
+    def _losses(self, now: float) -> list[Notice]:
+        """What telemetry or the ledger had no room for since the last look."""
+        notices = []
+        if self._telemetry is not None and (lost := self._telemetry.lost()):
+            notices.append(Notice("telemetry_lost", "warning", _said(lost), now, asdict(lost)))
+        if missing := self.recorder.ledger_lost - self._ledger_lost:
+            self._ledger_lost += missing
+            text = f"The ledger rows of {missing:,} acknowledged messages were left out: the store could not be had."
+            notices.append(Notice("ledger_lost", "warning", text, now, {"acknowledgements": missing}))
+        return notices
+
+    def _next_batch(self) -> int | None:
+        """The number above all batches of this session in the store; None while the store cannot be had."""
+        assert self._producer is not None
+        try:
+            self._destination()
+            assert self.store is not None
+            with self.store.borrow() as connection:
+                return next_batch(connection, self._producer.identity)
+        except StoreError:
+            return None
 
 
 class Letterbox:
@@ -319,9 +370,31 @@ def _open(store: Store | Path | str, clock: Callable[[], float]) -> Store:
     return Store.open(None if store == "auto" else store, clock=clock)
 
 
-def _publisher(client: ClientConfig, topic: str | None) -> Publisher | None:
+def _publisher(
+    client: ClientConfig, topic: str | None, folder: Path | None, clock: Callable[[], float]
+) -> TelemetryPublisher | None:
     if topic is None:
         return None
     from producer_core.telemetry import TelemetryPublisher
 
-    return TelemetryPublisher(client.bootstrap_servers, topic, dict(client.settings))
+    kept = None if folder is None else folder / "telemetry"
+    return TelemetryPublisher(
+        client.bootstrap_servers, topic, dict(client.settings), folder=kept, clock=clock
+    )
+
+
+def _wanted(ledger: bool | None, telemetry_topic: str | None) -> bool:
+    """Asked for, or not refused where telemetry goes out."""
+    return bool(ledger) or (ledger is None and telemetry_topic is not None)
+
+
+def _ledger(client: ClientConfig, session: Session) -> Ledger | None:
+    """None with acks=0: then nothing is acknowledged, whatever the client says."""
+    silent = str(client.settings.get("acks")) == "0"
+    return None if silent else Ledger(session.id, fresh=session.fresh)
+
+
+def _said(lost: Lost) -> str:
+    parts = [f"{lost.batches:,} windows of statistics"] if lost.batches else []
+    parts += [f"the ledger of {lost.acknowledgements:,} messages"] if lost.acknowledgements else []
+    return f"Telemetry that could not be sent had no room any more: {' and '.join(parts)} are lost."

@@ -57,6 +57,8 @@ def pytest_collection_modifyitems(items):
         service = service_of(item)
         item.user_properties.append(("service", service or "none"))
         item.add_marker(pytest.mark.xdist_group(service or item.path.stem))
+        if item.get_closest_marker("spark"):  # py4j leaves its sockets to the collector of garbage
+            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
 
 
 def pytest_terminal_summary(terminalreporter):

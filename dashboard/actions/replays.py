@@ -24,11 +24,12 @@ def start_replay(
     who: str | None = None,
     origin: str = ORIGIN,
 ) -> Done:
-    """Replay at once. `shown` is the number that the person saw.
+    """One click: it is looked ahead, and goes on by itself where there is nothing to ask; else it waits for `go_replay`
+    like a dry run. `shown` is the number that the person saw.
 
     So few that a canary would be most of them go without one.
     """
-    return _begin(store, where, shown=shown, who=who, origin=origin)
+    return _begin(store, where, shown=shown, who=who, origin=origin, go_by_itself=True)
 
 
 def look_ahead(
@@ -40,7 +41,7 @@ def look_ahead(
     origin: str = ORIGIN,
 ) -> Done:
     """The dry run: letters frozen, topics looked at; nothing is sent before `go_replay`."""
-    return _begin(store, where, shown=shown, who=who, origin=origin, check_first=True)
+    return _begin(store, where, shown=shown, who=who, origin=origin)
 
 
 def _begin(
@@ -50,7 +51,7 @@ def _begin(
     shown: int | None,
     who: str | None,
     origin: str,
-    check_first: bool = False,
+    go_by_itself: bool = False,
     quarantined: bool = False,
 ) -> Done:
     def act(name: str) -> Done:
@@ -63,7 +64,8 @@ def _begin(
             where,
             who=name,
             origin=origin,
-            check_first=check_first,
+            check_first=True,
+            go_by_itself=go_by_itself,
             canary=0 if count <= CANARY else None,
             allow_quarantined=quarantined,
             join=True,
@@ -95,7 +97,7 @@ def with_quarantined(store: Store, operation_id: str, yes: bool) -> Done:
             raise ReplayError(f"The replay {operation_id} is {before.state}: it was begun as it is.")
         replay.cancel(store, operation_id, who=name, origin=ORIGIN)
         where = DeadLetterFilter.from_query(before.query)
-        return _begin(store, where, shown=None, who=name, origin=ORIGIN, check_first=True, quarantined=yes)
+        return _begin(store, where, shown=None, who=name, origin=ORIGIN, quarantined=yes)
 
     return attempt(store, "replay", {"operation": operation_id}, act, who=None, origin=ORIGIN)
 

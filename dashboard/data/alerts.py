@@ -13,6 +13,7 @@ from dashboard.data.replays import operations, where_of
 from dashboard.data.view import View
 from producer_core.alerts import Alert, AlertLog, Book, Rule, Silence, book_of
 from producer_core.alerts.conditions import DAY, HOUR, MINUTE, Told, windows_of
+from producer_core.alerts.deciding import said_twice
 from producer_core.alerts.judging import ALL_TOPICS
 from producer_core.alerts.lease import LEASE
 from producer_core.alerts.routes import WEBHOOK, missing_addresses, routes_of
@@ -149,7 +150,7 @@ def alerts(store: Store, view: View, now: float) -> Alerts:
         names = _names(store, now)
     return Alerts(
         now=now,
-        firing=tuple(sorted(map(_alert, firing), key=_urgency)),
+        firing=tuple(sorted(_once(book, map(_alert, firing)), key=_urgency)),
         pending=tuple(map(_alert, pending)),
         ended=tuple(map(_alert, ended)),
         ended_total=_total(ended),
@@ -203,6 +204,13 @@ def replays_since(store: Store, topic: str | None, since: float) -> tuple[Operat
 
 def _alert(row: Mapping[str, Any]) -> Alert:
     return Alert(**{name: value for name, value in row.items() if name != "total"})
+
+
+def _once(book: Book, items: Iterable[Alert]) -> list[Alert]:
+    """What several producers say of one store is one alert to a reader."""
+    known = list(items)
+    twice = said_twice(book.rules, known)
+    return [item for item in known if item.alert_id not in twice]
 
 
 def _names(store: Store, now: float) -> Mapping[str, str]:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dashboard.data.error_groups import GroupLine, died, groups_of
+from dashboard.data.deaths import Deaths, deaths, retry_success
+from dashboard.data.error_groups import GroupLine, groups_of
 from dashboard.data.view import View
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.failures import Failure, failure_of
@@ -18,7 +19,10 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Fate:
-    """What became of messages: `attempts` that failed, `saved` messages acknowledged after one, `dead` ones."""
+    """What became of messages: `attempts` that failed, `saved` messages acknowledged after one, `dead` ones.
+
+    Over time they are by the statistics, of which those of deaths come a moment after the letters.
+    """
 
     attempts: int = 0
     saved: int = 0
@@ -37,11 +41,6 @@ class Fate:
     def error_rate(self) -> float | None:
         """Messages that died, of those settled."""
         return _share(self.dead, self.dead + self.acknowledged)
-
-    @property
-    def saved_share(self) -> float | None:
-        """Of the messages that failed at least once, those that were acknowledged after all."""
-        return _share(self.saved, self.saved + self.dead)
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,8 @@ class Errors:
 
     `begins`: from when on the store has statistics. `compares`: it has all of the same time before. `judges`: it
     goes back behind the range, so that something can be called new. `unlettered`: deaths of producers whose letters are
-    not here, but in their own stores.
+    not here, but in their own stores. `given_up`: messages that were sent again by us and died, and in the time before.
+    `cured` and `aside` are of those that died in the range: replayed since, and put aside.
     """
 
     now: float
@@ -117,11 +117,20 @@ class Errors:
     moments: tuple[Moment, ...]
     waiting: int
     unlettered: int
+    given_up: tuple[int, int]
+    cured: int
+    aside: int
     seen_at: float | None
 
     @property
     def compares(self) -> bool:
         return self.begins is not None and self.begins <= self.before + self.step
+
+    @property
+    def retry_success(self) -> tuple[float | None, float | None]:
+        """In the range, and in the time before."""
+        now, before = self.given_up
+        return retry_success(self.whole.saved, now), retry_success(self.whole_before.saved, before)
 
     @property
     def judges(self) -> bool:
@@ -145,15 +154,13 @@ def errors(store: Store, view: View, now: float) -> Errors:
         series = store.rows("errors_series", bucket=step, **inside)
         moments = store.rows("troubles_series", bucket=step, **inside)
         known = {row["code"] for row in store.rows("codes_known_before", since=since, topic=view.topic)}
-        letters = _letters(store, view, since, until, before)
+        now_died, before_died = deaths(store, view, since, until), deaths(store, view, before, since)
+        letters = _Letters(now_died.by("code"), before_died.by("code"), _waiting(store, view))
         groups = groups_of(store, view, since, until, before) if letters.inside else ()
-        elsewhere = (
-            store.rows("deaths_without_letters", **inside)[0]["dead"] if _missing(fates, letters) else 0
-        )
         seen_at = store.rows("data_age")[0]["seen_at"]
     judges = begins is not None and begins < since
     codes = tuple(_codes(failures, letters, known if judges else None, int(view.at(now))))
-    topics = tuple(_topics(fates, failures))
+    topics = tuple(_topics(fates, failures, now_died, before_died))
     return Errors(
         now=view.at(now),
         window=view.window,
@@ -170,7 +177,10 @@ def errors(store: Store, view: View, now: float) -> Errors:
         by_code=_by_code(series),
         moments=tuple(Moment(row["window_start"], row["seconds"], _fate(row)) for row in moments),
         waiting=sum(letters.waiting.values()),
-        unlettered=min(elsewhere, _missing(fates, letters)),
+        unlettered=sum(now_died.unlettered.values()),
+        given_up=(now_died.retried, before_died.retried),
+        cured=now_died.cured,
+        aside=now_died.aside,
         seen_at=seen_at,
     )
 
@@ -187,19 +197,8 @@ class _Letters:
     waiting: Mapping[str, int]
 
 
-def _letters(store: Store, view: View, since: int, until: int | None, before: int) -> _Letters:
-    letters = DeadLetters(store)
-    return _Letters(
-        letters.count_by(died(view, since, until), "code"),
-        letters.count_by(died(view, before, since), "code"),
-        letters.count_by(DeadLetterFilter(topic=view.topic, producer_id=view.producer), "code"),
-    )
-
-
-def _missing(fates: Rows, letters: _Letters) -> int:
-    """Deaths that no letter of the range tells of. Some come a moment later, and a letter that died twice is one."""
-    dead: int = sum(row["dead"] for row in fates if row["inside"])
-    return max(0, dead - sum(letters.inside.values()))
+def _waiting(store: Store, view: View) -> Mapping[str, int]:
+    return DeadLetters(store).count_by(DeadLetterFilter(topic=view.topic, producer_id=view.producer), "code")
 
 
 # lines
@@ -255,11 +254,14 @@ def _kinds(codes: Sequence[CodeLine]) -> Iterable[KindLine]:
     return sorted(lines, key=lambda line: (-line.died, -line.attempts, line.kind))
 
 
-def _topics(fates: Rows, failures: Rows) -> Iterable[TopicLine]:
-    """The topic that loses the most messages first."""
+def _topics(fates: Rows, failures: Rows, died: Deaths, before: Deaths) -> Iterable[TopicLine]:
+    """The topic that loses the most messages first; what died is what codes and groups count too."""
     now, earlier = dict[str, Fate](), dict[str, Fate]()
     for row in fates:
         (now if row["inside"] else earlier)[row["topic"]] = _fate(row)
+    for fate, dead in ((now, died.by("topic")), (earlier, before.by("topic"))):
+        for topic in {*fate, *dead}:
+            fate[topic] = replace(fate.get(topic, Fate()), dead=dead.get(topic, 0))
     codes = defaultdict[str, Counter[str]](Counter)
     for row in failures:
         if row["inside"]:

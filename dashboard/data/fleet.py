@@ -1,4 +1,4 @@
-"""The fleet: every producer the store knows, sorted by trouble, and what they deliver together."""
+"""The fleet: every producer the store knows, sorted by trouble, what they deliver together, its jobs and its audits."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from dashboard.data.audits import TopicAudit, audits
+from dashboard.data.jobs import Job, jobs
 from dashboard.data.latency import LATENCY_QUANTILES, Percentiles
 from dashboard.data.overview import GONE
 from dashboard.data.view import View
+from producer_core.alerts.rules import RULES
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.histogram import quantiles
 from producer_core.store import Store
@@ -82,15 +85,6 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Job:
-    """A query of a pipeline that merged into this store."""
-
-    name: str
-    batches: int
-    committed_at: float
-
-
-@dataclass(frozen=True)
 class Fleet:
     """Everything the fleet page shows, as of `now`. `known` and `known_hosts` count every producer of the store."""
 
@@ -107,6 +101,7 @@ class Fleet:
     found: tuple[float | None, ...]
     percentiles: tuple[Percentiles, ...]
     jobs: tuple[Job, ...]
+    audits: tuple[TopicAudit, ...]
     seen_at: float | None
 
     @property
@@ -167,7 +162,7 @@ def fleet(store: Store, view: View, now: float, *, everybody: bool = False) -> F
             DeadLetterFilter(topic=view.topic, producer_id=view.producer), "producer_id"
         )
         alerts = _alerts(store.rows("alerts_firing", now=now))
-        jobs = store.rows("pipeline_jobs")
+        known_jobs, audited = jobs(store, now), audits(store, view.topic, now)
         seen_at = store.rows("data_age")[0]["seen_at"]
     seconds = max(1, int(end) - recent)
     members = tuple(
@@ -193,7 +188,8 @@ def fleet(store: Store, view: View, now: float, *, everybody: bool = False) -> F
         rate=sum(row["recently"] for row in counts.values()) / seconds,
         found=tuple(quantiles(_together(histograms.values()), LATENCY_QUANTILES)),
         percentiles=tuple(_percentiles(windows)),
-        jobs=tuple(Job(row["query_id"], row["batches"], row["committed_at"]) for row in jobs),
+        jobs=known_jobs,
+        audits=audited,
         seen_at=seen_at,
     )
 
@@ -289,10 +285,14 @@ def _member(
 
 
 def _alerts(firing: Rows) -> Mapping[str, tuple[tuple[str, str], ...]]:
-    """What fires and is not silenced, by the producer that it is about or that says so: severity and text, the worst first."""
+    """What fires and is not silenced, by the producer that it is about or that says so: severity and text, the worst first.
+
+    What is no more than news is no trouble, and what is about the whole store is none of a producer.
+    """
     by_producer: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for row in firing:
-        if row["silenced"] or row["muted_by"]:
+        of_the_store = row["rule"] in RULES and RULES[row["rule"]].shared
+        if row["silenced"] or row["muted_by"] or row["severity"] == "info" or of_the_store:
             continue
         for producer in {row["subject"], row["told_by"] or row["subject"]}:
             by_producer[producer].append((row["severity"], row["text"]))

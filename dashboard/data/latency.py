@@ -13,6 +13,8 @@ from producer_core.histogram import SCALE, quantiles, upper_bound
 from producer_core.store import Store
 
 LATENCY_QUANTILES = (0.5, 0.95, 0.99, 0.999)
+_MINUTE, _FINE = 60, 5
+"""Seconds: what the last minute says holds now, in slices of five."""
 _ROW = 2 ** (SCALE - 2)
 """Buckets of the histogram in one row of the heatmap: four rows a doubling."""
 
@@ -94,27 +96,24 @@ class Latency:
 def latency(store: Store, view: View, now: float) -> Latency:
     """One consistent look at the store. What librdkafka says is of whole producers, whatever the topic."""
     step, since, until = view.step, view.since(now), view.until(now)
-    producer = {"producer": view.producer}
+    at, producer = view.at(now), {"producer": view.producer}
     with store.borrow():
         buckets = store.rows(
             "latency_buckets_by_window", since=since, until=until, bucket_seconds=step, **view.where
         )
         by_topic = store.rows("latency_buckets_by_topic", since=since, until=until, **producer)
         totals = store.rows("totals_by_topic", since=since, until=until, **producer)
-        messages = store.rows("series", since=since, until=until, bucket=step, **view.where)
-        brokers = store.rows("broker_series", since=since, until=until, bucket=step, **producer)
-        clients = store.rows("client_series", since=since, until=until, bucket=step, **producer)
-        deaths = store.rows("deaths_series", since=since, until=until, bucket=step, **view.where)
+        asked = _asked(store, view, since, until, step)
+        latest = _asked(store, view, max(since, int(at) - _MINUTE), until, _FINE)
         seen_at = store.rows("data_age")[0]["seen_at"]
-    now = view.at(now)
-    slices = _slices(step, now, messages, clients, brokers, deaths)
+    slices = _slices(step, at, *asked)
     whole = merged(slices) if slices else Numbers(since, view.seconds)
     return Latency(
-        now=now,
+        now=at,
         window=view.window,
         since=since,
         step=step,
-        written=frozenset(row["window_start"] for row in messages),
+        written=frozenset(row["window_start"] for row in asked[0]),
         found=tuple(quantiles(_added(buckets), LATENCY_QUANTILES)),
         percentiles=tuple(_percentiles(buckets)),
         heat=tuple(_heat(buckets)),
@@ -122,9 +121,22 @@ def latency(store: Store, view: View, now: float) -> Latency:
         topics=tuple(_topics(totals, by_topic, view.topic)),
         brokers=tuple(sorted(whole.brokers, key=lambda one: (one.broker_id < 0, one.broker_id))),
         rtt_by_broker=_rtt_by_broker(slices),
-        findings=over_time(slices, now),
+        findings=over_time(slices, at, _slices(_FINE, at, *latest)),
         whole=whole,
         seen_at=seen_at,
+    )
+
+
+def _asked(
+    store: Store, view: View, since: int, until: int | None, step: int
+) -> tuple[Rows, Rows, Rows, Rows]:
+    """What slices are made of: messages, what clients and brokers say, and deaths."""
+    span, producer = {"since": since, "until": until, "bucket": step}, {"producer": view.producer}
+    return (
+        store.rows("series", **span, **view.where),
+        store.rows("client_series", **span, **producer),
+        store.rows("broker_series", **span, **producer),
+        store.rows("deaths_series", **span, **view.where),
     )
 
 

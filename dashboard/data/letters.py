@@ -222,6 +222,12 @@ def letter(store: Store, message_id: str) -> DeadLetter | None:
     return DeadLetters(store).get(message_id)
 
 
+def producer_of(store: Store, letter: DeadLetter) -> str:
+    """The name of the producer that sent it, and its process; empty where nobody here knows it any more."""
+    rows = store.rows("letter_producer", producer=letter.producer_id)
+    return f"{rows[0]['client_id'] or 'producer'} (process {rows[0]['pid']})" if rows else ""
+
+
 def stamp(store: Store, message_id: str) -> tuple[str, float, int] | None:
     """What changes when anything happens to a letter: its state, since when, its replays; None when it is gone.
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dashboard.data.deaths import Deaths, deaths, retry_success
 from dashboard.data.latency import LATENCY_QUANTILES
 from dashboard.data.situation import GONE as GONE
 from dashboard.data.situation import MINUTE, Rows, chosen_ones, memory, situation, stalled
@@ -28,14 +29,14 @@ _FINE = 3600
 _COUNTS = (
     "accepted", "acknowledged", "dead", "retried", "retry_successes", "duplicates", "possible_duplicates",
 )  # fmt: skip
-_MOST_CAUSES = 200
 
 
 @dataclass(frozen=True)
 class Sums:
     """A range in numbers; a share is None where there is nothing to take it of.
 
-    `throughput` is of the last minute, or of the whole range where the store keeps no such minute.
+    `throughput` is of the last minute, or of the whole range where the store keeps no such minute. `given_up` were sent
+    again by us and died all the same.
     """
 
     accepted: int
@@ -50,6 +51,7 @@ class Sums:
     samples: int
     cut_off: int
     fill_highest: float
+    given_up: int = 0
 
     @property
     def known(self) -> bool:
@@ -62,8 +64,7 @@ class Sums:
 
     @property
     def retry_success(self) -> float | None:
-        """Messages that a retry of ours saved, of all that we sent again."""
-        return share(min(self.retry_successes, self.retried), self.retried)
+        return retry_success(self.retry_successes, self.given_up)
 
     @property
     def suppressed(self) -> float | None:
@@ -106,6 +107,8 @@ class Overview:
     producers: tuple[Mapping[str, Any], ...]
     memory: tuple[int, int | None]
     seen_at: float | None
+    missing: tuple[int, int] = (0, 0)
+    """Windows that have not come, and of how many producers."""
 
     @property
     def error_rate(self) -> float | None:
@@ -125,10 +128,11 @@ def earlier(store: Store, view: View, now: float) -> Sums:
     """The same time before: its last minute too, or its mean where the store no longer knows single minutes."""
     since, until = view.before(now)
     with store.borrow(limit=_LIMIT):
-        known = _sums(store, view, since, until, None, _whole(store, view, since, until))
+        died, histogram = deaths(store, view, since, until), _whole(store, view, since, until)
+        known = _sums(store, view, since, until, None, histogram, died)
         if view.seconds > _FINE:
             return replace(known, throughput=share(known.acknowledged, until - since))
-        last = _minute(store, view, until)
+        last = _together(_minute(store, view, until), view)
     return replace(known, throughput=last["acknowledged"] / last["seconds"] if known.accepted else None)
 
 
@@ -142,22 +146,25 @@ def overview(store: Store, view: View | str, now: float, before: Sums | None = N
     span = {"since": since, "until": until, **view.where}
     of_producer = {"producer": view.producer}
     with store.borrow(limit=_LIMIT):
-        last = _minute(store, view, int(at) - (0 if view.over(now) else _LAG))
+        lately = _minute(store, view, int(at) - (0 if view.over(now) else _LAG))
+        last = _together(lately, view)
         before = before or earlier(store, view, now)
         series = [_point(row) for row in store.rows("series", bucket=view.step, **span)]
         buckets = store.rows("latency_buckets_by_window", bucket_seconds=view.step, **span)
-        sums = _sums(store, view, since, until, last["acknowledged"] / last["seconds"], _added(buckets))
+        died = deaths(store, view, since, until)
+        sums = _sums(store, view, since, until, last["acknowledged"] / last["seconds"], _added(buckets), died)
         by_topic = store.rows("latency_buckets_by_topic", since=since, until=until, **of_producer)
-        died = store.rows("overview_causes", limit=_MOST_CAUSES, **span)
         waiting = _waiting(store, view)
         producers = chosen_ones(store.rows("producers", since=now - 86_400), view.producer)
         alerts = store.rows("alerts_firing", now=now)
         seen_at = store.rows("data_age")[0]["seen_at"]
+        missing = store.rows("overview_missing", since=now - 86_400, producer=view.producer)[0]
         still = stalled(producers, last, now) and not _fresh(store, view, now)
     running = [row for row in producers if row["closed_at"] is None]
     dead_by_topic = _counted(waiting, "topic")
-    dead, causes = sum(dead_by_topic.values()), _causes(died)
-    topics = topic_rows(series, by_topic, causes, dead_by_topic, since, view.step, at, view.topic)
+    dead, causes = sum(dead_by_topic.values()), _causes(died.rows)
+    by_now = {row["topic"]: (row["acknowledged"], row["dead"]) for row in lately}
+    topics = topic_rows(series, by_topic, causes, dead_by_topic, died, by_now, view, now)
     return Overview(
         now=at,
         read_at=now,
@@ -166,10 +173,10 @@ def overview(store: Store, view: View | str, now: float, before: Sums | None = N
         step=view.step,
         situation=situation(
             view,
-            {"acknowledged": sums.acknowledged, "dead": sums.dead},
+            sums.acknowledged,
+            died,
             still,
-            any(row.trouble > 2 for row in topics),
-            max((row["last"] for row in died), default=None),
+            max((row.trouble for row in topics), default=0),
             causes,
             producers,
             dead,
@@ -188,11 +195,12 @@ def overview(store: Store, view: View | str, now: float, before: Sums | None = N
         dead_by_verdict=_counted(waiting, "verdict"),
         dead_total=dead,
         alerts=tuple(
-            _as_shown(row, dead, view) for row in alerts if not (row["silenced"] or row["muted_by"])
+            _as_shown(row, dead, view) for row in _once(alerts) if not (row["silenced"] or row["muted_by"])
         ),
         producers=tuple(producers),
         memory=memory(running, now),
         seen_at=seen_at,
+        missing=(missing["windows"], missing["producers"]),
     )
 
 
@@ -222,23 +230,35 @@ def _sums(
     until: int | None,
     throughput: float | None,
     histogram: Mapping[int, int],
+    died: Deaths,
 ) -> Sums:
     totals = store.rows("totals", since=since, until=until, **view.where)[0]
     clients = store.rows("overview_clients", since=since, until=until, producer=view.producer)[0]
     return Sums(
-        **{name: totals[name] for name in _COUNTS},
+        **{**{name: totals[name] for name in _COUNTS}, "dead": died.total},
         latency=tuple(quantiles(histogram, QUANTILES)),
         throughput=throughput if totals["accepted"] or totals["acknowledged"] else None,
         samples=clients["samples"],
         cut_off=clients["cut_off"],
         fill_highest=clients["fill_highest"],
+        given_up=died.retried,
     )
 
 
-def _minute(store: Store, view: View, until: int) -> dict[str, Any]:
-    """The totals of the last minute before a moment, or of as much of it as the range is long."""
-    seconds = min(MINUTE, view.seconds)
-    return {**store.rows("totals", since=until - seconds, until=until, **view.where)[0], "seconds": seconds}
+def _minute(store: Store, view: View, until: int) -> Rows:
+    """The totals by topic of the last minute before a moment, or of as much of it as the range is long."""
+    since = until - min(MINUTE, view.seconds)
+    rows = store.rows("totals_by_topic", since=since, until=until, producer=view.producer)
+    return [row for row in rows if view.topic in (None, row["topic"])]
+
+
+def _together(rows: Rows, view: View) -> dict[str, Any]:
+    """A minute of all topics, and its seconds."""
+    return {
+        "acknowledged": sum(row["acknowledged"] for row in rows),
+        "dead": sum(row["dead"] for row in rows),
+        "seconds": min(MINUTE, view.seconds),
+    }
 
 
 def _fresh(store: Store, view: View, now: float) -> bool:
@@ -266,17 +286,19 @@ def _percentiles(buckets: Rows) -> Iterable[tuple[int, tuple[float | None, ...]]
 
 
 def _causes(rows: Rows) -> tuple[Cause, ...]:
-    """By topic and by what it means: two codes with one meaning are one reason to a reader."""
+    """By topic and by what it means: two codes with one meaning are one reason to a reader. What waits most comes first."""
     merged: dict[tuple[str, str], Cause] = {}
     for row in rows:
         meaning = failure_of(row["code"]).meaning
         known = merged.get((row["topic"], meaning))
         merged[row["topic"], meaning] = (
-            Cause(row["topic"], meaning, row["count"], row["fingerprint"])
+            Cause(row["topic"], meaning, row["count"], row["fingerprint"], row["waiting"])
             if known is None
-            else known._replace(dead=known.dead + row["count"])
+            else known._replace(dead=known.dead + row["count"], waiting=known.left + row["waiting"])
         )
-    return tuple(sorted(merged.values(), key=lambda cause: (-cause.dead, cause.topic, cause.meaning)))
+    return tuple(
+        sorted(merged.values(), key=lambda cause: (-cause.left, -cause.dead, cause.topic, cause.meaning))
+    )
 
 
 def _waiting(store: Store, view: View) -> Rows:
@@ -291,6 +313,20 @@ def _counted(rows: Rows, name: str) -> dict[str, int]:
     for row in rows:
         counts[row[name]] += row["count"]
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _once(alerts: Rows) -> Rows:
+    """What several producers say of one store is one alert to a reader: that of the first."""
+    first: dict[str, Mapping[str, Any]] = {}
+    for row in sorted(alerts, key=lambda one: (one["started_at"], one["alert_id"])):
+        first.setdefault(row["rule"], row)
+    return [
+        row
+        for row in alerts
+        if row["alert_id"] == first[row["rule"]]["alert_id"]
+        or row["rule"] not in RULES
+        or not RULES[row["rule"]].shared
+    ]
 
 
 def _as_shown(alert: Mapping[str, Any], dead: int, view: View) -> Mapping[str, Any]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
 from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.errors import ConfigError
+from producer_core.errors import ConfigError, OtherCluster
 from producer_core.replay import Newer, Operation
+from producer_core.replay.active import still_active
 from producer_core.replay.dry_run import DryRun, dry_run
 from producer_core.store import Store
 
@@ -28,7 +29,8 @@ class Offer:
     """What a click on Replay or Clear would be about now.
 
     `run` is what a replay would do as far as the store knows, None where there are too many letters to act at once.
-    `held` are replays under way that have some of these letters to send, `refused` why nobody could carry one out.
+    `held` are replays under way that have some of these letters to send, `refused` why nobody could carry one out, and
+    `way_out` what to do about it; `active` says why the cause of the letters may still be there.
     """
 
     about: DeadLetterFilter
@@ -36,6 +38,8 @@ class Offer:
     run: DryRun | None = None
     held: tuple[tuple[Operation, int], ...] = ()
     refused: str = ""
+    way_out: Literal["", "hands", "cluster"] = ""
+    active: str = ""
 
     @property
     def left_out(self) -> int:
@@ -109,12 +113,15 @@ def offer(store: Store, about: DeadLetterFilter, now: float) -> Offer:
         if not count or about.state == "archived":
             return Offer(about, count)
         refused = replay.refusal(store, list(letters.count_by(about, "cluster_id")), now)
+        run = dry_run(store, about) if count <= AT_ONCE else None
         return Offer(
             about,
             count,
-            run=dry_run(store, about) if count <= AT_ONCE else None,
+            run=run,
             held=tuple(replay.under_way(store, about)),
-            refused=str(refused) if refused else "",
+            refused=str(refused).removesuffix(refused.fix).strip() if refused else "",
+            way_out="" if refused is None else "cluster" if isinstance(refused, OtherCluster) else "hands",
+            active=run.active if run else still_active(store, about, now),
         )
 
 
@@ -199,10 +206,14 @@ def _behind(store: Store, operation: Operation, hands: int) -> Operation | None:
     """The replay that is carried out first, where each process has one: it does them one after the other."""
     if operation.owner is not None or operation.state not in ("planned", "checking"):
         return None
+    ahead = operation.state == "checking"  # looking ahead waits for another look ahead only
     busy = [
         one
         for one in replay.live(store)
-        if one.owner is not None and one.cluster_id == operation.cluster_id and one.state != "paused"
+        if one.owner is not None
+        and one.cluster_id == operation.cluster_id
+        and one.state != "paused"
+        and (one.state == "checking") == ahead
     ]
     return busy[0] if busy and len(busy) >= hands else None
 

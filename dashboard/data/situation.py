@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dashboard.data.deaths import Deaths
 from dashboard.data.view import View
 from dashboard.words import Cause, Situation
 
@@ -31,16 +32,18 @@ def memory(rows: Rows, now: float) -> tuple[int, int | None]:
 
 def situation(
     view: View,
-    totals: Mapping[str, Any],
+    acknowledged: int,
+    died: Deaths,
     still: bool,
-    failing: bool,
-    last_death: float | None,
+    trouble: int,
     causes: Sequence[Cause],
     producers: Rows,
     dead: int,
     now: float,
 ) -> Situation:
-    """`totals` are of the range, `dead` letters wait in all, and `still` says that nothing moves although it should."""
+    """`acknowledged` and `died` are of the range, `dead` letters wait in all, `still` says that nothing moves although it
+    should, and `trouble` is that of the most troubled topic.
+    """
     running = [row for row in producers if row["closed_at"] is None]
     living = alive(running, now)
     lost = [
@@ -50,8 +53,10 @@ def situation(
     ]
     troubled = [row["connection_error"] for row in living if not row["connected"] and row["connection_error"]]
     return Situation(
-        acknowledged=totals["acknowledged"],
-        dead=totals["dead"],
+        acknowledged=acknowledged,
+        dead=died.total,
+        cured=died.cured,
+        aside=died.aside,
         window=view.window,
         connected=sum(row["connected"] for row in living),
         producers=len(living),
@@ -62,8 +67,9 @@ def situation(
         causes=causes,
         gone=len(lost),
         gone_for=min(lost, default=0.0),
-        failed_ago=None if last_death is None else now - last_death,
-        failing=failing,
+        failed_ago=None if died.last is None else now - died.last,
+        failing=trouble > 2,
+        dying=trouble > 1,
         stalled=still,
         waiting=dead,
         over=view.over(now),

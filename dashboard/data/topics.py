@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dashboard.data.deaths import Deaths
+from dashboard.data.view import View
 from dashboard.words import Cause
 from producer_core.histogram import quantiles
 
@@ -32,7 +34,9 @@ class Point:
 class TopicRow:
     """`rates` (acknowledged a second) and `failures` over the range, oldest first; None where nothing was written.
 
-    `failing` is the share of the last minute that died. `trouble` is 3 where much fails now or did, 2 where something does, 1 where dead letters wait from before, else 0.
+    `failing` is the share of the last minute that died, where that is not cured yet; of a range that is over, of all of
+    it. `trouble` is 3 where much fails now, 2 where something does, 1 where dead letters wait, else 0. `cured` died in
+    the range and were replayed since.
     """
 
     topic: str
@@ -46,6 +50,7 @@ class TopicRow:
     failures: tuple[int | None, ...]
     cause: Cause | None
     causes: int
+    cured: int = 0
 
     @property
     def error_rate(self) -> float | None:
@@ -54,8 +59,8 @@ class TopicRow:
 
     @property
     def trouble(self) -> int:
-        if self.dead:
-            return 3 if max(self.error_rate or 0.0, self.failing or 0.0) > _BAD else 2
+        if self.failing:
+            return 3 if self.failing > _BAD else 2
         return 1 if self.waiting else 0
 
 
@@ -64,21 +69,53 @@ def topic_rows(
     buckets: Sequence[Mapping[str, Any]],
     causes: Sequence[Cause],
     waiting: Mapping[str, int],
-    since: int,
-    step: int,
+    died: Deaths,
+    lately: Mapping[str, tuple[int, int]],
+    view: View,
     now: float,
-    only: str | None,
 ) -> tuple[TopicRow, ...]:
-    """Every topic that was written to in the range, or of which dead letters wait; the most troubled first."""
+    """Every topic that was written to in the range, or of which dead letters wait; the most troubled first.
+
+    `lately`: what was acknowledged and what died in the last minute, by topic.
+    """
     points, histograms = _by_topic(series), defaultdict[str, dict[int, int]](dict)
     for row in buckets:
         histograms[row["topic"]][row["bucket"]] = row["count"]
-    names = {name for name in {*points, *waiting} if only in (None, name)}
-    width = _width(since, step, now)
-    rows = [
-        _row(name, points[name], histograms[name], causes, waiting.get(name, 0), since, width, now)
-        for name in names
-    ]
+    dead, cured, aside = died.by("topic"), died.by("topic", "cured"), died.by("topic", "aside")
+    since, at = view.since(now), view.at(now)
+    width, rows = _width(since, view.step, at), []
+    for name in {*points, *waiting, *dead}:
+        if view.topic not in (None, name):
+            continue
+        own = [cause for cause in causes if cause.topic == name]
+        rates, failures = _lines(points[name], since, width, at)
+        acknowledged, settled = sum(point.acknowledged for point in points[name]), dead.get(name, 0)
+        left = settled - cured.get(name, 0) - aside.get(name, 0)
+        failing = (
+            (
+                settled / (settled + acknowledged)
+                if view.over(now)
+                else _failing(points[name], lately.get(name))
+            )
+            if left > 0
+            else None
+        )
+        rows.append(
+            TopicRow(
+                topic=name,
+                acknowledged=acknowledged,
+                dead=settled,
+                throughput=_throughput(points[name], at),
+                failing=failing,
+                p99=next(iter(quantiles(histograms[name], (0.99,))), None),
+                waiting=waiting.get(name, 0),
+                rates=rates,
+                failures=failures,
+                cause=own[0] if own else None,
+                causes=len(own),
+                cured=cured.get(name, 0),
+            )
+        )
     return tuple(sorted(rows, key=_place))
 
 
@@ -94,40 +131,24 @@ def _by_topic(series: Sequence[Point]) -> dict[str, list[Point]]:
     return found
 
 
-def _row(
-    topic: str,
-    points: Sequence[Point],
-    histogram: Mapping[int, int],
-    causes: Sequence[Cause],
-    waiting: int,
-    since: int,
-    width: int,
-    now: float,
-) -> TopicRow:
-    own = [cause for cause in causes if cause.topic == topic]
-    rates, failures = _lines(points, since, width, now)
-    throughput, failing = _lately(points, now)
-    return TopicRow(
-        topic=topic,
-        acknowledged=sum(point.acknowledged for point in points),
-        dead=sum(point.dead for point in points),
-        throughput=throughput,
-        failing=failing,
-        p99=next(iter(quantiles(histogram, (0.99,))), None),
-        waiting=waiting,
-        rates=rates,
-        failures=failures,
-        cause=own[0] if own else None,
-        causes=len(own),
-    )
+def _failing(points: Sequence[Point], lately: tuple[int, int] | None) -> float | None:
+    """The share of the last minute that died; of a topic without a message in it the last that is known says it."""
+    acknowledged, dead = lately or (0, 0)
+    if not acknowledged + dead:
+        last = max(
+            (point for point in points if point.acknowledged + point.dead),
+            key=lambda one: one.at,
+            default=None,
+        )
+        acknowledged, dead = (last.acknowledged, last.dead) if last else (0, 0)
+    return dead / (acknowledged + dead) if dead else None
 
 
-def _lately(points: Sequence[Point], now: float) -> tuple[float, float | None]:
-    """Acknowledged a second, and the share that died, over the last minute or the last windows that cover one."""
+def _throughput(points: Sequence[Point], now: float) -> float:
+    """Acknowledged a second, over the last minute or the last windows that cover one."""
     last = [point for point in points if point.at + point.seconds > now - _MINUTE]
     seconds = now - min((point.at for point in last), default=now)
-    acknowledged, dead = sum(point.acknowledged for point in last), sum(point.dead for point in last)
-    return acknowledged / max(seconds, _MINUTE), dead / (acknowledged + dead) if dead else None
+    return sum(point.acknowledged for point in last) / max(seconds, _MINUTE)
 
 
 def _width(since: int, step: int, now: float) -> int:

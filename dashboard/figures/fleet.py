@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -62,8 +63,23 @@ def spread(page: Fleet) -> Any:
             _dots(figure, name, colour, symbol, members)
     figure.update_layout(hovermode="closest", showlegend=True)
     _milliseconds(figure, "yaxis")
-    figure.update_xaxes(type="log", tickformat="~s", hoverformat=None, ticksuffix=" /s", dtick=1)
+    figure.update_yaxes(range=_whole([1000 * (one.p99 or 0.0) for one in drawn]))
+    figure.update_xaxes(
+        type="log",
+        tickformat="~s",
+        hoverformat=None,
+        ticksuffix=" /s",
+        dtick=1,
+        range=_whole([one.rate for one in drawn]),
+    )
     return figure
+
+
+def _whole(values: Sequence[float]) -> list[float]:
+    """Whole decades around all values, so that each axis has a number at both ends."""
+    logs = [math.log10(max(value, 1e-3)) for value in values]
+    least, most = math.floor(min(logs)), math.ceil(max(logs))
+    return [least, most if most > least else least + 1]
 
 
 def _dots(figure: Any, name: str, colour: str, symbol: str, members: Sequence[Member]) -> None:

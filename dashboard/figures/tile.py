@@ -17,6 +17,7 @@ from dashboard.words import (
     percent,
     plural,
     rate,
+    retries,
     size,
 )
 from producer_core.histogram import RELATIVE_ERROR
@@ -78,7 +79,7 @@ def tiles(page: Overview) -> tuple[Tile, ...]:
         _dead_letters(page),
         tile(
             "Retry success", now.retry_success, before.retry_success, percent,
-            f"Saved by another attempt: {now.retry_successes:,} messages with {plural(now.retried, 'resend')}.",
+            retries(now.retry_successes, now.given_up),
             good=1, least=0.01,
         ),
         _duplicates(page, tile),

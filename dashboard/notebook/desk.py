@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 from dashboard import actions, words
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.person import person
+from producer_core.replay import Operation
 from producer_core.replay.dry_run import dry_run
 from producer_core.store import Store
 
@@ -116,12 +117,24 @@ class Desk:
         if self._operation is None:
             return None, ""
         operation = actions.follow(self._store, self._operation)
+        if operation.state == "checking":
+            return 0.0, f"Replaying: 0 of {operation.total:,}. Looking ahead on the topics first."
+        if operation.state == "ready":
+            return 0.0, self._asked(operation)
         if not operation.ended:
             settled = operation.total - operation.left
             text = f"Replaying: {settled:,} of {operation.total:,}. {operation.message or ''}"
             return settled / max(operation.total, 1), text.strip()
         self._operation = None
         return None, operation.message or "Done."
+
+    def _asked(self, operation: Operation) -> str:
+        """What the look ahead found. That letters are in doubt was said before the click; the rest is decided on the page."""
+        run = dry_run(self._store, DeadLetterFilter(), operation=operation)
+        if run.safe_but_doubtful:
+            actions.go_replay(self._store, operation.operation_id, who=person(), origin=ORIGIN)
+            return "Replaying …"
+        return f"Nothing was sent yet. {run.sentences[0]} Cancel it, or decide on the Replays page of the dashboard."
 
 
 def _where(message: Mapping[str, Any]) -> DeadLetterFilter:

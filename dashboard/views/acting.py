@@ -43,6 +43,8 @@ def bar(path: Path, where: DeadLetterFilter, ids: tuple[str, ...]) -> None:
             _replay_button(path, offer, busy=followed is not None and not followed.operation.ended)
             _clear_button(path, offer)
             _hint(where, offer, followed)
+        if offer.count and offer.active:
+            common.say("warning", mask_text(offer.active))
         if offer.count and offer.refused:
             _nobody(path, offer)
     _result(path, followed)
@@ -70,7 +72,7 @@ def _replay_button(path: Path, offer: data.Offer, *, busy: bool) -> None:
     possible = allowed and offer.count and not offer.refused
     st.button(
         told.replay_label(offer.count, at_once=offer.at_once), key="replay", type="secondary" if busy else "primary",
-        icon=":material/replay:", disabled=not possible, help=why_not or None,
+        icon=":material/replay:", disabled=not possible, help=why_not or told.CLICK,
         on_click=_replay, args=(path, offer, _presses()),
     )  # fmt: skip
 
@@ -108,7 +110,10 @@ def _hint(where: DeadLetterFilter, offer: data.Offer, followed: data.Replay | No
 
 def _nobody(path: Path, offer: data.Offer) -> None:
     common.say("warning", f"Nobody can replay these now. {mask_text(offer.refused)}")
-    st.code(operation.command(path, offer.about), language=None, wrap_lines=True)
+    common.note(told.WAYS_OUT[offer.way_out])
+    st.code(
+        operation.command(path, offer.about, other=offer.way_out == "cluster"), language=None, wrap_lines=True
+    )
 
 
 # the clicks

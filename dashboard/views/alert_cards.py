@@ -64,7 +64,8 @@ def card(
     """What one reads of an alert."""
     hushed = item.silenced or item.muted_by
     tone = said.TONES.get(item.severity, "quiet")
-    title = mask_text(item.text)
+    title = alert_text(item, now)
+    about = "all producers of this store" if rule and rule.shared else names.get(item.subject, item.subject)
     what = link(title, header.link("alerts", alert=item.alert_id)) if opens else title
     lines = [
         node("p", what, class_="pc-what"),
@@ -75,7 +76,7 @@ def card(
             node("b", said.alert_state(item)),
             " ",
             said.alert_age(item, now),
-            f" · {item.rule} · {names.get(item.subject, item.subject)}",
+            f" · {item.rule} · {about}",
             class_="pc-meta",
         ),
     ]
@@ -90,11 +91,16 @@ def card(
     return node("div", *lines, class_=f"pc-episode pc-{tone}{' pc-hushed' if hushed else ''}", role="article")
 
 
+def alert_text(item: Alert, now: float) -> str:
+    """What it says, with the moments it names in the viewer's zone beside UTC, in which webhooks have them."""
+    return words.local(mask_text(item.text), common.zone(), now)
+
+
 def _hush(item: Alert, silence: Silence | None, now: float) -> tuple[str, ...]:
     if silence is not None:
         return (said.silenced(silence, now, _at(silence.until)),)
     if item.muted_by and item.state != "resolved":
-        return (f"Nobody is told: {item.muted_by}.",)
+        return (words.local(f"Nobody is told: {item.muted_by}.", common.zone(), now),)
     return ()
 
 

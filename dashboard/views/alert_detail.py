@@ -73,7 +73,9 @@ def _life(found: of.AlertDetail) -> None:
     ]
     st.html(f'<ul class="pc-story">{"".join(lines)}</ul>')
     if not found.told and item.state != "pending":
-        common.note(f"Nobody was told{f': {mask_text(item.muted_by)}' if item.muted_by else ''}.")
+        common.note(
+            f"Nobody was told{f': {words.local(mask_text(item.muted_by), common.zone(), found.now)}' if item.muted_by else ''}."
+        )
 
 
 def _rule(found: of.AlertDetail) -> None:

@@ -51,7 +51,7 @@ def _over(item: Alert, now: float, names: Mapping[str, str]) -> TableRow:
     begun = item.fired_at if item.fired_at is not None else item.started_at
     when = words.stamp(begun, common.zone(), now)
     what = [
-        Part(mask_text(item.text), look=LOOKS.get(item.severity, "quiet"), href=header.link("alerts", alert=item.alert_id)),  # type: ignore[arg-type]  # a Look
+        Part(alert_cards.alert_text(item, now), look=LOOKS.get(item.severity, "quiet"), href=header.link("alerts", alert=item.alert_id)),  # type: ignore[arg-type]  # a Look
         Part(f"{item.severity} · {item.rule} · {names.get(item.subject, item.subject)}", look="small"),
     ]  # fmt: skip
     lasted = words.age((item.resolved_at or now) - begun)

@@ -48,7 +48,7 @@ def _sentences(run: DryRun, *, looked: bool) -> None:
     """The worst first, and that one loud, once the topics were looked at."""
     others = list(run.sentences)
     if looked:
-        common.say("good" if run.safe else "warning", others.pop(0))
+        common.say("good" if run.safe and not run.active else "warning", others.pop(0))
     rows = "".join(f"<li>{html.escape(text)}</li>" for text in others if text)
     if rows:
         st.html(f'<ul class="pc-note" style="padding-left: 1.1rem">{rows}</ul>')

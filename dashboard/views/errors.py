@@ -73,11 +73,14 @@ def _failing(shown: Errors) -> say.Failing:
         if worst is None
         else (worst.code, "".join(worst.topics[:1]), worst.failure.meaning, worst.died),
         new=tuple(line.code for line in shown.news),
+        cured=shown.cured,
+        aside=shown.aside,
     )
 
 
 def _tiles(shown: Errors) -> None:
     now, before, old = shown.whole, shown.whole_before, shown.compares
+    success, success_before = shown.retry_success
     tiles = [
         ("Failed attempts", words.compact(now.attempts), words.change(now.attempts, before.attempts, words.count, good=-1),
          "Delivery reports with an error that reached us; what librdkafka repeated inside is not among them."),
@@ -87,8 +90,8 @@ def _tiles(shown: Errors) -> None:
          "Messages that became dead letters."),
         ("Error rate", words.percent(now.error_rate), words.change(now.error_rate, before.error_rate, words.percent, good=-1),
          "Messages that died, of all that were settled."),
-        ("Retries succeed", words.percent(now.saved_share), words.change(now.saved_share, before.saved_share, words.percent, good=1),
-         "Of the messages that failed at least once, those that were acknowledged after all."),
+        ("Retry success", words.percent(success), words.change(success, success_before, words.percent, good=1),
+         words.retries(now.saved, shown.given_up[0])),
         ("Dead letters", words.compact(shown.waiting), None,
          "They wait for a decision now, whatever the range: replay or clear."),
     ]  # fmt: skip

@@ -32,7 +32,7 @@ def show(store: Store, shown: data.Overview, now: float) -> None:
 
 def _line(alert: Mapping[str, Any], now: float) -> Node:
     tone = words.TONES[alert["severity"]]
-    title, colon, rest = words.alert(alert, now).partition(":")
+    title, colon, rest = words.local(words.alert(alert, now), common.zone(), now).partition(":")
     address = header.link("alerts", alert=alert["alert_id"])
     advice = str(
         alert["advice"] or ""

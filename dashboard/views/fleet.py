@@ -1,4 +1,4 @@
-"""The fleet page: every producer the store knows, sorted by trouble, and what they deliver together."""
+"""The fleet page: every producer the store knows, sorted by trouble, what they deliver together, jobs and audits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dashboard.figures.fleet import fleet_percentiles, spread
 from dashboard.live_plotly import live_plotly
 from dashboard.live_table import Column, Line, Part, TableRow
 from dashboard.stores import opened
-from dashboard.views import common, header, pace
+from dashboard.views import audit, common, header, pace, pipeline
 from dashboard.words import fleet as say
 from producer_core.histogram import RELATIVE_ERROR
 
@@ -25,6 +25,9 @@ WHO = ("In the range", "In trouble", "All known")
 def show(path: Path) -> None:
     view = header.view(path, "Fleet")
     live_table.style()
+    if asked := st.query_params.get("audit"):
+        audit.show(path, asked, header.every(view))
+        return
     who, text = _choices()
     st.fragment(_live, run_every=header.every(view))(path, view, who, text)
 
@@ -59,6 +62,7 @@ def _live(path: Path, view: View, who: str, text: str) -> None:
     now = time.time()
     common.stays(words.data_age(shown.seen_at, now).capitalize(), live=words.live(shown.seen_at, now))
     common.say(*say.crowd(_crowd(shown)))
+    pipeline.trouble(shown)
     _tiles(shown)
     left, right = st.columns(2, gap="medium")
     with left:
@@ -72,7 +76,8 @@ def _live(path: Path, view: View, who: str, text: str) -> None:
         common.note("Each producer by its messages a second and its p99.")
         live_plotly(spread(shown), key="fleet-spread", alt="Each producer by rate and p99")
     _producers(shown, who, text, now)
-    _jobs(shown, now)
+    pipeline.jobs(shown, now)
+    pipeline.audits(path, shown, now)
 
 
 @st.cache_data(ttl=0.8, max_entries=16, show_spinner=False)  # type: ignore[untyped-decorator]  # streamlit is Any here
@@ -188,27 +193,3 @@ def _row(member: Member, now: float) -> TableRow:
 
 def _letters(member: Member) -> str:
     return header.link("dead-letters", range=None, producer=None, producer_id=member.producer_id)
-
-
-# jobs: what merges a fleet into this store; audits and bulk replays come beside it
-
-
-def _jobs(shown: Fleet, now: float) -> None:
-    common.heading("Jobs")
-    if not shown.jobs:
-        common.note(say.HOW_TO_FILL if shown.known_hosts < 2 else say.NO_JOB)
-        st.code(say.FILL, language=None, wrap_lines=True)
-        return
-    columns = (Column("Job"), Column("Merged last"), Column("Micro-batches", number=True))
-    rows = [
-        TableRow(
-            job.name,
-            (
-                (Part("Telemetry of the fleet", "strong"), Part(job.name, "mono")),
-                say.merged_ago(now - job.committed_at),
-                words.count(job.batches),
-            ),
-        )
-        for job in shown.jobs
-    ]
-    live_table.live_table(columns, rows, key="fleet-jobs", alt="Jobs that write to this store")

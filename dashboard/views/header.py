@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import html
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlencode
@@ -54,7 +54,7 @@ def view(path: Path, name: str) -> data.View:
             on_change=_window_chosen,
         )
         topic = _one_of("Topic", ALL_TOPICS, _known(reading.topics, path), "topic")
-        producer = _one_of("Producer", ALL_PRODUCERS, _known(reading.producers, path), "producer")
+        producer = _producer(path)
     start, end = _custom(now) if window == words.CUSTOM else (None, None)
     found = data.View(window, topic, producer, start, end)
     st.session_state["view"], st.session_state["page"] = found, name
@@ -98,6 +98,27 @@ def link(page: str, **query: str | float | None) -> str:
 
 def _plain(value: str | float) -> str:
     return value if isinstance(value, str) else f"{int(value)}"
+
+
+def _producer(path: Path) -> str | None:
+    """Shown by its name; its id stands in the address, which Streamlit would fill with the name."""
+    names: Mapping[str, str] = {}
+    with contextlib.suppress(StoreError):
+        names = reading.producers(path)
+    if "producer" not in st.session_state:
+        st.session_state["producer"] = st.query_params.get("producer", ALL_PRODUCERS)
+    kept = st.session_state["producer"]
+    known = tuple(names) if kept == ALL_PRODUCERS or kept in names else (*names, kept)
+    chosen: str = st.selectbox(
+        "Producer", (ALL_PRODUCERS, *known), key="producer", format_func=lambda one: names.get(one, one),
+        label_visibility="collapsed", width=170,
+    )  # fmt: skip
+    if chosen == ALL_PRODUCERS:
+        st.query_params.pop("producer", None)
+        return None
+    if st.query_params.get("producer") != chosen:
+        st.query_params["producer"] = chosen
+    return chosen
 
 
 def _known(read: Callable[[Path], tuple[str, ...]], path: Path) -> tuple[str, ...]:

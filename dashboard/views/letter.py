@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Mapping
 from pathlib import Path
 
 import streamlit as st
@@ -45,10 +46,13 @@ def show(path: Path, message_id: str) -> None:
             )
             return
         _state(found.letter)
-        _story(found.letter, found.key)
+        _story(found.letter, found.key, found.producer)
         _content(path, found, reveal=reveal)
         common.heading("What happened")
-        _life(letter_reading.life(path, message_id, stamp))
+        _life(
+            letter_reading.life(path, message_id, stamp),
+            {found.letter.producer_id: found.producer} if found.producer else {},
+        )
 
 
 def _head(letter: DeadLetter | None, message_id: str) -> None:
@@ -74,7 +78,7 @@ def _state(letter: DeadLetter) -> None:
         )
 
 
-def _story(letter: DeadLetter, key: said.Content) -> None:
+def _story(letter: DeadLetter, key: said.Content, producer: str) -> None:
     failure = failure_of(letter.code)
     _verdict(letter)
     _facts(
@@ -86,9 +90,10 @@ def _story(letter: DeadLetter, key: said.Content) -> None:
             html.escape(said.visible_line(key.text, 2_000)) if key.kind in ("text", "json") else "",
             _key_about(key),
         ),
-        ("Died", common.moment(letter.failed_at), f"accepted {_ago(letter)} before"),
-        ("Producer", html.escape(said.visible_line(letter.producer_id)), _from(letter)),
+        ("Died", common.moment(letter.failed_at), said.accepted(letter.failed_at - letter.accepted_at)),
+        ("Producer", html.escape(said.visible_line(producer or letter.producer_id)), _from(letter)),
         *((("Source", "", said.visible_line(masked(letter.source))),) if letter.source else ()),
+        *((("Producer id", "", said.visible_line(letter.producer_id)),) if producer else ()),
         ("Message id", html.escape(said.visible_line(letter.message_id)), ""),
     )
     st.button(
@@ -113,13 +118,11 @@ def _key_about(key: said.Content) -> str:
     return "" if key.kind in ("text", "json") else key.about
 
 
-def _ago(letter: DeadLetter) -> str:
-    return words.age(letter.failed_at - letter.accepted_at)
-
-
 def _from(letter: DeadLetter) -> str:
     on = f"on {letter.host}" if letter.host else ""
-    return said.visible_line(f"{on} version {letter.version}".strip() if letter.version else on)
+    return said.visible_line(
+        ", ".join(part for part in (on, letter.version and f"version {letter.version}") if part)
+    )
 
 
 def _facts(*rows: tuple[str, str, str]) -> None:
@@ -206,10 +209,11 @@ def _headers(headers: tuple[said.Header, ...]) -> None:
     st.html(f'<table class="pc-headers"><tbody>{"".join(rows)}</tbody></table>')
 
 
-def _life(moments: tuple[Moment, ...]) -> None:
+def _life(moments: tuple[Moment, ...], names: Mapping[str, str]) -> None:
+    """`names` are of producers, by their ids."""
     lines = [
         f'<li class="pc-l-{_TONES.get(one.what, "quiet")}">{common.moment(one.at)}<b>{html.escape(one.what)}</b>'
-        f"{f' by {html.escape(said.visible_line(one.who))}' if one.who else ''}"
+        f"{f' by {html.escape(said.visible_line(names.get(one.who, one.who)))}' if one.who else ''}"
         f"<span>{html.escape(said.visible_line(masked(_told(one.text)), 2_000))}{_link(one)}</span></li>"
         for one in moments
     ]

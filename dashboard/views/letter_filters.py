@@ -70,8 +70,9 @@ def _more(path: Path, asked: Looking) -> None:
         _choice(
             "Cluster", "All clusters", letter_reading.clusters(path), "cluster_id", where.cluster_id
         )  # fmt: skip
+        names = reading.producers(path)
         _choice(
-            "Producer", "All producers", reading.producers(path), "producer_id", where.producer_id
+            "Producer", "All producers", tuple(names), "producer_id", where.producer_id, lambda one: names.get(one, one)
         )  # fmt: skip
         _text("Cause is (its fingerprint)", "group", where.group)
         _ids(where.ids)

@@ -108,12 +108,13 @@ def again() -> None:
 
 
 class Inside(NamedTuple):
-    """A letter with what it holds as it may be shown; its value is not kept beside that."""
+    """A letter with what it holds as it may be shown; its value is not kept beside that. `producer`: who sent it."""
 
     letter: DeadLetter
     key: said.Content
     value: said.Content
     headers: tuple[said.Header, ...]
+    producer: str = ""
 
 
 @lru_cache(maxsize=16)
@@ -129,4 +130,5 @@ def inside(
         said.content(letter.key, reveal=reveal, key=True),
         said.content(letter.value, reveal=reveal),
         said.headers(letter.headers, reveal=reveal),
+        of_letters.producer_of(opened(path), letter),
     )

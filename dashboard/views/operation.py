@@ -10,6 +10,7 @@ from pathlib import Path
 import streamlit as st
 
 from dashboard import actions, data, live_table, words
+from dashboard.bring import bring
 from dashboard.views import acted, common, dry_run, reading, replay_tables
 from dashboard.words import replays as told
 from producer_core.cli.selection import to_options
@@ -17,13 +18,19 @@ from producer_core.dlq import DeadLetterFilter
 from producer_core.replay import Operation
 from producer_core.store import Store
 
+_JUST_BEGUN = 15.0
+"""Seconds after a click in which what it began may be brought into view."""
+
 
 def show(path: Path, seen: data.Replay, now: float, *, full: bool = False, listed: bool = False) -> None:
     """How it stands and what may be done. `full` leaves out the link to the page where all of it is shown, `listed` the
     dry run, which is one click away there."""
     operation = seen.operation
     tone, text = told.standing(operation, owner=seen.owner, hands=seen.hands, now=now, behind=seen.behind)
-    asks = operation.state in ("checking", "ready")
+    asks = operation.state == "ready" or (operation.state == "checking" and not operation.go_at_once)
+    if not (asks or full or listed):
+        begun = operation.started_at or operation.created_at
+        bring(key=f"follow_{operation.operation_id}", go=now - begun < _JUST_BEGUN, hidden=True)
     if asks and not listed:
         dry_run.show(path, seen, tone, text, comes_into_view=not full)
     elif tone == "good" and not operation.ended:
@@ -50,10 +57,8 @@ def link(operation: Operation, text: str) -> str:
 
 def _under_way(path: Path, seen: data.Replay) -> None:
     operation = seen.operation
-    share = (operation.total - operation.left) / max(operation.total, 1)
-    st.progress(min(max(share, 0.0), 1.0), text=told.progress(operation, seen.pace))
-    if first := told.canary(operation):
-        common.note(first)
+    if operation.state != "checking":
+        _progress(seen)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         if operation.state == "paused":
             _resume(path, operation)
@@ -65,6 +70,14 @@ def _under_way(path: Path, seen: data.Replay) -> None:
                 path, "Cancel", "cancel", ":material/close:", operation, actions.cancel_replay,
                 more=f"Ends it for good. {left} that have no outcome yet stay dead letters.",
             )  # fmt: skip
+
+
+def _progress(seen: data.Replay) -> None:
+    operation = seen.operation
+    share = (operation.total - operation.left) / max(operation.total, 1)
+    st.progress(min(max(share, 0.0), 1.0), text=told.progress(operation, seen.pace))
+    if first := told.canary(operation):
+        common.note(first)
 
 
 def _resume(path: Path, operation: Operation) -> None:
@@ -107,16 +120,16 @@ def _by_hand(path: Path, seen: data.Replay) -> None:
     """What to do when no process can carry it out: the command that does, from here."""
     if seen.where is None:
         return
-    common.note(
-        "Start a producer on this store, and it is carried out at once. Or send from a shell that reaches the brokers:"
-    )
+    common.note(told.WAYS_OUT["hands"])
     st.code(command(path, seen.where), language=None, wrap_lines=True)
 
 
-def command(path: Path, where: DeadLetterFilter) -> str:
-    """What sends these letters from a shell; the same replay, where there is one of this selection."""
+def command(path: Path, where: DeadLetterFilter, *, other: bool = False) -> str:
+    """What sends these letters from a shell; the same replay, where there is one of this selection. `other`: to another
+    cluster than theirs."""
     options = [*to_options(where), f"--store={path}"]
-    return f"producer-core dlq replay {shlex.join(options)} --bootstrap-servers HOST:PORT"
+    to = " --to CLUSTER" if other else ""
+    return f"producer-core dlq replay {shlex.join(options)}{to} --bootstrap-servers HOST:PORT"
 
 
 def _ended(path: Path, operation: Operation, *, full: bool) -> None:

@@ -57,7 +57,8 @@ def _as_of(path: Path, shown: data.Overview, view: data.View, *, lost: bool) -> 
     said = words.as_of(at.text, paused=paused, over=view.over(shown.read_at), lost=lost)
     zone = words.zone_name(common.zone(), shown.read_at)
     age = words.data_age(shown.seen_at, shown.read_at)
-    return tiles.small(f"{said} {zone} · {age} · store {path.name}", f"{at.more} · {path}")
+    gaps, why = words.gaps(*shown.missing)
+    return tiles.small(f"{said} {zone} · {age} · store {path.name}{gaps}", f"{at.more} · {path}{why}")
 
 
 def _charts(shown: data.Overview) -> None:

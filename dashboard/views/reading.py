@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -43,11 +44,18 @@ def topics(path: Path) -> tuple[str, ...]:
 
 
 @_remembered  # type: ignore[untyped-decorator]
-def producers(path: Path) -> tuple[str, ...]:
-    """The ids of the producers of the last thirty days, by name."""
-    return tuple(
-        sorted(row["producer_id"] for row in opened(path).rows("producers", since=time.time() - 30 * 86_400))
-    )
+def producers(path: Path) -> dict[str, str]:
+    """The producers of the last thirty days: their names by their ids, in the order of the names."""
+    rows = opened(path).rows("producers", since=time.time() - 30 * 86_400)
+    named = {
+        row["producer_id"]: f"{row['client_id'] or 'producer'} (process {row['pid']} on {row['host']})"
+        for row in rows
+    }
+    often = Counter(named.values())
+    return {
+        one: name if often[name] == 1 else f"{name} {one[-6:]}"
+        for one, name in sorted(named.items(), key=lambda item: (item[1], item[0]))
+    }
 
 
 @_remembered  # type: ignore[untyped-decorator]

@@ -43,7 +43,11 @@ def ended(replays: Sequence[data.Replay]) -> None:
         Column("What", wide=True),
         Column("Letters", number=True),
         Column("Outcome", wide=True),
-        Column("Took", number=True, more="From its first runner to its end, pauses included."),
+        Column(
+            "Took",
+            number=True,
+            more="From its start to its end, pauses included; the time before somebody let it go is not.",
+        ),
     )
     rows = [TableRow(seen.operation.operation_id, _ended(seen)) for seen in replays]
     live_table(columns, rows, key="replays-ended", alt="Replays that have ended, the latest first")

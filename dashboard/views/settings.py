@@ -8,15 +8,17 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import access, examining, live_table, words
+from dashboard import access, carrying, examining, live_table, words
 from dashboard.data.settings import Kept, Settings, settings
 from dashboard.live_dom import live_dom
 from dashboard.live_table import Column, Part, TableRow
 from dashboard.nodes import Node, node
 from dashboard.stores import opened
 from dashboard.views import common, header, pace, reading
+from dashboard.words import replays
 from dashboard.words import settings as say
 from producer_core.doctor.finding import Finding
+from producer_core.masking import mask_text
 
 REFRESH = 5.0
 _FOLLOW = 0.7
@@ -92,6 +94,16 @@ def _beside(path: Path) -> None:
         ("Address", say.listening(str(st.get_option("server.address") or ""))),
         ("Sign-in", say.admitted(passwords=len(admission.passwords), oidc=admission.oidc)),
         ("You", f"{access.user()} may act" if may else why),
+        ("Replays", _replays(path)),
+    )
+
+
+def _replays(path: Path) -> str:
+    hands = carrying.carries(path)
+    if hands is None:
+        return replays.carried_out(carrying.VARIABLE)
+    return replays.carried_out(
+        carrying.VARIABLE, str(hands.given.file), hands.given.servers, mask_text(hands.problem)
     )
 
 

@@ -102,7 +102,7 @@ def topics(shown: data.Overview) -> Iterator[Node]:
 
 def _topic(row: data.TopicRow) -> Node:
     tone, mark = _MARKS[row.trouble]
-    letters = header.link("dead-letters", topic=row.topic)
+    letters = header.link("dead-letters", topic=row.topic, state="any" if row.cured else None)
     waiting = header.link("dead-letters", topic=row.topic, range=None)
     cells: tuple[Node | str, ...] = (
         link(words.short(row.topic, 40), header.link(header.FIRST, topic=row.topic), title=row.topic),
@@ -115,12 +115,11 @@ def _topic(row: data.TopicRow) -> Node:
         _why(row),
     )
     said = (None, None, None, None, "failed", None, "letters", None)
-    labels = [label if cell != "none" else None for label, cell in zip(said, cells, strict=True)]
     return node(
         "tr",
         *(
-            node("td", cell, class_=cls, data_label=label)
-            for cell, label, (_, cls) in zip(cells, labels, _HEAD, strict=True)
+            node("td", cell, class_=f"{cls} pc-none".strip() if cell == "none" else cls, data_label=label)
+            for cell, label, (_, cls) in zip(cells, said, _HEAD, strict=True)
         ),
         data_key=row.topic,
     )
@@ -131,7 +130,9 @@ def _why(row: data.TopicRow) -> Node | str:
         return ""
     reason = words.reason(row.cause.meaning)
     query = {"topic": row.topic, "group": row.cause.fingerprint or None}
-    more = words.more_reasons(row.causes - 1)
+    if not row.cause.left:
+        query["state"] = "any"
+    more = words.more_reasons(row.causes - 1) + words.cured(row.cured, row.dead)
     return node(
         "span", link(reason, header.link("dead-letters", **query)), node("span", more, class_="pc-dim")
     )

@@ -30,7 +30,7 @@ def _list(findings: Sequence[Finding], now: float) -> str:
 
 def _item(one: Finding, now: float) -> str:
     """Nothing of it is markup: a topic's or a broker's name may be anything."""
-    when = words.when(one.since, one.until, now, lasted=one.lasted, ongoing=one.ongoing)
+    when = words.when(one.since, one.until, now, lasted=one.lasted, ongoing=one.ongoing, zone=common.zone())
     tone = one.tone if one.ongoing or one.tone == "good" else "quiet"
     lines = [
         f"<strong>{'' if one.ongoing else 'Earlier: '}{html.escape(one.title)}</strong>",

@@ -20,7 +20,7 @@ KINDS: Mapping[str, str] = {
 @dataclass(frozen=True)
 class Failing:
     """What the sentence on top of the errors page is made of. `worst`: what killed most, as code, topic, meaning and how
-    many; `during` is a part of a sentence.
+    many; `cured` of the dead were replayed since, `aside` put aside; `during` is a part of a sentence.
     """
 
     during: str
@@ -30,6 +30,8 @@ class Failing:
     dead: int
     worst: tuple[str, str, str, int] | None = None
     new: Sequence[str] = ()
+    cured: int = 0
+    aside: int = 0
 
 
 def failing(now: Failing) -> tuple[str, str]:
@@ -54,9 +56,26 @@ def _failing(now: Failing) -> tuple[str, str]:
     share = now.dead / now.settled if now.settled else 1.0
     died = f"{count(now.dead)} of {plural(now.settled, 'message')} died {now.during}"
     parts = [f"{died}{_because(now)}"]
+    if dealt := _dealt_with(now):
+        parts.append(dealt)
     if now.saved:
         parts.append(f"{saved.capitalize()}.")
+    if now.cured + now.aside >= now.dead:
+        return "good", " ".join(parts)
     return "bad" if share > 0.05 else "warning", " ".join(parts)
+
+
+def _dealt_with(now: Failing) -> str:
+    """What became of those that died."""
+    if now.dead == 1 and now.cured + now.aside:
+        return f"It was {'replayed' if now.cured else 'put aside'} since."
+    told = [
+        f"{'all' if number >= now.dead else ''} {count(number)} {_was(number)} {what}".strip()
+        for number, what in ((now.cured, "replayed"), (now.aside, "put aside"))
+        if number
+    ]
+    text = " and ".join(told)
+    return f"{text[:1].upper()}{text[1:]} since." if text else ""
 
 
 def _because(now: Failing) -> str:

@@ -99,11 +99,6 @@ def listed(shown: int, matching: int, known: int) -> str:
     return f"The store knows {plural(rest, 'more producer')}, closed or gone." if rest > 0 else ""
 
 
-def merged_ago(seconds: float) -> str:
-    """When a job last did something."""
-    return f"{age(seconds)} ago"
-
-
 def versions(found: Mapping[str, int]) -> str:
     """Which versions run: «1.4.0 in 667, 1.3.2 in 333»."""
     listed = [f"{name} in {count(number)}" for name, number in list(found.items())[:4]]

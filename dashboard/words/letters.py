@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from dashboard.words.moments import age, moment
+from dashboard.words.moments import age, last, moment
 from dashboard.words.numbers import plural, size
 from producer_core.dlq import DeadLetterFilter
 from producer_core.dlq.bounds import Bounds, Excess, Load
@@ -60,6 +60,11 @@ _UNSEEN = re.compile(
 )
 
 
+def accepted(seconds: float) -> str:
+    """How long before its death a message was accepted."""
+    return f"accepted {age(seconds)} before" if seconds >= 0.5 else "accepted less than a second before"
+
+
 def act(verb: str, number: int) -> str:
     """A button's label: «Replay 43»."""
     return f"{verb} {number:,}" if number else verb
@@ -95,7 +100,7 @@ def filtered(where: DeadLetterFilter, span: str | None, zone: str | None) -> str
     ]
     parts += ["any state"] if where.state is None else []
     if span is not None:
-        parts.append(f"died in the last {span}")
+        parts.append(f"died in {last(span)}")
     else:
         parts += [f"died since {moment(where.since, zone)}"] if where.since is not None else []
         parts += [f"died before {moment(where.until, zone)}"] if where.until is not None else []

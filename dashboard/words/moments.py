@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, tzinfo
 from functools import cache
 from typing import NamedTuple
@@ -48,12 +49,17 @@ def zone_name(name: str | None, at: float) -> str:
 def during(window: str, since: float, until: float, zone: str | None = None) -> str:
     """A time range as a part of a sentence: «in the last 15 min», «from 14:00 to 15:30 on 2026-11-20»."""
     if window != CUSTOM:
-        return f"in the last {window}"
+        return f"in {last(window)}"
     begin, end = (datetime.fromtimestamp(at, zone_of(zone)) for at in (since, until))
     clock = "%H:%M:%S" if begin.second or end.second else "%H:%M"
     if begin.date() == end.date():
         return f"from {begin.strftime(clock)} to {end.strftime(clock)} on {begin:%Y-%m-%d}"
     return f"from {begin.strftime(f'%Y-%m-%d {clock}')} to {end.strftime(f'%Y-%m-%d {clock}')}"
+
+
+def last(window: str) -> str:
+    """A time range that follows the clock, as people say it: «the last 15 min», «the last hour»."""
+    return f"the last {window.removeprefix('1 ')}"
 
 
 def age(seconds: float) -> str:
@@ -65,14 +71,36 @@ def age(seconds: float) -> str:
     return f"{seconds / 86400:.0f} days"
 
 
-def when(since: float, until: float, now: float, *, lasted: float, ongoing: bool) -> str:
+def when(
+    since: float, until: float, now: float, *, lasted: float, ongoing: bool, zone: str | None = None
+) -> str:
     """When something was found: since when it goes on, or from when to when it was, and for how long in all."""
     if not until:
         return ""
     parts = "" if lasted > 0.8 * (until - since) else f", {age(lasted)} in all"
     if ongoing:
         return f"Since {age(now - since)}{parts}."
-    return f"It is over: {moment(since)[11:]} to {moment(until)[11:]} UTC{parts}, {age(now - until)} ago."
+    begin, end = stamp(since, zone, now).text, stamp(until, zone, now).text
+    return f"It is over: {begin} to {end} {zone_name(zone, until)}{parts}, {age(now - until)} ago."
+
+
+_IN_UTC = re.compile(r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:Z| UTC)(?!\w)")
+
+
+def local(text: str, zone: str | None, now: float) -> str:
+    """A sentence that names moments in UTC, for a viewer in another zone: his own time comes first."""
+    if zone_name(zone, now) == "UTC":
+        return text
+
+    def both(found: re.Match[str]) -> str:
+        year, month, day, hour, minute, second = (int(part) for part in found.groups())
+        try:
+            at = datetime(year, month, day, hour, minute, second, tzinfo=UTC).timestamp()
+        except ValueError:
+            return found[0]
+        return f"{stamp(at, zone, now).text} {zone_name(zone, at)} ({found[0]})"
+
+    return _IN_UTC.sub(both, text)
 
 
 def moment(at: float, zone: str | None = None) -> str:
@@ -94,7 +122,7 @@ def data_age(seen_at: float | None, now: float) -> str:
 
 def nothing_known(window: str) -> str:
     """What stands where a diagnosis would: without numbers there is none."""
-    range_ = "this range" if window == CUSTOM else f"the last {window}"
+    range_ = "this range" if window == CUSTOM else last(window)
     return (
         f"No producer said anything of its client in {range_}, so nothing can be said about it. "
         "Producers of this version do so once a second."

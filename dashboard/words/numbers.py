@@ -46,6 +46,14 @@ def percent(share: float | None) -> str:
     return f"{100 * share:.2f} %" if share < 0.1 else f"{100 * share:.1f} %"
 
 
+def retries(saved: int, given_up: int) -> str:
+    """What retry success means, with its numbers."""
+    return (
+        "Of the messages that we sent again and that are settled, those that were acknowledged: "
+        f"{count(saved)} of {count(saved + given_up)}. What failed at its first attempt and was not sent again does not count."
+    )
+
+
 def milliseconds(seconds: float | None) -> str:
     """A latency in the unit that fits."""
     if seconds is None:

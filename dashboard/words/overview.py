@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,20 +15,27 @@ SILENT = 10.0
 
 
 class Cause(NamedTuple):
-    """Messages that failed on a topic for one reason; `fingerprint` is their group's."""
+    """Messages that failed on a topic for one reason; `fingerprint` is their group's, `waiting` says how many of them
+    still wait (None: all)."""
 
     topic: str
     meaning: str
     dead: int
     fingerprint: str = ""
+    waiting: int | None = None
+
+    @property
+    def left(self) -> int:
+        return self.dead if self.waiting is None else self.waiting
 
 
 @dataclass(frozen=True)
 class Situation:
-    """What the sentence on top is made of. `causes` are of messages that failed in the range, most first.
+    """What the sentence on top is made of. `causes` are of messages that failed in the range, what waits most first.
 
-    `connected` and `producers` count those that run; `gone` were lost within the range and never closed. `failing`: there
-    is a topic on which much fails right now, however little that is of all.
+    Of those that failed (`dead`) `cured` were replayed since, and `aside` put aside. `connected` and `producers` count
+    those that run; `gone` were lost within the range and never closed. `dying`: something fails right now; `failing`:
+    there is a topic on which much does, however little that is of all.
     """
 
     acknowledged: int
@@ -45,11 +52,19 @@ class Situation:
     gone_for: float = 0.0
     failed_ago: float | None = None
     failing: bool = False
+    dying: bool = False
+    cured: int = 0
+    aside: int = 0
     stalled: bool = False
     waiting: int = 0
     over: bool = False
     since: float = 0.0
     until: float = 0.0
+
+    @property
+    def left(self) -> int:
+        """Messages that failed and that nobody has dealt with yet."""
+        return max(0, self.dead - self.cured - self.aside)
 
 
 class Piece(NamedTuple):
@@ -106,9 +121,10 @@ def _lead(now: Situation) -> tuple[str, str, bool]:
 
 
 def _tone(now: Situation) -> str:
-    if now.failing or now.dead > 0.05 * (now.dead + now.acknowledged):
+    """How bad it is now; what failed and was dealt with is not bad any more."""
+    if now.failing:
         return "bad"
-    troubled = now.dead or (not now.over and (now.gone or now.connected < now.producers))
+    troubled = now.left or (not now.over and (now.gone or now.connected < now.producers))
     return "warning" if troubled else "good" if now.acknowledged or not now.over else "quiet"
 
 
@@ -125,47 +141,78 @@ def _failed(now: Situation, zone: str | None) -> Iterator[Piece]:
         said = "The one message sent" if total == 1 else f"All {count(total)} messages sent"
         yield Piece(f"{said} {time} {'was' if total == 1 else 'were'} acknowledged.")
         return
-    yield Piece(f"{count(now.dead)} of {plural(total, 'message')} failed {time}")
-    if not now.causes:
-        yield Piece(".")
+    if not now.left:
+        yield Piece(
+            f"{'' if now.over else 'Nothing fails now. '}{count(now.dead)} of {plural(total, 'message')} failed {time}"
+        )
+        yield from _because(now.causes, now.dead, lambda cause: cause.dead)
+        yield Piece(f"; {_dealt_with(now)}.")
         return
-    worst = now.causes[0]
-    before, after = _share(now)
+    yield Piece(f"{count(now.left)} of {plural(total, 'message')} failed {time}")
+    yield from _because([cause for cause in now.causes if cause.left], now.left, lambda cause: cause.left)
+    yield Piece(".")
+    if not now.over and not now.dying and now.failed_ago is not None and now.failed_ago > 60:
+        yield Piece(f" The last one was {age(now.failed_ago)} ago.")
+    if now.cured:
+        yield Piece(f" {count(now.cured)} more failed and {_were(now.cured)} replayed.")
+    if now.aside:
+        yield Piece(f" {count(now.aside)} more {_were(now.aside)} put aside.")
+
+
+def _because(causes: Sequence[Cause], dead: int, number: Callable[[Cause], int]) -> Iterator[Piece]:
+    """How much of it the first cause is, with its topic; the others are in the table below."""
+    if not causes:
+        return
+    worst = causes[0]
+    before, after = _share(causes, dead, number)
     yield Piece(before)
     yield Piece(worst.topic, "overview", (("topic", worst.topic),))
     yield Piece(after)
     meaning = f"{worst.meaning[:1].lower()}{worst.meaning[1:].rstrip('.')}"
     yield Piece(meaning, "dead-letters", _group(worst))
-    yield Piece(".")
-    if not now.over and now.failed_ago is not None and now.failed_ago > 60:
-        yield Piece(f" The last one was {age(now.failed_ago)} ago.")
+
+
+def _dealt_with(now: Situation) -> str:
+    """What became of all that failed."""
+    if not now.aside:
+        return "it was replayed" if now.dead == 1 else f"all {count(now.cured)} were replayed"
+    if not now.cured:
+        return "it was put aside" if now.dead == 1 else f"all {count(now.aside)} were put aside"
+    return f"{count(now.cured)} {_were(now.cured)} replayed and {count(now.aside)} put aside"
+
+
+def _were(number: int) -> str:
+    return "was" if number == 1 else "were"
 
 
 def _next(now: Situation) -> Iterator[Piece]:
     """What one would do next."""
-    if now.dead and now.causes:
+    open_ = [cause for cause in now.causes if cause.left]
+    if now.left and open_:
         yield Piece(" ")
-        yield Piece("See the records", "dead-letters", _group(now.causes[0]), button=True)
+        yield Piece("See the records", "dead-letters", _group(open_[0]), button=True)
 
 
-def _share(now: Situation) -> tuple[str, str]:
-    """How much of it the first cause is, around the name of its topic; the others are in the table below."""
-    worst = now.causes[0]
-    if len(now.causes) == 1:
-        return ", on " if now.dead == 1 else ", all on ", ": "
-    if all(cause.topic == worst.topic for cause in now.causes):
-        return ", all on ", f", most ({count(worst.dead)}): "
-    return f", most ({count(worst.dead)}) on ", ": "
+def _share(causes: Sequence[Cause], dead: int, number: Callable[[Cause], int]) -> tuple[str, str]:
+    """How much of it the first cause is, around the name of its topic."""
+    worst = causes[0]
+    if len(causes) == 1:
+        return ", on " if dead == 1 else ", all on ", ": "
+    if all(cause.topic == worst.topic for cause in causes):
+        return ", all on ", f", most ({count(number(worst))}): "
+    return f", most ({count(number(worst))}) on ", ": "
 
 
 def _group(cause: Cause) -> tuple[tuple[str, str | None], ...]:
+    """Its letters; those that nobody has to deal with any more are found in any state."""
     query: tuple[tuple[str, str | None], ...] = (("topic", cause.topic),)
-    return (*query, ("group", cause.fingerprint)) if cause.fingerprint else query
+    query = (*query, ("group", cause.fingerprint)) if cause.fingerprint else query
+    return query if cause.left else (*query, ("state", "any"))
 
 
 def _waiting(now: Situation) -> Iterator[Piece]:
     """Dead letters that wait although nothing failed in the range."""
-    if now.waiting and not now.dead and not now.over:
+    if now.waiting and not now.left and not now.over:
         noun = "dead letter waits" if now.waiting == 1 else "dead letters wait"
         yield Piece(" ")
         yield Piece(f"{now.waiting:,} {noun}", "dead-letters", (("range", None), ("since", None)))
@@ -234,6 +281,13 @@ def more_reasons(number: int) -> str:
     return f" and {plural(number, 'more reason')}" if number > 0 else ""
 
 
+def cured(number: int, dead: int) -> str:
+    """How much of what failed on a topic was replayed since, as the end of a line."""
+    if not number:
+        return ""
+    return "; replayed since" if number >= dead else f"; {count(number)} of them replayed since"
+
+
 def failed(dead: int, share: float | None) -> str:
     return f"{count(dead)} ({percent(share)})"
 
@@ -265,6 +319,18 @@ def as_of(now_at: str, *, paused: bool, over: bool, lost: bool = False) -> str:
     if over:
         return f"This range is over. What waits and who sends is as of {now_at}"
     return f"Paused: everything is as of {now_at}" if paused else f"As of {now_at}"
+
+
+def gaps(windows: int, producers: int) -> tuple[str, str]:
+    """Why the curves have gaps, or lack a part, in small print; and what to do, under the pointer. Empty without any."""
+    if not windows:
+        return "", ""
+    return (
+        f" · {plural(windows, 'window')} of {plural(producers, 'producer')} missing",
+        f" · {plural(windows, 'window')} of statistics, a second each, did not come though later ones did: the curves lack "
+        "them. They wait where they were made and come when the telemetry topic can be had; the alert telemetry_lost says "
+        "where they had no room.",
+    )
 
 
 def beginning(store: str) -> tuple[str, str]:

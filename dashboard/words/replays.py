@@ -13,12 +13,25 @@ from producer_core.masking import mask_text
 from producer_core.replay import Operation
 from producer_core.replay.check import TopicCheck
 from producer_core.replay.dry_run import DryRun
-from producer_core.replay.words import NEWER, asked_for, newer_keys, rule, there
+from producer_core.replay.words import NEWER, asked_for, delivered, newer_keys, rule, there
 
 Tone = str
 
 SILENT = 3.0
 """Seconds after the end of its lease from which a runner counts as one that died or hangs: it renews long before."""
+
+CLICK = (
+    "Looks ahead on the topics first. Where there is something to decide it asks; else it goes on by itself."
+)
+
+WAYS_OUT: Mapping[str, str] = {
+    "hands": (
+        "Start a producer on this store, and it is carried out at once; or start this dashboard with PRODUCER_CORE_CONFIG "
+        "set to a file of client settings. Or send from a shell that reaches the brokers:"
+    ),
+    "cluster": "If they belong to the cluster that can be reached, send them there from a shell:",
+}
+"""What to do where no process can carry out a replay."""
 
 NOBODY = "Nobody can carry it out now: no live process of this store has the credentials for its cluster."
 
@@ -60,6 +73,15 @@ _FATES: Mapping[str, str] = {
 _OWN = {"topic": "topic {}", "code": "error {}", "group": "cause {}", "verdict": "verdict {}", "cluster_id": "cluster {}",
         "producer_id": "producer {}", "message_id": "message {}"}  # fmt: skip
 _LOOKED_FOR = {"key": "key «{}»", "text": "error text with «{}»", "body": "content with «{}»"}
+
+
+def carried_out(variable: str, file: str = "", servers: str = "", problem: str = "") -> str:
+    """Who carries out replays that are begun on a page, for the settings."""
+    if not file:
+        return f"Live producers carry them out. Started with {variable} set to a file of client settings, this server does too."
+    if problem:
+        return f"This server would carry them out, with {file}, and cannot: {problem}"
+    return f"This server carries them out, with {file} ({servers}), and so do live producers."
 
 
 # before
@@ -184,13 +206,12 @@ def about(operation: Operation, where: DeadLetterFilter | None) -> str:
 
 def facts(operation: Operation) -> list[tuple[str, str]]:
     """What was chosen for it, one fact a line; what was not chosen is left out."""
-    delivery = {None: "", "exactly_once": "Exactly once", "at_least_once": "At least once"}
     found = (
         ("Why", mask_text(operation.reason or "")),
         ("Rate", f"at most {operation.rate:g} a second" if operation.rate else "no limit"),
         ("Stops itself", sentence_case(rule(operation) or "")),
         ("Newer keys", sentence_case(NEWER.get(operation.newer or "", ""))),
-        ("Delivery", delivery.get(operation.delivery, operation.delivery or "")),
+        ("Delivery", sentence_case(delivered(operation))),
         ("Cluster", operation.cluster_id),
     )
     return [(name, text) for name, text in found if text]
@@ -235,12 +256,16 @@ def standing(
     if operation.owner is None:
         if not hands:
             return "bad", NOBODY
+        if behind is not None and operation.state == "checking":
+            return "quiet", "It waits: a look ahead for another replay goes first. 20 s at most."
         if behind is not None:
             left = f"{plural(behind.left, 'letter')} {'is' if behind.left == 1 else 'are'} left of it"
             return "quiet", f"It waits its turn: another replay, begun by {behind.who}, goes first. {left}."
         return "quiet", "It waits for a runner. A live producer takes it within seconds."
     if operation.state == "checking":
-        return "quiet", "Looking ahead on the topics: sizes, newer keys, topics that are gone. 20 s at most."
+        first = "Looking ahead on the topics: sizes, newer keys, topics that are gone. 20 s at most."
+        then = " Where nothing is to be asked it goes on by itself." if operation.go_at_once else ""
+        return "quiet", f"{first}{then}"
     said = f" {mask_text(operation.message)}" if operation.message else ""
     return "good", f"Being sent by {owner}.{said}"
 
@@ -347,7 +372,7 @@ def duration(seconds: float) -> str:
 
 
 def took(operation: Operation) -> str:
-    """From its first record to its end."""
+    """From its start to its end; what was never begun took no time."""
     if operation.started_at is None or operation.finished_at is None:
         return ""
     return duration(operation.finished_at - operation.started_at)

@@ -9,8 +9,9 @@ from dashboard.words.numbers import count, plural, size
 MEANINGS: Mapping[str, str] = {
     "keep_seconds": "Statistics by the second; then they are added up to minutes.",
     "keep_minutes": "Statistics by the minute; then they are added up to hours.",
-    "keep_hours": "Statistics by the hour, resolved alerts, ended replays, notices; then they are deleted.",
+    "keep_hours": "Statistics by the hour, resolved alerts, ended replays, audits, notices; then they are deleted.",
     "keep_settled": "Dead letters that were replayed, landed or purged; then they are deleted. Archived ones stay until somebody purges them.",
+    "keep_ledger": "The ledger of acknowledged sequences, where a producer keeps one here; then it is deleted.",
     "dlq_max_size": "Dead letters that may wait.",
     "dlq_max_bytes": "Bytes of their values.",
     "dlq_max_age": "How long the oldest may wait.",

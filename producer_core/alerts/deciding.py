@@ -96,12 +96,23 @@ def _muted(rules: Mapping[str, Rule], item: Alert, firing: Sequence[Alert], read
             return (
                 f"silenced by {silence.who} until {_utc(silence.until)}: {silence.why or 'no reason given'}"
             )
+    if item.alert_id in said_twice(rules, firing):
+        return "another producer on this store says the same"
     for name in dict.fromkeys(other.rule for other in firing if other.key != item.key):
         if item.rule in rules.get(name, _UNKNOWN).inhibits:
             subjects = {other.subject for other in firing if other.rule == name}
             if _about(item, subjects, reading):
                 return f"{name} fires and explains it"
     return None
+
+
+def said_twice(rules: Mapping[str, Rule], firing: Iterable[Alert]) -> frozenset[str]:
+    """The ids of alerts that say of the store what another producer on it said before."""
+    shared = [item for item in firing if rules.get(item.rule, _UNKNOWN).shared]
+    first: dict[str, Alert] = {}
+    for item in sorted(shared, key=lambda one: (one.started_at, one.alert_id)):
+        first.setdefault(item.rule, item)
+    return frozenset(item.alert_id for item in shared if first[item.rule].alert_id != item.alert_id)
 
 
 def _about(item: Alert, subjects: set[str], reading: Reading) -> bool:

@@ -51,6 +51,8 @@ class Rule:
     enabled: bool = True
     subjects: tuple[str, ...] = ()
     """Patterns (`payments`, `orders.*`) of what it is about; none: everything."""
+    shared: bool = False
+    """Every producer on a store tells the same: people are told once."""
 
 
 _OF_TOPICS = ("error_budget_fast", "error_budget_slow", "slow_delivery", "dead_letters_growing")
@@ -71,7 +73,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             "Open the errors of this topic: one group of dead letters usually names the cause. Replay when it is gone.",
             condition=BurnRate(),
             keep_firing_for=5 * MINUTE,
-            inhibits=("error_budget_slow",),
+            inhibits=("error_budget_slow", "dead_letters_growing"),
         ),
         "error_budget_slow": Rule(
             "warning",
@@ -98,7 +100,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         ),
         "dead_letters_growing": Rule(
             "warning",
-            "{subject}: {says} within {window}",
+            "{subject}: {value:,.0f} dead letters came within {window} and still wait",
             "Look at the newest group of dead letters; its advice says what mends the cause.",
             condition=Threshold("dlq_growth", above=1000.0, window=15 * MINUTE),
             for_=MINUTE,
@@ -160,6 +162,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             "{value:,.0f} dead letters wait; the limit is {threshold:,.0f}",
             "Look at the groups of dead letters, mend the cause, then replay or archive them.",
             keep_firing_for=5 * MINUTE,
+            shared=True,
         ),
         "high_memory_usage": Rule(
             "warning",
@@ -184,6 +187,24 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             "De-duplication does not answer: {reason}",
             "Messages are sent without the check until it is back; start Redis or check its address.",
             keep_firing_for=MINUTE,
+        ),
+        "telemetry_failing": Rule(
+            "warning",
+            "{failed} of the last {windows} windows of telemetry are not on {topic}: {reason}",
+            "Look at the telemetry topic's brokers and at WRITE on it. Producing goes on, this store is complete; "
+            "what was not sent waits, and is sent when the topic can be had.",
+            keep_firing_for=MINUTE,
+        ),
+        "telemetry_lost": Rule(
+            "warning",
+            "{text}",
+            "The fleet's curves have a gap there, and an audit says which windows it has no ledger of. A journal gives "
+            "telemetry a disk to wait on.",
+        ),
+        "ledger_lost": Rule(
+            "warning",
+            "{text}",
+            "An audit will call these messages unledgered. See why the store cannot be written.",
         ),
         "fatal_error": Rule(
             "critical",

@@ -47,6 +47,8 @@ ENDS: Mapping[str, End] = MappingProxyType(
         "journal_damaged": End(),
         "dlq_over_bound": End(by=("dlq_within_bound",)),
         "weak_replication": End(),
+        "telemetry_lost": End(after=_HOUR),
+        "ledger_lost": End(after=_HOUR),
     }
 )
 """Which notices become alerts. All of them are rules."""

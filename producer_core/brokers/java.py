@@ -1,4 +1,4 @@
-"""The Java runtime that a real Kafka needs: found, never installed."""
+"""The Java runtime that a real Kafka and Spark need: found, never installed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Java:
     version: int
 
 
-def find_java() -> Java:
+def find_java(wanted_by: str = "Apache Kafka") -> Java:
     """The java of JAVA_HOME, else of PATH, of version 17 or newer; MissingTool says what was found instead."""
     seen = []
     for program in _candidates():
@@ -33,7 +33,7 @@ def find_java() -> Java:
             return Java(program, version)
         seen.append(f"{program} is {'of an unknown version' if version is None else f'version {version}'}")
     found = "; ".join(seen) if seen else "none was found"
-    raise MissingTool(f"Apache Kafka needs Java {OLDEST} or newer; {found}.", fix=_FIX)
+    raise MissingTool(f"{wanted_by} needs Java {OLDEST} or newer; {found}.", fix=_FIX)
 
 
 def _candidates() -> list[str]:

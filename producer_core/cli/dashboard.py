@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import ssl
 import sys
 import time
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _LOOPBACK = "127.0.0.1"
 _STARTS_WITHIN = 60.0
+_SETTLES_WITHIN = 15.0
+"""Seconds for a server that carries out replays: what is on its way is settled, and the replay given back."""
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
@@ -62,7 +65,9 @@ def dashboard(
     """Serve the live dashboard over a store, until Ctrl-C.
 
     The store need not exist yet: the page waits for it. A replay begun there is carried out by a producer that is
-    alive on the same store, so no credentials are needed here. Alerts are judged and told as long as it runs.
+    alive on the same store, so no credentials are needed here; where PRODUCER_CORE_CONFIG names a file of client
+    settings (Java properties or JSON, with bootstrap.servers), the dashboard carries replays out as well. Alerts are
+    judged and told as long as it runs.
 
     For other machines people have to sign in: «dashboard password NAME» makes the line for .streamlit/secrets.toml.
     """
@@ -168,7 +173,7 @@ def _serve(store_path: Path | None, wanted: int, place: _Place) -> None:
             pass
         ended = child.exit_code
     finally:
-        child.finish()
+        child.finish(_SETTLES_WITHIN if os.environ.get("PRODUCER_CORE_CONFIG") else 2.0)
         port.release()
     if ended is not None and not stop.asked:
         raise Failed("The dashboard's server ended. Its last lines:", "\n  ".join(child.last_lines()))

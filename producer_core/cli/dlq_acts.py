@@ -41,7 +41,7 @@ def archive(store_path: Path | None, yes: bool, as_json: bool, **given: Any) -> 
     _say(result, as_json)
     if result.count and not as_json:
         store = f" --store {shlex.quote(str(store_path))}" if store_path else ""
-        click.echo(f"Undo: producer-core dlq restore --moment {result.moment!r}{store}")
+        show.say(f"Undo: producer-core dlq restore --moment {result.moment!r}{store}")
 
 
 @click.command(short_help="Bring archived dead letters back.")
@@ -116,4 +116,4 @@ def _typed(phrase: str) -> str:
 
 
 def _say(result: Result, as_json: bool) -> None:
-    show.emit(dataclasses.asdict(result)) if as_json else click.echo(result.text)
+    show.emit(dataclasses.asdict(result)) if as_json else show.say(result.text)

@@ -75,11 +75,11 @@ def list_(
     if as_json:
         show.emit({"total": total, "records": records, "next": following})
     elif not total:
-        click.echo("No dead letter matches.")
+        show.say("No dead letter matches.")
     else:
         _list(records)
         if total > len(records):
-            click.echo(f"{len(records):,} of {total:,}; {_more(following)}")
+            show.say(f"{len(records):,} of {total:,}; {_more(following)}")
 
 
 def _search(
@@ -114,7 +114,7 @@ def _search(
         return
     if records:
         _list(records)
-    click.echo(found.text if following is None else f"{found.text} {_more(following)}")
+    show.say(found.text if following is None else f"{found.text} {_more(following)}")
 
 
 def _following(rows: Sequence[dict[str, Any]], limit: int) -> str | None:
@@ -179,21 +179,21 @@ def groups(store_path: Path | None, limit: int, as_json: bool, **given: Any) -> 
         )
         return
     if not found:
-        click.echo("No dead letter matches.")
+        show.say("No dead letter matches.")
         return
-    click.echo(f"{show.count(total, 'dead letter')} with {show.count(len(found), 'cause')}:")
+    show.say(f"{show.count(total, 'dead letter')} with {show.count(len(found), 'cause')}:")
     for group in found:
-        click.echo(
+        show.say(
             f"\n{group.count:,} x {group.code}  in {', '.join(group.topics)}  (group {group.fingerprint})"
         )
-        click.echo(f"  {show.shorten(mask_text(group.sample_text), 110)}")
+        show.say(f"  {show.shorten(mask_text(group.sample_text), 110)}")
         verdicts = ", ".join(f"{number:,} {verdict}" for verdict, number in group.verdicts.items())
-        click.echo(f"  {verdicts}; first {show.ago(group.first_seen)}, last {show.ago(group.last_seen)}")
-        click.echo(
+        show.say(f"  {verdicts}; first {show.ago(group.first_seen)}, last {show.ago(group.last_seen)}")
+        show.say(
             f"  {show.sparkline(group.trend.counts)}  each {show.duration(group.trend.width)}, from {show.moment(group.trend.start)}"
         )
         if group.advice:
-            click.echo(f"  {group.advice}")
+            show.say(f"  {group.advice}")
 
 
 _UNSENDABLE = "It never became a message: it cannot be replayed as it is."
@@ -288,15 +288,15 @@ def _say(letter: DeadLetter, life: Sequence[Moment], *, reveal: bool) -> None:
     _tell(life, text)
     _content(letter, reveal=reveal)
     if not reveal:
-        click.echo("Secrets, cards and addresses are masked; --reveal shows them.", err=True)
+        show.say("Secrets, cards and addresses are masked; --reveal shows them.", err=True)
 
 
 def _tell(life: Sequence[Moment], text: Callable[[str], str]) -> None:
     """The timeline: a line each, with whoever did it."""
-    click.echo("\nlife:")
+    show.say("\nlife:")
     for moment in life:
         by = f" ({moment.who})" if moment.who and moment.what != "accepted" else ""
-        click.echo(f"  {show.moment(moment.at)}  {moment.what}{by}: {text(moment.text)}")
+        show.say(f"  {show.moment(moment.at)}  {moment.what}{by}: {text(moment.text)}")
 
 
 def _content(letter: DeadLetter, *, reveal: bool) -> None:
@@ -304,10 +304,10 @@ def _content(letter: DeadLetter, *, reveal: bool) -> None:
 
     click.echo()
     for name, value in mask_headers(letter.headers, reveal=reveal):
-        click.echo(f"header {name}: {value}")
+        show.say(f"header {name}: {value}")
     value = shown(letter.value, reveal=reveal)
-    click.echo(f"value ({'a tombstone' if letter.value is None else show.size(len(letter.value))}):")
-    click.echo(value if isinstance(value, str) else orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+    show.say(f"value ({'a tombstone' if letter.value is None else show.size(len(letter.value))}):")
+    show.say(value if isinstance(value, str) else orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
 
 
 def _key(letter: DeadLetter, *, reveal: bool) -> str:

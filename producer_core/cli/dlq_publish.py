@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from producer_core.cli import options, progress, selection, show
 from producer_core.cli.lazy import INTERRUPTED
 
 if TYPE_CHECKING:
-    from producer_core.dialects import Written
+    from producer_core.dialects import Fetched, Written
 
 
 @click.command(short_help="Publish dead letters to a Kafka dead-letter topic.")
@@ -90,7 +91,7 @@ def publish(
             stopping=stop.is_set,
             progress=tell,
         )
-    show.emit(dataclasses.asdict(done)) if as_json else click.echo(done.text)
+    show.emit(dataclasses.asdict(done)) if as_json else show.say(done.text)
     ctx.exit(INTERRUPTED if stop.is_set() and done.left else int(done.failed + done.left > 0))
 
 
@@ -106,6 +107,7 @@ def publish(
 )
 @click.option("--again", is_flag=True, help="From the topic's start, not from where the last fetch ended.")
 @options.client_options
+@options.yes
 @options.store_option
 @options.as_json
 @click.pass_context
@@ -120,6 +122,7 @@ def fetch(
     servers: str | None,
     settings: tuple[tuple[str, str], ...],
     config_file: Path | None,
+    yes: bool,
     as_json: bool,
 ) -> None:
     """Bring the records of a dead-letter topic in as dead letters, to be looked at and replayed.
@@ -130,7 +133,8 @@ def fetch(
 
     Reads headers of producer_core, Spring Kafka, Spring Cloud Stream, Kafka Connect, Kafka Streams, share groups and
     SmallRye. The topic is only read, up to its end as it is now. A second fetch goes on where the last one ended, and
-    nothing comes in twice. What a consumer gave up is still on its own topic, and the verdict says so: replaying it
+    nothing comes in twice. A topic whose records carry none of these headers is most likely an ordinary one: you are
+    asked, unless --yes. What a consumer gave up is still on its own topic, and the verdict says so: replaying it
     writes a second copy.
 
     Exit codes: 0 all was read, 1 something is left, 2 it could not be done, 130 stopped by Ctrl-C.
@@ -141,21 +145,34 @@ def fetch(
 
     store = Store.open(store_path)
     config = client_config(*options.client_settings(servers, settings, config_file))
-    with _stopping() as stop, progress.told("Fetched") as tell:
-        done = dialects.fetch(
-            config.settings,
-            topic,
-            store,
-            who=options.me(),
-            origin="cli",
-            since=since,
-            original_topic=original_topic,
-            again=again,
-            stopping=stop.is_set,
-            progress=tell,
-        )
-    show.emit(dataclasses.asdict(done)) if as_json else click.echo(done.text)
-    ctx.exit(INTERRUPTED if stop.is_set() and done.left else int(done.left > 0))
+
+    def fetched(*, unmarked: bool) -> tuple[Fetched, bool]:
+        with _stopping() as stop, progress.told("Fetched") as tell:
+            done = dialects.fetch(
+                config.settings,
+                topic,
+                store,
+                who=options.me(),
+                origin="cli",
+                since=since,
+                original_topic=original_topic,
+                again=again,
+                unmarked=unmarked,
+                stopping=stop.is_set,
+                progress=tell,
+            )
+            return done, stop.is_set()
+
+    try:
+        done, stopped = fetched(unmarked=yes)
+    except dialects.NotDeadLetters as error:
+        if not sys.stdin.isatty():
+            raise
+        show.say(str(error).removesuffix(error.fix).strip(), err=True)
+        options.confirm(f"Take all records of {topic} as dead letters?", False)
+        done, stopped = fetched(unmarked=True)
+    show.emit(dataclasses.asdict(done)) if as_json else show.say(done.text)
+    ctx.exit(INTERRUPTED if stopped and done.left else int(done.left > 0))
 
 
 COMMANDS = (publish, fetch)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,7 @@ import click
 
 from producer_core.cli import options, replay_words, selection, show
 from producer_core.cli.lazy import INTERRUPTED, Failed
+from producer_core.cli.plan_options import plan_options
 
 if TYPE_CHECKING:
     from producer_core.cli.replaying import Replaying
@@ -20,37 +23,17 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 
+_from_here = partial(
+    options.client_options,
+    brokers="Send from this process, to these brokers; without it a live producer of the store sends.",
+)
+
+
 @click.command(short_help="Send dead letters again.")
 @selection.filter_options
-@click.option("--dry-run", is_flag=True, help="Only say what it would do; nothing is sent or changed.")
-@click.option("--limit", type=click.IntRange(min=1), help="At most so many, the oldest first.")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="At most so many a second.")
-@click.option(
-    "--canary",
-    type=click.IntRange(min=0),
-    help="So many are settled before the rest goes; 0: none.  [default: 10]",
-)
-@click.option(
-    "--stop-percent",
-    type=click.FloatRange(0, 100),
-    help="It stops itself when more of the canary, or of the last ones, fail again.  [default: 50]",
-)
-@click.option(
-    "--stop-last", type=click.IntRange(min=1), help="How many last ones that rule looks at.  [default: 50]"
-)
-@click.option(
-    "--newer",
-    type=click.Choice(["auto", "skip", "send"]),
-    help="Records whose key has a newer one on the topic: skip them, send them all the same, or (auto, the default) "
-    "skip them on compacted topics only.",
-)
-@click.option("--include-quarantined", is_flag=True, help="Those too that failed again and again.")
-@click.option(
-    "--to", "to_cluster", metavar="CLUSTER", help="Send to this cluster, though they come from another."
-)
-@click.option("--reason", help="Why, in your words; kept with the replay.")
+@plan_options
 @click.option("--no-wait", is_flag=True, help="Do not wait for the end; see replay status.")
-@options.client_options
+@_from_here
 @options.yes
 @options.store_option
 @options.as_json
@@ -87,7 +70,11 @@ def replay(
 
     First it looks ahead and says what it would do: how many, to which topics, what may be there already, what is
     too large now, and for which keys a newer record is there, which an old value would overwrite. Then it asks.
-    With --yes it does not ask; the look ahead is made all the same.
+
+    With --yes nobody is asked. It looks ahead all the same, says what it found, and goes on: records whose key has a
+    newer one are treated as --newer says (auto: skipped on compacted topics, sent on others), those of a topic that is
+    gone are left out, and what looks too large is tried. With --no-wait as well, newer keys are looked for on compacted
+    topics only, and nothing is said before it is sent: see replay status.
 
     With --bootstrap-servers (or --config, --config-file) this process sends; else a live producer of this store does,
     and this command watches. A dead letter leaves the DLQ only when the broker acknowledged it. What may be on its
@@ -109,39 +96,37 @@ def replay(
         if servers or settings or config_file
         else None
     )
-    under_way = _under_way(store, where)
+    under_way = same(store, where)
+    if under_way is not None and under_way.by_spark:
+        raise Failed(
+            f"Spark has a replay of this selection: {replay_words.standing(under_way)}",
+            f"Go on with producer-core pipeline reprocess --operation {under_way.operation_id}.",
+        )
     if not DeadLetters(store).count(where) and under_way is None and not dry_run:
-        _end(ctx, as_json, store, None, "Nothing to replay.")
+        end(ctx, as_json, store, None, "Nothing to replay.")
         return
     counted = {"rate": rate, "limit": limit, "allow_quarantined": include_quarantined, "newer": newer}
     if dry_run:
-        _only_say(Replaying(store, where, client, to_cluster=to_cluster), counted, under_way, as_json=as_json)
+        only_say(Replaying(store, where, client, to_cluster=to_cluster), counted, under_way, as_json=as_json)
         return
-    seen = Replaying(store, where, None, to_cluster=to_cluster).counted(**counted, operation=under_way)
-    asks = not yes and sys.stdin.isatty()
-    if not asks:
-        _tell(seen, as_json=True)
-        options.confirm(_question(seen, where), yes)
+    unseen = no_wait and client is None and yes
+    seen = Replaying(store, where, None, to_cluster=to_cluster)
+    asks = agreed(seen, counted, under_way, yes=yes, unseen=unseen)
     choices = {
         "limit": limit, "rate": rate, "allow_quarantined": include_quarantined, "canary": canary,
-        "stop_percent": stop_percent, "stop_last": stop_last, "newer": newer or "auto", "reason": reason,
+        "stop_percent": stop_percent, "stop_last": stop_last, "newer": newer, "reason": reason,
     }  # fmt: skip
     with Replaying(store, where, client, to_cluster=to_cluster) as job:
-        operation = job.plan(check_first=asks, **choices)
-        if under_way is not None:
-            click.echo(
-                f"There is a replay of this selection already: {replay_words.standing(operation)}", err=True
-            )
-        operation = _decide(job, operation, where, newer, asks=asks, as_json=as_json)
+        operation = decided(job, choices, under_way, asks=asks, as_json=as_json, unseen=unseen)
         if no_wait and client is None:
             words = f"Replay {operation.operation_id} is planned; see producer-core replay status."
-            _end(ctx, as_json, store, operation, words)
+            end(ctx, as_json, store, operation, words)
             return
-        operation = _watch(job, operation)
-    _end(ctx, as_json, store, operation, replay_words.sentence(operation))
+        operation = watched(job, operation)
+    end(ctx, as_json, store, operation, replay_words.sentence(operation))
 
 
-def _under_way(store: Store, where: DeadLetterFilter) -> Operation | None:
+def same(store: Store, where: DeadLetterFilter) -> Operation | None:
     """The replay of this selection that has not ended: asking again is asking for that one."""
     from producer_core.replay import selection_text
     from producer_core.replay.operation import operation_of
@@ -150,7 +135,42 @@ def _under_way(store: Store, where: DeadLetterFilter) -> Operation | None:
     return next(iter(map(operation_of, store.rows("replay_same", selection=asked))), None)
 
 
-def _only_say(job: Replaying, counted: dict[str, Any], under_way: Operation | None, *, as_json: bool) -> None:
+def agreed(
+    job: Replaying,
+    counted: dict[str, Any],
+    under_way: Operation | None,
+    *,
+    yes: bool,
+    unseen: bool = False,
+) -> bool:
+    """Whether somebody is to be asked once the look ahead is made; where nobody can be, --yes must have said so.
+    `unseen`: nobody waits for the look ahead, so it is said now what is known without one."""
+    asks = not yes and sys.stdin.isatty()
+    if not asks and (unseen or not yes):
+        seen = job.counted(**counted, operation=under_way)
+        _tell(seen, as_json=True)
+        options.confirm(_question(seen), yes)
+    return asks
+
+
+def decided(
+    job: Replaying,
+    choices: dict[str, Any],
+    under_way: Operation | None,
+    *,
+    asks: bool,
+    as_json: bool,
+    unseen: bool = False,
+) -> Operation:
+    """The operation as it is planned, or under way already, and to be carried out now."""
+    newer = choices["newer"]
+    operation = job.plan(check_first=not unseen, **{**choices, "newer": newer or "auto"})
+    if under_way is not None:
+        show.say(f"There is a replay of this selection already: {replay_words.standing(operation)}", err=True)
+    return _decide(job, operation, newer, asks=asks, as_json=as_json)
+
+
+def only_say(job: Replaying, counted: dict[str, Any], under_way: Operation | None, *, as_json: bool) -> None:
     run = (
         job.look_ahead(**counted)
         if job.client and under_way is None
@@ -172,7 +192,7 @@ def _tell(run: DryRun, *, as_json: bool) -> None:
         dry_running.tell(run)
 
 
-def _question(run: DryRun, where: DeadLetterFilter) -> str:
+def _question(run: DryRun) -> str:
     topics = list(run.by_topic)
     more = f" and {len(topics) - 3} more topics" if len(topics) > 3 else ""
     return f"Replay {show.count(run.total, 'dead letter')} of {', '.join(topics[:3]) or 'no topic'}{more}?"
@@ -181,7 +201,6 @@ def _question(run: DryRun, where: DeadLetterFilter) -> str:
 def _decide(
     job: Replaying,
     operation: Operation,
-    where: DeadLetterFilter,
     newer: Newer | None,
     *,
     asks: bool,
@@ -190,12 +209,15 @@ def _decide(
     """The operation under way: at once where nobody is to be asked, else when the dry run was seen."""
     try:
         operation = _looked_ahead(job, operation)
-        if asks and not operation.ended:
-            run = job.counted(operation=operation, newer=newer)
+        run = job.counted(operation=operation, newer=newer)
+        if operation.state == "ready" and not asks and not run.safe:
+            _tell(run, as_json=True)
+            show.say("Goes on, because --yes was given.", err=True)
+        elif asks and not operation.ended:
             _tell(run, as_json=as_json)
             if operation.state == "ready" and newer is None and run.newer_keys:
                 newer = "skip" if click.confirm(_offer(run), default=True) else "send"
-            options.confirm(_question(run, where), False)
+            options.confirm(_question(run), False)
     except (Failed, click.Abort, KeyboardInterrupt):
         if operation.state in ("checking", "ready"):
             job.cancel()
@@ -209,31 +231,34 @@ def _offer(run: DryRun) -> str:
 
 def _looked_ahead(job: Replaying, operation: Operation) -> Operation:
     if operation.state == "checking":
-        click.echo("Looking ahead …", err=True)
+        show.say("Looking ahead …", err=True)
         *_, operation = job.watch(operation, lambda now: now.state != "checking")
     return operation
 
 
-def _watch(job: Replaying, planned: Operation) -> Operation:
-    """Until it has ended or was paused; Ctrl-C pauses it."""
+def watched(
+    job: Replaying, planned: Operation, told: Callable[[Operation], None] = lambda operation: None
+) -> Operation:
+    """Until it has ended or was paused; Ctrl-C pauses it. `told` hears how it goes on."""
     last, operation = 0.0, planned
     try:
         for operation in job.watch(planned):
+            told(operation)
             if time.monotonic() - last > 2 and not operation.ended:
                 last = time.monotonic()
-                click.echo(replay_words.progress(operation), err=True)
+                show.say(replay_words.progress(operation), err=True)
     except KeyboardInterrupt:
         paused = job.pause()
-        click.echo(f"\n{replay_words.sentence(paused)}", err=True)
+        show.say(f"\n{replay_words.sentence(paused)}", err=True)
         click.get_current_context().exit(INTERRUPTED)
     return operation
 
 
-def _end(ctx: click.Context, as_json: bool, store: Store, operation: Operation | None, text: str) -> None:
+def end(ctx: click.Context, as_json: bool, store: Store, operation: Operation | None, text: str) -> None:
     if as_json:
         show.emit(replay_words.as_dict(operation, text, store))
     else:
-        click.echo(text)
+        show.say(text)
         replay_words.say_doubtful(store, operation)
     if operation is None or operation.state in ("planned", "running"):
         ctx.exit(0)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from producer_core.cli import options, progress, selection, show
+
+if TYPE_CHECKING:
+    from producer_core.store import Store
 
 _FORMATS = ("parquet", "jsonl", "csv")
 
@@ -70,13 +76,15 @@ def export(
     if as_json:
         show.emit(dataclasses.asdict(manifest))
         return
-    click.echo(manifest.text)
-    click.echo(f"{show.size(manifest.size)}, sha256 {manifest.sha256}; more in {target}.manifest.json")
+    show.say(manifest.text)
+    show.say(f"{show.size(manifest.size)}, sha256 {manifest.sha256}; more in {target}.manifest.json")
 
 
 @click.command(name="import", short_help="Take in dead letters from an exported file.")
 @click.argument("source", type=click.Path(path_type=Path))
-@click.option("--dry-run", is_flag=True, help="Read and check it all, and change nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Read and check it all, and change nothing; no store need be there."
+)
 @click.option(
     "--no-manifest", is_flag=True, help="Take what can be read of a file without a (true) manifest."
 )
@@ -106,15 +114,18 @@ def import_(
     Exit codes: 0 all rows are here, 1 some were refused, 2 it could not be done.
     """
     from producer_core import transfer
-    from producer_core.store import Store
 
     manifest = transfer.manifest_of(source, no_manifest=no_manifest)
     if not dry_run:
         number = show.count(manifest.rows, "dead letter") if manifest else "what can be read"
         options.confirm(f"Import {number} of {source}?", yes)
-    with progress.told("checked") as checking, progress.told("imported") as tell:
+    with (
+        _into(store_path, dry_run=dry_run) as store,
+        progress.told("checked") as checking,
+        progress.told("imported") as tell,
+    ):
         done = transfer.import_(
-            Store.open(store_path, create=not dry_run),
+            store,
             source,
             who=options.me(),
             origin="cli",
@@ -126,16 +137,33 @@ def import_(
     if as_json:
         show.emit(dataclasses.asdict(done))
     else:
-        click.echo(done.text)
+        show.say(done.text)
         for bad in done.bad:
-            click.echo(f"  {bad}", err=True)
+            show.say(f"  {bad}", err=True)
         if done.refused > len(done.bad):
-            click.echo(f"  … and {done.refused - len(done.bad):,} more", err=True)
+            show.say(f"  … and {done.refused - len(done.bad):,} more", err=True)
         if done.new and not dry_run:
-            click.echo(
+            show.say(
                 "The store they came from may still have them: archive them there, or both could replay them."
             )
     context.exit(1 if done.refused else 0)
 
 
 COMMANDS = (export, import_)
+
+
+@contextmanager
+def _into(path: Path | None, *, dry_run: bool) -> Iterator[Store]:
+    """The store to import into. A dry run needs none: where there is none, all is new, and nothing is left behind."""
+    from producer_core.store import Store
+    from producer_core.store.place import has_content, resolve
+
+    if not dry_run or has_content(resolve(path)):
+        yield Store.open(path, create=not dry_run)
+        return
+    with tempfile.TemporaryDirectory(prefix="producer-core-") as folder:
+        empty = Store.open(Path(folder) / "empty.duckdb")
+        try:
+            yield empty
+        finally:
+            empty.close()

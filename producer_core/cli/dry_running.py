@@ -19,14 +19,14 @@ _MOST = 20
 
 def tell(run: DryRun) -> None:
     """Tables on standard output, then the sentences, the worst first."""
-    click.echo(headline(run))
+    show.say(headline(run))
     if run.total:
         click.echo()
         topics = list(run.by_topic)
         found = {topic.topic: topic for topic in run.check.topics} if run.check else {}
         show.table(_TOPICS, [_row(run, topic, found.get(topic)) for topic in topics[:_MOST]], right=_NUMBERS)
         if len(topics) > _MOST:
-            click.echo(f"… and {len(topics) - _MOST:,} more topics")
+            show.say(f"… and {len(topics) - _MOST:,} more topics")
         from producer_core.replay.words import done_about
 
         click.echo()
@@ -39,7 +39,7 @@ def tell(run: DryRun) -> None:
 def say(run: DryRun, *, err: bool = False) -> None:
     """The sentences alone."""
     for number, sentence in enumerate(run.sentences, start=1):
-        click.echo(f"{number}. {sentence}" if len(run.sentences) > 1 else sentence, err=err)
+        show.say(f"{number}. {sentence}" if len(run.sentences) > 1 else sentence, err=err)
 
 
 def headline(run: DryRun) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from producer_core.cli.plain import plain
 from producer_core.errors import ProducerError
 
 _EXTRAS = {
@@ -38,9 +39,9 @@ class Failed(click.ClickException):
         self.fix = fix
 
     def show(self, file: Any = None) -> None:
-        click.echo(f"Error: {self.message}", err=True)
+        click.echo(f"Error: {plain(self.message)}", err=True)
         if self.fix:
-            click.echo(f"  {self.fix}", err=True)
+            click.echo(f"  {plain(self.fix)}", err=True)
 
 
 class LazyGroup(click.Group):

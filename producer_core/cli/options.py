@@ -102,8 +102,8 @@ def store_option(command: F) -> F:
     )(command)
 
 
-def client_options(command: F) -> F:
-    """`--bootstrap-servers`, `--config` and `--config-file`, for `client_settings`."""
+def client_options(command: F, *, brokers: str = "The brokers; default localhost:9092.") -> F:
+    """`--bootstrap-servers` (with this help), `--config` and `--config-file`, for `client_settings`."""
     for option in (
         click.option(
             "--config-file", type=click.Path(path_type=Path), help="Client settings: Java properties or JSON."
@@ -122,7 +122,7 @@ def client_options(command: F) -> F:
             "servers",
             envvar="PRODUCER_CORE_BOOTSTRAP_SERVERS",
             metavar="HOST:PORT,...",
-            help="The brokers; default localhost:9092.",
+            help=brokers,
         ),
     ):
         command = option(command)

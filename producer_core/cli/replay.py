@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,11 +46,11 @@ def list_(store_path: Path | None, limit: int, as_json: bool) -> None:
     """The latest replays, each with how it stands."""
     from producer_core.replay import list_operations
 
-    found = list_operations(_store(store_path), limit=limit)
+    found = list_operations(_looked_after(store_path), limit=limit)
     if as_json:
         show.emit([replay_words.as_dict(operation, operation.message or "") for operation in found])
     elif not found:
-        click.echo(_BEGIN)
+        show.say(_BEGIN)
     else:
         columns = ("replay", "state", "began", "by", "done", "of", "failed again", "skipped", "in words")
         show.table(
@@ -74,10 +75,10 @@ def status(ctx: click.Context, /, operation_id: str | None, store_path: Path | N
     """
     from producer_core.replay import get, list_operations
 
-    store = _store(store_path)
+    store = _looked_after(store_path)
     latest = [] if operation_id else list_operations(store, limit=1)
     if not operation_id and not latest:
-        show.emit(None) if as_json else click.echo(_BEGIN)
+        show.emit(None) if as_json else show.say(_BEGIN)
         return
     operation = get(store, operation_id) if operation_id else latest[0]
     if as_json:
@@ -137,8 +138,7 @@ def go(
     begun = act(
         store, operation_id, newer=newer, rate=rate, canary=canary, stop_percent=stop_percent, **_who()
     )
-    _say("Goes", begun, as_json)
-    _say_who_runs(store, begun)
+    _say_goes(store, begun, as_json)
 
 
 @replay.command(short_help="Send nothing more; the rest waits for resume.")
@@ -165,8 +165,7 @@ def resume(operation_id: str, rate: float | None, store_path: Path | None, as_js
 
     store = _store(store_path)
     begun = act(store, operation_id, rate=rate, **_who())
-    _say("Goes on", begun, as_json)
-    _say_who_runs(store, begun)
+    _say_goes(store, begun, as_json)
 
 
 @replay.command(short_help="End a replay; what was not sent stays dead.")
@@ -179,10 +178,15 @@ def cancel(operation_id: str, yes: bool, store_path: Path | None, as_json: bool)
     from producer_core.replay import cancel as act
     from producer_core.replay import get
 
-    store = _store(store_path)
+    store = _looked_after(store_path)
     left = get(store, operation_id).left
     options.confirm(f"Cancel replay {operation_id}? {show.count(left, 'dead letter')} will not be sent.", yes)
-    _say("Cancelled", act(store, operation_id, **_who()), as_json)
+    done = act(store, operation_id, **_who())
+    _say(
+        "Cancelled" if done.ended else "Is being cancelled, as soon as what is on its way is settled",
+        done,
+        as_json,
+    )
 
 
 def _store(path: Path | None) -> Store:
@@ -191,20 +195,44 @@ def _store(path: Path | None) -> Store:
     return Store.open(path, create=False)
 
 
+def _looked_after(path: Path | None) -> Store:
+    """The store, in which a cancelled replay that nobody holds any more has ended."""
+    from producer_core.errors import StoreError
+    from producer_core.replay.operation import end_abandoned
+
+    store = _store(path)
+    with contextlib.suppress(StoreError):  # to look is all that was asked for
+        end_abandoned(store, time.time())
+    return store
+
+
 def _who() -> dict[str, Any]:
     return {"who": options.me(), "origin": "cli"}
 
 
 def _say(word: str, operation: Operation, as_json: bool) -> None:
     text = f"{word}: replay {operation.operation_id}, {operation.left:,} of {operation.total:,} left."
-    show.emit(replay_words.as_dict(operation, text)) if as_json else click.echo(text)
+    show.emit(replay_words.as_dict(operation, text)) if as_json else show.say(text)
 
 
-def _say_who_runs(store: Store, operation: Operation) -> None:
+def _say_goes(store: Store, operation: Operation, as_json: bool) -> None:
+    """Who goes on with it, and for what it waits."""
     from producer_core.replay import runners
 
-    if not runners(store, time.time(), cluster_id=operation.cluster_id):
-        click.echo(
+    now = time.time()
+    held = (operation.lease_until or 0.0) - now if operation.owner else 0.0
+    alive = runners(store, now, cluster_id=operation.cluster_id)
+    if held > 0:
+        wait = f"for the process that has it, or for the end of its lease, within {max(held, 1):.0f} s"
+        _say(f"Waits {wait}", operation, as_json)
+    else:
+        _say(
+            "A live producer goes on with it within seconds" if alive else "Waits for a runner",
+            operation,
+            as_json,
+        )
+    if not alive:
+        show.say(
             "No live producer of this store runs replays: it waits for one, or for producer-core dlq replay with the "
             "same selection and --bootstrap-servers.",
             err=True,

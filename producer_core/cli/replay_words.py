@@ -17,8 +17,16 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 
+_TO_SEND_THEM = (
+    ("--newer send", "its key has a newer record"),
+    ("--include-quarantined", "quarantined: it failed again"),
+    ("--to CLUSTER", "it comes from another cluster"),
+    ("--to CLUSTER", "nobody knows on which cluster it may be"),
+)
+"""Options of `dlq replay`, by the reason for which records were left out."""
+
 STATES: Mapping[str, str] = {
-    "checking": "a runner looks ahead; then it waits for you",
+    "checking": "a runner looks ahead; then it waits for you, unless it may go on by itself",
     "ready": "it was looked ahead; start it with replay go, or drop it with replay cancel",
     "planned": "it waits for a runner: a live producer of this store, or dlq replay with --bootstrap-servers",
     "running": "it is being sent",
@@ -67,7 +75,9 @@ def _time_left(operation: Operation, done: int) -> str:
 
 
 def _delivery(operation: Operation) -> str | None:
-    return None if operation.delivery is None else operation.delivery.replace("_", " ")
+    from producer_core.replay.words import delivered
+
+    return delivered(operation) or None
 
 
 def say_check(store: Store, operation: Operation) -> None:
@@ -78,13 +88,13 @@ def say_check(store: Store, operation: Operation) -> None:
     from producer_core.replay.check import Check
     from producer_core.replay.dry_run import dry_run
 
-    click.echo(f"\nLooked ahead {show.ago(operation.checked_at)}:")
+    show.say(f"\nLooked ahead {show.ago(operation.checked_at)}:")
     if operation.state == "ready":
         found = dry_run(store, DeadLetterFilter(), operation=operation).sentences
     else:
         found = tuple(f"{topic.topic}: {topic.text}" for topic in Check.from_json(operation.checked).topics)
     for sentence in found[:_SHOWN]:
-        click.echo(f"  {sentence}")
+        show.say(f"  {sentence}")
 
 
 def say_reasons(store: Store, operation: Operation) -> None:
@@ -96,8 +106,11 @@ def say_reasons(store: Store, operation: Operation) -> None:
             (row["count"], row["state"], mask_text(row["text"] or "no reason given")) for row in rows[:_SHOWN]
         ]
         show.table(("records", "outcome", "why"), found, right=("records",), shrink=("why",))
+    for flag, reason in _TO_SEND_THEM:
+        if any(reason in (row["text"] or "") for row in rows):
+            show.say(f"To send those all the same, replay them again with {flag}: «{reason}».")
     if len(rows) > _SHOWN:
-        click.echo(f"… and {len(rows) - _SHOWN:,} more reasons")
+        show.say(f"… and {len(rows) - _SHOWN:,} more reasons")
 
 
 def progress(operation: Operation) -> str:
@@ -134,13 +147,11 @@ def say_doubtful(store: Store, operation: Operation | None) -> None:
 
     found = doubtful(store, operation.operation_id, limit=_SHOWN + 1)
     if found:
-        click.echo(
-            "Nobody can say whether these are on their topic; replayed again they are looked for again:"
-        )
+        show.say("Nobody can say whether these are on their topic; replayed again they are looked for again:")
     for row in found[:_SHOWN]:
-        click.echo(f"  {row['message_id']}  {row['topic']}  {row['verdict']}")
+        show.say(f"  {row['message_id']}  {row['topic']}  {row['verdict']}")
     if len(found) > _SHOWN:
-        click.echo(f"  … and more: producer-core replay status {operation.operation_id} --json")
+        show.say(f"  … and more: producer-core replay status {operation.operation_id} --json")
 
 
 def as_dict(operation: Operation | None, text: str, store: Store | None = None) -> dict[str, Any]:

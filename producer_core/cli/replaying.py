@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from producer_core import replay
@@ -36,6 +36,8 @@ class Replaying:
     where: DeadLetterFilter
     client: tuple[str, Mapping[str, Any]] | None
     to_cluster: str | None = None
+    origin: str = "cli"
+    _cluster: str = field(default="", init=False)
     _producer: ReliableKafkaProducer | None = field(default=None, init=False)
     _runner: replay.ReplayRunner | None = field(default=None, init=False)
     _running: _Running | None = field(default=None, init=False)
@@ -63,6 +65,7 @@ class Replaying:
         """The dry run with a look at the topics by our own settings; nothing is planned or written."""
         from producer_core.replay.check import check
         from producer_core.replay.counting import listed
+        from producer_core.replay.promise import promise
 
         assert self.client is not None
         config, found = reached(*self.client, self.to_cluster)
@@ -74,6 +77,8 @@ class Replaying:
             limit=limit,
         )
         looked, _ = check(config.settings, letters, sends_at_most=config.max_message_bytes)
+        said = promise(config, [topic.topic for topic in looked.topics if topic.partitions], found)
+        looked = replace(looked, delivery=said.delivery, why=said.why)
         return self.counted(
             check=looked, cluster=found, allow_quarantined=allow_quarantined, limit=limit, **choices
         )
@@ -85,8 +90,8 @@ class Replaying:
                 self.store,
                 self.where,
                 to_cluster=self.to_cluster,
-                can_run=self._producer.cluster_id if self._producer else False,
-                **_who(),
+                can_run=self._cluster or False,
+                **{**_who(), "origin": self.origin},
                 **choices,
             )
         except NobodyReplays as error:
@@ -149,8 +154,7 @@ class Replaying:
         return True
 
     def _belong(self) -> str:
-        reached = self._producer.cluster_id if self._producer else "CLUSTER"
-        return f"If they belong there, say so: --to {reached}"
+        return f"If they belong there, say so: --to {self._cluster or 'CLUSTER'}"
 
     def _connect(self, servers: str, settings: Mapping[str, Any]) -> None:
         from producer_core.cluster import Cluster
@@ -165,6 +169,7 @@ class Replaying:
         self._producer = ReliableKafkaProducer(
             servers, settings, store=self.store, cluster_id=found, run_replays=False
         )
+        self._cluster = found
         self._runner = replay.ReplayRunner(self.store, self._producer, client=config.settings)
 
 

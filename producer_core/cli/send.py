@@ -41,6 +41,9 @@ With --delivery exactly_once a read_committed reader finds every row once, in or
 lost, the topic is read instead. With at_least_once (default) it says how many rows may be there twice. A send that
 ended is over: at_least_once sends the file again, exactly_once does not. Standard input and --dedup cannot resume.
 
+THE LEDGER of what the broker acknowledged goes to the store (and to --telemetry-topic): «producer-core pipeline
+integrity» proves from it, row by row, what is on the topic.
+
 CTRL-C stops reading, waits for what was sent, and says how to go on; a second one gives up what is on its way.
 
 \b
@@ -108,6 +111,11 @@ elapsed_seconds, last_position, interrupted, stopped, error, go_on and exit_code
     "--null", "nulls", multiple=True, metavar="TEXT", help="A CSV text that means null, anywhere; repeatable."
 )
 @click.option("--delimiter", metavar="CHARACTER", help="Between CSV fields; default comma, for .tsv tab.")
+@click.option(
+    "--telemetry-topic",
+    metavar="TOPIC",
+    help="Publish statistics and the ledger there, for a fleet's pipeline.",
+)
 @click.option("--cluster-id", help="Refuse to send to any other cluster than this one.")
 @click.option(
     "--wait",
@@ -140,6 +148,7 @@ def send(
     types: str,
     nulls: tuple[str, ...],
     delimiter: str | None,
+    telemetry_topic: str | None,
     cluster_id: str | None,
     wait: float,
     as_json: bool,
@@ -150,6 +159,8 @@ def send(
 
     if no_store and store_path:
         raise click.UsageError("--store and --no-store contradict each other.")
+    if no_store and telemetry_topic:
+        raise click.UsageError("--telemetry-topic needs the store: leave --no-store out.")
     path = None if str(file) == "-" else file
     if path is None and sys.stdin.isatty():
         click.echo("Reading standard input; end it with Ctrl-D.", err=True)
@@ -185,6 +196,7 @@ def send(
             store=None if no_store else (store_path or "auto"),
             cluster_id=found,
             dedup=dedup,
+            telemetry_topic=telemetry_topic,
             ready=ready,
             ears=ears,
         )

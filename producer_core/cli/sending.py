@@ -91,6 +91,7 @@ def open_producer(
     store: Path | str | None,
     cluster_id: str,
     dedup: bool,
+    telemetry_topic: str | None = None,
     ready: Ready | None = None,
     ears: Ears | None = None,
 ) -> ReliableKafkaProducer:
@@ -100,6 +101,8 @@ def open_producer(
         servers,
         {"max_block_ms": _BLOCK_MS, **config},
         store=store,
+        telemetry_topic=telemetry_topic,
+        ledger=store is not None,
         cluster_id=cluster_id,
         enable_deduplication=dedup,
         run_replays=False,

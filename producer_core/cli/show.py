@@ -11,6 +11,8 @@ from typing import Any, Literal
 import click
 import orjson
 
+from producer_core.cli.plain import in_json, plain
+
 _GAP = 2
 _NARROWEST = 5
 _BARS = "·▁▂▃▄▅▆▇█"
@@ -21,7 +23,12 @@ Cell = str | int | float | None
 def emit(value: Any) -> None:
     """JSON on standard output, indented."""
     options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
-    click.echo(orjson.dumps(value, default=str, option=options).decode())
+    click.echo(in_json(orjson.dumps(value, default=str, option=options).decode()))
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Lines that may have text from records in them; see `plain`."""
+    click.echo(plain(text), err=err)
 
 
 def is_terminal() -> bool:
@@ -117,7 +124,7 @@ def _text(cell: Cell) -> str:
         return "yes" if cell else "no"
     if isinstance(cell, int):
         return f"{cell:,}"
-    return f"{cell:,.1f}" if isinstance(cell, float) else str(cell)
+    return f"{cell:,.1f}" if isinstance(cell, float) else plain(str(cell))
 
 
 def _rich_table(columns: Sequence[str], rows: list[list[str]], right: set[str], shrink: set[str]) -> None:

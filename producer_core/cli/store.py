@@ -44,7 +44,8 @@ def info(store_path: Path | None, as_json: bool) -> None:
             ("schema", f"version {found.schema_version}"),
             ("statistics", f"{show.moment(found.oldest)} to {show.moment(found.newest)}" if found.oldest else "none yet"),
             ("kept", f"seconds {show.duration(keep.keep_seconds)}, minutes {show.duration(keep.keep_minutes)}, "
-             f"hours {show.duration(keep.keep_hours)}, settled dead letters {show.duration(keep.keep_settled)}"),
+             f"hours {show.duration(keep.keep_hours)}, settled dead letters {show.duration(keep.keep_settled)}, "
+             f"the ledger {show.duration(keep.keep_ledger)}"),
             ("alert", _bounds(opened.settings())),
         ]
     )  # fmt: skip
@@ -140,6 +141,7 @@ def set_(settings: tuple[tuple[str, str], ...], store_path: Path | None, as_json
     \b
       keep_seconds, keep_minutes, keep_hours   statistics by second, minute and hour are kept so long: 2h, 3d, 90d
       keep_settled                             dead letters that were replayed, landed or purged: 30d
+      keep_ledger                              the ledger of acknowledged sequences, where one is kept: 7d
       dlq_max_size                             dead letters that may wait: 10000
       dlq_max_bytes                            bytes of them: 256MiB
       dlq_max_age                              for how long: 7d
@@ -160,7 +162,7 @@ def set_(settings: tuple[tuple[str, str], ...], store_path: Path | None, as_json
     )
 
 
-_KEPT = ("keep_seconds", "keep_minutes", "keep_hours", "keep_settled")
+_KEPT = ("keep_seconds", "keep_minutes", "keep_hours", "keep_settled", "keep_ledger")
 _BOUNDS = ("dlq_max_size", "dlq_max_bytes", "dlq_max_age")
 _SIZES = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")

@@ -1,8 +1,8 @@
-"""The ranking: what the rules find in slices of time, each once, what weighs most first."""
+"""The ranking: what the rules find in slices of time, each once, what holds now first, then what weighs most."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from producer_core.diagnosis.rules import RULES, failing, well
@@ -15,6 +15,7 @@ _LASTS = 4.0
 _GRAVE = 85.0
 _JUST_NOW = 10.0
 """Seconds after which what was not found again is over."""
+_MINUTE = 60.0
 
 
 def diagnose(now: Numbers) -> tuple[Finding, ...]:
@@ -22,20 +23,55 @@ def diagnose(now: Numbers) -> tuple[Finding, ...]:
     return _ranked([*_found(now), *failing(now)])
 
 
-def over_time(slices: Sequence[Numbers], now: float) -> tuple[Finding, ...]:
+def over_time(slices: Sequence[Numbers], now: float, lately: Sequence[Numbers] = ()) -> tuple[Finding, ...]:
     """What is found in any slice, each once, with the numbers of the slices that it was found in; what goes on now
-    comes first. Short slices find short trouble, which would drown in the mean of a long one.
+    comes first, and what is over is said in the past. Short slices find short trouble, which would drown in the mean of
+    a long one.
 
-    With numbers and no trouble one finding says that all is well. Without numbers there is none.
+    `lately` are short slices of the last minute, which say what holds now; without them the end of `slices` says it.
+    With numbers and no trouble one finding says that all is well, also where it was not before. Without numbers there
+    is none.
     """
     if not slices:
         return ()
     whole = merged(slices)
     trouble = [*_lasting(slices), *_failing(slices, whole)]
-    timed = [_aged(found, now, max(one.seconds for one in slices)) for found in trouble]
-    if any(found.tone in ("bad", "warning") for found in timed):
+    if lately:
+        holding, known = _holding(lately, now), max(one.seconds for one in slices) <= _MINUTE
+        timed = [_held(found, holding, now, exact=known) for found in _with_new(trouble, lately)]
+    else:
+        timed = [_aged(found, now, max(one.seconds for one in slices)) for found in trouble]
+    if any(found.bad and found.ongoing for found in timed):
         return _ranked(timed)
+    if any(found.bad for found in timed):
+        return _ranked([*timed, *(well(merged(lately), again=True) if lately else ())])
     return _ranked([*timed, *well(whole)])
+
+
+def _holding(lately: Sequence[Numbers], now: float) -> Mapping[str, Finding]:
+    """What is found in the last minute; of how things stand only what the last looks say too."""
+    latest = [one for one in lately if one.at + one.seconds > now - _JUST_NOW and one.samples]
+    still = {found.key for found in diagnose(merged(latest or lately))}
+    found = diagnose(merged(lately))
+    return {one.key: one for one in found if not one.state or one.key in still}
+
+
+def _with_new(trouble: Sequence[Finding], lately: Sequence[Numbers]) -> Iterable[Finding]:
+    """And what only the last minute shows: in a long slice it may drown."""
+    known = {found.key for found in trouble}
+    return (*trouble, *(found for found in diagnose(merged(lately)) if found.key not in known))
+
+
+def _held(found: Finding, holding: Mapping[str, Finding], now: float, *, exact: bool) -> Finding:
+    """As it stands now. Of what is over a long slice (not `exact`) does not say until when it was: not until now."""
+    if found.key in holding:
+        return replace(found, until=max(found.until, holding[found.key].until))
+    ended = found.until if exact else min(found.until, now - (_JUST_NOW if found.state else _MINUTE))
+    return _over(replace(found, until=max(found.since, ended)))
+
+
+def _over(found: Finding) -> Finding:
+    return replace(found, ongoing=False, title=found.past or found.title, score=found.score - _PAST)
 
 
 def _found(now: Numbers) -> list[Finding]:
@@ -46,7 +82,7 @@ def _found(now: Numbers) -> list[Finding]:
 
 
 def _ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:
-    return tuple(sorted(found, key=lambda one: (-one.score, one.key)))
+    return tuple(sorted(found, key=lambda one: (not one.ongoing, -one.score, one.key)))
 
 
 def _lasting(slices: Sequence[Numbers]) -> Iterable[Finding]:
@@ -81,5 +117,4 @@ def _failing(slices: Sequence[Numbers], whole: Numbers) -> Iterable[Finding]:
 
 def _aged(found: Finding, now: float, width: float) -> Finding:
     """The slice that runs now may have too few numbers yet, so the one before counts as well."""
-    ongoing = found.until >= now - max(width, _JUST_NOW)
-    return replace(found, ongoing=ongoing, score=found.score - (0.0 if ongoing else _PAST))
+    return found if found.until >= now - max(width, _JUST_NOW) else _over(found)

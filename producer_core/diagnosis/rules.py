@@ -27,6 +27,7 @@ def _cut_off(now: Numbers) -> Iterator[Finding]:
             setting="bootstrap_servers",
             score=100,
             tone="bad",
+            past="No broker could be reached.",
         )
 
 
@@ -43,6 +44,7 @@ def _down(now: Numbers) -> Iterator[Finding]:
                 "Start it again, or check the way to it; its partitions go on when another broker leads them.",
                 score=94 + 5 * one.down / one.samples,
                 tone="bad",
+                past=f"{_sentence(one.name)} was down or could not be reached.",
             )
 
 
@@ -58,6 +60,7 @@ def _timeouts(now: Numbers) -> Iterator[Finding]:
                 setting="request_timeout_ms",
                 score=88,
                 tone="bad",
+                past=f"{_sentence(one.name)} did not answer in time.",
             )
 
 
@@ -78,6 +81,7 @@ def _unpolled(now: Numbers) -> Iterator[Finding]:
         setting="callback, on_delivery, hooks",
         score=85,
         tone="bad" if now.late_highest >= 10 else "warning",
+        past="Delivery reports were not fetched in time.",
     )
 
 
@@ -94,6 +98,7 @@ def _throttled(now: Numbers) -> Iterator[Finding]:
         "Raise the quota (producer_byte_rate, request_percentage) of this user or client id, or send fewer bytes.",
         setting="compression_type='zstd'",
         score=80,
+        past="The brokers throttled this producer: its quota was used up.",
     )
 
 
@@ -105,10 +110,11 @@ def _slow_broker(now: Numbers) -> Iterator[Finding]:
             yield Finding(
                 f"slow-{one.broker_id}",
                 f"{_sentence(one.name)} is slower than the others.",
-                f"A request to it takes {_time(rtt)} on average, to the others {_time(median(others))}.",
+                f"A request to it took {_time(rtt)} on average, to the others {_time(median(others))}.",
                 "Look at its disk, its load and how many partitions it leads; moving leaders away from it helps at "
                 "once. With acks=all a slow follower slows its leaders too.",
                 score=78 + min(1.0, rtt),
+                past=f"{_sentence(one.name)} was slower than the others.",
             )
 
 
@@ -121,11 +127,12 @@ def _slow_network(now: Numbers) -> Iterator[Finding]:
     yield Finding(
         "network",
         "The network or the brokers are slow.",
-        f"A request takes {_time(rtt)} on average, whichever broker it goes to; 99 of 100 took at most "
+        f"A request took {_time(rtt)} on average, whichever broker it went to; 99 of 100 took at most "
         f"{_time(max(one.rtt_p99 for one in measured))} in the worst second.",
         "Look at the way to the brokers, and at their disks and replication. Larger batches make fewer round trips.",
         setting="linger_ms, batch_size",
         score=76 + min(1.0, rtt),
+        past="The network or the brokers were slow.",
     )
 
 
@@ -140,10 +147,11 @@ def _retrying(now: Numbers) -> Iterator[Finding]:
     yield Finding(
         "retries",
         "Retries eat capacity.",
-        f"{_sentence('; '.join(parts))}: {_percent(share)} of what is sent.",
+        f"{_sentence('; '.join(parts))}: {_percent(share)} of what was sent.",
         "The errors say why; retries only wait for it to pass. Longer pauses between them leave more room to the rest.",
         setting="RetryConfig(initial_delay_ms), retry_backoff_ms",
         score=77 if share >= 0.2 else 60,
+        past="Retries ate capacity.",
     )
 
 
@@ -154,13 +162,14 @@ def _full(now: Numbers) -> Iterator[Finding]:
     yield Finding(
         "full",
         "The producer's queue is full." if full else "The producer's queue is filling.",
-        f"It was up to {_percent(now.fill_highest)} full, {_percent(now.fill)} on average: more is sent than the "
-        "brokers take.",
+        f"It was up to {_percent(now.fill_highest)} full, {_percent(now.fill)} on average: more was sent than the "
+        "brokers took.",
         "If it lasts, send slower or find what holds up the brokers; send_message waits for room meanwhile. For short "
         "bursts a larger queue is enough.",
         setting="buffer_memory, queue_buffering_max_messages, max_block_ms",
         score=75 if full else 50,
         tone="bad" if full else "warning",
+        past="The producer's queue was full." if full else "The producer's queue was filling.",
     )
 
 
@@ -178,11 +187,12 @@ def _tiny_batches(now: Numbers) -> Iterator[Finding]:
     yield Finding(
         "batches",
         "Batches are tiny.",
-        f"A batch holds {messages:.1f} messages and {size:,.0f} bytes on average, and {rate:,.0f} are made a second.",
+        f"A batch held {messages:.1f} messages and {size:,.0f} bytes on average, and {rate:,.0f} were made a second.",
         "Let messages wait a little for company: fewer requests carry the same messages.",
         setting="linger_ms=20",
         score=79 if now.fill_highest >= 0.5 else 40 if hurts else 15,
         tone="warning" if hurts else "quiet",
+        past="Batches were tiny.",
     )
 
 
@@ -197,6 +207,7 @@ def _breaking(now: Numbers) -> Iterator[Finding]:
                 "this; the connection errors say which.",
                 setting="connections_max_idle_ms, socket_keepalive_enable",
                 score=55,
+                past=f"Connections to {one.name} broke.",
             )
 
 
@@ -214,17 +225,18 @@ def _epochs(now: Numbers) -> Iterator[Finding]:
 
 
 def failing(now: Numbers) -> Iterator[Finding]:
-    if not now.dead:
+    dead = max(now.dead, sum(count for _, _, count in now.causes))  # letters come before the statistics
+    if not dead:
         return
-    settled = now.acknowledged + now.dead
-    share = now.dead / settled
+    settled = now.acknowledged + dead
+    share = dead / settled
     topic, code, most = now.causes[0] if now.causes else ("", "", 0)
     failure = failure_of(code) if code else None
     where = f" on {topic}" if topic and all(cause[0] == topic for cause in now.causes) else ""
     what = f": {_lower(failure.meaning)}" if failure else "."
     yield Finding(
         "failing",
-        f"{now.dead:,} of {settled:,} messages failed for good{where}{what}",
+        f"{dead:,} of {settled:,} messages became dead letters{where}{what}",
         f"{most:,} of them with {code}{'' if where else f' on {topic}'}; {_percent(share)} of all messages."
         if failure
         else f"{_percent(share)} of all messages.",
@@ -236,18 +248,21 @@ def failing(now: Numbers) -> Iterator[Finding]:
     )
 
 
-def well(whole: Numbers) -> Iterator[Finding]:
-    """Said only where the client was heard."""
+def well(whole: Numbers, *, again: bool = False) -> Iterator[Finding]:
+    """Said only where the client was heard. `again`: of the last minute, where something was wrong before."""
     if not whole.samples:
         return
     if not whole.acknowledged:
-        text = "The client is heard, and no message was settled in this range."
-        yield Finding("idle", "Nothing was sent.", text, "", score=30, tone="quiet")
+        text = f"The client is heard, and no message was settled in {'the last minute' if again else 'this range'}."
+        title = "Nothing is sent now." if again else "Nothing was sent."
+        yield Finding("idle", title, text, "", score=30, tone="quiet")
         return
     trip = "The" if whole.rtt is None else f"A request takes {_time(whole.rtt)} on average, and the"
     yield Finding(
         "well",
-        f"All is well: {_many(whole.acknowledged, 'message')} acknowledged, none failed.",
+        f"All is well now: {_many(whole.acknowledged, 'message')} acknowledged in the last minute, none failed."
+        if again
+        else f"All is well: {_many(whole.acknowledged, 'message')} acknowledged, none failed.",
         f"{trip} queue was never more than {_percent(whole.fill_highest)} full.",
         "",
         score=30,

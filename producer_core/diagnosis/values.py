@@ -146,7 +146,7 @@ class Finding:
     """What is wrong in a sentence, the numbers that say so, what to do, and the setting to change where one helps.
 
     `since` and `until` bound the time in which it was found, and `lasted` is how much of that; `ongoing` says that it has
-    not ended.
+    not ended. `past` is the sentence for when it has.
     """
 
     key: str
@@ -160,3 +160,14 @@ class Finding:
     until: float = 0.0
     lasted: float = 0.0
     ongoing: bool = True
+    past: str = ""
+
+    @property
+    def state(self) -> bool:
+        """It is about how things stand at a moment, so the last look decides; else about what adds up in a while."""
+        return self.key == "cut-off" or self.key.startswith("down-")
+
+    @property
+    def bad(self) -> bool:
+        """Somebody should do something about it."""
+        return self.tone in ("bad", "warning")

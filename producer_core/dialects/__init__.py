@@ -1,6 +1,6 @@
 """Dead letters on Kafka topics: the headers of every dialect that we know, publishing, and fetching back."""
 
-from producer_core.dialects.fetching import Fetched, fetch
+from producer_core.dialects.fetching import Fetched, NotDeadLetters, fetch
 from producer_core.dialects.letters import Place, Record, derived_id, letter_of
 from producer_core.dialects.origin import Dialect, Headers, Origin, Written
 from producer_core.dialects.publishing import Published, publish
@@ -11,6 +11,7 @@ __all__ = [
     "Dialect",
     "Fetched",
     "Headers",
+    "NotDeadLetters",
     "Origin",
     "Place",
     "Published",

@@ -33,6 +33,11 @@ _NO_IDS = (KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION)
 _EVENT = ("message_id", "happened_at", "what", "who", "origin", "text")
 _HERE = ("message_id", "state", "replayable")
 
+
+class NotDeadLetters(ConfigError):
+    """No record of the topic carries the headers of a dead letter."""
+
+
 Progress = Callable[[int, int], None]
 """Hears how many records of how many were read."""
 
@@ -62,6 +67,7 @@ def fetch(
     since: float | None = None,
     original_topic: str | None = None,
     again: bool = False,
+    unmarked: bool = True,
     patience: float = 60.0,
     stopping: Callable[[], bool] = lambda: False,
     progress: Progress = lambda done, of: None,
@@ -73,7 +79,9 @@ def fetch(
     fetch of this topic ended; with `again` it begins at the start, with `since` at that time. Each slice is taken in
     together with the place where the next begins, and a record's message id is the same each time (its own, or one
     made of its place), so a fetch that was killed is repeated, and nothing comes in twice. What this store knows
-    stays as it is, but for a letter that could not be replayed, and now can.
+    stays as it is, but for a letter that could not be replayed, and now can. Without `unmarked` a topic of which none of
+    the first records has headers of any dialect is refused, NotDeadLetters, before anything is taken in: it is an
+    ordinary topic, most likely. One that was fetched before was let through then.
 
     It ends when nothing was heard for `patience` seconds, and says what is left. BrokerUnreachable when nobody
     answers at all, ConfigError when there is no such topic.
@@ -83,6 +91,7 @@ def fetch(
     with asking.reader(settings, uncommitted, name="fetch", heard=complaints.append) as handle:
         place, partitions = _place(settings, handle, topic, complaints)
         job = _Job(store, place, who, origin, original_topic, clock)
+        job.doubts = not unmarked and not job.marks()
         job.audit(0, f"Began to fetch {topic}.", since)
         try:
             spans = _spans(handle, place, partitions, job.marks(), since, again)
@@ -135,6 +144,7 @@ class _Job:
     spans: dict[int, _Span] = field(default_factory=dict)
     waiting: list[Record] = field(default_factory=list)
     bytes: int = 0
+    doubts: bool = False  # whether these are dead letters at all
 
     @property
     def setting(self) -> str:
@@ -224,6 +234,8 @@ class _Job:
 
     def _take_in(self) -> None:
         """The slice and the place where the next begins, in one transaction."""
+        if self.doubts and self.waiting:
+            self._must_be_marked()
         now = self.clock()
         quarantine_after = self.store.get_setting("replay.quarantine_after", QUARANTINE_AFTER)
         letters = [
@@ -254,6 +266,20 @@ class _Job:
             self._write_marks()
         self._count(taken, len(letters))
         self.waiting, self.bytes = [], 0
+
+    def _must_be_marked(self) -> None:
+        self.doubts = False
+        if not any(read(record.headers).dialect for record in self.waiting):
+            looked = (
+                "its only record"
+                if len(self.waiting) == 1
+                else f"the {len(self.waiting):,} records looked at"
+            )
+            raise NotDeadLetters(
+                f"{self.place.topic} does not look like a dead-letter topic: {looked} carry no headers of any dialect, "
+                "and each record would become a dead letter here.",
+                fix="Check the topic's name; if its records are dead letters all the same, say so (--yes).",
+            )
 
     def _write_marks(self) -> None:
         reached = {span.partition: max(span.mark, span.next) for span in self.spans.values() if span.moves}

@@ -12,6 +12,10 @@ _AT_ONCE = 2000
 """Ids written out in one statement; beyond that DuckDB reads the whole column, which is then the quicker way."""
 
 
+_MANY = 8000
+"""Ids from which on one read of the whole column is quicker than the index, even among ten million letters (ten thousand
+of twenty thousand: 40 ms instead of 400)."""
+
 _MORE = 10
 """Times as many rows as ids, which are never there: a limit tells DuckDB that few come of the list. Without one it
 expects a fifth of the table, and a page of a hundred ids among ten million letters took seven seconds."""
@@ -35,7 +39,7 @@ def fetch(
 ) -> dict[str, dict[str, Any]]:
     """The named columns of a table's rows with these ids, by id."""
     found: dict[str, dict[str, Any]] = {}
-    for some in _chunks(ids):
+    for some in [ids] if len(ids) > _MANY else _chunks(ids):
         condition, parameters = among(some, table)
         rows = connection.execute(f"SELECT {', '.join(columns)} FROM {table} WHERE {condition}", parameters)
         named = (dict(zip(columns, row, strict=True)) for row in rows.fetchall())

@@ -1,12 +1,14 @@
 """The merge of a micro-batch into a store: one transaction, under two keys, so that nothing counts twice.
 
-(query, micro-batch) covers Spark's own repeats after a crash; (producer, sequence) covers a recorder's repeats
-and a lost checkpoint.
+(producer, sequence) decides what is added: it covers a recorder's repeats, a lost checkpoint, and every crash. A
+batch stands for all numbers from its `first` on.
+(query, micro-batch) notes what came through which query; alone it would not do, for a checkpoint that was restored
+from a copy uses its numbers again, for other records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -18,26 +20,25 @@ from producer_core.store.batch import KINDS
 if TYPE_CHECKING:
     from producer_core.store import Store
 
-_UNSEEN = """
-SELECT DISTINCT ids.producer_id, ids.sequence FROM ids
-WHERE NOT EXISTS (SELECT 1 FROM merged_batches AS known
-                  WHERE known.producer_id = ids.producer_id
-                    AND ids.sequence BETWEEN known.first_batch AND known.last_batch)"""
+_WAIT = 60.0
+_LIMIT = 30.0
+_REMEMBERED = 1_000
+"""Micro-batches of a query that are remembered; Spark repeats its last one at most."""
 
-_FRESH = f"CREATE OR REPLACE TEMP TABLE fresh AS {_UNSEEN}"
+_SEEN = """SELECT 1 FROM merged_batches AS known WHERE known.producer_id = given.producer_id
+AND given.sequence BETWEEN known.first_batch AND known.last_batch"""
 
-_ADD = """
-INSERT INTO {table} (resolution, {columns})
-SELECT 1, {columns} FROM {table}_rows
-SEMI JOIN fresh ON fresh.producer_id = batch_producer AND fresh.sequence = batch_sequence"""
+_UNSEEN = f"SELECT DISTINCT ON (producer_id, sequence) * FROM given WHERE NOT EXISTS ({_SEEN})"
+
+_STILL = f"SELECT count(*) FROM given WHERE NOT EXISTS ({_SEEN})"
 
 # Islands of consecutive numbers become ranges, so that what is remembered does not grow with time.
 _RANGES = """
 CREATE OR REPLACE TEMP TABLE ranges AS
 WITH every AS (
     SELECT producer_id, first_batch, last_batch FROM merged_batches
-    WHERE producer_id IN (SELECT producer_id FROM fresh)
-    UNION ALL SELECT producer_id, sequence, sequence FROM fresh),
+    WHERE producer_id IN (SELECT producer_id FROM given)
+    UNION ALL SELECT producer_id, first, sequence FROM given),
 marked AS (
     SELECT *, first_batch > 1 + max(last_batch) OVER (
         PARTITION BY producer_id ORDER BY first_batch ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS apart
@@ -51,67 +52,95 @@ FROM numbered GROUP BY producer_id, island"""
 
 _HEARTBEAT = f"""
 INSERT INTO producers ({", ".join(ProducerRow._fields)})
-SELECT {", ".join(ProducerRow._fields)} FROM producers_rows
+SELECT {", ".join(f"said.{name}" for name in ProducerRow._fields)}
+FROM (SELECT arg_max(producer, producer.seen_at) AS said FROM given
+      WHERE producer IS NOT NULL GROUP BY producer.producer_id)
 ON CONFLICT (producer_id) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in ProducerRow._fields[1:])}
 WHERE excluded.seen_at >= producers.seen_at"""
 
-
-def merge(store: Store, tables: Mapping[str, Any], *, query_id: str, batch_id: int, now: float) -> int:
-    """Add what the store does not have; the number of recorder batches added. `tables` are Arrow tables."""
-    with store.borrow(write=True, timeout=60) as connection:
-        if _committed(connection, query_id, batch_id):
-            return 0
-        with _registered(
-            connection, {name if name == "ids" else f"{name}_rows": table for name, table in tables.items()}
-        ):
-            return _merge(connection, [name for name in KINDS if name in tables], query_id, batch_id, now)
+_MISSING = """
+SELECT count(*) FILTER (holes > 0)::BIGINT, coalesce(sum(holes), 0)::BIGINT
+FROM (SELECT max(last_batch) - min(first_batch) + 1 - sum(last_batch - first_batch + 1) AS holes
+      FROM merged_batches GROUP BY producer_id)"""
 
 
-def committed(store: Store, *, query_id: str, batch_id: int) -> bool:
-    """Whether this micro-batch is in the store already."""
-    with store.borrow(timeout=60, limit=10) as connection:
-        return _committed(connection, query_id, batch_id)
+class Overtaken(Exception):
+    """Somebody else merged a part of it meanwhile; look again at what is unseen."""
 
 
-def unseen(store: Store, ids: Any) -> Any:
-    """Those of `ids` (producer_id, sequence) that the store has not merged yet, as an Arrow table."""
-    with store.borrow(timeout=60, limit=10) as connection:
-        with _registered(connection, {"ids": ids}):
-            return connection.sql(_UNSEEN).to_arrow_table()
+def unseen(store: Store, batches: Any) -> Any:
+    """Those of `batches` (an Arrow table of `batches.typed`) that the store has not merged yet, each once."""
+    with store.borrow(timeout=_WAIT, limit=_LIMIT) as connection, _given(connection, batches):
+        return connection.sql(_UNSEEN).to_arrow_table()
+
+
+def merge(
+    store: Store,
+    fresh: Any,
+    *,
+    query_id: str,
+    batch_id: int,
+    now: float,
+    reached: Callable[[str], None] = lambda point: None,
+) -> int:
+    """Add all of `fresh`, which `unseen` gave; the number added. Overtaken, with nothing added, when the store has a
+    part of it meanwhile. `reached` is called inside the transaction, before its end."""
+    with store.borrow(write=True, timeout=_WAIT) as connection, _given(connection, fresh):
+        if _count(connection, _STILL) != fresh.num_rows:
+            raise Overtaken
+        for table, kind in KINDS.items():
+            connection.execute(_add(table, kind.columns))
+        connection.execute(_RANGES)
+        connection.execute("DELETE FROM merged_batches WHERE producer_id IN (SELECT producer_id FROM given)")
+        connection.execute(
+            "INSERT INTO merged_batches SELECT producer_id, first_batch, last_batch FROM ranges"
+        )
+        connection.execute("DROP TABLE ranges")
+        connection.execute(_HEARTBEAT)
+        _note(connection, query_id, batch_id, now)
+        reached("in the transaction")
+    return int(fresh.num_rows)
+
+
+def missing(store: Store) -> tuple[int, int]:
+    """How many producers have holes in the numbers of their batches, and how many batches never came (yet)."""
+    with store.borrow(timeout=_WAIT, limit=_LIMIT) as connection:
+        found = connection.execute(_MISSING).fetchone() or (0, 0)
+        return int(found[0]), int(found[1])
+
+
+def _add(table: str, columns: tuple[str, ...]) -> str:
+    values = ", ".join(f"added.{column}" for column in columns)
+    return (
+        f"INSERT INTO {table} (resolution, {', '.join(columns)}) "
+        f"SELECT 1, {values} FROM (SELECT unnest({table}) AS added FROM given)"
+    )
+
+
+def _note(connection: duckdb.DuckDBPyConnection, query_id: str, batch_id: int, now: float) -> None:
+    connection.execute(
+        "INSERT INTO pipeline_progress VALUES (?, ?, ?) "
+        "ON CONFLICT (query_id, batch_id) DO UPDATE SET committed_at = excluded.committed_at",
+        [query_id, batch_id, now],
+    )
+    if batch_id % _REMEMBERED == 0:
+        connection.execute(
+            "DELETE FROM pipeline_progress WHERE query_id = ? AND batch_id < ?",
+            [query_id, batch_id - _REMEMBERED],
+        )
 
 
 @contextmanager
-def _registered(connection: duckdb.DuckDBPyConnection, tables: Mapping[str, Any]) -> Iterator[None]:
-    """Arrow tables under these names for a while."""
-    for name, table in tables.items():
-        connection.register(name, table)
+def _given(connection: duckdb.DuckDBPyConnection, table: Any) -> Iterator[None]:
+    """An Arrow table under the name `given` for a while."""
+    connection.register("given", table)
     try:
         yield
     finally:
-        for name in tables:
-            with suppress(
-                duckdb.Error
-            ):  # a failed transaction refuses this too, and would hide why it failed
-                connection.unregister(name)
+        with suppress(duckdb.Error):  # a failed transaction refuses this too, and would hide why it failed
+            connection.unregister("given")
 
 
-def _merge(
-    connection: duckdb.DuckDBPyConnection, kinds: Sequence[str], query_id: str, batch_id: int, now: float
-) -> int:
-    connection.execute(_FRESH)
-    for table in kinds:
-        connection.execute(_ADD.format(table=table, columns=", ".join(KINDS[table].columns)))
-    connection.execute(_RANGES)
-    connection.execute("DELETE FROM merged_batches WHERE producer_id IN (SELECT producer_id FROM fresh)")
-    connection.execute("INSERT INTO merged_batches SELECT producer_id, first_batch, last_batch FROM ranges")
-    connection.execute(_HEARTBEAT)
-    connection.execute("INSERT INTO pipeline_progress VALUES (?, ?, ?)", [query_id, batch_id, now])
-    count = connection.execute("SELECT count(*) FROM fresh").fetchone()
-    connection.execute("DROP TABLE fresh")
-    connection.execute("DROP TABLE ranges")
-    return int(count[0]) if count else 0
-
-
-def _committed(connection: duckdb.DuckDBPyConnection, query_id: str, batch_id: int) -> bool:
-    asked = "SELECT 1 FROM pipeline_progress WHERE query_id = ? AND batch_id = ?"
-    return connection.execute(asked, [query_id, batch_id]).fetchone() is not None
+def _count(connection: duckdb.DuckDBPyConnection, asked: str) -> int:
+    found = connection.execute(asked).fetchone()
+    return int(found[0]) if found else 0

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 import os
-import subprocess
+import re
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import producer_core
 from producer_core.brokers.java import find_java
 from producer_core.errors import MissingTool
+from producer_core.pipeline.connector import fetch_connector, folder, named_jars
+from producer_core.pipeline.masters import check_master, default_master, is_local, workers
+from producer_core.pipeline.spark_errors import spark_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DEFAULT_MASTER = "local[2,4]"
-"""Two workers, four tries a task: plain `local[2]` fails a job at its first lost worker."""
+DEFAULT_MEMORY = "1g"
+"""Of the JVM that drives a job; it takes what it is given. On one machine the workers live in it."""
+
+_SHUFFLE_ELSEWHERE = 32
+"""Partitions after a shuffle on a cluster; adaptive execution makes fewer where there is little."""
 
 _LOG4J = """\
 status = error
@@ -36,97 +44,125 @@ logger.pg.level = error
 
 
 def open_session(
-    *, name: str, master: str = DEFAULT_MASTER, jars: Sequence[Path] = (), verbose: bool = False
+    *,
+    name: str,
+    master: str | None = None,
+    jars: Sequence[Path] = (),
+    verbose: bool = False,
+    driver_memory: str = DEFAULT_MEMORY,
+    options: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """A session whose JVM logs to a file beside the connector's jars, or to the terminal with `verbose`.
 
-    `jars` replaces the fetched connector (for machines without a network).
+    `jars` replaces the fetched connector (for machines without a network), `options` are Spark's own settings and
+    win over ours. Under `spark-submit` the session is the submitted one, as it was asked for there. Driver memory
+    counts only for the first session of a process.
     """
-    check_tools()
-    found = [str(jar) for jar in jars] or [str(jar) for jar in fetch_connector()]
-    for variable in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
-        os.environ.setdefault(variable, sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    import_spark()
     from pyspark.sql import SparkSession
 
-    properties = folder() / "log4j2.properties"
-    properties.write_text(_LOG4J)
-    builder = (
-        SparkSession.builder.appName(name)
-        .master(master)
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.driver.memory", "1g")
-        .config("spark.jars", ",".join(found))
-    )
-    if master.startswith("local"):
-        builder = builder.config("spark.driver.host", "127.0.0.1").config(
-            "spark.driver.bindAddress", "127.0.0.1"
-        )
-    if verbose:
+    _quiet_python(verbose)
+    builder = SparkSession.builder.appName(name)
+    if submitted():
+        for key, value in {"spark.sql.session.timeZone": "UTC", **(options or {})}.items():
+            builder = builder.config(key, value)
         return builder.getOrCreate()
-    builder = builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile=file:{properties}")
-    with _stderr_to(folder() / "spark.log"):
-        return builder.getOrCreate()
+    chosen = master or default_master()
+    check_tools(chosen)
+    _own_java()
+    found = named_jars(jars) or fetch_connector()
+    settings = {**_settings(chosen, driver_memory, found, verbose), **(options or {})}
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        with nullcontext() if verbose else _stderr_to(folder() / "spark.log"):
+            return builder.master(chosen).getOrCreate()
+    except Exception as error:  # py4j and PySpark raise what they like
+        raise spark_error(error) or error from error
 
 
-def check_tools() -> None:
-    """MissingTool, with the line that installs it, when Java or PySpark is not there."""
-    find_java()
+def submitted() -> bool:
+    """Whether `spark-submit` started this process, so that master, memory and jars are chosen already."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def check_tools(master: str | None = None, jars: Sequence[Path] = ()) -> None:
+    """A typed error, with the line that helps, when PySpark, Java, the master or the jars are not what is needed.
+
+    Seconds at most, and nothing is started.
+    """
+    import_spark()
+    if submitted():
+        return
+    find_java("Apache Spark")
+    check_master(master or default_master())
+    named_jars(jars)
+
+
+def import_spark() -> None:
+    """MissingTool when PySpark is not installed. Workers get this Python unless somebody chose another."""
     try:
         import pyspark  # noqa: F401
     except ImportError as error:
         raise MissingTool("PySpark is not installed.", fix="pip install 'producer-core[spark]'") from error
+    for variable in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        os.environ.setdefault(variable, sys.executable)
 
 
-def fetch_connector() -> list[Path]:
-    """The jars of Spark's Kafka connector, resolved once by Spark's own resolver and kept in the user's cache."""
-    import pyspark
-
-    ivy, done = folder() / "ivy", folder() / "connector.txt"
-    if not _all_there(done):
-        coordinate = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
-        result = subprocess.run(
-            [sys.executable, "-c", _RESOLVE, coordinate, str(ivy)],
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
-        jars = sorted((ivy / "jars").glob("*.jar"))
-        if result.returncode or not jars:
-            last = (result.stderr.strip().splitlines() or ["no output"])[-1]
-            raise MissingTool(
-                f"Spark's Kafka connector {coordinate} could not be fetched: {last}",
-                fix="Check the network, or name the jars yourself with --jars.",
-            )
-        done.write_text("\n".join(str(jar) for jar in jars))
-    return [Path(line) for line in done.read_text().splitlines()]
-
-
-def _all_there(listed: Path) -> bool:
-    """Whether the list exists and every jar on it: somebody may have cleaned the cache."""
-    return listed.exists() and all(Path(line).exists() for line in listed.read_text().splitlines())
-
-
-_RESOLVE = """
-import os, sys
-os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-from pyspark.sql import SparkSession
-SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1") \\
-    .config("spark.jars.packages", sys.argv[1]).config("spark.jars.ivy", sys.argv[2]).getOrCreate().stop()
-"""
+def _settings(master: str, memory: str, jars: Sequence[Path], verbose: bool) -> dict[str, Any]:
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": str(workers(master) or _SHUFFLE_ELSEWHERE),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.memory": memory,
+        "spark.speculation": "false",  # two attempts at one slice would only fence each other
+        "spark.jars": ",".join(str(jar) for jar in jars),
+        "spark.python.worker.faulthandler.enabled": "true",
+    }
+    if _on_this_machine(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        settings |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.executorEnv.PYTHONPATH": str(
+                Path(producer_core.__file__).parents[1]
+            ),  # the very same code
+        }
+    if master.startswith("local-cluster"):  # each worker of it is a JVM of its own
+        settings |= {"spark.executor.memory": f"{_megabytes(master)}m", "spark.task.maxFailures": "4"}
+    if not verbose:
+        properties = folder() / "log4j2.properties"
+        if not properties.exists() or properties.read_text() != _LOG4J:  # another job may be reading it
+            properties.write_text(_LOG4J)
+        quiet = f"-Dlog4j2.configurationFile=file:{properties}"
+        settings["spark.driver.extraJavaOptions"] = quiet
+        if master.startswith("local-cluster"):
+            settings["spark.executor.extraJavaOptions"] = quiet
+    return settings
 
 
-def folder() -> Path:
-    """Where the connector's jars and Spark's log are: by version, in the user's cache."""
-    import pyspark
+def _on_this_machine(master: str) -> bool:
+    return is_local(master) or re.match(r"spark://(?:127\.0\.0\.1|localhost|\[::1\]):", master) is not None
 
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    found = cache / "producer-core" / f"spark-{pyspark.__version__}"
-    found.mkdir(parents=True, exist_ok=True)
-    return found
+
+def _megabytes(master: str) -> int:
+    """What a worker of `local-cluster[n,cores,memory]` has, and so its executor."""
+    return int(master.rpartition(",")[2].rstrip("] "))
+
+
+def _own_java() -> None:
+    """Spark's launcher takes JAVA_HOME's java whatever its age; let it be the one that was found."""
+    found = Path(find_java("Apache Spark").program).resolve()
+    home = os.environ.get("JAVA_HOME")
+    if home and (Path(home) / "bin" / "java").resolve() != found:
+        os.environ["JAVA_HOME"] = str(found.parents[1])
+
+
+def _quiet_python(verbose: bool) -> None:
+    """PySpark 4 writes each analysis error to stderr as a line of JSON, beside raising it."""
+    if not verbose:
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 
 
 @contextmanager

@@ -1,219 +1,283 @@
 """The telemetry job: batches of a whole fleet, from their Kafka topics into one store.
 
-Stateless on purpose: a micro-batch is parsed and flattened by Spark, and merged by one DuckDB transaction that
-also records which batches it holds. So a batch counts once whatever is killed when, and however late it comes;
-a watermark would drop late ones silently (measured), and needs state.
+Stateless on purpose: a micro-batch is parsed and typed by Spark, and merged by one DuckDB transaction that also
+records which batches it holds. So a batch counts once whatever is killed when, and however late it comes; a
+watermark would drop late ones silently (measured), and needs state.
 """
 
 from __future__ import annotations
 
+import json
+import logging
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any
 
-from producer_core.pipeline.merging import committed, merge, unseen
-from producer_core.store import ProducerRow
-from producer_core.store.batch import KINDS
-from producer_core.telemetry import SCHEMA_VERSION
+from producer_core.config import ClientConfig, client_config
+from producer_core.errors import BrokerUnreachable, ProducerError, StoreLocked
+from producer_core.pipeline import checkpoint as notes
+from producer_core.pipeline.batches import read
+from producer_core.pipeline.history import History
+from producer_core.pipeline.jobs import Told, noted
+from producer_core.pipeline.kafka_options import kafka_options
+from producer_core.pipeline.merging import missing, unseen
+from producer_core.pipeline.preflight import reach
+from producer_core.pipeline.sink import Merged, Reached, Sink
+from producer_core.pipeline.spark_errors import spark_error
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from producer_core.store import Store
 
-_ROWS = "array<array<string>>"
-_SCHEMA = (
-    "v int, producer_id string, sequence bigint, cluster_id string, producer array<string>, "
-    + ", ".join(f"{column} {_ROWS}" for column in KINDS)
-)
-_ALWAYS = ("statistics", "latencies", "errors")
-"""Kinds that each batch has; the others came later, and older producers do not send them."""
-_TYPES = {int: "bigint", float: "double", str: "string", bool: "boolean"}
-_OFFSETS_A_BATCH = 50_000
-_KINDS: Mapping[str, Any] = {column: kind.row for column, kind in KINDS.items()}
+logger = logging.getLogger(__name__)
+
+_LOOK = 0.5
+_UPKEEP = 60.0
+_AGAIN = (1.0, 30.0)
+"""Seconds until a stream that the brokers or the store failed is tried again: the first time, and at most."""
+_PASSING = (BrokerUnreachable, StoreLocked)
+"""What may be over in a while: a continuous job waits for it."""
 
 
 @dataclass(frozen=True)
-class Merged:
-    """What a run did: batches seen and merged, and records set aside because they are no telemetry we know."""
+class Going:
+    """How a run stands: what it did, how many records wait on the topics (None: not known yet), and what is wrong."""
 
-    batches: int = 0
-    merged: int = 0
-    set_aside: int = 0
-
-    def __add__(self, other: Merged) -> Merged:
-        return Merged(
-            self.batches + other.batches, self.merged + other.merged, self.set_aside + other.set_aside
-        )
+    done: Merged
+    behind: int | None = None
+    trouble: str = ""
 
 
-def read(session: SparkSession, servers: str, topics: Sequence[str], options: Mapping[str, str]) -> DataFrame:
-    """The topics as a stream, from their beginning where the checkpoint does not say otherwise."""
-    reader = session.readStream.format("kafka").option("kafka.bootstrap.servers", servers)
-    reader = reader.option("subscribe", ",".join(topics)).option("startingOffsets", "earliest")
-    reader = reader.option("maxOffsetsPerTrigger", _OFFSETS_A_BATCH).option("failOnDataLoss", "false")
-    for name, value in options.items():
-        reader = reader.option(f"kafka.{name}", value)
-    return reader.load()
+@dataclass(frozen=True)
+class Source:
+    """Topics that answered, as Spark reaches them."""
+
+    topics: tuple[str, ...]
+    options: Mapping[str, str]
+    cluster_id: str
 
 
-def parse(records: DataFrame) -> DataFrame:
-    """Kafka records to batches, one a row; what is none has a null producer_id."""
-    from pyspark.sql import functions as F
-
-    return records.select("value", F.from_json(F.col("value").cast("string"), _SCHEMA).alias("batch")).select(
-        "value", "batch.*"
-    )
-
-
-def known(batches: DataFrame) -> DataFrame:
-    """Batches that this code understands to the last column, each once."""
-    return batches.where(_fits()).drop("value", "v").dropDuplicates(["producer_id", "sequence"])
+def check(config: ClientConfig, topics: Sequence[str], checkpoint: Path) -> Source:
+    """Everything that can be known before Spark starts: brokers, topics, and the checkpoint; within 15 seconds."""
+    notes.examine(checkpoint)
+    options = kafka_options(config)
+    cluster_id = reach(config, topics).view().cluster_id
+    notes.same_cluster(checkpoint, cluster_id)
+    return Source(tuple(topics), options, cluster_id)
 
 
-def unknown(batches: DataFrame) -> DataFrame:
-    """The raw values of everything else: a newer schema, rows of another shape, or no telemetry at all."""
-    return batches.where(f"not coalesce({_fits()}, false)").select("value")
-
-
-def _fits() -> str:
-    """True for a batch of our version whose every row has our columns; else one bad record would stop the job."""
-    rows_fit = [
-        f"({'' if column in _ALWAYS else f'{column} is null or '}forall({column}, row -> {_row_fits(kind, 'row')}))"
-        for column, kind in _KINDS.items()
-    ]
-    producer_fits = f"(producer is null or {_row_fits(ProducerRow, 'producer')})"
-    named = [f"v = {SCHEMA_VERSION}", "producer_id is not null", "sequence is not null"]
-    return " and ".join([*named, *rows_fit, producer_fits])
-
-
-def _row_fits(kind: type[Any], row: str) -> str:
-    hints = get_type_hints(kind).values()
-    columns = [_column_fits(f"get({row}, {place})", hint) for place, hint in enumerate(hints)]
-    return " and ".join([f"size({row}) = {len(columns)}", *columns])
-
-
-def _column_fits(column: str, hint: Any) -> str:
-    fits = f"try_cast({column} as {_sql_type(hint)}) is not null"
-    return f"({column} is null or {fits})" if type(None) in get_args(hint) else fits
-
-
-def rows(batches: DataFrame, column: str, kind: type[Any]) -> DataFrame:
-    """One kind of rows of all batches, with the batch each belongs to and its columns by name and type."""
-    from pyspark.sql import functions as F
-
-    exploded = batches.select("producer_id", "sequence", F.explode(column).alias("row"))
-    return exploded.select(
-        F.col("producer_id").alias("batch_producer"),
-        F.col("sequence").alias("batch_sequence"),
-        *_columns(kind, "row"),
-    )
-
-
-def heartbeats(batches: DataFrame) -> DataFrame:
-    """The latest word of each producer about itself."""
-    from pyspark.sql import functions as F
-
-    said = batches.where("producer is not null").select(*_columns(ProducerRow, "producer"))
-    latest = [F.max_by(name, "seen_at").alias(name) for name in ProducerRow._fields[1:]]
-    return said.groupBy("producer_id").agg(*latest).select(*ProducerRow._fields)
-
-
-def _columns(kind: type[Any], source: str) -> list[Any]:
-    from pyspark.sql import functions as F
-
-    return [
-        F.get(F.col(source), F.lit(place)).try_cast(_sql_type(hint)).alias(name)
-        for place, (name, hint) in enumerate(get_type_hints(kind).items())
-    ]
-
-
-def _sql_type(hint: Any) -> str:
-    """Spark's type for a row's field; `X | None` is X, as every column may be null."""
-    return _TYPES[next((part for part in get_args(hint) if part is not type(None)), hint)]
-
-
-def sink(
-    store: Store, aside: Path, told: Callable[[Merged], None], history: Path | None = None
-) -> Callable[[DataFrame, int], None]:
-    """What `foreachBatch` calls: flatten, write the history, then merge in one transaction."""
-
-    def write(records: DataFrame, batch_id: int) -> None:
-        query_id = str(records.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
-        if committed(store, query_id=query_id, batch_id=batch_id):
-            return  # Spark repeats a micro-batch whose end it did not write down
-        parsed = parse(records).persist()
-        try:
-            batches, name = known(parsed), f"{query_id}-{batch_id:08d}"
-            tables = _tables(batches)
-            set_aside = _set_aside(unknown(parsed), aside / name)
-            if history is not None:
-                _keep(batches, unseen(store, tables["ids"]), history, name)
-        finally:
-            parsed.unpersist()
-        merged = merge(store, tables, query_id=query_id, batch_id=batch_id, now=time.time())
-        told(Merged(tables["ids"].num_rows, merged, set_aside))
-
-    return write
-
-
-def _tables(batches: DataFrame) -> dict[str, Any]:
-    flat = {column: rows(batches, column, kind).toArrow() for column, kind in _KINDS.items()}
-    ids = batches.select("producer_id", "sequence").toArrow()
-    return {"ids": ids, **flat, "producers": heartbeats(batches).toArrow()}
-
-
-def _keep(batches: DataFrame, fresh: Any, history: Path, name: str) -> None:
-    """Parquet of what is new, a folder a kind and micro-batch; written again whole when the batch is run again."""
-    if not fresh.num_rows:
-        return
-    new = batches.join(batches.sparkSession.createDataFrame(fresh), ["producer_id", "sequence"], "left_semi")
-    for column, kind in _KINDS.items():
-        target = history / column / name  # no `=` in a folder's name: readers would take it for a column
-        rows(new, column, kind).coalesce(1).write.mode("overwrite").parquet(str(target))
-
-
-def _set_aside(values: DataFrame, target: Path) -> int:
-    count = values.count()
-    if count:
-        values.coalesce(1).write.mode("overwrite").parquet(str(target))
-    return int(count)
+def default_checkpoint(store: Path) -> Path:
+    """A folder beside the store."""
+    return store.with_name(store.name + ".telemetry")
 
 
 def run(
     session: SparkSession,
     store: Store,
     *,
-    servers: str,
+    servers: str | Sequence[str],
     topics: Sequence[str],
-    checkpoint: Path,
-    once: bool,
+    checkpoint: Path | None = None,
+    once: bool = False,
     history: Path | None = None,
-    options: Mapping[str, str] | None = None,
-    told: Callable[[Merged], None] = lambda merged: None,
+    settings: Mapping[str, Any] | None = None,
+    every: float = 1.0,
+    told: Callable[[Going], None] = lambda going: None,
     stopped: Callable[[], bool] = lambda: False,
+    reached: Reached = lambda point: None,
+    clock: Callable[[], float] = time.time,
 ) -> Merged:
     """Merge until `stopped()`, or with `once` what is there now; the sum of what was done.
 
-    The session is the caller's and stays open, so that a notebook on a cluster can call this.
+    The session is the caller's and stays open, so that a notebook on a cluster can call this; store, checkpoint and
+    history are folders of the driver's machine. `every` is the time between micro-batches in seconds. `told` hears
+    twice a second how it stands. Without `once` it waits for brokers and a store that are away for a while.
     """
-    done = [Merged()]
+    folder = checkpoint or default_checkpoint(store.path)
+    source = check(client_config(servers, settings), topics, folder)
+    files = History(history, reached=reached) if history is not None else None
+    with ExitStack() as stack:
+        stack.enter_context(notes.held(folder, source.cluster_id))
+        if files is not None:
+            stack.callback(files.close)
+            files.open(store, lambda batches: not unseen(store, batches).num_rows)
+        job = stack.enter_context(noted(store, name=f"telemetry {', '.join(topics)}", kind="telemetry"))
+        stream = _Stream(session, source, store, folder, files, once, every, reached, clock)
+        going = _Run(job, told, stopped)
+        with _upkeep(store, files, clock):
+            while not stream.played(going):
+                going.wait()
+        _finish(store, files, clock())
+    return going.done
 
-    def tell(merged: Merged) -> None:
-        done.append(done.pop() + merged)
-        told(done[-1])
 
-    writer = read(session, servers, topics, options or {}).writeStream.foreachBatch(
-        sink(store, checkpoint / "set_aside", tell, history)
-    )
-    writer = writer.option("checkpointLocation", str(checkpoint / "spark"))
-    query = (writer.trigger(availableNow=True) if once else writer.trigger(processingTime="1 second")).start()
+class _Run:
+    """What all streams of a run did, and who hears of it."""
+
+    def __init__(self, job: Told, told: Callable[[Going], None], stopped: Callable[[], bool]) -> None:
+        self.done = Merged()
+        self.stopped = stopped
+        self._job, self._told = job, told
+        self._pause = 0.0
+        self._behind: int | None = None
+
+    def merged(self, more: Merged) -> None:
+        """Called by the sink, after each micro-batch."""
+        self.done, self._pause = self.done + more, 0.0
+        self._job.succeeded(time.time())
+        self._job.records(done=self.done.batches + self.done.set_aside)
+        self._say()
+
+    def progress(self, query: Any) -> None:
+        self._behind = behind(query.lastProgress)
+        self._say()
+
+    def failed(self, trouble: ProducerError) -> None:
+        """Something that may be over in a while: say it, and wait longer each time."""
+        first, most = _AGAIN
+        self._pause = min(most, self._pause * 2 or first)
+        logger.warning("telemetry stream failed", extra={"error": str(trouble), "again_in": self._pause})
+        self._say(str(trouble))
+
+    def wait(self) -> None:
+        until = time.monotonic() + self._pause
+        while time.monotonic() < until and not self.stopped():
+            threading.Event().wait(_LOOK)
+
+    def _say(self, trouble: str = "") -> None:
+        self._job.records(lag=self._behind)
+        self._job.message(trouble or words(self.done, self._behind))
+        if self.done.versions:
+            counts = {str(version): count for version, count in self.done.versions.items()}
+            self._job.details({"set_aside": counts})
+        self._told(Going(self.done, self._behind, trouble))
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """Where a stream reads from and writes to; it can be played again after it failed."""
+
+    session: SparkSession
+    source: Source
+    store: Store
+    folder: Path
+    files: History | None
+    once: bool
+    every: float
+    reached: Reached
+    clock: Callable[[], float]
+
+    def played(self, run: _Run) -> bool:
+        """One stream, to its end; False when it failed by something that may be over in a while."""
+        sink = Sink(
+            self.store, self.folder / "set_aside", self.files, run.merged, self.reached, clock=self.clock
+        )
+        query = None
+        try:
+            query = self._start(sink)
+            while not query.awaitTermination(_LOOK) and not run.stopped():
+                run.progress(query)
+            return True
+        except Exception as error:
+            if run.stopped():
+                return True  # SIGTERM to a group ends Spark's JVM as well; what was merged is merged
+            trouble = spark_error(sink.error or error)
+            if not self.once and isinstance(trouble, _PASSING):
+                run.failed(trouble)
+                return False
+            raise (trouble or sink.error or error) from error
+        finally:
+            sink.end()
+            _stop(query)
+
+    def _start(self, sink: Sink) -> Any:
+        stream = read(self.session, self.source.topics, self.source.options).writeStream.foreachBatch(sink)
+        stream = stream.option("checkpointLocation", (self.folder / "spark").absolute().as_uri())
+        if self.once:
+            return stream.trigger(availableNow=True).start()
+        return stream.trigger(processingTime=f"{round(self.every * 1000)} milliseconds").start()
+
+
+def _stop(query: Any) -> None:
+    from py4j.protocol import Py4JError
+
     try:
-        while not query.awaitTermination(0.5):
-            if stopped():
-                break
+        if query is not None:
+            query.stop()
+    except (Py4JError, OSError):
+        logger.debug("Spark was gone before its stream was stopped")
+
+
+def words(done: Merged, behind: int | None) -> str:
+    """How a run stands, in a line."""
+    text = f"merged {done.merged:,} of {done.batches:,} batches"
+    if done.set_aside:
+        text += f", {done.set_aside:,} records set aside"
+    return text + (f"; {behind:,} records behind" if behind else "")
+
+
+def behind(progress: Any) -> int | None:
+    """Records on the topics that a stream has not read yet, by its own progress; None before its first word."""
+    if progress is None:
+        return None
+    total = 0
+    for source in progress.sources:
+        end, latest = _offsets(source.endOffset), _offsets(source.latestOffset)
+        total += sum(max(0, offset - end.get(place, offset)) for place, offset in latest.items())
+    return total
+
+
+def _offsets(text: str | None) -> dict[tuple[str, str], int]:
+    """Spark's JSON of offsets, by topic and partition."""
+    try:
+        found = json.loads(text or "null")
+    except ValueError:
+        found = None  # PySpark makes the text "None" of nothing
+    if not isinstance(found, dict):
+        return {}
+    return {(topic, part): offset for topic, parts in found.items() for part, offset in parts.items()}
+
+
+@contextmanager
+def _upkeep(store: Store, files: History | None, clock: Callable[[], float]) -> Iterator[None]:
+    """Once a minute, beside the stream: old seconds become minutes, old rows go, closed hours become one file."""
+    done = threading.Event()
+
+    def keep() -> None:
+        while not done.wait(_UPKEEP):
+            try:
+                maintain(store, files, clock())
+            except (ProducerError, OSError) as error:
+                logger.warning("upkeep failed", extra={"error": str(error)})
+
+    thread = threading.Thread(target=keep, name="pipeline-upkeep", daemon=True)
+    thread.start()
+    try:
+        yield
     finally:
-        query.stop()
-    return done[-1]
+        done.set()
+        thread.join()
+
+
+def maintain(store: Store, files: History | None, now: float) -> None:
+    """Roll up and prune the store, and publish the history's closed hours."""
+    store.maintain(now)
+    if files is not None:
+        files.publish(before=now)
+
+
+def _finish(store: Store, files: History | None, now: float) -> None:
+    """At the end of a run everything merged is in the history's files."""
+    store.maintain(now)
+    if files is not None:
+        files.publish()
+
+
+def gaps(store: Store) -> tuple[int, int]:
+    """How many producers have holes in the numbers of their batches, and how many batches have not come (yet)."""
+    return missing(store)

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from producer_core.replay.check import Check, Flag, Which, check
 from producer_core.replay.claims import Claims
 from producer_core.replay.operation import Newer, Operation
+from producer_core.replay.promise import Promise
 
 _WHICH: Mapping[Newer, Which] = {"auto": "compacted", "skip": "all", "send": "none"}
 NO_TOPIC = "its topic does not exist any more; create it and replay again"
-NEWER_KEY = "its key has a newer record on the topic, which the replay would overwrite; to send it all the same: --newer send"
+NEWER_KEY = "its key has a newer record on the topic, and its old value would come last"
 
 
 def look_ahead(
-    claims: Claims, operation: Operation, settings: Mapping[str, Any], *, stopping: Callable[[], bool]
+    claims: Claims,
+    operation: Operation,
+    settings: Mapping[str, Any],
+    *,
+    stopping: Callable[[], bool],
+    promise: Callable[[], Promise] = Promise,
 ) -> None:
     """Writes down what was found, and leaves out what the plan says; at most once an operation, within bounds.
 
     Where the operator asked to see it first, every topic's keys are looked up; else only where the plan depends on
-    it. Records that look too large are sent all the same: compression may make them small enough.
+    it. Records that look too large are sent all the same: compression may make them small enough. `promise` says
+    how it would be delivered.
     """
     asked_first = operation.state == "checking"
     newer = operation.newer or "auto"
@@ -34,7 +42,9 @@ def look_ahead(
         )
         if stopping():
             return
-        claims.checked(found.to_json(), flags, _sentence(found))
+        said = promise()
+        found = replace(found, delivery=said.delivery, why=said.why)
+        claims.checked(found, flags, _sentence(found))
     if not asked_first:
         _leave_out(claims, newer)
 

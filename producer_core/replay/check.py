@@ -71,11 +71,17 @@ class TopicCheck:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was found, by topic, and when (seconds since 1970). `stopped`: it was told to stop before the last letter."""
+    """What was found, by topic, and when (seconds since 1970). `stopped`: nobody looked at the last letter.
+
+    `delivery` is the guarantee with which who looked would send (None: he cannot say), `why` the reason why it is not
+    exactly once.
+    """
 
     topics: tuple[TopicCheck, ...]
     at: float
     stopped: bool = False
+    delivery: str | None = None
+    why: str = ""
 
     @property
     def complete(self) -> bool:
@@ -92,7 +98,13 @@ class Check:
         topics = (
             {name: value for name, value in topic.items() if name in known} for topic in found["topics"]
         )
-        return cls(tuple(TopicCheck(**topic) for topic in topics), found["at"], found.get("stopped", False))
+        return cls(
+            tuple(TopicCheck(**topic) for topic in topics),
+            found["at"],
+            found.get("stopped", False),
+            found.get("delivery"),
+            found.get("why", ""),
+        )
 
 
 def check(

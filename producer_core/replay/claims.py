@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from producer_core.dlq import DeadLetters
+from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.events import DeadLetter, Verdict
 from producer_core.replay import operation as operations
-from producer_core.replay.check import Listed
+from producer_core.replay.check import Check, Listed
 from producer_core.replay.operation import Operation
 
 if TYPE_CHECKING:
@@ -122,8 +122,10 @@ class Claims:
         return self._change("replay_renew", now=self._clock(), lease=self._lease) > 0
 
     def let_go(self) -> None:
-        """Gives the operation back as it is, for the next runner."""
-        self._change("replay_let_go")
+        """Gives the operation back as it is, for the next runner; one that was cancelled meanwhile ends with it."""
+        with self._store.borrow(write=True):
+            if self._change("replay_let_go"):
+                operations.end_cancelled(self._store, self.get(), self._clock())
 
     def get(self) -> Operation:
         return operations.get(self._store, self.operation_id)
@@ -148,11 +150,25 @@ class Claims:
             after = rows[-1]["ord"]
             yield from (Listed(**{name: row[name] for name in Listed.__slots__}) for row in rows)
 
-    def checked(self, found: str, flags: Mapping[str, str], message: str) -> None:
-        """What a look ahead found, of the operation and of single records; who asked to see it decides now."""
+    def checked(self, found: Check, flags: Mapping[str, str], message: str) -> None:
+        """What a look ahead found, of the operation and of single records; who asked to see it decides now, unless
+        it may go on by itself and there is nothing to ask."""
+        from producer_core.replay.dry_run import dry_run
+
         with self._store.borrow(write=True):
+            operation = self.get()
+            goes = (
+                bool(operation.go_at_once)
+                and dry_run(self._store, DeadLetterFilter(), operation=operation, check=found).safe
+            )
             self._change("replay_flag", ids=list(flags), flags=list(flags.values()))
-            self._change("replay_checked", checked=found, message=message, now=self._clock())
+            self._change(
+                "replay_checked", checked=found.to_json(), message=message, now=self._clock(), goes=goes
+            )
+
+    def look_again(self) -> None:
+        """Back to the look ahead, for who looks next; nothing of it was sent."""
+        self._change("replay_look_again")
 
     def skip_flagged(self, flag: str, text: str, topics: Sequence[str] | None = None) -> None:
         """Leaves out the open records with this flag, of these topics or of all; they stay dead letters."""
@@ -296,7 +312,7 @@ class Claims:
         return int(self._store.rows("replay_open_records", operation=self.operation_id)[0]["open"])
 
     def _change(self, name: str, **parameters: object) -> int:
-        if name in ("replay_take", "replay_renew", "replay_let_go"):
+        if name in ("replay_take", "replay_renew", "replay_let_go", "replay_look_again"):
             parameters["owner"] = self._owner
         return self._store.execute(name, operation=self.operation_id, **parameters)
 

@@ -77,8 +77,7 @@ def of_selection(
     selected = _SELECTED.format(where=where)
     with store.borrow() as connection:
         if not cluster and not anywhere:
-            found = connection.execute(_CLUSTER.format(selected=selected), given).fetchone()
-            cluster = found[0] if found else None
+            cluster = main_cluster(store, selection) or None
         chosen = [allow_quarantined, None if anywhere else cluster]
         counted = _counted(connection, _ROWS.format(letters=selected), [*chosen, *given])
         if limit is None:
@@ -86,6 +85,14 @@ def of_selection(
         oldest = _ROWS.format(letters=_OLDEST.format(selected=selected, order=_BY_AGE))
         sent, _ = _counted(connection, oldest, [*chosen, *given, *chosen, limit])
         return sent, counted[1]
+
+
+def main_cluster(store: Store, selection: DeadLetterFilter) -> str:
+    """The cluster that most of the dead letters come from which match now; empty where none says it."""
+    where, given = selection.where()
+    with store.borrow() as connection:
+        found = connection.execute(_CLUSTER.format(selected=_SELECTED.format(where=where)), given).fetchone()
+    return found[0] if found else ""
 
 
 def listed(

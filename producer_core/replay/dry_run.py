@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from producer_core.events import SAFE_VERDICTS
 from producer_core.in_doubt import QUIET
+from producer_core.replay.active import still_active
 from producer_core.replay.check import Check, TopicCheck
-from producer_core.replay.counting import Row, of_operation, of_selection
+from producer_core.replay.counting import Row, main_cluster, of_operation, of_selection
+from producer_core.replay.promise import UNKNOWN, Promise, beforehand
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
@@ -44,7 +47,8 @@ class DryRun:
 
     `seconds` is the time at the rate, None where no rate bounds it. `check` is what a runner found on the topics,
     None when nobody has looked. `skipped_newer` of the records with a newer key are left out, as `newer` says.
-    `sentences` are each one thing that an operator must know, the worst first.
+    `active` says why the cause of these letters may still be there; empty where nothing speaks for it. `promise` is how
+    it would be delivered. `sentences` are each one thing that an operator must know, the worst first.
     """
 
     total: int
@@ -62,6 +66,8 @@ class DryRun:
     skipped_newer: int
     sentences: tuple[str, ...]
     changed: int = 0
+    active: str = ""
+    promise: Promise = UNKNOWN
 
     @property
     def too_large(self) -> int:
@@ -76,10 +82,19 @@ class DryRun:
         return _sum(self.check, lambda topic: topic.records if topic.partitions is None else 0)
 
     @property
+    def lost_partitions(self) -> int:
+        return _sum(self.check, lambda topic: topic.lost_partitions)
+
+    @property
     def safe(self) -> bool:
         """Nothing that a person should decide about: every verdict is safe, and the topics take all of it."""
+        return self.safe_but_doubtful and not self.doubtful.count
+
+    @property
+    def safe_but_doubtful(self) -> bool:
+        """The same, but for letters that may be on their topic already and are looked for there first."""
         known = self.check is not None and self.check.complete
-        return known and not (self.doubtful.count or self.too_large or self.newer_keys or self.no_topic)
+        return known and not (self.too_large or self.newer_keys or self.no_topic or self.lost_partitions)
 
     def _repr_html_(self) -> str:
         from producer_core import shown
@@ -109,6 +124,7 @@ def dry_run(
     to_cluster: str | None = None,
     newer: Newer | None = None,
     check: Check | None = None,
+    clock: Callable[[], float] = time.time,
 ) -> DryRun:
     """What a replay of the selection would do if it were planned now, or what this `operation` would still do.
 
@@ -143,8 +159,21 @@ def dry_run(
         skipped_newer=_sum(check, lambda topic: topic.newer_keys if skips(mode, topic) else 0),
         sentences=(),
         changed=left["changed"],
+        active=still_active(store, selection, clock(), operation=operation) if total else "",
+        promise=promised(operation, check, cluster or ("" if operation else main_cluster(store, selection))),
     )
-    return dataclasses.replace(run, sentences=tuple(_sentences(run, operation)))
+    return dataclasses.replace(run, sentences=tuple(_sentences(run)))
+
+
+def promised(operation: Operation | None, check: Check | None, cluster: str = "") -> Promise:
+    """How it is delivered, and why not exactly once: what was decided, else what a look ahead found, else what the name
+    of the cluster says. One answer for every place where it is told."""
+    seen = Promise(check.delivery, check.why) if check and check.delivery else UNKNOWN  # type: ignore[arg-type]  # written by us
+    named = beforehand(operation.cluster_id if operation else cluster)
+    likely = seen if seen.delivery else named
+    if operation is None or operation.delivery is None:
+        return likely
+    return likely if likely.delivery == operation.delivery else Promise(operation.delivery)  # type: ignore[arg-type]
 
 
 def skips(newer: Newer, topic: TopicCheck) -> bool:
@@ -203,19 +232,21 @@ def _sum(check: Check | None, what: Callable[[TopicCheck], int]) -> int:
     return sum(what(topic) for topic in check.topics) if check else 0
 
 
-def _sentences(run: DryRun, operation: Operation | None) -> Iterator[str]:
+def _sentences(run: DryRun) -> Iterator[str]:
     """Worst first: what would be lost or fail, what may arrive twice, what is left out, what nobody knows."""
     if run.total:
         yield from _found(run)
+        if run.active:
+            yield run.active
         yield from _what_is_done(run.doubtful.possibly_persisted, run.doubtful.inconclusive)
     else:
         yield "Nothing to replay."
     yield from _left_out(run)
     if run.total:
         yield from _unknown(run)
-        yield from _delivery(operation.delivery if operation else None)
+        yield delivery(run.promise)
         if not run.doubtful.count:
-            yield "No broker has any of them: nothing can arrive twice."
+            yield "No broker has any of them: of the attempts so far nothing can arrive twice."
 
 
 def _found(run: DryRun) -> Iterator[str]:
@@ -254,12 +285,13 @@ def _newer(run: DryRun, topics: Iterable[TopicCheck]) -> Iterator[str]:
             )
             yield (
                 f"{_records(topic.newer_keys)} of {topic.topic} will be skipped: a newer record of the same key is "
-                f"there{why}. They can be sent all the same."
+                f"there{why}. {_they(topic.newer_keys)} can be sent all the same."
             )
         elif topic.newer_keys and not topic.compacted:
             yield (
                 f"{_records(topic.newer_keys)} of {topic.topic} {_have(topic.newer_keys)} a key for which a newer record "
-                "was written since: who reads the topic will see the old value last. They can be skipped."
+                "was written since: who reads the topic will see the old value last. "
+                f"{_they(topic.newer_keys)} can be skipped."
             )
 
 
@@ -275,6 +307,9 @@ def _left_out(run: DryRun) -> Iterator[str]:
 
 
 def _unknown(run: DryRun) -> Iterator[str]:
+    if run.check is not None and run.check.stopped and not run.check.topics:
+        yield f"Nobody could look at the topics, for sizes, topics that are gone and newer keys: {run.check.why}."
+        return
     if run.check is None:
         yield (
             "Nobody has looked at the topics yet: sizes, topics that are gone and newer keys are looked up before the "
@@ -286,12 +321,20 @@ def _unknown(run: DryRun) -> Iterator[str]:
             yield topic.text if topic.topic in topic.text else f"{topic.topic}: {topic.text}"
 
 
-def _delivery(delivery: str | None) -> Iterator[str]:
-    if delivery == "at_least_once":
-        yield "Sent at least once: where an acknowledgement is lost a record may arrive twice; those are listed by id."
-    else:
-        sure = "Sent exactly once" if delivery else "Sent exactly once where the cluster allows it"
-        yield f"{sure}: readers that are not read_committed may see copies of an attempt that was aborted."
+def delivery(promise: Promise) -> str:
+    """The guarantee in a sentence, with its reason."""
+    twice = "where an acknowledgement is lost a record may arrive twice; those are listed by id."
+    copies = "readers that are not read_committed may see copies of an attempt that was aborted."
+    match promise.delivery:
+        case "at_least_once":
+            because = f", because {promise.why}" if promise.why else ""
+            return f"Sent at least once{because}: {twice}"
+        case "exactly_once":
+            return f"Sent exactly once: {copies}"
+    return (
+        "Sent exactly once where the cluster and the permissions allow it, else at least once; the look ahead says "
+        f"which. With exactly once {copies}"
+    )
 
 
 def _bytes(limit: int | None) -> str:
@@ -312,6 +355,10 @@ def _are(count: int) -> str:
 
 def _them(count: int) -> str:
     return "it" if count == 1 else "them"
+
+
+def _they(count: int) -> str:
+    return "It" if count == 1 else "They"
 
 
 def _were(count: int) -> str:

@@ -21,9 +21,14 @@ State = Literal["checking", "ready", "planned", "running", "paused", "done", "st
 Newer = Literal["auto", "skip", "send"]
 """What becomes of a record for whose key a newer one was acknowledged since: `auto` skips it on compacted topics."""
 
+PIPELINE = "pipeline"
+"""The origin of an operation that a Spark job carries out. No other runner may touch it: its records go out under
+transactional ids of its slices, which an ordinary runner would not fence."""
+
 CANCELLED = "cancelled before it was sent"
 _ABANDONED = "its runner died, and nobody is there to look on the topic for it"
-_STALE = 300.0  # seconds after which a look ahead is made again
+STALE = 300.0
+"""Seconds after which a look ahead is made again."""
 _SILENT = 60.0  # seconds since the last sign of anybody on a cluster
 
 
@@ -58,7 +63,9 @@ class Operation:
     stop_percent: float | None = None
     stop_last: int | None = None
     newer: str | None = None
-    go_at_once: bool | None = None
+    go_at_once: bool | None = (
+        None  # after its look ahead, unless something is to be asked; None: nobody is asked
+    )
     checked: str | None = None
     checked_at: float | None = None
     floors: str | None = None
@@ -75,6 +82,11 @@ class Operation:
         """The selection as it was asked for: what `DeadLetterFilter.from_query` reads."""
         found: dict[str, str] = orjson.loads(self.selection)
         return found
+
+    @property
+    def by_spark(self) -> bool:
+        """Whether only `pipeline reprocess` may carry it out."""
+        return self.origin == PIPELINE
 
     @property
     def left(self) -> int:
@@ -136,7 +148,7 @@ def go(
             canary=canary,
             stop_percent=stop_percent,
             stop_last=stop_last,
-            stale=clock() - _STALE,
+            stale=clock() - STALE,
         )
         return _switch(store, operation_id, "planned", ("ready",), who, origin, "Waits for a runner", "go")
 
@@ -183,16 +195,39 @@ def cancel(
             "Is being cancelled",
             "cancel",
         )
-        now = clock()
-        if _abandoned(store, cancelled, now):
-            store.execute("replay_abandon_letters", operation=operation_id, now=now, reason=_ABANDONED)
-            store.execute("replay_abandon_records", operation=operation_id, text=_ABANDONED)
-            end(store, operation_id, now)
-        elif (
-            cancelled.owner is None and not store.rows("replay_claimed", operation=operation_id)[0]["claimed"]
-        ):
-            end(store, operation_id, now)
-        return get(store, operation_id)
+        return end_cancelled(store, cancelled, clock())
+
+
+def end_abandoned(store: Store, now: float) -> list[Operation]:
+    """Ends replays that were cancelled while somebody had them, and that nobody has any more; those it ended.
+
+    A runner of their cluster does it as well; this is for when there is none. Cheap where there is nothing to do.
+    """
+    waiting = [row["operation_id"] for row in store.rows("replay_ending")]
+    ended = []
+    for operation_id in waiting:
+        with store.borrow(write=True):
+            operation = get(store, operation_id)
+            if not operation.ended:
+                ended.append(end_cancelled(store, operation, now))
+    return [operation for operation in ended if operation.ended]
+
+
+def end_cancelled(store: Store, operation: Operation, now: float) -> Operation:
+    """Ends a cancelled one that nobody holds, within a write block; left as it is where something may be on its way.
+
+    What a dead runner had claimed is inconclusive once nobody alive writes to its cluster.
+    """
+    operation_id = operation.operation_id
+    if operation.state != "cancelled" or (operation.owner and (operation.lease_until or 0.0) > now):
+        return operation
+    if not store.rows("replay_claimed", operation=operation_id)[0]["claimed"]:
+        return end(store, operation_id, now)
+    if _abandoned(store, operation, now):
+        store.execute("replay_abandon_letters", operation=operation_id, now=now, reason=_ABANDONED)
+        store.execute("replay_abandon_records", operation=operation_id, text=_ABANDONED)
+        return end(store, operation_id, now)
+    return operation
 
 
 def end(store: Store, operation_id: str, now: float, *, stopped: str | None = None) -> Operation:
@@ -275,10 +310,12 @@ def _switch(
 
 
 def _abandoned(store: Store, operation: Operation, now: float) -> bool:
-    if operation.owner is None or (operation.lease_until or 0.0) > now - _SILENT:
+    if operation.owner is not None and (operation.lease_until or 0.0) > now - _SILENT:
         return False
-    alive = store.rows("replay_runners", alive_since=now - _SILENT)
-    return operation.cluster_id not in [row["cluster_id"] for row in alive]
+    if operation.by_spark:
+        return True
+    alive = [row["cluster_id"] for row in store.rows("replay_runners", alive_since=now - _SILENT)]
+    return not alive if not operation.cluster_id else operation.cluster_id not in alive
 
 
 def operation_of(row: dict[str, Any]) -> Operation:

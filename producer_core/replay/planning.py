@@ -49,6 +49,7 @@ def plan(
     to_cluster: str | None = None,
     can_run: bool | str = False,
     check_first: bool = False,
+    go_by_itself: bool = False,
     canary: int | None = None,
     stop_percent: float | None = None,
     stop_last: int | None = None,
@@ -66,7 +67,9 @@ def plan(
     with the reason. `to_cluster` sends letters of whatever cluster there. `can_run` says that the caller runs
     it himself (True, or the cluster he writes to); otherwise NobodyReplays unless a live process does.
 
-    `check_first`: a runner looks ahead (sizes, topics, newer keys), and it waits for `go`. `canary` records (10;
+    `check_first`: a runner looks ahead (sizes, topics, newer keys of every topic), and it waits for `go`; with
+    `go_by_itself` it waits only where there is something to ask (`DryRun.safe` says when not). Without `check_first`
+    nobody is asked: it looks for newer keys only where the plan depends on it. `canary` records (10;
     0 for none) are settled before the rest; it stops itself when more than `stop_percent` % (50) of them, or of the
     `stop_last` (50) latest outcomes, failed again. `newer` says what becomes of a record for whose key a newer one
     was acknowledged since. `reason` is kept with it, in the operator's words.
@@ -92,6 +95,7 @@ def plan(
             now=now,
             rate=rate,
             state="checking" if check_first else "planned",
+            go_at_once=go_by_itself if check_first else None,
             canary=CANARY if canary is None else canary,
             stop_percent=STOP_PERCENT if stop_percent is None else stop_percent,
             stop_last=STOP_LAST if stop_last is None else stop_last,
@@ -224,7 +228,7 @@ FROM (SELECT message_id, accepted_at, coalesce(value_size, 0) + coalesce(octet_l
                   WHEN cluster_id NOT IN ('', coalesce(?, cluster_id)) THEN
                       'it comes from another cluster (' || cluster_id || ')'
                   WHEN cluster_id = '' AND coalesce(?, '') <> '' AND NOT list_contains(?, verdict) THEN
-                      'nobody knows which cluster it may be on; if it is this one, say so with --to'
+                      'nobody knows on which cluster it may be, so it is not sent to this one'
              END AS reason
       FROM dead_letters WHERE ({where}) AND state = 'dead')
 WHERE ? OR reason IS NULL

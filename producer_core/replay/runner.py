@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from producer_core import permissions
 from producer_core.config import ClientConfig
 from producer_core.errors import OtherCluster, ProducerError, ReplayError, StoreError, StoreLocked
 from producer_core.in_doubt import QUIET
@@ -22,11 +21,12 @@ from producer_core.replay.claims import Claims, Held, floors_of
 from producer_core.replay.doubt import Doubt
 from producer_core.replay.guard import CANARY, STOP_LAST, STOP_PERCENT, Guard, Rule
 from producer_core.replay.lease import LEASE, Watch
-from producer_core.replay.operation import Operation
+from producer_core.replay.operation import STALE, Operation, end_abandoned
+from producer_core.replay.promise import NO_CLIENT, Promise, beforehand, lacking, promise
 from producer_core.replay.resending import Resending, Sender
-from producer_core.replay.transacting import TRANSACTIONAL_ID, Transacting
+from producer_core.replay.transacting import Transacting
 from producer_core.replay.way import Way
-from producer_core.replay.work import INTERVAL, Work
+from producer_core.replay.work import DRAIN, INTERVAL, Work
 
 if TYPE_CHECKING:
     from producer_core.landing import Prober
@@ -34,21 +34,29 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+Spread = Callable[[Work, Claims, Operation], Way]
+"""Makes the way of an operation that is carried out elsewhere: by Spark's workers."""
 IN_FLIGHT = 500
 """Records that are claimed at once."""
 IN_A_TRANSACTION = 2000
+SPREAD_DRAIN = 40.0
+"""Seconds in which Spark's workers end their wave, or are killed and it is found out what they sent."""
+SPREAD_BURST = 5.0
+"""Seconds for which what a rate allows adds up before Spark's workers get it: a wave of theirs takes a second to begin."""
+_SWEEP_EVERY = 15.0
 CANNOT_LOOK = "Nobody has looked ahead: the process that runs it has no client settings"
-WITHOUT_TRANSACTIONS = ("mockCluster", "embedded-")
-"""Beginnings of the cluster ids of librdkafka's mock cluster."""
 
 
 class ReplayRunner:
-    """Runs the operations of the sender's cluster: those planned by anybody, and orphans of dead runners.
+    """Runs the operations of the sender's cluster: those planned by anybody, and orphans of dead runners. It sends one
+    after the other; looking ahead does not wait for the one that is sent.
 
     `client` are the settings (librdkafka's names) of a client of that cluster: with them a replay is exactly once
     where the cluster has transactions and the permissions allow them, and doubtful records are looked for on their
     topics. Without them the sender sends, at least once, and doubtful records stay dead letters with the verdict
     `inconclusive`, unless a `probe` looks for them. Safe in threads.
+
+    With `spread` it is the runner of the operations that Spark jobs planned, and of no others.
     """
 
     def __init__(
@@ -65,11 +73,13 @@ class ReplayRunner:
         quiet: float = QUIET,
         look_every: float = 1.0,
         monotonic: Callable[[], float] = time.monotonic,
+        spread: Spread | None = None,
     ) -> None:
         self._store = store
         self._sender = sender
         self._clock = clock
         self._client = client
+        self._spread = spread
         self._probe = probe or (None if client is None else prober(client))
         self._quiet = quiet
         self._lease = lease
@@ -79,28 +89,42 @@ class ReplayRunner:
         self._watch = Watch(lease, monotonic)
         # Two runners must differ even where their senders' names do not, as process ids in two containers.
         self.owner = f"{sender.identity}/{uuid.uuid4().hex[:6]}"
-        self._one = threading.Lock()  # one operation at a time in this process
+        self._sending = threading.Lock()  # one operation at a time in this process
+        self._looking = threading.Lock()  # one look ahead at a time, beside it
         self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._woken = threading.Event()  # a look ahead is done: there may be something to send
+        self._threads: tuple[threading.Thread, ...] = ()
         self._store_away = False
+        self._swept = 0.0
 
     def start(self) -> None:
-        """Looks for work once a second, in a thread."""
-        self._thread = threading.Thread(target=self._loop, name="replay", daemon=True)
-        self._thread.start()
+        """Looks for work once a second, in two threads: one sends, the other looks ahead."""
+        self._threads = (
+            threading.Thread(target=self._loop, args=(False,), name="replay", daemon=True),
+            threading.Thread(target=self._loop, args=(True,), name="replay-ahead", daemon=True),
+        )
+        for thread in self._threads:
+            thread.start()
 
     def stop(self, timeout: float = 15.0) -> None:
         """Sends nothing more, waits a bounded time for what is in flight, and gives the operation back."""
         self._stopping.set()
-        if self._thread is not None:
-            self._thread.join(timeout)
+        self._woken.set()
+        until = time.monotonic() + timeout
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
 
-    def look(self) -> bool:
-        """Runs one operation that nobody holds; False when there is none."""
+    def look(self, *, ahead: bool | None = None) -> bool:
+        """Runs one operation that nobody holds, or looks ahead for one; False when there is none.
+
+        `ahead` chooses: only those to look ahead for, or only the others.
+        """
         cluster = self._sender.cluster_id
         if not cluster:
             return False
-        return any(self._run(held, float("inf")) for held in self._waiting(cluster, None))
+        return any(
+            self._run(held, float("inf"), ahead=on) for held, on in self._waiting(cluster, None, ahead)
+        )
 
     def run_one(self, operation_id: str, timeout: float) -> Operation:
         """Carries this operation out, or waits for whoever has it; what it is after at most `timeout`.
@@ -116,7 +140,7 @@ class ReplayRunner:
                 if operation.ended or operation.state in ("paused", "ready") or time.monotonic() >= until:
                     return operation
                 waiting = self._waiting(operation.cluster_id, operation_id)
-                if any(self._run(held, until) for held in waiting):
+                if any(self._run(held, until, ahead=on) for held, on in waiting):
                     continue
             except StoreLocked as error:
                 if time.monotonic() >= until or self._stopping.is_set():
@@ -125,16 +149,29 @@ class ReplayRunner:
             if self._stopping.wait(self._interval):
                 return operations.get(self._store, operation_id)
 
-    def _loop(self) -> None:
+    def _loop(self, ahead: bool) -> None:
         while not self._stopping.is_set():
             try:
-                ran = self.look()
+                ran = self.look(ahead=ahead)
+                if not ahead:
+                    self._sweep()
                 self._store_away = False
-            except (StoreError, ReplayError) as error:
+            except ProducerError as error:
                 ran = False
                 self._away(error)
-            if not ran:
-                self._stopping.wait(self._look_every)
+            if ahead:
+                if ran:
+                    self._woken.set()
+                else:
+                    self._stopping.wait(self._look_every)
+            elif not ran and self._woken.wait(self._look_every) and not self._stopping.is_set():
+                self._woken.clear()
+
+    def _sweep(self) -> None:
+        """Now and then: ends replays that were cancelled and that nobody can have any more, whatever their cluster."""
+        if time.monotonic() - self._swept > _SWEEP_EVERY:
+            self._swept = time.monotonic()
+            end_abandoned(self._store, self._clock())
 
     def _away(self, error: ProducerError) -> None:
         """Said once, until the store answers again."""
@@ -142,23 +179,38 @@ class ReplayRunner:
             logger.warning("cannot look for replays", extra={"error": str(error)})
         self._store_away = True
 
-    def _waiting(self, cluster: str, operation_id: str | None) -> list[Held]:
-        """What this runner may take: what nobody has, and what a dead runner left."""
-        rows = self._store.rows("replay_candidates", cluster=cluster, operation=operation_id)
+    def _waiting(
+        self, cluster: str, operation_id: str | None, ahead: bool | None = None
+    ) -> list[tuple[Held, bool]]:
+        """What this runner may take: what nobody has, and what a dead runner left; each with whether it is to be
+        looked ahead for."""
+        rows = self._store.rows(
+            "replay_candidates",
+            cluster=cluster,
+            operation=operation_id,
+            ahead=ahead,
+            by_spark=self._spread is not None,
+        )
         now = self._clock()
-        return [held for row in rows if self._watch.free(held := Held(**row), now)]
+        found = [
+            (Held(row["operation_id"], row["owner"], row["lease_until"]), row["checking"]) for row in rows
+        ]
+        return [(held, checking) for held, checking in found if self._watch.free(held, now)]
 
-    def _run(self, held: Held, until: float) -> bool:
+    def _run(self, held: Held, until: float, *, ahead: bool) -> bool:
         """False when somebody else has it."""
         operation_id = held.operation_id
-        with self._one:
+        with self._looking if ahead else self._sending:
             started = time.monotonic()
             claims = Claims(self._store, operation_id, self.owner, lease=self._lease, clock=self._clock)
             if not claims.take(held):
                 return False
             logger.info("replay begins", extra={"operation": operation_id})
             work = self._work(claims, operations.get(self._store, operation_id))
-            work.run(until=until, started=started)
+            if ahead:
+                work.look(started=started)
+            else:
+                work.run(until=until, started=started)
             after = operations.get(self._store, operation_id)
             logger.info("replay left", extra={"operation": operation_id, "state": after.state})
             return True
@@ -174,10 +226,20 @@ class ReplayRunner:
         def look(work: Work) -> None:
             if operation.state not in ("checking", "planned", "running"):
                 return
+            if _seen_long_ago(operation, self._clock()):
+                claims.look_again()
+                return
             if self._client is not None:
-                look_ahead(claims, operation, self._client, stopping=work.interrupted)
+                look_ahead(
+                    claims,
+                    operation,
+                    self._client,
+                    stopping=work.interrupted,
+                    promise=lambda: self._promise(claims.topics(), operation),
+                )
             elif operation.state == "checking":
-                claims.checked(Check((), self._clock()).to_json(), {}, CANNOT_LOOK)
+                nothing = Check((), self._clock(), stopped=True, delivery="at_least_once", why=NO_CLIENT)
+                claims.checked(nothing, {}, CANNOT_LOOK)
 
         def doubtful(topic: str, count: int) -> list[tuple[str, float]]:
             with contextlib.suppress(StoreError):  # those in hand are looked for all the same
@@ -196,13 +258,19 @@ class ReplayRunner:
             most=self._in_flight if self._client is None else max(self._in_flight, IN_A_TRANSACTION),
             quiet=self._quiet,
             interval=self._interval,
+            burst=1.0 if self._spread is None else SPREAD_BURST,
+            drain=DRAIN if self._spread is None else SPREAD_DRAIN,
         )
 
     def _way(self, work: Work, claims: Claims, operation: Operation) -> Way:
         """Exactly once where that is possible; what was begun in one way is ended in it."""
+        if self._spread is not None:
+            if self._client and (missing := self._lacks(self._client, claims.topics(), operation)):
+                raise ReplayError(f"A replay by Spark goes exactly once only: {missing}.")
+            return self._spread(work, claims, operation)
         if operation.delivery != "at_least_once" and self._client is not None:
             missing = self._lacks(self._client, claims.topics(), operation)
-            if missing is None:
+            if not missing:
                 return Transacting(
                     self._client,
                     operation.operation_id,
@@ -213,8 +281,10 @@ class ReplayRunner:
                     clock=self._clock,
                 )
             if operation.delivery == "exactly_once":
-                raise ReplayError(f"The replay {operation.operation_id} goes on exactly once only: {missing}")
-            work.say(f"At least once: {missing}")
+                raise ReplayError(
+                    f"The replay {operation.operation_id} goes on exactly once only: {missing}."
+                )
+            work.say(f"At least once: {missing}.")
         return Resending(
             self._sender,
             self._probe,
@@ -225,19 +295,41 @@ class ReplayRunner:
             clock=self._clock,
         )
 
-    def _lacks(self, client: Mapping[str, Any], topics: Sequence[str], operation: Operation) -> str | None:
-        """Why transactions are not to be had here, in a sentence; None when they are."""
-        if (self._sender.cluster_id or operation.cluster_id).startswith(WITHOUT_TRANSACTIONS):
-            return "the embedded broker has no fencing and no read_committed."
-        missing = permissions.check(
-            ClientConfig(client), topics, feature="replay", transactional_id=TRANSACTIONAL_ID
-        )
-        return f"grant {', '.join(map(str, missing))}." if missing else None
+    def _promise(self, topics: Sequence[str], operation: Operation) -> Promise:
+        """How it would be delivered, as far as anybody can say now."""
+        if operation.delivery == "at_least_once" or self._client is None:
+            return Promise("at_least_once", "" if self._client is not None else NO_CLIENT)
+        return promise(ClientConfig(self._client), topics, self._sender.cluster_id or operation.cluster_id)
+
+    def _lacks(self, client: Mapping[str, Any], topics: Sequence[str], operation: Operation) -> str:
+        """Why transactions are not to be had here; empty when they are. BrokerError when nobody answers."""
+        if (known := beforehand(self._sender.cluster_id or operation.cluster_id)).delivery:
+            return known.why
+        missing = lacking(ClientConfig(client), topics)
+        return f"its client lacks {missing}" if missing else ""
 
     def _check(self, operation: Operation) -> None:
+        if operation.by_spark != (self._spread is not None) and not operation.ended:
+            raise _wrong_hands(operation)
         own = self._sender.cluster_id
         if own and operation.cluster_id not in ("", own):
             raise OtherCluster(
                 f"The replay {operation.operation_id} is for the cluster {operation.cluster_id}, and this is {own}.",
                 fix="Plan it again with --to (to_cluster=) if the messages belong here.",
             )
+
+
+def _wrong_hands(operation: Operation) -> ReplayError:
+    one = operation.operation_id
+    if operation.by_spark:
+        fix = f"Go on with `producer-core pipeline reprocess --operation {one}`, or cancel it."
+        return ReplayError(f"The replay {one} is carried out by Spark.", fix=fix)
+    fix = "Let its runner go on, or cancel it and plan it anew."
+    return ReplayError(f"The replay {one} was not planned for Spark.", fix=fix)
+
+
+def _seen_long_ago(operation: Operation, now: float) -> bool:
+    """It went on by itself, for there was nothing to ask, and waited for its turn until that may have changed."""
+    untouched = operation.left == operation.total - operation.skipped
+    waited = operation.checked_at is not None and operation.checked_at < now - STALE
+    return bool(operation.go_at_once) and operation.state != "checking" and waited and untouched

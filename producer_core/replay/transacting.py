@@ -19,21 +19,20 @@ from confluent_kafka import KafkaError
 from producer_core.burial import delivery_of
 from producer_core.events import DeadLetter, Verdict
 from producer_core.exactly_once.client import Client, Stopped, TransactionFailed
-from producer_core.exactly_once.judging import refused_for_good, whole_topic
+from producer_core.exactly_once.judging import FENCING, refused_for_good, whole_topic
 from producer_core.exactly_once.read_back import ReadBack, Seen
 from producer_core.exactly_once.transport import transactional_settings
 from producer_core.messages import id_text, parse_id
 from producer_core.partitions import metadata_count
 from producer_core.replay.ahead import NO_TOPIC
 from producer_core.replay.claims import Floors, Orphan, Outcome
+from producer_core.replay.promise import TRANSACTIONAL_ID
 from producer_core.replay.sought import Sought, afterwards, inconclusive
 from producer_core.replay.way import Guarantee, Interrupt, Interrupted, died_again, size_of
 from producer_core.transport import Report
 
 logger = logging.getLogger(__name__)
 
-TRANSACTIONAL_ID = "producer-core-replay-"
-"""Followed by the operation's id: WRITE on transactional ids with this prefix is what a replay needs."""
 _BYTES = 8 * 1024 * 1024
 _REST = 2.0
 """Seconds between two failures in a row, doubled each time up to sixteen times as long."""
@@ -44,7 +43,11 @@ _REFUSED = "The broker refused it, its transaction was aborted, and it is not on
 
 
 class Transacting:
-    """The way of one operation in one process. `say` hears what an operator should know while it waits."""
+    """The way of one operation in one process. `say` hears what an operator should know while it waits.
+
+    `fenced` is called after each fence, before anything is read or sent, and raises Stopped where somebody newer has
+    the transactional id by right. With `yields` who is fenced himself leaves (Interrupted) and does not fence back.
+    """
 
     guarantee: Guarantee = "exactly_once"
 
@@ -58,6 +61,8 @@ class Transacting:
         interrupt: Interrupt,
         say: Callable[[str], None],
         clock: Callable[[], float],
+        fenced: Callable[[], None] = lambda: None,
+        yields: bool = False,
     ) -> None:
         self._settings = transactional_settings(settings)
         self._settings["client.id"] = f"replay-{operation_id}"
@@ -68,6 +73,8 @@ class Transacting:
         self._interrupt = interrupt
         self._say = say
         self._clock = clock
+        self._fenced = fenced
+        self._yields = yields
         self._count = metadata_count(settings)
         self._read_back = ReadBack(settings, self._wait, lambda _, text: say(text), self._connection_error)
         self._client: Client | None = None
@@ -125,7 +132,8 @@ class Transacting:
                 stopping=self._interrupt,
             )
             try:
-                return self._client.fence(lambda error: self._say(f"Waits for the brokers: {error.str()}"))
+                self._client.fence(lambda error: self._say(f"Waits for the brokers: {error.str()}"))
+                return self._fenced()
             except TransactionFailed as failed:
                 self._rest(f"Cannot begin a transaction: {failed}")
 
@@ -221,6 +229,8 @@ class Transacting:
 
     def _after_failure(self, failed: TransactionFailed, sent: int) -> list[Outcome]:
         logger.info("replay's transaction failed", extra={"error": str(failed)})
+        if self._yields and failed.error.name() in FENCING:
+            raise Stopped
         refused = {
             id_text(one.id): error for one, error, _ in failed.reports if error and refused_for_good(error)
         }

@@ -28,6 +28,16 @@ def rule(operation: Operation) -> str | None:
     return f"{first}stops when more than {operation.stop_percent:g} % of the last {operation.stop_last:,} fail again"
 
 
+def delivered(operation: Operation) -> str:
+    """«at least once, because …»: the same as the dry run says; empty where nobody knows yet."""
+    from producer_core.replay.check import Check
+    from producer_core.replay.dry_run import promised
+
+    found = promised(operation, Check.from_json(operation.checked) if operation.checked else None)
+    because = f", because {found.why}" if found.why and found.delivery == "at_least_once" else ""
+    return f"{found.delivery.replace('_', ' ')}{because}" if found.delivery else ""
+
+
 def done_about(verdict: str) -> str:
     """What a replay does with records of this verdict."""
     if verdict in SAFE_VERDICTS:

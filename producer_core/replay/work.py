@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from producer_core.errors import StoreError
+from producer_core.errors import ProducerError, StoreError
 from producer_core.replay.claims import BYTES, Claims, Outcome
 from producer_core.replay.doubt import Doubt
 from producer_core.replay.guard import Guard
@@ -25,28 +25,35 @@ INTERVAL = 0.2
 """Seconds between two visits to the store: outcomes are gathered meanwhile."""
 REST = 5.0
 """Seconds until records that could not be looked for are looked for again."""
+DRAIN = 10.0
+"""Seconds in which what is in flight is waited for when the process ends."""
 _ASK = 2.0
 """Seconds between two looks at what an operator wants, while brokers are waited for."""
 
 
 class Pace:
-    """How many records may go now at a rate; unused ones add up to one second's worth. No rate: no bound."""
+    """How many records may go now at a rate; unused ones add up to `burst` seconds' worth. No rate: no bound."""
 
-    def __init__(self, rate: float | None, now: float) -> None:
+    def __init__(self, rate: float | None, now: float, *, burst: float = 1.0) -> None:
         self._rate = rate
+        self._burst = burst
         self._allowed = 1.0
         self._at = now
 
     def room(self, now: float, most: int) -> int:
         if self._rate is None:
             return most
-        self._allowed = min(max(1.0, self._rate), self._allowed + (now - self._at) * self._rate)
+        self._allowed = min(max(1.0, self._rate * self._burst), self._allowed + (now - self._at) * self._rate)
         self._at = now
         return min(most, int(self._allowed))
 
     def follow(self, rate: float | None) -> None:
         """Another rate from now on; what was allowed before is kept within it."""
         self._rate = rate
+
+    @property
+    def rate(self) -> float | None:
+        return self._rate
 
     def spend(self, count: int) -> None:
         self._allowed -= count
@@ -55,7 +62,7 @@ class Pace:
 class Work:
     """One operation, from `take` to its end, its pause, or the loss of its lease. Runs in one thread.
 
-    `make_way` gets this work's `interrupted`; `quiet` is for how many seconds after the last attempt of a record
+    `make_way` gets this work's `interrupted`; `burst` is for how many seconds what a rate allows adds up; `quiet` is for how many seconds after the last attempt of a record
     an old request of it may still arrive.
     """
 
@@ -72,7 +79,8 @@ class Work:
         most: int,
         quiet: float,
         interval: float = INTERVAL,
-        drain: float = 10.0,
+        drain: float = DRAIN,
+        burst: float = 1.0,
     ) -> None:
         self._claims = claims
         self._doubt = doubt
@@ -84,6 +92,7 @@ class Work:
         self._quiet = quiet
         self._interval = interval
         self._drain = drain
+        self._burst = burst
         self._claimed: Sequence[DeadLetter] = ()  # and neither looked for nor sent yet
         self._outcomes: list[Outcome] = []  # at most what was in flight: bounded while the store is away
         self._pace: Pace | None = None
@@ -110,11 +119,21 @@ class Work:
                 self._finish()
             except Interrupted:
                 self._abandon()
+            except ProducerError:  # the way is at its end: Spark is gone, say
+                self._abandon()
+                raise
             finally:
                 self._way.close()
 
+    def look(self, *, started: float) -> None:
+        """Looks ahead and gives the operation back: who sends is another thread, and perhaps waits for a person."""
+        self._started = started
+        with Keeper(self._claims, self._lease, started) as self._keeper:
+            self._ahead(self)
+            self._claims.let_go()
+
     def _look_ahead(self) -> bool:
-        """Whether to go on: not where somebody wants to see first what it found, nor where nobody wants it now."""
+        """Whether to go on: not where nobody wants it now."""
         self._ahead(self)
         if self._keeper.holds() and self._claims.get().state in ("planned", "running", "paused", "cancelled"):
             return True
@@ -126,6 +145,14 @@ class Work:
     def holds(self) -> bool:
         """Whether the operation is ours still."""
         return self._keeper.holds()
+
+    def rate(self) -> float | None:
+        """How many a second an operator wants at most, as the last visit to the store said."""
+        return None if self._pace is None else self._pace.rate
+
+    def ending(self) -> bool:
+        """Whether this process is to end: what is in flight is settled, and nothing more is sent."""
+        return self._stopping.is_set()
 
     def interrupted(self) -> bool:
         """Whether to leave while waiting: it is not ours any more, the process must end, or nobody wants it now."""
@@ -178,7 +205,7 @@ class Work:
             self._begun = True  # never twice: the floors are above what was found
         if self._outcomes:
             self._turn(0)
-        self._pace = Pace(self._claims.get().rate, time.monotonic())
+        self._pace = Pace(self._claims.get().rate, time.monotonic(), burst=self._burst)
 
     def _pick_up(self) -> None:
         """Records that are claimed and in nobody's hand: the store took the claim, and failed before it said so."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from producer_core.events import Notice
+from producer_core.ledger import GivenUpRow, LedgerRow
 
 
 class StatisticsRow(NamedTuple):
@@ -169,9 +170,11 @@ class ProducerRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """What happened since the last batch of this producer. `sequence` is dense and starts at 0.
+    """What happened since the last batch of this producer. `sequence` is dense, over its restarts as well.
 
-    The pair (producer_id, sequence) makes a merge idempotent: a batch that is there already adds nothing.
+    The pair (producer_id, sequence) makes a merge idempotent: a batch that is there already adds nothing. A batch with
+    `first` stands for all from there to `sequence`. `ledger_lost`: acknowledgements whose ledger rows had no
+    room where they waited.
     """
 
     producer_id: str
@@ -184,6 +187,28 @@ class Batch:
     resolution: int = 1
     client_statistics: tuple[ClientRow, ...] = ()
     broker_statistics: tuple[BrokerRow, ...] = ()
+    ledger: tuple[LedgerRow, ...] = ()
+    given_up: tuple[GivenUpRow, ...] = ()
+    first: int | None = None
+    ledger_lost: int = 0
+
+    @property
+    def begins(self) -> int:
+        """The first of the batches that this one stands for."""
+        return self.sequence if self.first is None else self.first
+
+    @property
+    def acknowledgements(self) -> int:
+        """How many its ledger rows tell."""
+        return sum(row.count for row in self.ledger)
+
+    def without_ledger(self) -> Batch:
+        """The same without its ledger, which somebody else keeps."""
+        return replace(self, ledger=(), given_up=()) if self.ledger or self.given_up else self
+
+    def robbed(self) -> Batch:
+        """The same without its ledger rows, which are lost: it says how many there were."""
+        return replace(self, ledger=(), given_up=(), ledger_lost=self.ledger_lost + self.acknowledgements)
 
     @property
     def cluster_id(self) -> str:

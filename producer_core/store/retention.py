@@ -16,6 +16,8 @@ _SETTLED = "state IN ('replayed', 'landed', 'purged') AND state_at < $before"
 
 _FINISHED = "operations WHERE finished_at < $before"
 
+_AUDITED = "audits WHERE coalesce(finished_at, started_at) < $before"
+
 
 @dataclass(frozen=True)
 class Retention:
@@ -23,11 +25,13 @@ class Retention:
 
     `keep_settled` is for dead letters that were replayed, that landed, or whose bytes were purged. Those that wait are
     kept until somebody decides, and archived ones until somebody restores or purges them. The audit is kept for good.
+    `keep_ledger` is for the ledger of acknowledged sequences, where a producer keeps one in its store.
     """
 
     keep_seconds: float = 2 * _HOUR
     keep_minutes: float = 3 * _DAY
     keep_hours: float = 90 * _DAY
+    keep_ledger: float = 7 * _DAY
     keep_settled: float = 30 * _DAY
 
     @classmethod
@@ -109,6 +113,11 @@ def _old(keep: Retention, now: float) -> list[tuple[str, float]]:
         (_FINISHED, hours),
         ("producers WHERE seen_at < $before", hours),
         (f"dead_letters WHERE {_SETTLED}", now - keep.keep_settled),
+        ("ledger WHERE written_at < $before", now - keep.keep_ledger),
+        ("ledger_given_up WHERE given_up_at < $before", now - keep.keep_ledger),
+        ("pipeline_jobs WHERE seen_at < $before", hours),
+        (f"audit_findings WHERE audit_id IN (SELECT audit_id FROM {_AUDITED})", hours),
+        (_AUDITED, hours),
     ]
 
 

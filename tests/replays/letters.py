@@ -17,6 +17,13 @@ NUMBER = "n"
 """The header that tells a letter's number, for a reader that knows nothing of ours."""
 SESSION = uuid.UUID("01931111-1111-7111-9111-111111111111")
 """Without a zero byte, so that kcat shows it."""
+
+
+def sessions(count):
+    """So many that differ, without a byte that kcat's output gives a meaning."""
+    return [uuid.UUID(bytes=bytes(random.choices(range(0x61, 0x7B), k=16))) for _ in range(count)]
+
+
 OLD = 900.0
 """Seconds since the first death: no request of any of them can still arrive."""
 _AT_ONCE = 10_000

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from dashboard.actions import start_replay
+from dashboard.actions import go_replay, start_replay
 from producer_core import replay
 from producer_core.brokers.proxy import Rule, Tap
 from producer_core.dlq import DeadLetterFilter, DeadLetters
@@ -153,6 +153,11 @@ class Stage:
             raise RuntimeError(f"the click did nothing: {done.text}")
         self.notes["click"] = done.text
         self.operation_id = done.operation_id
+        looked = eventually(
+            lambda: (now := self.operation()).state != "checking" and now, PATIENCE, every=0.2
+        )
+        if looked.state == "ready":  # there was something to ask
+            self.notes["asked"] = go_replay(self.store, self.operation_id).text
 
     def await_plan(self, child):
         """Until the process that plans for itself has done so."""

@@ -42,7 +42,7 @@ TOPICS = (
         "keys",
         "killed",
     ),
-    *("undone", "group", "again"),
+    *("undone", "group", "again", "cleared", "phone"),
 )
 HOSTILE = (
     '<img src="https://evil.example/x.png" onerror="window.pwned = 1"><script>window.pwned = 1</script>'
@@ -170,9 +170,10 @@ def window(browser, **look):
     """A browser window of its own; what it asked for and what went wrong in it."""
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 1000}, **look})
     opened = context.new_page()
-    opened.set_default_timeout(30_000)
-    opened.asked, opened.wrong = [], []
+    opened.set_default_timeout(60_000)
+    opened.asked, opened.wrong, opened.refused = [], [], []
     opened.on("request", lambda request: opened.asked.append(request.url))
+    opened.on("response", lambda said: opened.refused.append(said.url) if said.status >= 400 else None)
     opened.on("pageerror", lambda error: opened.wrong.append(str(error)))
     try:
         yield opened

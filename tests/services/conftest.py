@@ -8,6 +8,23 @@ from tests.services import browsing
 
 
 @pytest.fixture(scope="session")
+def spark():
+    """One Spark on this machine, in this process; a test never stops it."""
+    from pyspark import SparkContext
+
+    from producer_core.pipeline.session import open_session
+
+    session = open_session(name="tests", master="local[2,4]", driver_memory="1g")
+    gateway = SparkContext._gateway
+    yield session
+    session.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # its JVM would outlive the tests
+    gateway.proc.wait(30)
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+@pytest.fixture(scope="session")
 def state_folder(tmp_path_factory):
     return tmp_path_factory.mktemp("dashboard")
 

@@ -21,9 +21,12 @@ from producer_core.cli import main
 from producer_core.cluster import Cluster
 from producer_core.config import client_config
 from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.ledger import entries
+from producer_core.messages import parse_id
 from producer_core.producer import ReliableKafkaProducer
 from producer_core.replay import list_operations, runners
 from producer_core.store import Store, default_path
+from producer_core.telemetry import decode
 from tests.support import eventually
 
 COMMAND = (sys.executable, "-m", "producer_core.cli")
@@ -206,6 +209,29 @@ def test_no_broker_is_said_with_the_connections_own_words(path):
     assert done.exit_code == 2
     assert "Connection refused" in done.stderr
     assert not path.exists()
+
+
+@pytest.mark.parametrize("resumable", [True, False], ids=["file", "standard input"])
+def test_the_ledger_of_what_was_sent_is_in_the_store_and_on_the_telemetry_topic(
+    broker, topic, path, tmp_path, resumable
+):
+    file, rows = tmp_path / "rows.jsonl", b"".join(b'{"n": %d}\n' % number for number in range(50))
+    file.write_bytes(rows)
+    fleet = f"{topic}-fleet"
+    broker.create_topic(fleet, partitions=1)
+
+    done = send(broker, path, topic, file if resumable else "-", "--telemetry-topic", fleet, stdin=rows)
+
+    assert done.exit_code == 0, done.output
+    sent = {headers["pc-id"] for _, _, headers in records(broker, topic)}
+    batches = [decode(value) for _, value, _ in records(broker, fleet, partitions=1)]
+    told = [(row.session, seq) for one in batches for row in one.ledger for seq, _ in entries(row)]
+    assert len(told) == 50 and {parse_id(f"{session}-{seq}") for session, seq in told} == sent
+    with Store.open(path).borrow() as connection:
+        assert connection.execute("SELECT sum(count), count(DISTINCT session) FROM ledger").fetchone() == (
+            50,
+            1,
+        )
 
 
 def test_no_store_leaves_no_store(broker, topic):

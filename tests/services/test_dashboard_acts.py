@@ -173,6 +173,67 @@ def test_an_alert_is_acknowledged_and_silenced_and_the_name_is_kept(load, page, 
     button(page, "Silence …").wait_for()
 
 
+def test_an_alert_is_acknowledged_from_the_overview_while_the_page_refreshes(load, page, address):
+    found = firing(load, "orders")
+    go(page, address)
+    line = page.locator(f".st-key-pc-alert-{found.alert_id}")
+    line.get_by_text("orders has one copy").wait_for()
+    line.get_by_role("button", name="Acknowledge", exact=True).click()
+    line.get_by_text("looks after it").wait_for()
+    assert AlertLog(Store.open(load.store)).firing()[found.key].acknowledged_by
+
+
+def test_a_rule_is_silenced_by_its_form_for_all_it_is_about_and_made_loud_again(load, page, address):
+    go(page, f"{address}alerts?show=Silences")
+    page.get_by_role("combobox", name="Rule", exact=False).first.click()
+    page.get_by_role("option", name="slow_delivery", exact=True).click()
+    page.get_by_role("combobox", name=re.compile("For how long")).click()
+    page.get_by_role("option", name="1 week", exact=True).click()
+    page.get_by_role("textbox", name=re.compile("Why")).fill("load test until Friday")
+    button(page, "Silence").click()
+    says(page, "slow_delivery is quiet")
+    log = AlertLog(Store.open(load.store))
+    (silence,) = [one for one in log.silences() if one.rule == "slow_delivery"]
+    assert (silence.subject, silence.why) == ("", "load test until Friday")
+    assert silence.until - time.time() > 6 * 86_400
+    page.get_by_text("slow_delivery, whatever it is about").wait_for()
+    button(page, "End it").click()
+    says(page, "slow_delivery is not quiet any more")
+    assert not [one for one in log.silences() if one.rule == "slow_delivery"]
+
+
+def test_a_silence_that_is_thought_better_of_silences_nothing(load, page, address):
+    found = firing(load, "late")
+    go(page, f"{address}alerts?alert={found.alert_id}")
+    button(page, "Silence …").click()
+    button(page, "Cancel").click()
+    page.get_by_role("textbox", name=re.compile("Why")).wait_for(state="hidden")
+    assert not [one for one in AlertLog(Store.open(load.store)).silences() if one.subject == "late"]
+
+
+def test_what_was_cleared_is_found_in_the_archive_and_restored(load, page, address):
+    load.fail("cleared", 2)
+    letters(page, address, "cleared", 2)
+    button(page, "Clear 2").click()
+    says(page, "Archived 2 ")
+    eventually(lambda: rows(page).count() == 0)
+    go(page, f"{address}dead-letters?topic=cleared&state=archived")
+    listed(page, 2)
+    button(page, "Restore 2").click()
+    eventually(lambda: load.waiting("cleared") == 2)
+
+
+def test_a_replay_is_seen_going_on_after_the_click_on_a_phone(load, browser, address):
+    load.fail("phone", 3)
+    with load.going(), window(browser, viewport={"width": 390, "height": 844}) as phone:
+        go(phone, f"{address}dead-letters?topic=phone")
+        listed(phone, 3)
+        load.broker.accept("phone")
+        replay(phone, 3)
+        done = phone.locator(".pc-say").filter(has_text="Replayed 3 of 3").first
+        eventually(lambda: 0 < done.bounding_box()["y"] < 844)
+
+
 # two people, and what goes wrong meanwhile
 
 

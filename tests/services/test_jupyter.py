@@ -17,13 +17,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import needs
 from tests.support import eventually
 
 pytestmark = pytest.mark.jupyter
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
-NAMES = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
+ALL = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
+FLEET = "fleet_and_audit"
+"""It brings a Kafka and a Spark of its own."""
+NAMES = [name for name in ALL if name != FLEET]
 TOKEN = "quickstart-test"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 ARGUMENTS = [
@@ -80,7 +84,7 @@ def jupyter(tmp_path_factory):
     }
 
 
-def nbconvert(environment, folder, *arguments):
+def nbconvert(environment, folder, *arguments, timeout=280):
     command = [
         sys.executable,
         "-m",
@@ -90,15 +94,16 @@ def nbconvert(environment, folder, *arguments):
         str(folder),
         *map(str, arguments),
     ]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="module")
 def executed(jupyter, tmp_path_factory):
-    """Both notebooks, run from the first to the last cell by a kernel each."""
+    """The notebooks that need no server, run from the first to the last cell by a kernel each."""
     folder = tmp_path_factory.mktemp("executed")
-    nbconvert(jupyter, folder, "--execute", "--to", "notebook", *FOLDER.glob("*.ipynb"))
+    files = [FOLDER / f"{name}.ipynb" for name in NAMES]
+    nbconvert(jupyter, folder, "--execute", "--to", "notebook", *files)
     return {name: json.loads((folder / f"{name}.ipynb").read_text()) for name in NAMES}, folder
 
 
@@ -109,7 +114,7 @@ def text_of(notebook):
 # in git
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL)
 def test_the_notebook_in_git_has_no_outputs_and_names_no_machine(name):
     raw = (FOLDER / f"{name}.ipynb").read_text()
     assert not [
@@ -538,13 +543,18 @@ def kernel_is_gone(page):
 
 
 def test_notebooks_that_were_run_open_in_jupyterlab(lab, executed, chromium):
+    opens(lab, chromium, executed[0])
+
+
+def opens(lab, chromium, notebooks):
+    """Each opens with its picture, light and dark, and without an error."""
     address, folder = lab
     with browser(chromium) as page:
         page.set_default_timeout(60_000)
         wrong = []
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        for name in NAMES:
-            (folder / f"{name}.ipynb").write_text(json.dumps(executed[0][name]))
+        for name, notebook in notebooks.items():
+            (folder / f"{name}.ipynb").write_text(json.dumps(notebook))
             opened(page, address, name)
             still = page.locator("[class^=pc-static]").first
             still.scroll_into_view_if_needed()
@@ -558,3 +568,26 @@ def test_notebooks_that_were_run_open_in_jupyterlab(lab, executed, chromium):
 
 def outside(url):
     return not re.match(r"(https?|wss?)://127\.0\.0\.1[:/]|data:|blob:|about:", url)
+
+
+# with a broker and Spark
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.timeout(900)  # a broker and a Spark of its own, on a machine that others use as well
+def test_the_fleet_is_audited_mended_and_proved(jupyter, lab, chromium, tmp_path):
+    needs("java", "openjdk-17-jre-headless")
+    nbconvert(
+        jupyter, tmp_path, "--execute", "--to", "notebook", FOLDER / f"{FLEET}.ipynb",
+        "--ExecutePreprocessor.timeout=600", timeout=840,
+    )  # fmt: skip
+    notebook = json.loads((tmp_path / f"{FLEET}.ipynb").read_text())
+    run = text_of(notebook)
+
+    assert re.search(r"orders: of 700 messages acknowledged [\w ,]*\b(9|10) (are )?out of order", run)
+    assert "700 acknowledged, 0 lost, 200 given up" in run
+    assert "Replayed 200 of 200" in run
+    assert "Proved: orders: all 400 messages acknowledged are on the log, each once and in order." in run
+    assert len(run) < 300_000
+    opens(lab, chromium, {FLEET: notebook})

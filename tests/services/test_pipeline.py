@@ -2,30 +2,59 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import re
+import signal
 import subprocess
 import sys
+import time
 import uuid
+from collections import Counter
 
 import duckdb
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from producer_core import ReliableKafkaProducer
+from producer_core.cli import main
+from producer_core.pipeline import telemetry
+from producer_core.pipeline.masters import default_master
+from producer_core.pipeline.merging import missing
+from producer_core.pipeline.progress import shown
 from producer_core.store import Batch, LatencyRow, StatisticsRow, Store
 from producer_core.telemetry import SCHEMA_VERSION, decode, encode
+from tests.pipelines.fleet import Fleet, difference, found, found_in_history
+from tests.pipelines.fleet import publish as publish_fleet
 from tests.support import eventually
 
 pytestmark = pytest.mark.spark
 
+POINTS = (
+    "received",
+    "drafted",
+    "in the transaction",
+    "merged",
+    "kept",
+    "drafted a file",
+    "renamed a file",
+    "published",
+)
 
-def batch(producer, sequence, sent=10, topic="orders"):
-    where = (1_700_000_000 + sequence, "c", producer)
+
+NOW = int(time.time())
+
+
+def batch(producer, sequence, sent=10, topic="orders", **changes):
+    where = (NOW + sequence, "c", producer)
     return Batch(
         producer,
         sequence,
         statistics=(StatisticsRow(*where, topic, sent, sent, 0, 0, 0, 0, 0, 0, 100 * sent, 0.5),),
         latencies=(LatencyRow(*where, topic, 42, sent),),
+        **changes,
     )
 
 
@@ -36,40 +65,41 @@ def publish(kafka, topic, values):
     assert client.flush(20) == 0
 
 
-def job(kafka, topic, store, *more):
-    command = [
-        sys.executable,
-        "-m",
-        "producer_core.cli",
-        "pipeline",
-        "telemetry",
-        "--topic",
-        topic,
-        "--once",
-        "--json",
-    ]
-    command += ["-b", kafka.bootstrap_servers, "--store", str(store), *more]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+@pytest.fixture
+def topic(kafka):
+    name = f"telemetry-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(name, partitions=2)
+    return name
 
 
-def totals(path):
-    store = Store.open(path, create=False)
+@pytest.fixture
+def store(tmp_path):
+    opened = Store.open(tmp_path / "fleet.duckdb")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def run(spark, kafka, topic, store):
+    def run_once(**choices):
+        return telemetry.run(
+            spark, store, servers=kafka.bootstrap_servers, topics=[topic], once=True, **choices
+        )
+
+    return run_once
+
+
+def totals(store):
     with store.borrow() as connection:
         sums = connection.execute("SELECT sum(acknowledged), sum(bytes) FROM statistics").fetchone()
         counts = connection.execute("SELECT sum(count) FROM latencies").fetchone()
         ranges = connection.execute("SELECT * FROM merged_batches ORDER BY ALL").fetchall()
-    store.close()
     return (*sums, *counts), ranges
 
 
-def client_side(path):
+def client_side(store):
     """What librdkafka said, as the latency page asks for it."""
-    store = Store.open(path, create=False)
-    found = store.rows("client_series", bucket=60), store.rows("broker_series", bucket=60)
-    store.close()
-    return found
+    return store.rows("client_series", bucket=60), store.rows("broker_series", bucket=60)
 
 
 def kept(folder, column="acknowledged"):
@@ -83,37 +113,45 @@ def test_a_batch_survives_its_way_through_kafka():
     assert decode(encode(original)) == original
 
 
-def test_a_batch_counts_once_however_often_it_comes(kafka, tmp_path):
-    topic, path = f"telemetry-{uuid.uuid4().hex[:8]}", tmp_path / "fleet.duckdb"
-    kafka.create_topic(topic, partitions=2)
+def test_a_batch_counts_once_however_often_it_comes(kafka, topic, store, run, tmp_path):
     batches = [batch(producer, sequence) for producer in ("p1", "p2", "p3") for sequence in range(20)]
     values = [encode(item) for item in batches] + [encode(item) for item in batches[:7]]
     newer = json.dumps({"v": SCHEMA_VERSION + 1, "producer_id": "p1", "sequence": 99}).encode()
     wrong_type = encode(batch("p1", 30)).replace(b'"orders",10', b'"orders","many"')
+    too_large = encode(batch("p1", 32)).replace(b'"orders",42', b'"orders",4200000000')
     short_row = encode(batch("p1", 31)).replace(b",1000,0.5", b"")
-    broken = [newer, b"not JSON", wrong_type, short_row]
+    broken = [newer, b"not JSON", wrong_type, short_row, too_large]
     publish(kafka, topic, [*values, *broken])
 
-    first = job(kafka, topic, path, "--history", str(tmp_path / "history"))
-    again = job(kafka, topic, path)
-    publish(kafka, topic, [encode(batch("p1", 21)), encode(batch("p1", 20)), values[0]])
-    late = job(kafka, topic, path)
+    first = run(history=tmp_path / "history")
+    again = run()
+    publish(kafka, topic, [encode(batch("p1", 24, first=22)), encode(batch("p1", 20)), values[0]])
+    late = run()
     publish(kafka, topic, values[:3])
-    lost_checkpoint = job(kafka, topic, path, "--checkpoint", str(tmp_path / "another"))
+    lost_checkpoint = run(checkpoint=tmp_path / "another")
 
-    assert (first["merged"], first["set_aside"]) == (60, 4)
-    assert again == {"batches": 0, "merged": 0, "set_aside": 0}
-    assert late["merged"] == 2
-    assert lost_checkpoint["merged"] == 0
-    assert totals(path) == ((620, 62_000, 620), [("p1", 0, 21), ("p2", 0, 19), ("p3", 0, 19)])
+    assert (first.merged, first.set_aside) == (60, 5)
+    assert first.versions == {SCHEMA_VERSION + 1: 1, SCHEMA_VERSION: 3, None: 1}
+    assert (again.batches, again.merged, again.set_aside) == (0, 0, 0)
+    assert late.merged == 2
+    assert lost_checkpoint.merged == 0
+    assert totals(store) == (
+        (620, 62_000, 620),
+        [("p1", 0, 20), ("p1", 22, 24), ("p2", 0, 19), ("p3", 0, 19)],
+    )
+    assert missing(store) == (1, 1)
     assert kept(tmp_path / "history" / "statistics") == 600
     assert kept(tmp_path / "history" / "latencies", "count") == 600
+    aside = duckdb.sql(
+        f"SELECT value FROM read_parquet('{store.path}.telemetry/set_aside/*.parquet')"
+    ).fetchall()
+    assert sorted(bytes(value) for (value,) in aside) == sorted(broken)
 
 
-def test_what_a_producer_publishes_equals_what_it_wrote_down(kafka, tmp_path):
-    topic, orders = f"telemetry-{uuid.uuid4().hex[:8]}", f"orders-{uuid.uuid4().hex[:8]}"
-    kafka.create_topic(topic, partitions=1)
+def test_what_a_producer_publishes_equals_what_it_wrote_down(kafka, topic, store, run, tmp_path):
+    orders = f"orders-{uuid.uuid4().hex[:8]}"
     kafka.create_topic(orders, partitions=2)
+    own = Store.open(tmp_path / "own.duckdb")
     with ReliableKafkaProducer(
         kafka.bootstrap_servers, store=tmp_path / "own.duckdb", telemetry_topic=topic
     ) as producer:
@@ -121,27 +159,184 @@ def test_what_a_producer_publishes_equals_what_it_wrote_down(kafka, tmp_path):
             producer.send_message(orders, {"n": number})
         producer.flush(30)
         # the client tells of its brokers once a second
-        eventually(lambda: any(row["rtt_count"] for row in client_side(tmp_path / "own.duckdb")[1]))
+        eventually(lambda: any(row["rtt_count"] for row in client_side(own)[1]))
 
-    job(kafka, topic, tmp_path / "fleet.duckdb")
+    run()
 
-    own, fleet = totals(tmp_path / "own.duckdb"), totals(tmp_path / "fleet.duckdb")
-    assert own[0] == fleet[0]
-    assert own[0][0] == 2_000
-    assert client_side(tmp_path / "own.duckdb") == client_side(tmp_path / "fleet.duckdb")
-    assert sum(row["rtt_count"] for row in client_side(tmp_path / "own.duckdb")[1]) > 0
+    assert totals(own)[0] == totals(store)[0]
+    assert totals(own)[0][0] == 2_000
+    assert client_side(own) == client_side(store)
+    own.close()
 
 
-def test_no_broker_and_no_topic_are_told_before_spark_starts(kafka, tmp_path):
-    def run(*arguments):
-        command = [sys.executable, "-m", "producer_core.cli", "pipeline", "telemetry", "--once", *arguments]
-        return subprocess.run(
-            [*command, "--store", str(tmp_path / "s.duckdb")], capture_output=True, text=True, timeout=60
-        )
+class Broken(Exception):
+    """What ends a run at a named point."""
 
-    away = run("--topic", "t", "-b", "127.0.0.1:1")
-    missing = run("--topic", "no/such topic", "-b", kafka.bootstrap_servers)
 
-    assert (away.returncode, missing.returncode) == (2, 2)
-    assert "127.0.0.1:1" in away.stderr
-    assert "topic" in missing.stderr
+def test_runs_that_end_at_every_point_are_gone_on_with_to_the_unit(kafka, topic, store, run, tmp_path):
+    fleet = Fleet(producers=2, seconds=90, now=time.time(), seed=1, late=0.2, strange=3)
+    each = len(fleet.records) // len(POINTS)
+    for number, point in enumerate(POINTS):
+        rest = number == len(POINTS) - 1
+        part = fleet.records[number * each : None if rest else (number + 1) * each]
+        publish_fleet(kafka.bootstrap_servers, topic, part)
+
+        def broken(reached, point=point):
+            if reached == point:
+                raise Broken(point)
+
+        with pytest.raises(Broken):  # the next one goes on where this one ended
+            run(history=tmp_path / "history", reached=broken)
+    run(history=tmp_path / "history")
+
+    with store.borrow(limit=30) as connection:
+        assert difference(found(connection), fleet.truth) == ""
+        assert difference(found_in_history(connection, tmp_path / "history"), fleet.truth) == ""
+    assert missing(store) == (0, 0)
+
+
+def test_a_driver_killed_after_its_transaction_and_before_the_checkpoint_counts_nothing_twice(
+    kafka, topic, store, run, tmp_path
+):
+    fleet = Fleet(producers=3, seconds=10, now=time.time(), seed=1)
+    publish_fleet(kafka.bootstrap_servers, topic, fleet.records)
+    told = {
+        "servers": kafka.bootstrap_servers, "topics": [topic], "store": str(store.path), "once": True,
+        "history": str(tmp_path / "history"), "die": {"point": "merged", "after": 1}, "master": "local[1,4]",
+    }  # fmt: skip
+    driver = subprocess.run(
+        [sys.executable, "-m", "tests.pipelines.telemetry_driver", json.dumps(told)],
+        capture_output=True, text=True, timeout=280,
+    )  # fmt: skip
+    assert driver.returncode == -signal.SIGKILL, driver.stderr
+
+    rest = run(history=tmp_path / "history")
+
+    assert rest.merged == 0
+    with store.borrow() as connection:
+        assert difference(found(connection), fleet.truth) == ""
+        assert difference(found_in_history(connection, tmp_path / "history"), fleet.truth) == ""
+
+
+def test_a_job_goes_on_until_it_is_told_to_end_and_is_seen_in_the_store(kafka, topic, store):
+    publish(kafka, topic, [encode(batch("p1", 0))])
+    command = [sys.executable, "-m", "producer_core.cli", "pipeline", "telemetry", "--topic", topic, "--json"]
+    command += ["-b", kafka.bootstrap_servers, "--store", str(store.path)]
+    job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        eventually(lambda: totals(store)[0][0] == 10, 200)
+        publish(kafka, topic, [encode(batch("p1", 1))])
+        eventually(lambda: totals(store)[0][0] == 20)
+        eventually(lambda: store.rows("jobs")[0]["records_done"] == 2)
+        (seen,) = store.rows("jobs")
+        job.send_signal(signal.SIGTERM)
+        said, errors = job.communicate(timeout=60)
+    finally:
+        job.kill()
+        job.wait()
+
+    assert job.returncode == 0, errors
+    assert json.loads(said) == {"batches": 2, "merged": 2, "set_aside": 0, "missing": 0}
+    assert errors.splitlines()[0] == f"Starting Spark on {default_master()} …"
+    assert all(line.startswith(("Starting Spark", "merged ")) for line in errors.splitlines()), errors
+    assert (seen["state"], seen["kind"], seen["pid"]) == ("running", "telemetry", job.pid)
+    assert store.rows("jobs")[0]["state"] == "done"
+
+
+def test_how_far_a_stream_is_comes_from_its_own_progress():
+    class Source:
+        startOffset = None
+        endOffset = '{"t":{"0":5,"1":7},"u":{"0":1}}'
+        latestOffset = '{"t":{"0":9,"1":7},"u":{"0":2},"v":{"0":3}}'
+
+    class Progress:
+        sources = (Source(),)
+
+    assert telemetry.behind(None) is None
+    assert telemetry.behind(Progress()) == 4 + 1
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_long_batch_job_draws_a_bar_and_leaves_nothing(spark):
+    shares, terminal, file = [], Terminal(), io.StringIO()
+
+    with shown(spark, "counting", records=4_000_000, stream=terminal, told=shares.append):
+        hashes = spark.range(4_000_000, numPartitions=8).selectExpr("sha2(cast(id as string), 256) as hash")
+        eventually(lambda: (hashes.where("hash like 'a%'").count(), shares)[1])
+    with shown(spark, "counting", stream=file):
+        spark.range(10).count()
+
+    assert shares == sorted(shares)
+    assert all(0 <= share <= 1 for share in shares)
+    assert "counting: " in terminal.getvalue()
+    assert "of 4,000,000 records" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r\033[K")
+    assert file.getvalue() == ""
+    assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") is None
+
+
+# what is told before Spark starts
+
+
+@pytest.fixture
+def ask(kafka, topic, tmp_path):
+    """The command, which is to fail; nothing may be left behind."""
+
+    def asked(*arguments, servers=kafka.bootstrap_servers, topic=topic):
+        command = ["pipeline", "telemetry", "--once", "--topic", topic, "-b", servers]
+        path = tmp_path / "asked" / "s.duckdb"
+        result = CliRunner().invoke(main, [*command, "--store", str(path), *map(str, arguments)])
+        assert result.exit_code == 2, result.output
+        assert "Traceback" not in result.output
+        assert not path.exists()
+        return result.output
+
+    return asked
+
+
+def test_what_cannot_be_done_is_a_sentence_before_spark_starts(ask, tmp_path, topic, monkeypatch):
+    assert "No broker answers at 127.0.0.1:1" in ask(servers="127.0.0.1:1")
+    assert "There is no topic 'no-such-topic'" in ask(topic="no-such-topic")
+    assert f"Did you mean '{topic}'?" in ask(topic=topic[:-1])
+    assert "'lokal[2]' is no Spark master" in ask("--master", "lokal[2]")
+    assert "No Spark master answers at spark://127.0.0.1:1" in ask("--master", "spark://127.0.0.1:1")
+    (tmp_path / "jars").mkdir()
+    assert "Among the 0 jars of --jars there is no spark-sql-kafka" in ask("--jars", tmp_path / "jars")
+    offsets = tmp_path / "checkpoint" / "spark" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "0").write_text("v1\n{")
+    assert "is damaged: spark/offsets/0 is not JSON" in ask("--checkpoint", tmp_path / "checkpoint")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    assert "Apache Spark needs Java 17 or newer; none was found" in ask()
+
+
+def test_a_connector_that_nobody_can_fetch_is_told_within_seconds(tmp_path, kafka, topic):
+    """Behind a wall that lets nothing through; a repository that answers nothing stands for it."""
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        environment = {
+            **os.environ, "XDG_CACHE_HOME": str(tmp_path),
+            "DEFAULT_ARTIFACT_REPOSITORY": f"http://127.0.0.1:{silent.getsockname()[1]}/",
+        }  # fmt: skip
+        command = [sys.executable, "-m", "producer_core.cli", "pipeline", "fetch"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+
+    assert done.returncode == 2
+    assert re.search(r"could not be fetched: .*\n  Check the network, or copy the jars", done.stderr), (
+        done.stderr
+    )
+
+
+def test_every_point_of_a_run_is_reached(kafka, topic, run, tmp_path):
+    publish(kafka, topic, [encode(batch("p1", 0))])
+    points = Counter()
+
+    run(history=tmp_path / "history", reached=lambda point: points.update([point]))
+
+    assert set(points) == set(POINTS)

@@ -9,11 +9,13 @@ import uuid
 import pytest
 from confluent_kafka import Producer
 
-from producer_core import replay
+from producer_core import ReliableKafkaProducer, replay
 from producer_core.cluster import Cluster
 from producer_core.config import client_config
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.messages import ID_HEADER, parse_id
+from producer_core.replay.check import Check
+from producer_core.replay.dry_run import dry_run
 from producer_core.store import Store
 from tests.unit.replaying import ScriptedSender, letter, message_id
 
@@ -141,3 +143,54 @@ def test_a_record_that_the_topic_refuses_fails_alone(place):
     assert (done.acknowledged, done.failed_again) == (40, 1)
     again = place.letters.get(message_id(99))
     assert (again.code, again.verdict, again.replay_count) == ("MSG_SIZE_TOO_LARGE", "rejected", 1)
+
+
+def test_one_click_goes_by_itself_and_was_told_how_it_is_delivered(place):
+    topic = place.topic()
+    place.bury(topic, 5, key=b"mine")
+
+    done = place.runner.run_one(place.plan(check_first=True, go_by_itself=True).operation_id, 60)
+
+    assert (done.state, done.acknowledged, done.delivery) == ("done", 5, "exactly_once")
+    assert Check.from_json(done.checked).delivery == "exactly_once"
+
+
+def test_one_click_stops_where_a_newer_record_is_on_an_ordinary_topic_too(place):
+    topic = place.topic()
+    place.bury(topic, 3, key=b"old")
+    place.write(topic, b"newer", b"old")
+
+    planned = place.plan(check_first=True, go_by_itself=True)
+    waits = place.runner.run_one(planned.operation_id, 60)
+
+    assert (waits.state, waits.acknowledged) == ("ready", 0)
+    run = dry_run(place.store, DeadLetterFilter(), operation=waits)
+    assert run.newer_keys == 3
+    assert any(said.startswith("Sent exactly once: readers") for said in run.sentences)
+    replay.go(place.store, planned.operation_id, newer="skip", **ACT)
+    assert place.runner.run_one(planned.operation_id, 60).skipped == 3
+
+
+def test_python_asks_nobody_skips_old_values_on_compacted_topics_and_sends_them_on_others(place):
+    plain, compacted = place.topic(), place.topic(**{"cleanup.policy": "compact"})
+    for topic in (plain, compacted):
+        place.write(topic, b"newer", b"old")
+    now = time.time()
+    place.letters.add(
+        [
+            letter(
+                n,
+                topic=topic,
+                cluster_id=place.cluster_id,
+                key=b"old",
+                accepted_at=now - 60,
+                failed_at=now - 50,
+            )
+            for n, topic in enumerate((plain, compacted))
+        ]
+    )
+    with ReliableKafkaProducer(
+        place.kafka.bootstrap_servers, store=place.store, run_replays=False
+    ) as producer:
+        assert producer.replay_dlq_messages(plain) == 1
+        assert producer.replay_dlq_messages(compacted) == 0

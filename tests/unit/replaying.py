@@ -13,6 +13,8 @@ from producer_core.events import Attempt, DeadLetter
 from producer_core.landing import Landing
 from producer_core.messages import id_bytes, id_text
 from producer_core.replay import Resent
+from producer_core.replay.check import Check, TopicCheck
+from producer_core.replay.claims import Claims
 from producer_core.store import Batch, ProducerRow, Store
 
 SESSION = uuid.UUID("01930000-0000-7000-8000-000000000001")
@@ -133,3 +135,13 @@ def answering(outcomes: dict[str, str], asked: list[str] | None = None):
         }
 
     return probe
+
+
+def looked(store: Store, operation_id: str, **changes: object) -> None:
+    """A runner has looked ahead and found nothing in the way: what may go by itself goes."""
+    known = {
+        "topic": "orders", "records": 3, "bytes": 9, "partitions": 4, "max_message_bytes": 1000, "cleanup_policy": "delete",
+        "too_large": 0, "newer_keys": 0, "looked_at": 7, "complete": True, "text": "orders takes them.",
+    }  # fmt: skip
+    claims = Claims(store, operation_id, "looks/1", lease=15.0, clock=time.time)
+    claims.checked(Check((TopicCheck(**{**known, **changes}),), time.time()), {}, "orders takes them.")  # type: ignore[arg-type]

@@ -340,6 +340,16 @@ def test_a_topic_that_another_producer_fails_on_as_well_is_not_muted():
     assert ("errors", "firing") in [(rule, kind) for _, kind, rule, _ in world.heard]
 
 
+def test_dead_letters_of_one_store_are_told_once_however_many_producers_see_them():
+    first, second = (
+        alert("high_dlq_size", producer, at, value=500, threshold=100)
+        for producer, at in (("p-1", 10.0), ("p-2", 12.0))
+    )
+    after = {one.alert.subject: one.alert for one in decide(RULES, [second, first], Reading(20.0))}
+    assert (after["p-1"].telling, after["p-2"].telling) == ("begin", None)
+    assert after["p-2"].muted_by == "another producer on this store says the same"
+
+
 def test_a_producer_that_flaps_is_heard_of_once():
     world = World(RULES)
 

@@ -8,14 +8,14 @@ import time
 import pytest
 
 from dashboard import access, actions, data
+from dashboard.notebook.desk import Desk
 from dashboard.views import acting, reading
 from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreLocked
-from producer_core.replay.check import Check, TopicCheck
 from producer_core.store import Store
 from tests.unit.dashboard_pages import text_of
-from tests.unit.replaying import CLUSTER, alive, buried, letter
+from tests.unit.replaying import CLUSTER, alive, buried, letter, looked
 
 ALL = DeadLetterFilter()
 HOSTILE = "<img src=x onerror=alert(1)> **bold**"
@@ -55,16 +55,6 @@ def again(page):
     return page.run()
 
 
-def looked(store, operation_id, **found):
-    """A runner has looked ahead."""
-    known = {
-        "topic": "orders", "records": 3, "bytes": 9, "partitions": 4, "max_message_bytes": 1000, "cleanup_policy": "delete",
-        "too_large": 0, "newer_keys": 0, "looked_at": 7, "complete": True, "text": "orders takes them.",
-    }  # fmt: skip
-    checked = Check((TopicCheck(**{**known, **found}),), time.time()).to_json()
-    store.execute("replay_checked", operation=operation_id, checked=checked, now=time.time(), message="seen")
-
-
 def only(store):
     """The only replay there is."""
     (operation,) = data.operations(store)
@@ -86,8 +76,36 @@ def test_one_click_replays_a_few_letters_that_no_broker_has_and_no_canary_holds_
     page.button(key="replay").click().run()
 
     assert not page.exception
-    assert (only(store).state, only(store).total, only(store).canary) == ("planned", 3, 0)
+    assert (only(store).state, only(store).total, only(store).canary) == ("checking", 3, 0)
     assert "A live producer takes it within seconds" in text_of(page)
+    assert "replay_sure" not in [button.key for button in page.button], "nothing is to be confirmed"
+    looked(store, only(store).operation_id)
+    assert only(store).state == "planned"
+
+
+@pytest.mark.parametrize("found", [{"newer_keys": 2}, {"too_large": 1}, {"partitions": None}])
+def test_one_click_stops_with_the_question_where_the_look_ahead_found_one(path, store, found):
+    buried(store, 3)
+    page = bar(path)
+    page.button(key="replay").click().run()
+
+    looked(store, only(store).operation_id, **found)
+    page = again(page)
+
+    assert not page.exception
+    assert only(store).state == "ready"
+    assert "Before 3 letters" in text_of(page)
+    assert not page.button(key="replay_sure").disabled
+
+
+def test_before_the_click_it_is_said_that_the_cause_is_still_there(path, store):
+    buried(store, 3, failed_at=time.time() - 20)
+    assert "Their cause may still be there: 3 letters died of it within 2 min" in text_of(bar(path))
+
+
+def test_an_old_cause_is_not_said(path, store):
+    buried(store, 3)
+    assert "Their cause" not in text_of(bar(path))
 
 
 def test_from_more_letters_than_a_canary_the_first_ten_go_alone(path, store):
@@ -384,3 +402,39 @@ def test_clear_says_what_a_replay_holds(path, store):
     page.button(key="clear").click().run()
 
     assert "The replay" in text_of(page) and "of ann meant to send 2 of them" in text_of(page)
+
+
+# the same click in a notebook
+
+
+def desk_of(store, **found):
+    """A desk whose person has said yes, after the look ahead."""
+    desk = Desk(store)
+    click = {"type": "replay", "at": time.time(), "mark": "", "until": time.time(), "shown": 2}
+    assert "Looking ahead" in desk.answer(click).said
+    looked(store, only(store).operation_id, **found)
+    return desk
+
+
+def test_a_click_in_a_notebook_says_what_stopped_it_and_sends_nothing(store):
+    buried(store, 2)
+    desk = desk_of(store, newer_keys=1)
+
+    answer = desk.answer({"type": "ask"})
+
+    assert answer.said.startswith(
+        "Nothing was sent yet. 1 record of orders has a key for which a newer record"
+    )
+    assert (answer.progress, only(store).state) == (0.0, "ready")
+    desk.answer({"type": "cancel", "at": time.time()})
+    assert only(store).state == "cancelled"
+
+
+def test_in_a_notebook_letters_in_doubt_were_said_before_the_click_so_it_goes_on(store):
+    buried(store, 2, verdict="possibly_persisted")
+    desk = desk_of(store)
+    assert only(store).state == "ready"
+
+    desk.answer({"type": "ask"})
+
+    assert only(store).state == "planned"

@@ -7,12 +7,14 @@ import time
 
 import pytest
 
-from dashboard import access, watching
+from dashboard import access, data, watching, words
 from dashboard.actions import alerting
 from dashboard.admission import Admission
 from dashboard.data import View
 from dashboard.data import alerts as of
+from dashboard.nodes import text_of
 from dashboard.sessions import Sessions
+from dashboard.views import alert_cards, common
 from dashboard.words import alerts as said
 from producer_core.alerts import RULES, AlertLog, Callback, Change, Silence, alert, follow
 from producer_core.alerts.life import resolved
@@ -494,3 +496,40 @@ def test_the_replays_since_an_alert_are_those_of_its_topic(store):
     found = of.replays_since(store, "payments", time.time() - 60)
 
     assert len(found) == 2 and of.replays_since(store, "payments", time.time() + 60) == ()
+
+
+def test_what_every_producer_of_a_store_says_is_one_alert_on_the_pages(store):
+    log = AlertLog(store, clock=lambda: NOW)
+    for producer, at in (("p-1", NOW - 90), ("p-2", NOW - 60)):
+        found = alert("high_dlq_size", producer, at, value=500, threshold=100)
+        log.record([Change("fired", found)], told_by=producer)
+    fire(store, lost(subject="p-1"), lost(subject="p-2"))
+    assert [(one.rule, one.subject) for one in page(store).firing if one.rule == "high_dlq_size"] == [
+        ("high_dlq_size", "p-1")
+    ]
+    assert len(page(store).firing) == 3
+    first = data.overview(store, View("1 hour"), NOW)
+    assert sorted((one["rule"], one["subject"]) for one in first.alerts) == [
+        ("connection_lost", "p-1"), ("connection_lost", "p-2"), ("high_dlq_size", "p-1"),
+    ]  # fmt: skip
+
+
+def test_a_moment_in_an_alert_stands_in_the_viewers_zone_beside_utc():
+    text = "shop has given no sign of life since 2026-11-21 15:15:57 UTC and was not closed"
+    at = 1_795_274_157.0
+    assert words.local(text, "Asia/Kolkata", at + 60) == (
+        "shop has given no sign of life since 20:45:57 IST (2026-11-21 15:15:57 UTC) and was not closed"
+    )
+    assert words.local("silenced by ada until 2026-11-21 15:15:57Z: known", "Asia/Kolkata", at).endswith(
+        "until 20:45:57 IST (2026-11-21 15:15:57Z): known"
+    )
+    for zone in (None, "UTC", "No/Such_Zone"):
+        assert words.local(text, zone, at) == text
+    assert words.local("until 2026-99-99 15:15:57 UTC", "Asia/Kolkata", at) == "until 2026-99-99 15:15:57 UTC"
+
+
+def test_the_cards_show_the_moment_in_the_viewers_zone(monkeypatch):
+    monkeypatch.setattr(common, "zone", lambda: "Asia/Kolkata")
+    gone = alert("producer_gone", "p", NOW, seen="2026-11-21 15:15:57", client="shop", pending=3)
+    drawn = text_of(alert_cards.card(gone, RULES["producer_gone"], None, NOW, {}))
+    assert "20:45:57 IST (2026-11-21 15:15:57 UTC)" in drawn

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
+from dashboard import data, figures, words
 from dashboard.data.error_groups import error_group
 from dashboard.data.errors import errors
 from dashboard.data.view import RANGES, View
 from dashboard.figures.errors import colours, failed_attempts, fates, group_trend
 from dashboard.words import errors as say
 from producer_core.dlq import DeadLetters
+from producer_core.events import Attempt
 from producer_core.failures import fingerprint
 from producer_core.store import Batch, ErrorRow, Store
 from tests.unit.dashboard_pages import HOSTILE, counts, letter, links, opened, producer, rows_of, text_of
@@ -71,7 +74,25 @@ def test_attempts_that_were_saved_by_a_retry_are_told_from_deaths(store):
     fill(store)
     whole = errors(store, VIEW, NOW).whole
     assert (whole.attempts, whole.saved, whole.dead) == (9, 6, 3)
-    assert whole.saved_share == pytest.approx(6 / 9)
+
+
+def test_retry_success_is_one_number_on_both_pages_and_only_of_what_was_sent_again(store):
+    fill(store)  # the three letters died at their first attempt
+    again = Attempt(NOW - 30, "_TIMED_OUT", "timed out"), Attempt(NOW - 29, "_TIMED_OUT", "timed out")
+    DeadLetters(store).add([letter(number, failed_at=NOW - 29, attempts=again) for number in (71, 72)])
+    page, first = errors(store, VIEW, NOW), data.overview(store, VIEW, NOW)
+    assert page.retry_success[0] == first.sums.retry_success == pytest.approx(6 / 8)
+    tile = next(one for one in figures.tiles(first) if one.label == "Retry success")
+    assert tile.more.startswith(words.retries(page.whole.saved, page.given_up[0]))
+
+
+def test_what_died_is_one_number_in_every_table_while_statistics_are_late(store):
+    fill(store)
+    store.append(Batch("p", 1, (counts(NOW - 1, "payments", dead=9),)))  # more by the statistics, at the edge
+    page = errors(store, VIEW, NOW)
+    assert page.whole.dead == page.topics[0].now.dead == 3
+    assert sum(line.died for line in page.codes) == sum(line.group.count for line in page.groups) == 3
+    assert sum(line.died for line in page.kinds) == 3
 
 
 def test_every_code_has_what_it_means_and_how_it_was_before(store):
@@ -129,9 +150,8 @@ def test_a_letter_that_died_again_in_its_replay_makes_no_new_group(store):
 def test_deaths_whose_letters_are_in_another_store_are_counted(store):
     fill(store)
     store.append(Batch("q", 0, (counts(NOW - 9, "far", producer="q", dead=7),)))
-    store.append(Batch("p", 1, (counts(NOW - 1, "payments", dead=2),)))  # their letters come a moment later
     page = errors(store, VIEW, NOW)
-    assert (page.whole.dead, page.unlettered) == (12, 7)
+    assert (page.whole.dead, page.unlettered) == (10, 7)
 
 
 def test_a_topic_narrows_everything(store):
@@ -276,3 +296,15 @@ def test_a_store_that_cannot_be_read_is_said_and_the_page_stands(path, store, mo
     page = opened("errors", path, monkeypatch)
     assert not page.exception
     assert "Somebody holds it." in text_of(page)
+
+
+def test_the_sentence_says_what_was_replayed_since():
+    known = say.Failing(
+        "in the last hour", 1000, 527, 0, 527, ("POLICY_VIOLATION", "payments", "A policy.", 527)
+    )
+    assert say.failing(known)[0] == "bad"
+    tone, text = say.failing(replace(known, cured=527))
+    assert (tone, text.endswith("a policy. All 527 were replayed since.")) == ("good", True)
+    tone, text = say.failing(replace(known, cured=500, aside=1))
+    assert (tone, text.endswith("500 were replayed and 1 was put aside since.")) == ("bad", True)
+    assert say.failing(replace(known, dead=1, cured=1))[1].endswith("It was replayed since.")

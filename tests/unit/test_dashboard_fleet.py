@@ -106,15 +106,6 @@ def test_a_topic_leaves_those_who_write_to_it(store):
     assert [member.name for member in fleet(store, View("5 min", producer="one"), NOW).members] == ["one"]
 
 
-def test_the_job_that_merges_telemetry_is_known(store):
-    with store.borrow(write=True) as connection:
-        connection.execute(
-            "INSERT INTO pipeline_progress VALUES ('q', 0, ?), ('q', 1, ?)", [NOW - 9, NOW - 3]
-        )
-    (job,) = fleet(store, VIEW, NOW).jobs
-    assert (job.name, job.batches, job.committed_at) == ("q", 2, NOW - 3)
-
-
 @pytest.mark.parametrize(
     ("changes", "state"),
     [
@@ -135,6 +126,26 @@ def test_the_worst_that_can_be_said_is_said(changes, state):
     }
     assert state_of(**{**known, **changes}) == state
     assert state in STATES
+
+
+def test_what_is_about_the_whole_store_and_what_is_only_news_is_no_producers_trouble(store):
+    add(store, "shop")
+    found = (
+        alert("high_dlq_size", "shop", NOW - 5, value=500, threshold=100),
+        alert("epoch_rose", "shop", NOW - 5, text="it rose"),
+    )
+    AlertLog(store).record([Change("fired", one) for one in found], told_by="shop")
+    (member,) = fleet(store, VIEW, NOW).members
+    assert (member.alerts, member.troubled) == ((), False)
+
+
+def test_few_dots_still_have_an_axis_to_read_them_by(store):
+    add(store, "one")
+    add(store, "two", rate=90)
+    drawn = spread(fleet(store, VIEW, NOW))
+    for axis in (drawn.layout.xaxis, drawn.layout.yaxis):
+        low, high = axis.range
+        assert low == int(low) and high >= low + 1
 
 
 # words and figures

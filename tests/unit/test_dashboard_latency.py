@@ -186,7 +186,7 @@ def test_what_died_is_told_by_its_most_frequent_cause_over_the_whole_range(store
         [letter(number, failed_at=NOW - (50.5 if number < 20 else 9.5)) for number in range(30)]
     )
     first = data.latency(store, VIEW, NOW).findings[0]
-    assert first.title.startswith("30 of 120,030 messages failed for good on payments: ")
+    assert first.title.startswith("30 of 120,030 messages became dead letters on payments: ")
     assert first.evidence.startswith("30 of them with POLICY_VIOLATION")
 
 
@@ -251,8 +251,18 @@ def test_what_is_over_is_said_as_something_earlier(path, store, monkeypatch):
     ats = range(begun, begun + 10)
     store.append(Batch("q", 0, client_statistics=tuple(client(at, cut_off=1) for at in ats)))
     said = text_of(opened(path, monkeypatch, range="5 min"))
-    assert "Earlier: No broker can be reached." in said
+    assert "Earlier: No broker could be reached." in said
     assert "No broker was connected in 10 of 10 looks, one a second. It is over: " in said
+
+
+def test_brokers_that_were_away_an_hour_ago_are_no_reason_now(store):
+    fill(store)
+    away = [client(at, cut_off=1) for at in range(int(NOW) - 300, int(NOW) - 200)]
+    store.append(Batch("q", 0, client_statistics=tuple(away)))
+    for window in ("15 min", "24 hours"):
+        first, second = data.latency(store, data.View(window), NOW).findings
+        assert first.title.startswith("All is well now: ")
+        assert (second.title, second.ongoing) == ("No broker could be reached.", False)
 
 
 def test_one_topic_in_the_address_narrows_the_page(path, store, monkeypatch):

@@ -158,7 +158,7 @@ def test_headers_keep_their_order_and_doubles_and_null_is_not_empty():
 def test_a_filter_is_said_in_words():
     where = DeadLetterFilter(topic="payments", code="X", state=None, ids=("a", "b"))
     assert said.filtered(where, None, None) == "Topic payments, error X, any state, 2 messages chosen by id"
-    assert said.filtered(DeadLetterFilter(), "1 hour", None) == "Died in the last 1 hour"
+    assert said.filtered(DeadLetterFilter(), "1 hour", None) == "Died in the last hour"
     assert said.filtered(DeadLetterFilter(), None, None) == ""
 
 
@@ -261,6 +261,21 @@ def test_a_stamp_changes_with_what_happens_and_is_none_for_what_is_gone(store):
     assert before != of_letters.stamp(store, "m-1")
     assert of_letters.stamp(store, "m-1")[0] == "archived"
     assert of_letters.stamp(store, "nobody") is None
+
+
+def test_a_letter_names_its_producer_as_people_know_it_and_says_when_it_was_accepted(
+    path, store, monkeypatch
+):
+    row = ProducerRow(
+        "p", "c", "checkout-1", "shop-3", 7, "0.1", NOW, NOW, None, True, None, 0, 0, 0, 1, 1, None, True,
+        "at_least_once", "{}",
+    )  # fmt: skip
+    store.append(Batch("p", 0, producer=row))
+    DeadLetters(store).add([letter(1, accepted_at=NOW - 0.2, failed_at=NOW), letter(2, producer_id="gone")])
+    assert of_letters.producer_of(store, data.letter(store, "m-1")) == "checkout-1 (process 7)"
+    assert of_letters.producer_of(store, data.letter(store, "m-2")) == ""
+    assert said.accepted(0.2) == "accepted less than a second before"
+    assert said.accepted(5.0) == "accepted 5 s before"
 
 
 def test_what_costs_much_to_read_is_read_less_often():

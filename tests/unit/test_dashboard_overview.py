@@ -63,6 +63,18 @@ def letter(number, **changes):
     return DeadLetter(**{**known, **changes})
 
 
+def tries(number):
+    """So many attempts that failed."""
+    return tuple(Attempt(NOW - 9 + place, "_TIMED_OUT", "timed out") for place in range(number))
+
+
+def settled(store, state, **where):
+    """Letters as they are after somebody dealt with them."""
+    conditions = " AND ".join(f"{name} = '{value}'" for name, value in where.items()) or "true"
+    with store.borrow(write=True) as connection:
+        connection.execute(f"UPDATE dead_letters SET state = '{state}' WHERE {conditions}")
+
+
 def write(store, rows=(), latencies=(), **changes):
     batch = sum(row["last_batch"] + 1 for row in merged(store))
     store.append(Batch("p", batch, tuple(rows), tuple(latencies), (), producer(**changes)))
@@ -195,9 +207,9 @@ def test_of_several_reasons_the_worst_is_said_with_its_number():
         ({}, "good", "Delivering. All 12,477 messages sent in the last 15 min were acknowledged."),
         ({"acknowledged": 1}, "good", "The one message sent in the last 15 min was acknowledged."),
         ({"acknowledged": 0}, "good", "Nothing was sent in the last 15 min."),
-        ({"dead": 5_000, "failed_ago": 300.0, "causes": [TOO_LARGE]}, "bad", "The last one was 5 min ago."),
+        ({"dead": 5_000, "failed_ago": 300.0, "causes": [TOO_LARGE]}, "warning", "The last one was 5 min ago."),
         ({"dead": 1, "failing": True}, "bad", "1 of 12,478 messages failed"),
-        ({"dead": 5_000}, "bad", "5,000 of 17,477 messages failed in the last 15 min."),
+        ({"dead": 5_000, "failing": True, "dying": True}, "bad", "5,000 of 17,477 messages failed in the last 15 min."),
         ({"waiting": 60}, "good", "60 dead letters wait from before."),
         ({"stalled": True, "pending": 7}, "bad", "Not delivering. Nothing was acknowledged or given up for a minute. 7 messages wait."),
         ({"connected": 0, "connection_error": "refused", "pending": 1}, "bad", "No broker is connected: refused. 1 message waits."),
@@ -211,6 +223,37 @@ def test_of_several_reasons_the_worst_is_said_with_its_number():
 def test_each_trouble_has_its_sentence(change, tone, text):
     assert said(**change)[0] == tone
     assert text in said(**change)[1]
+
+
+def test_what_was_replayed_since_is_said_as_cured_and_nothing_is_bad_any_more():
+    cured = TOO_LARGE._replace(dead=527, waiting=0)
+    tone, text = said(dead=527, cured=527, causes=[cured], failed_ago=300.0)
+    assert tone == "good"
+    assert text == (
+        "Delivering. Nothing fails now. 527 of 13,004 messages failed in the last 15 min, all on payments: "
+        "the message is larger than the topic allows; all 527 were replayed."
+    )
+    links = {
+        piece.text: dict(piece.query)
+        for piece in words.headline(replace(WELL, dead=527, cured=527, causes=[cured])).pieces
+        if piece.page
+    }
+    assert links["the message is larger than the topic allows"]["state"] == "any"
+    assert said(dead=1, cured=1, causes=[cured._replace(dead=1)])[1].endswith("allows; it was replayed.")
+    assert said(dead=9, cured=5, aside=4)[1].endswith(
+        "failed in the last 15 min; 5 were replayed and 4 put aside."
+    )
+
+
+def test_the_sentence_names_what_waits_and_not_what_was_more_and_is_mended():
+    cured = TOO_LARGE._replace(dead=527, waiting=0)
+    open_ = words.Cause("audit-log", "A policy of the broker forbids this.", 12, "def")
+    tone, text = said(dead=539, cured=527, causes=[open_, cured], dying=True)
+    assert (tone, text) == (
+        "warning",
+        "Delivering. 12 of 13,016 messages failed in the last 15 min, all on audit-log: a policy of the broker forbids "
+        "this. 527 more failed and were replayed. See the records",
+    )
 
 
 def test_of_a_range_that_is_over_the_sentence_says_how_it_went():
@@ -289,7 +332,11 @@ def test_retries_duplicates_and_verdicts_are_counted(store):
         ],
     )
     DeadLetters(store).add(
-        [letter(1), letter(2, verdict="possibly_persisted"), letter(3, verdict="possibly_persisted")]
+        [
+            letter(1, attempts=tries(3)),
+            letter(2, verdict="possibly_persisted", attempts=tries(2)),
+            letter(3, verdict="possibly_persisted"),
+        ]
     )
     page = data.overview(store, "5 min", NOW)
     assert (page.sums.retry_success, page.sums.suppressed) == (0.8, 0.05)
@@ -311,7 +358,7 @@ def test_the_filters_hold_for_everything_that_is_counted(store):
     shop(store)
     DeadLetters(store).add([letter(9, topic="orders", producer_id="other")])
     page = data.overview(store, data.View("5 min", topic="orders"), NOW)
-    assert page.situation.dead == 0
+    assert page.situation.dead == 1
     assert [row.topic for row in page.topics] == ["orders"]
     assert page.dead_by_topic == {"orders": 1}
     assert data.overview(store, data.View("5 min", producer="p"), NOW).dead_by_topic == {"payments": 3}
@@ -370,6 +417,46 @@ def test_topics_are_sorted_by_trouble_and_say_why(store):
     assert (rows[1].waiting, rows[3].throughput) == (3, pytest.approx(100, rel=0.15))
 
 
+def test_a_topic_whose_letters_were_all_replayed_is_fine_again(store):
+    write(
+        store,
+        [counts(NOW - 200, "payments", acknowledged=5, dead=3), counts(NOW - 9, "payments", acknowledged=90)],
+    )
+    DeadLetters(store).add([letter(number, failed_at=NOW - 200) for number in range(3)])
+    waits = data.overview(store, "15 min", NOW)
+    assert (waits.topics[0].trouble, waits.situation.failing) == (1, False)
+    assert words.headline(waits.situation).tone == "warning"
+    settled(store, "replayed")
+    page = data.overview(store, "15 min", NOW)
+    assert (page.topics[0].trouble, page.topics[0].cured, page.situation.cured) == (0, 3, 3)
+    assert words.headline(page.situation).tone == "good"
+    assert "all 3 were replayed" in words.headline(page.situation).text
+    assert "replayed since" in text_of(tiles._topic(page.topics[0]))
+
+
+def test_a_topic_that_failed_when_it_was_last_written_to_still_fails(store):
+    write(store, [counts(NOW - 200, "payments", dead=3), counts(NOW - 9, acknowledged=90)])
+    DeadLetters(store).add([letter(number, failed_at=NOW - 200) for number in range(3)])
+    row = data.overview(store, "15 min", NOW).topics[0]
+    assert (row.topic, row.trouble) == ("payments", 3)
+
+
+@pytest.mark.parametrize("window", ["5 min", "24 hours"])
+def test_what_failed_minutes_ago_does_not_fail_now_however_long_the_range(store, window):
+    rows = [counts(at, "payments", acknowledged=9) for at in range(int(NOW) - 200, int(NOW))]
+    write(store, [*rows, counts(NOW - 180, "payments", dead=50)])
+    DeadLetters(store).add([letter(number, failed_at=NOW - 180) for number in range(50)])
+    page = data.overview(store, window, NOW)
+    assert (page.topics[0].trouble, page.situation.failing, page.situation.dead) == (1, False, 50)
+
+
+def test_the_sentence_and_the_table_count_the_same_deaths_while_statistics_are_late(store):
+    write(store, [counts(NOW - 3, "payments", acknowledged=97, dead=2)])
+    DeadLetters(store).add([letter(number, failed_at=NOW - 3 + number) for number in range(3)])
+    page = data.overview(store, "5 min", NOW)
+    assert page.situation.dead == page.topics[0].dead == page.causes[0].dead == 3
+
+
 def test_a_topic_that_begins_to_fail_is_bad_at_once_however_much_it_delivered_before(store):
     rows = [counts(at, acknowledged=100) for at in range(int(NOW) - 600, int(NOW) - 45)]
     write(store, [*rows, *(counts(at, acknowledged=5, dead=5) for at in range(int(NOW) - 45, int(NOW)))])
@@ -412,6 +499,24 @@ def test_a_sparkline_has_a_gap_where_nothing_was_written_and_a_bar_where_message
     assert drawn[1]["aria-label"] == "orders"
     assert not figures.spark((None, None), (None, None), "idle")[2]
     assert not figures.spark((), (), "none")[2]
+
+
+def test_windows_that_did_not_come_are_a_gap_in_the_curves_and_it_says_why(store):
+    for number in (0, 1, 2, 6, 7):
+        at = NOW - 100 + 10 * number
+        store.append(Batch("p", number, (counts(at, acknowledged=5),), producer=producer(seen_at=at)))
+    page = data.overview(store, "5 min", NOW)
+    assert page.missing == (3, 1)
+    (line,) = figures.throughput(page).data
+    drawn = {int(at.timestamp()): value for at, value in zip(line.x, line.y, strict=True)}
+    lost = [value for at, value in drawn.items() if NOW - 76 <= at < NOW - 44]
+    assert lost and set(lost) == {None} and line.connectgaps is False
+
+    said, why = words.gaps(*page.missing)
+    assert said == " · 3 windows of 1 producer missing" and "telemetry_lost" in why
+    assert words.gaps(0, 0) == ("", "")
+    store.append(Batch("p", 5, first=3))  # it came later, joined
+    assert data.overview(store, "5 min", NOW).missing == (0, 0)
 
 
 def test_a_list_that_is_cut_says_what_it_leaves_out():
@@ -551,7 +656,7 @@ def test_a_store_that_goes_away_leaves_what_was_seen(path, store, monkeypatch, d
 def test_the_address_opens_a_range_and_a_topic(path, store, monkeypatch, drawn):
     shop(store, seen_at=time.time() + 60)
     opened(path, monkeypatch, range="1 hour", topic="orders")
-    assert "in the last 1 hour" in drawn["headline"]
+    assert "in the last hour" in drawn["headline"]
     assert "payments" not in drawn["figures"]
 
 
@@ -593,3 +698,17 @@ def test_names_from_messages_are_text_and_never_markup(store):
     page = data.overview(store, "5 min", NOW)
     assert any(text_of(tree).find(hostile[:10]) >= 0 for tree in tiles.topics(page))
     assert "<img" not in figures.throughput(page).to_json()
+
+
+def test_a_producer_is_chosen_by_its_name_while_its_id_stands_in_the_address(path, store, monkeypatch, drawn):
+    shop(store)
+    page = opened(path, monkeypatch, producer="p")
+    box = page.selectbox(key="producer")
+    assert (box.value, box.options) == ("p", ["All producers", "shop (process 7 on host)"])
+    page = box.set_value("All producers").run()
+    assert "producer" not in page.query_params
+    page = page.selectbox(key="producer").set_value("p").run()
+    assert page.query_params["producer"] in ("p", ["p"])
+    assert not page.exception
+    unknown = opened(path, monkeypatch, producer="gone").selectbox(key="producer")
+    assert (unknown.value, unknown.options[-1]) == ("gone", "gone")

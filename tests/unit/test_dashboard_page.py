@@ -97,7 +97,7 @@ def test_percentiles_come_from_merged_histograms_and_not_from_averages(store):
 
 def test_the_sentence_blames_the_topic_whose_messages_died_not_the_one_that_was_retried(store):
     fill(store)
-    DeadLetters(store).add([letter(1, failed_at=NOW - 5)])
+    DeadLetters(store).add([letter(number, failed_at=NOW - 5) for number in range(60)])
     tone, text = words.sentence(data.overview(store, "15 min", NOW).situation)
     assert tone == "bad"
     assert text.startswith(

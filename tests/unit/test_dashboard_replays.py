@@ -13,10 +13,11 @@ from dashboard.words import replays as told
 from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.replay import Operation
+from producer_core.replay.ahead import NEWER_KEY
 from producer_core.replay.claims import Claims, Outcome
 from producer_core.store import Store
 from tests.unit.dashboard_pages import links, text_of
-from tests.unit.replaying import alive, buried, letter
+from tests.unit.replaying import alive, buried, letter, looked
 
 ALL = DeadLetterFilter()
 HOSTILE = "<script>alert(1)</script> **bold**"
@@ -53,6 +54,7 @@ def opened(path, **query):
 def begun(store, **choices):
     """A replay of all, in the hands of a runner."""
     done = actions.start_replay(store, ALL, **{"who": "ann", **choices})
+    looked(store, done.operation_id)
     claims = Claims(store, done.operation_id, "p-1/abc", lease=15.0, clock=time.time)
     assert claims.take()
     return done.operation_id, claims
@@ -144,6 +146,7 @@ def test_a_replay_that_the_store_does_not_have_is_said(path, store):
 def test_it_is_paused_resumed_at_another_rate_and_cancelled_on_the_page(path, store):
     buried(store, 3)
     one = actions.start_replay(store, ALL).operation_id
+    looked(store, one)
     page = opened(path, operation=one)
     page.button(key=f"pause_{one}").click().run()
     assert replay.get(store, one).state == "paused"
@@ -164,6 +167,7 @@ def test_it_is_paused_resumed_at_another_rate_and_cancelled_on_the_page(path, st
 def test_an_act_that_comes_too_late_says_why(path, store):
     buried(store, 3)
     one = actions.start_replay(store, ALL).operation_id
+    looked(store, one)
     page = opened(path, operation=one)
     replay.pause(store, one, who="bea", origin="cli")
 
@@ -282,6 +286,8 @@ def test_a_replay_behind_another_one_waits_its_turn_and_says_for_what(store):
     begun(store)
     DeadLetters(store).add([letter(9, topic="late")])
     second = actions.start_replay(store, DeadLetterFilter(topic="late")).operation_id
+    assert data.one_replay(store, second, time.time()).behind is None, "looking ahead waits for no replay"
+    looked(store, second, topic="late")
 
     seen = data.one_replay(store, second, time.time())
 
@@ -355,3 +361,42 @@ def test_the_sentence_on_top_counts_what_is_under_way():
     assert told.in_all([running, running, ready, paused])[1] == (
         "2 replays are under way, 160 letters left; 1 waits for a decision; 1 is paused."
     )
+
+
+def test_it_says_how_it_is_delivered_and_why_as_the_dry_run_does(path, store):
+    buried(store, 2, cluster_id="embedded-1")
+    one = replay.plan(
+        store, ALL, who="ann", origin="test", can_run="embedded-1", check_first=True
+    ).operation_id
+    because = "at least once, because the embedded broker has no fencing and no read_committed"
+
+    assert f"Sent {because}" in text_of(opened(path, operation=one))
+    facts = dict(told.facts(replay.get(store, one)))
+    assert facts["Delivery"] == because.capitalize()
+
+
+def test_what_a_replay_left_out_is_told_without_words_of_the_shell(store):
+    buried(store, 3)
+    one, claims = begun(store)
+    ids = [row["message_id"] for row in store.rows("operation_records", operation=one)]
+    with store.borrow(write=True) as connection:
+        connection.execute("UPDATE operation_records SET flag = 'newer_key' WHERE message_id = ?", [ids[0]])
+    claims.skip_flagged("newer_key", NEWER_KEY)
+    taken = claims.turn([], want=10, busy=False).letters
+    assert claims.turn([Outcome(dead.message_id, "acknowledged") for dead in taken], want=0, busy=False).over
+
+    said = told.outcome(replay.get(store, one))[1]
+    assert "its key has a newer record on the topic" in said
+    assert "--" not in said
+
+
+def test_what_was_looked_ahead_and_left_took_no_time():
+    assert told.took(operation(state="cancelled", started_at=None, finished_at=NOW + 3600)) == ""
+
+
+def test_who_carries_out_replays_is_said_in_the_settings():
+    assert "Started with PRODUCER_CORE_CONFIG" in told.carried_out("PRODUCER_CORE_CONFIG")
+    assert "This server carries them out, with shop.properties (b:9092)" in told.carried_out(
+        "V", "shop.properties", "b:9092"
+    )
+    assert told.carried_out("V", "f", "b", "no such host").endswith("cannot: no such host")

@@ -106,7 +106,7 @@ SCENARIOS = {
     ),
     "messages fail for good": (
         numbers(dead=600, causes=(("payments", "MSG_SIZE_TOO_LARGE", 600),)),
-        "600 of 60,600 messages failed for good on payments: ",
+        "600 of 60,600 messages became dead letters on payments: ",
         "",
     ),
 }  # fmt: skip
@@ -129,7 +129,7 @@ def test_what_follows_from_a_cause_is_said_after_it():
 
 def test_each_finding_has_the_numbers_that_say_so():
     (found,) = diagnose(numbers(broker(1), broker(2, rtt=0.4), broker(3)))
-    assert found.evidence == "A request to it takes 400 ms on average, to the others 4.0 ms."
+    assert found.evidence == "A request to it took 400 ms on average, to the others 4.0 ms."
 
 
 def test_all_well_is_said_with_its_numbers_and_nothing_else():
@@ -155,7 +155,7 @@ def test_a_client_that_sends_nothing_is_not_called_well():
 
 def test_messages_that_failed_are_said_without_numbers_of_the_client_too():
     (found,) = over_time([Numbers(1000.0, 60.0, acknowledged=99, dead=1)], now=1060.0)
-    assert found.title == "1 of 100 messages failed for good."
+    assert found.title == "1 of 100 messages became dead letters."
 
 
 def test_few_measurements_accuse_nobody():
@@ -183,7 +183,7 @@ def test_what_is_found_again_and_again_is_said_once_with_the_numbers_of_all_of_i
         for number, rtt in enumerate((0.1, 0.5, 0.2))
     ]
     (found,) = over_time(slices, now=1180.0)
-    assert "takes 267 ms on average" in found.evidence  # of all requests, not the mean of means
+    assert "took 267 ms on average" in found.evidence  # of all requests, not the mean of means
     assert (found.since, found.until) == (1000.0, 1180.0)
 
 
@@ -191,8 +191,14 @@ def test_failures_are_counted_over_the_whole_range():
     cause = (("payments", "POLICY_VIOLATION", 30),)
     slices = [numbers(at=1000.0 + 60 * number, dead=30, causes=cause) for number in range(3)]
     (found,) = over_time(slices, now=1180.0)
-    assert found.title.startswith("90 of 180,090 messages failed for good on payments: ")
+    assert found.title.startswith("90 of 180,090 messages became dead letters on payments: ")
     assert found.evidence.startswith("90 of them with POLICY_VIOLATION; ")
+
+
+def test_letters_that_are_there_before_the_statistics_are_counted():
+    (found,) = diagnose(numbers(dead=2, causes=(("payments", "POLICY_VIOLATION", 3),)))
+    assert found.title.startswith("3 of 60,003 messages became dead letters on payments: ")
+    assert found.evidence.startswith("3 of them with POLICY_VIOLATION; ")
 
 
 def test_a_short_trouble_is_not_drowned_by_the_quick_requests_around_it():
@@ -200,7 +206,7 @@ def test_a_short_trouble_is_not_drowned_by_the_quick_requests_around_it():
     slow = (broker(1, rtt=0.25, answers=8), broker(2, rtt=0.25, answers=8))
     slices = [*quick[:10], *(replace(one, brokers=slow) for one in quick[10:14]), *quick[14:]]
     (found,) = over_time(slices, now=1060.0)
-    assert found.title == "The network or the brokers are slow."
+    assert found.title == "The network or the brokers were slow."
     assert "250 ms" in found.evidence
     assert (found.since, found.until, found.ongoing) == (1020.0, 1028.0, False)
 
@@ -209,3 +215,39 @@ def test_a_hiccup_of_one_moment_is_not_worth_a_word():
     slices = [numbers(at=1000.0 + 2 * number, seconds=2.0) for number in range(30)]
     slices[10] = replace(slices[10], brokers=(broker(1, rtt=0.25, answers=8),))
     assert [found.key for found in over_time(slices, now=1060.0)] == ["well"]
+
+
+def minute(*last, **changes):
+    """The last minute before 2200 in slices of five seconds; `last` are changes of the newest."""
+    fine = [numbers(at=2140.0 + 5 * number, seconds=5.0, samples=5, **changes) for number in range(12)]
+    for place, change in enumerate(last):
+        fine[len(fine) - len(last) + place] = replace(fine[len(fine) - len(last) + place], **change)
+    return fine
+
+
+LONG = [numbers(at=1000.0 + 600 * number, seconds=600.0, samples=600) for number in range(2)]
+
+
+def test_what_was_true_earlier_in_a_long_slice_is_said_in_the_past_and_after_what_holds_now():
+    away = [LONG[0], replace(LONG[1], cut_off=90)]
+    first, second = over_time(away, 2200.0, minute())
+    assert first.title == "All is well now: 720,000 messages acknowledged in the last minute, none failed."
+    assert (second.title, second.ongoing) == ("No broker could be reached.", False)
+    assert second.until <= 2190.0
+    full = over_time(away, 2200.0, minute(fill_highest=0.6))
+    assert [one.title for one in full] == ["The producer's queue is filling.", "No broker could be reached."]
+
+
+def test_a_broker_that_is_back_is_not_away_although_it_was_in_this_minute():
+    gone = {"cut_off": 5}
+    fine = minute(gone, gone, {}, {})
+    first, second = over_time([LONG[0], replace(LONG[1], cut_off=10)], 2200.0, fine)
+    assert (first.key, second.title) == ("well", "No broker could be reached.")
+    first, *_ = over_time([LONG[0], replace(LONG[1], cut_off=10)], 2200.0, minute(gone, gone))
+    assert (first.title, first.ongoing) == ("No broker can be reached.", True)
+
+
+def test_every_sentence_that_can_be_over_has_a_past():
+    for given, title, _ in SCENARIOS.values():
+        found = next(one for one in diagnose(given) if one.title.startswith(title))
+        assert found.past or " had " in found.title or "became" in found.title

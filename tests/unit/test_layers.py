@@ -14,9 +14,9 @@ ROOT = Path(__file__).parents[2]
 LAYERS = {
     0: "errors messages histogram librdkafka person",
     1: "config events failures failure_table failure_names masking reader shown",
-    2: "retry metrics health partitions asking stopping",
+    2: "retry metrics health ledger partitions asking stopping",
     3: "dedup claims shared_claims journal store transport connection cluster permissions replication landing unreported",
-    4: "client_view exactly_once guarantees dlq ordering in_doubt turns backlog stand_in telling alerts recorder testing reports lifecycle burial telemetry batches sampler standing frames",
+    4: "client_view exactly_once guarantees dlq ordering in_doubt turns backlog stand_in telling alerts recorder testing reports lifecycle burial telemetry numbering batches sampler standing frames",
     5: "producer diagnosis ending replay transfer dialects keeping store_keeping contract monitor upstream history",
     6: "brokers simulate pipeline inputs doctor",
     7: "cli",
@@ -91,7 +91,7 @@ def test_only_the_transport_and_the_telemetry_publisher_produce_with_the_library
     producing -= {"producer_core.cluster"}  # begins a transaction, to see whether it may; sends nothing
     assert producing <= {
         "producer_core.transport",
-        "producer_core.telemetry",
+        "producer_core.telemetry.publisher",
         "producer_core.exactly_once.client",
     }
 

@@ -1,4 +1,4 @@
-"""The merge of a micro-batch: a batch counts once under both keys, whatever is repeated."""
+"""The merge of a micro-batch: a batch counts once under both keys, whatever is repeated and however late it is."""
 
 from __future__ import annotations
 
@@ -8,16 +8,30 @@ import pyarrow as pa
 import pytest
 
 from producer_core.errors import StoreError
-from producer_core.pipeline.merging import committed, merge, unseen
-from producer_core.store import ErrorRow, LatencyRow, ProducerRow, StatisticsRow, Store
+from producer_core.pipeline.merging import Overtaken, merge, missing, unseen
+from producer_core.store import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow, Store
+from producer_core.store.batch import KINDS
 
-IDS = pa.schema([("producer_id", pa.string()), ("sequence", pa.int64())])
+HOUR, DAY = 3600, 86400
+NOW = 1_700_000_000
+
 TYPES = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
-NO_HEARTBEATS = pa.table(
-    {
-        name: pa.array([], TYPES.get(hint, pa.string()) if name[-3:] != "_at" else pa.float64())
-        for name, hint in get_type_hints(ProducerRow).items()
-    }
+
+
+def struct(kind):
+    hints = get_type_hints(kind)
+    return pa.struct(
+        [
+            (name, TYPES.get(hint, pa.float64() if name[-3:] == "_at" else pa.string()))
+            for name, hint in hints.items()
+        ]
+    )
+
+
+SCHEMA = pa.schema(
+    [("producer_id", pa.string()), ("first", pa.int64()), ("sequence", pa.int64())]
+    + [(name, pa.list_(struct(kind.row))) for name, kind in KINDS.items()]
+    + [("producer", struct(ProducerRow))]
 )
 
 
@@ -28,23 +42,34 @@ def store(tmp_path):
     opened.close()
 
 
-def tables(*ids):
-    """What Spark hands over for batches of ten messages each."""
+def heartbeat(producer, seen):
+    return ProducerRow(
+        producer, "c", "app", "host", 1, "1", 0.0, float(seen), None, True, None, 0, 0, 0, 0, 0, None, False,
+        "at_least_once", "{}",
+    )._asdict()  # fmt: skip
 
-    def flat(kind, values):
-        columns = ("batch_producer", "batch_sequence", *kind._fields)
-        rows = [dict(zip(columns, (*of, *values(*of)), strict=True)) for of in ids]
-        return pa.Table.from_pylist(rows) if rows else pa.table({name: [] for name in columns})
 
-    return {
-        "ids": pa.Table.from_pylist([{"producer_id": p, "sequence": s} for p, s in ids], IDS),
-        "statistics": flat(
-            StatisticsRow, lambda p, s: (100 + s, "c", p, "orders", 10, 9, 1, 1, 0, 0, 0, 0, 90, 0.5)
-        ),
-        "latencies": flat(LatencyRow, lambda p, s: (100 + s, "c", p, "orders", 42, 9)),
-        "errors": flat(ErrorRow, lambda p, s: (100 + s, "c", p, "orders", "X", "permanent", 1)),
-        "producers": NO_HEARTBEATS,
-    }
+def batches(*ids, at=NOW):
+    """What Spark hands over: batches of ten messages each, (producer, sequence) or (producer, first, sequence)."""
+    rows = []
+    for producer, *numbers in ids:
+        sequence = numbers[-1]
+        where = (at + sequence, "c", producer, "orders")
+        rows.append(
+            {
+                "producer_id": producer, "first": numbers[0], "sequence": sequence,
+                "statistics": [StatisticsRow(*where, 10, 9, 1, 1, 0, 0, 0, 0, 90, 0.5)._asdict()],
+                "latencies": [LatencyRow(*where, 42, 9)._asdict()],
+                "errors": [ErrorRow(*where, "X", "permanent", 1)._asdict()],
+                "producer": heartbeat(producer, at + sequence),
+            }
+        )  # fmt: skip
+    return pa.Table.from_pylist(rows, SCHEMA)
+
+
+def put(store, given, batch_id=0, query_id="q"):
+    fresh = unseen(store, given)
+    return merge(store, fresh, query_id=query_id, batch_id=batch_id, now=1.0)
 
 
 def totals(store):
@@ -54,54 +79,144 @@ def totals(store):
 
 
 def ranges(store):
+    return asked(store, "SELECT * FROM merged_batches ORDER BY ALL")
+
+
+def asked(store, sql):
     with store.borrow() as connection:
-        return connection.execute("SELECT * FROM merged_batches ORDER BY ALL").fetchall()
+        return connection.execute(sql).fetchall()
 
 
 def test_batches_add_up(store):
-    assert merge(store, tables(("p1", 0), ("p1", 1), ("p2", 0)), query_id="q", batch_id=0, now=1.0) == 3
+    assert put(store, batches(("p1", 0), ("p1", 1), ("p2", 0))) == 3
     assert totals(store) == (30, 27, 3)
 
 
-def test_a_micro_batch_that_spark_repeats_adds_nothing(store):
-    given = tables(("p1", 0))
-    merge(store, given, query_id="q", batch_id=0, now=1.0)
-
-    assert merge(store, tables(("p1", 1)), query_id="q", batch_id=0, now=2.0) == 0
+def test_a_batch_that_is_there_twice_in_one_micro_batch_counts_once(store):
+    assert put(store, batches(("p1", 0), ("p1", 0))) == 1
     assert totals(store) == (10, 9, 1)
-    assert committed(store, query_id="q", batch_id=0)
-    assert not committed(store, query_id="q", batch_id=1)
+
+
+def test_a_micro_batch_that_spark_repeats_adds_nothing(store):
+    put(store, batches(("p1", 0)))
+
+    assert put(store, batches(("p1", 0))) == 0
+    assert totals(store) == (10, 9, 1)
+    assert asked(store, "SELECT query_id, batch_id FROM pipeline_progress") == [("q", 0)]
+
+
+def test_a_checkpoint_restored_from_a_copy_uses_a_number_again_and_nothing_is_lost(store):
+    put(store, batches(("p1", 0)), batch_id=7)
+
+    assert put(store, batches(("p1", 1)), batch_id=7) == 1
+    assert totals(store) == (20, 18, 2)
 
 
 def test_a_batch_that_a_lost_checkpoint_brings_again_adds_nothing(store):
-    merge(store, tables(("p1", 0), ("p1", 1)), query_id="q", batch_id=0, now=1.0)
+    put(store, batches(("p1", 0), ("p1", 1)))
 
-    assert merge(store, tables(("p1", 1), ("p1", 2)), query_id="another", batch_id=0, now=2.0) == 1
+    assert put(store, batches(("p1", 1), ("p1", 2)), query_id="another") == 1
     assert totals(store) == (30, 27, 3)
 
 
 def test_what_is_remembered_is_ranges_that_grow_together(store):
-    merge(store, tables(("p1", 0), ("p1", 1), ("p1", 4)), query_id="q", batch_id=0, now=1.0)
+    put(store, batches(("p1", 0), ("p1", 1), ("p1", 4)))
     assert ranges(store) == [("p1", 0, 1), ("p1", 4, 4)]
 
-    merge(store, tables(("p1", 3), ("p1", 2), ("p2", 7)), query_id="q", batch_id=1, now=2.0)
+    put(store, batches(("p1", 3), ("p1", 2), ("p2", 7)), batch_id=1)
     assert ranges(store) == [("p1", 0, 4), ("p2", 7, 7)]
 
 
-def test_the_unseen_are_those_that_no_range_holds(store):
-    merge(store, tables(("p1", 0), ("p1", 1)), query_id="q", batch_id=0, now=1.0)
-    asked = tables(("p1", 1), ("p1", 2), ("p2", 1))["ids"]
+def test_a_batch_that_stands_for_several_leaves_no_hole(store):
+    put(store, batches(("p1", 0), ("p1", 1, 5), ("p1", 6)))
 
-    found = unseen(store, asked).to_pylist()
+    assert ranges(store) == [("p1", 0, 6)]
+    assert missing(store) == (0, 0)
 
-    assert sorted((row["producer_id"], row["sequence"]) for row in found) == [("p1", 2), ("p2", 1)]
+
+def test_holes_are_told_until_they_are_filled(store):
+    put(store, batches(("p1", 0), ("p1", 4), ("p2", 0), ("p3", 5), ("p3", 7)))
+    assert missing(store) == (2, 4)
+
+    put(store, batches(("p1", 1), ("p1", 2), ("p1", 3), ("p3", 6)), batch_id=1)
+    assert missing(store) == (0, 0)
+
+
+def test_what_somebody_else_merged_meanwhile_is_looked_at_again(store):
+    fresh = unseen(store, batches(("p1", 0), ("p1", 1)))
+    store.append(Batch("p1", 0))
+
+    with pytest.raises(Overtaken):
+        merge(store, fresh, query_id="q", batch_id=0, now=1.0)
+
+    assert totals(store) == (0, 0, 0)
+    assert put(store, fresh) == 1
+    assert totals(store) == (10, 9, 1)
+
+
+def test_a_heartbeat_that_comes_late_says_nothing_new(store):
+    put(store, batches(("p1", 9)))
+    put(store, batches(("p1", 3)), batch_id=1)
+
+    assert asked(store, "SELECT producer_id, seen_at FROM producers") == [("p1", NOW + 9.0)]
+
+
+def test_of_two_heartbeats_the_later_counts(store):
+    put(store, batches(("p1", 3), ("p1", 9), ("p2", 1)))
+
+    found = asked(store, "SELECT producer_id, seen_at FROM producers ORDER BY ALL")
+    assert found == [("p1", NOW + 9.0), ("p2", NOW + 1.0)]
+
+
+@pytest.mark.parametrize("late", [HOUR, 4 * HOUR, DAY, 10 * DAY])
+def test_a_batch_that_is_late_is_added_to_what_was_rolled_up_before(store, late):
+    at = NOW - late
+    put(store, batches(("p1", 0), at=at))
+    store.maintain(NOW)
+    before = asked(store, "SELECT DISTINCT resolution FROM statistics")
+
+    put(store, batches(("p1", 1), ("p2", 0), at=at), batch_id=1)
+    assert totals(store) == (30, 27, 3)
+    store.maintain(NOW + 60)
+
+    assert totals(store) == (30, 27, 3)
+    assert asked(store, "SELECT DISTINCT resolution FROM statistics") == before
+    by_window = "SELECT sum(accepted) FROM statistics GROUP BY window_start // 3600, producer_id ORDER BY ALL"
+    assert asked(store, by_window) == [(10,), (20,)]
+
+
+def test_what_is_older_than_the_store_keeps_goes_and_never_comes_back(store):
+    put(store, batches(("p1", 0), at=NOW - 100 * DAY))
+    store.maintain(NOW)
+
+    assert put(store, batches(("p1", 0), at=NOW - 100 * DAY), batch_id=1) == 0
+    assert totals(store) == (0, 0, 0)
+
+
+def test_what_is_remembered_of_micro_batches_is_bounded(store):
+    put(store, batches(("p1", 0)), batch_id=1)
+    put(store, batches(("p1", 1)), batch_id=1_999)
+    put(store, batches(("p1", 2)), batch_id=2_000)
+
+    assert asked(store, "SELECT batch_id FROM pipeline_progress ORDER BY ALL") == [(1_999,), (2_000,)]
 
 
 def test_a_failed_merge_says_why_and_leaves_nothing(store):
-    broken = tables(("p1", 0)) | {"errors": pa.table({"batch_producer": ["p1"], "batch_sequence": [0]})}
+    broken = batches(("p1", 0)).drop_columns(["errors"])
 
-    with pytest.raises(StoreError, match="window_start"):
+    with pytest.raises(StoreError, match="errors"):
         merge(store, broken, query_id="q", batch_id=0, now=1.0)
 
     assert totals(store) == (0, 0, 0)
-    assert merge(store, tables(("p1", 0)), query_id="q", batch_id=0, now=2.0) == 1
+    assert put(store, batches(("p1", 0))) == 1
+
+
+def test_a_merge_that_is_killed_inside_its_transaction_leaves_nothing(store):
+    def killed(point):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        merge(store, batches(("p1", 0)), query_id="q", batch_id=0, now=1.0, reached=killed)
+
+    assert totals(store) == (0, 0, 0)
+    assert ranges(store) == []

@@ -48,7 +48,7 @@ def test_it_counts_by_topic_verdict_and_partition_and_estimates_the_time(store):
     assert run.by_verdict == {"not_sent": 6, "rejected": 4}
     assert [tuple(one) for one in run.by_partition] == [("orders", None, 4), ("payments", 2, 6)]
     assert run.bytes == 4 * len(b"kv1") + 6 * len(b"kv10")
-    assert "No broker has any of them: nothing can arrive twice." in run.sentences
+    assert "No broker has any of them: of the attempts so far nothing can arrive twice." in run.sentences
 
 
 def test_without_a_rate_nobody_knows_how_long_it_takes(store):

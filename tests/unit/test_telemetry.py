@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 import time
+import uuid
+from dataclasses import replace
 
 import orjson
 import pytest
@@ -12,6 +16,7 @@ from confluent_kafka import Consumer
 from producer_core.brokers import embedded
 from producer_core.store.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
 from producer_core.telemetry import TelemetryPublisher, decode, encode
+from producer_core.telemetry import publisher as publishing
 from tests.support import eventually
 
 WHERE = (1_700_000_000, "cluster", "p1", "orders")
@@ -34,13 +39,17 @@ def batch(sequence=0):
 
 @pytest.fixture(scope="module")
 def broker():
-    with embedded.start(topics={"telemetry": 1, "refused": 1}) as started:
+    with embedded.start(topics={"telemetry": 1, "refused": 1, "large": 1}) as started:
         yield started
 
 
 def read(broker, topic, count):
     consumer = Consumer(
-        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": uuid.uuid4().hex,
+            "auto.offset.reset": "earliest",
+        }
     )
     try:
         consumer.subscribe([topic])
@@ -94,19 +103,127 @@ def test_nothing_is_sent_once_closed_and_nobody_hears_of_it(broker, caplog):
         publisher.close()
 
     assert not publisher.counts
-    assert [record for record in caplog.records if record.name == "producer_core.telemetry"] == []
+    assert [record for record in caplog.records if record.name.startswith("producer_core.telemetry")] == []
 
 
-def test_a_refused_batch_is_counted_and_logged_with_its_code(broker, caplog):
+def test_a_refused_batch_is_counted_logged_once_with_its_code_and_sent_when_it_is_taken(broker, caplog):
+    caplog.set_level(logging.INFO, "producer_core.telemetry")
     broker.reject("refused", "TOPIC_AUTHORIZATION_FAILED")
     publisher = TelemetryPublisher(broker.bootstrap_servers, "refused")
-    publisher.publish(batch())
-
-    eventually(lambda: publisher._poll(0.05) or publisher.counts["failed"])
+    for sequence in range(3):
+        publisher.publish(batch(sequence))
+    eventually(lambda: publisher.errors["TOPIC_AUTHORIZATION_FAILED"] >= 2)
+    broker.accept("refused")
+    eventually(lambda: not publisher.waiting)
     publisher.close()
 
-    (said,) = [record for record in caplog.records if record.name == "producer_core.telemetry"]
-    assert (said.levelname, said.code, said.topic) == ("WARNING", "TOPIC_AUTHORIZATION_FAILED", "refused")
+    assert [decode(record.value()).sequence for record in read(broker, "refused", 3)] == [0, 1, 2]
+    said = [record for record in caplog.records if record.name == "producer_core.telemetry.publisher"]
+    assert [(one.levelname, one.message) for one in said] == [
+        ("WARNING", "telemetry not sent"),
+        ("INFO", "telemetry sent again"),
+    ]
+    assert (said[0].code, said[0].topic) == ("TOPIC_AUTHORIZATION_FAILED", "refused")
+    assert publisher.counts["failed"] == sum(publisher.errors.values()) and publisher.counts["sent"] == 3
+
+
+def test_what_could_not_be_sent_is_sent_later_in_order_and_no_window_is_missing():
+    with embedded.start(topics={"telemetry": 1}) as broker:
+        home = broker.leader("telemetry")
+        publisher = TelemetryPublisher(broker.bootstrap_servers, "telemetry", {"message.timeout.ms": 1000})
+        publisher.publish(batch(0))
+        eventually(lambda: publisher.counts["sent"] == 1)
+        broker.down(home)
+        for sequence in range(1, 60):
+            publisher.publish(batch(sequence))
+        eventually(lambda: publisher.counts["failed"] >= 2)
+        assert publisher.trouble
+        broker.up(home)
+        eventually(lambda: not publisher.waiting)
+        publisher.close()
+
+        found = [decode(record.value()) for record in read(broker, "telemetry", 60)]
+        firsts = list({one.sequence: one for one in found})  # a batch that was in doubt may be there twice
+        assert sorted(firsts) == list(range(60))
+        assert firsts[0] == 0 and firsts[-16:] == list(range(44, 60))
+
+
+LEAVES_THREE = """
+import sys
+from pathlib import Path
+from producer_core.telemetry import TelemetryPublisher
+from tests.unit.test_telemetry import batch
+publisher = TelemetryPublisher("127.0.0.1:1", "telemetry", folder=Path(sys.argv[1]))
+for sequence in range(3):
+    publisher.publish(batch(sequence))
+print("kept", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_with_a_folder_what_a_killed_process_could_not_send_is_sent_by_the_next(tmp_path):
+    child = subprocess.Popen(
+        [sys.executable, "-c", LEAVES_THREE, str(tmp_path / "t")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert child.stdout.readline() == b"kept\n"
+    child.kill()
+    child.communicate()
+
+    with embedded.start(topics={"telemetry": 1}) as broker:
+        publisher = TelemetryPublisher(broker.bootstrap_servers, "telemetry", folder=tmp_path / "t")
+        publisher.publish(batch(3))
+        publisher.close()
+        found = [decode(record.value()) for record in read(broker, "telemetry", 4)]
+    assert found == [batch(sequence) for sequence in range(4)]
+    assert list((tmp_path / "t").iterdir()) == []
+
+
+def test_a_batch_that_the_broker_can_never_take_is_given_up_and_told_and_the_others_are_sent(broker):
+    publisher = TelemetryPublisher(broker.bootstrap_servers, "large", {"message.max.bytes": 2000})
+    large = replace(
+        batch(0), statistics=tuple(StatisticsRow(*WHERE, *range(200, 209), 0.5) for _ in range(100))
+    )
+    for one in (large, batch(1)):
+        publisher.publish(one)
+    eventually(lambda: not publisher.waiting)
+    assert publisher.errors == {"MSG_SIZE_TOO_LARGE": 1} and publisher.counts["sent"] == 1
+    assert publisher.lost().batches == 1 and not publisher.lost()
+    publisher.close()
+
+
+def test_what_waits_is_kept_for_the_next_start_when_closing_cannot_send_it(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(publishing, "_CLOSE_BOUND", 0.3)
+    publisher = TelemetryPublisher("127.0.0.1:1", "telemetry", folder=tmp_path)
+    publisher.publish(batch())
+    publisher.close()
+    publisher.close()
+    (said,) = [record for record in caplog.records if record.message == "telemetry not flushed"]
+    assert (said.batches, said.kept) == (1, True) and len(list(tmp_path.iterdir())) == 1
+
+
+def test_settings_of_its_own_are_set_only_if_absent():
+    given = {
+        "message.timeout.ms": 86_400_000,
+        "compression.type": "lz4",
+        "client.id": "shop",
+        "linger.ms": 50,
+    }
+    own = TelemetryPublisher("127.0.0.1:1", "t", given)
+    chosen = TelemetryPublisher("127.0.0.1:1", "t", {"message.timeout.ms": 7000, "compression.type": "gzip"})
+    for publisher in (own, chosen):
+        publisher.close()
+    names = (
+        "message.timeout.ms",
+        "compression.type",
+        "enable.idempotence",
+        "request.timeout.ms",
+        "linger.ms",
+    )
+    assert [own._settings[name] for name in names] == [120_000, "zstd", True, 30_000, 50]
+    assert [chosen._settings[name] for name in names] == [7000, "gzip", True, 30_000, 5]
+    assert own._settings["client.id"].startswith("telemetry-")
 
 
 def test_closing_without_a_broker_warns_and_returns_within_its_bound(caplog):

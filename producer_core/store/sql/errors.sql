@@ -45,10 +45,3 @@ ORDER BY fingerprint;
 -- name: statistics_begin
 -- From when on the store has statistics; NULL where it has none.
 SELECT min(window_start)::BIGINT AS begins FROM statistics;
-
--- name: deaths_without_letters
--- What died of producers that left no letter here in the range: their letters are in their own stores.
-SELECT coalesce(sum(dead), 0)::BIGINT AS dead FROM statistics
-WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
-  AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
-  AND producer_id NOT IN (SELECT producer_id FROM dead_letters WHERE $since IS NULL OR failed_at >= $since);

@@ -31,8 +31,3 @@ FROM (SELECT producer_id, bucket, sum(count)::BIGINT AS n
         AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
       GROUP BY producer_id, bucket)
 GROUP BY producer_id ORDER BY producer_id;
-
--- name: pipeline_jobs
--- Which queries of a pipeline merged into this store: how many micro-batches are remembered, and when the last was.
-SELECT query_id, count(*) AS batches, max(committed_at) AS committed_at FROM pipeline_progress
-GROUP BY query_id ORDER BY committed_at DESC, query_id;

@@ -1,13 +1,33 @@
 -- What the overview of the dashboard asks beside queries.sql, whose ranges these have. A look at the page costs each of
 -- them once a second, so what grows with the history is answered from counts.
 
--- name: overview_causes
--- What died in a range, by topic, error code and group, most first, whatever became of it since.
-SELECT topic, code, arg_max(fingerprint, failed_at) AS fingerprint, count(*) AS count, max(failed_at) AS last
+-- name: deaths
+-- What died in a range, by topic, error code and group, most first, and what became of it since: how many letters wait,
+-- were replayed (or found on their topic), were put aside, and how many had been sent again before they died.
+SELECT topic, code, arg_max(fingerprint, failed_at) AS fingerprint, count(*) AS count, max(failed_at) AS last,
+       count(*) FILTER (WHERE state IN ('dead', 'replaying')) AS waiting,
+       count(*) FILTER (WHERE state IN ('replayed', 'landed')) AS cured,
+       count(*) FILTER (WHERE state IN ('archived', 'purged')) AS aside,
+       count(*) FILTER (WHERE attempts - replay_count > 1) AS retried  -- a replay that failed is an attempt too
 FROM dead_letters
 WHERE ($since IS NULL OR failed_at >= $since) AND ($until IS NULL OR failed_at < $until)
   AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
 GROUP BY topic, code ORDER BY count DESC, topic, code LIMIT coalesce($limit, 50);
+
+-- name: deaths_without_letters
+-- What died of producers that left no letter here, by topic: their letters are in their own stores. Statistics count up
+-- to two seconds late.
+WITH died AS (
+    SELECT topic, producer_id, sum(dead) AS dead FROM statistics
+    WHERE dead > 0 AND ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
+      AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+    GROUP BY ALL
+), lettered AS (
+    SELECT DISTINCT topic, producer_id FROM dead_letters
+    WHERE ($since IS NULL OR failed_at >= $since - 2) AND ($until IS NULL OR failed_at < $until)
+)
+SELECT topic, sum(dead)::BIGINT AS dead FROM died ANTI JOIN lettered USING (topic, producer_id)
+GROUP BY topic ORDER BY topic;
 
 -- name: overview_waiting
 -- How many dead letters wait by topic, error code and verdict, from the counts.
@@ -22,6 +42,17 @@ SELECT topic, code, verdict, count(*) AS count
 FROM dead_letters
 WHERE state = 'dead' AND producer_id = $producer AND ($topic IS NULL OR topic = $topic)
 GROUP BY topic, code, verdict ORDER BY count DESC, topic, code, verdict;
+
+-- name: overview_missing
+-- Windows of producers heard of since $since that the store has not got, though later ones of the same producer came.
+-- A gap of millions is none: a producer whose numbers could not go on began far above them.
+SELECT coalesce(sum(missing), 0)::BIGINT AS windows, count(DISTINCT producer_id) AS producers
+FROM (SELECT producer_id,
+             first_batch - 1 - lag(last_batch) OVER (PARTITION BY producer_id ORDER BY first_batch) AS missing
+      FROM merged_batches
+      WHERE ($producer IS NULL OR producer_id = $producer)
+        AND producer_id IN (SELECT producer_id FROM producers WHERE seen_at >= $since))
+WHERE missing BETWEEN 1 AND 1000000;
 
 -- name: overview_clients
 -- What clients said in a range: how often, how often cut off from all brokers, and how full a queue was at most.

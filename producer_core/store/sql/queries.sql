@@ -134,9 +134,11 @@ WHERE ($topic IS NULL OR topic = $topic) AND ($cluster IS NULL OR cluster_id = $
 GROUP BY state ORDER BY state;
 
 -- name: producers
--- Every producer, the last heard of first; `since` leaves out those not seen since then.
+-- Every producer, the last heard of first; `since` leaves out those not seen since then. A dashboard that carries out
+-- replays is none: nobody sends with it, and it must not hide that a producer died.
 SELECT * FROM producers
 WHERE ($since IS NULL OR seen_at >= $since) AND ($cluster IS NULL OR cluster_id = $cluster)
+  AND client_id <> 'producer-core-dashboard'
 ORDER BY seen_at DESC, producer_id;
 
 -- name: alerts_firing

@@ -14,7 +14,7 @@ SELECT $operation_id AS operation_id, $cluster AS cluster_id, $selection AS sele
        $who AS who, $origin AS origin, $now AS created_at, 0 AS total, 0 AS acknowledged, 0 AS landed,
        0 AS failed_again, 0 AS skipped, $rate::DOUBLE AS rate, $canary::BIGINT AS canary,
        $stop_percent::DOUBLE AS stop_percent, $stop_last::BIGINT AS stop_last, $newer AS newer,
-       $state <> 'checking' AS go_at_once, $reason AS reason;
+       $go_at_once AS go_at_once, $reason AS reason;
 
 -- name: replay_planned
 -- Sets the totals of a new operation from its frozen records.
@@ -31,16 +31,22 @@ ORDER BY seen_at DESC;
 
 -- name: replay_candidates
 -- Operations of a cluster that wait for a runner or had one; a cancelled one until its last record is settled.
-SELECT operation_id, owner, lease_until FROM operations
+-- Those that a Spark job planned are carried out by Spark jobs only, and no others are. `ahead` asks for those that are
+-- only looked ahead for (true), or for the others (false); NULL: for all.
+SELECT operation_id, owner, lease_until, state = 'checking' AS checking FROM operations
 WHERE cluster_id IN ('', $cluster) AND ($operation IS NULL OR operation_id = $operation)
+  AND (origin = 'pipeline') = $by_spark
+  AND ($ahead::BOOLEAN IS NULL OR (state = 'checking') = $ahead)
   AND (state IN ('checking', 'planned', 'running') OR state = 'paused' AND owner IS NOT NULL
        OR state = 'cancelled' AND finished_at IS NULL)
 ORDER BY created_at;
 
 -- name: replay_take
 -- Takes an operation that nobody holds or whose owner died; no row changed: somebody was first, or it lives.
+-- It starts when its first runner has it to send; a look ahead, and a person who thinks about it, come before.
 UPDATE operations
-SET owner = $owner, lease_until = $now + $lease, started_at = coalesce(started_at, $now), message = NULL,
+SET owner = $owner, lease_until = $now + $lease, message = NULL,
+    started_at = CASE WHEN state IN ('planned', 'running') THEN coalesce(started_at, $now) ELSE started_at END,
     state = CASE WHEN state = 'planned' THEN 'running' ELSE state END
 WHERE operation_id = $operation AND owner IS NOT DISTINCT FROM $seen_owner
   AND lease_until IS NOT DISTINCT FROM $seen_until
@@ -183,9 +189,9 @@ SET state = $state, finished_at = $now, message = $message, owner = NULL, lease_
 WHERE operation_id = $operation;
 
 -- name: replay_settings
--- What an operator changes of a plan before it goes; NULL leaves it.
+-- What an operator changes of a plan before it goes; NULL leaves it. It starts then, not when it was looked ahead.
 UPDATE operations
-SET newer = coalesce($newer, newer), rate = coalesce($rate, rate), canary = coalesce($canary, canary),
+SET started_at = NULL, go_at_once = FALSE, newer = coalesce($newer, newer), rate = coalesce($rate, rate), canary = coalesce($canary, canary),
     stop_percent = coalesce($stop_percent, stop_percent), stop_last = coalesce($stop_last, stop_last),
     checked_at = CASE WHEN checked_at > $stale THEN checked_at END  -- what was seen long ago is looked at again
 WHERE operation_id = $operation AND state = 'ready';
@@ -224,6 +230,10 @@ WHERE contains(outcome, $operation) ORDER BY acted_at DESC, rowid DESC LIMIT coa
 SELECT acted_at, who, origin, host, action, selection, count, outcome FROM audit
 WHERE action LIKE 'replay%' AND action <> 'replay_end' ORDER BY acted_at DESC, rowid DESC LIMIT coalesce($limit, 20);
 
+-- name: replay_ending
+-- Replays that were cancelled and have not ended, because something of them may be on its way.
+SELECT operation_id FROM operations WHERE state = 'cancelled' AND finished_at IS NULL ORDER BY created_at;
+
 -- name: replay_claimed
 -- How many records of an operation were claimed and have no outcome.
 SELECT count(*) AS claimed FROM operation_records WHERE operation_id = $operation AND state = 'claimed';
@@ -244,11 +254,16 @@ WHERE operation_records.operation_id = $operation AND operation_records.message_
   AND operation_records.state = 'pending';
 
 -- name: replay_checked
--- The look ahead is done; who asked for it first decides now.
+-- The look ahead is done; who asked for it first decides now, unless it may go on by itself.
 UPDATE operations
-SET checked = $checked, checked_at = $now, state = CASE WHEN state = 'checking' THEN 'ready' ELSE state END,
-    message = $message
+SET checked = $checked, checked_at = $now, message = $message,
+    state = CASE WHEN state <> 'checking' THEN state WHEN $goes::BOOLEAN THEN 'planned' ELSE 'ready' END
 WHERE operation_id = $operation;
+
+-- name: replay_look_again
+-- It went on by itself, and waited so long for its turn that what was seen may not hold any more.
+UPDATE operations SET state = 'checking', started_at = NULL, checked_at = NULL
+WHERE operation_id = $operation AND owner = $owner AND state IN ('planned', 'running');
 
 -- name: replay_skip_flagged
 -- Leaves out what would fail again, or would overwrite what is newer, each with its reason.

@@ -1,0 +1,198 @@
+"""What a replay by Spark costs: letters a second of `pipeline reprocess`, beside one plain transactional producer.
+
+    python -m benchmarks.reprocess --letters 200000 --runs 3 --nodes 3
+
+Each run buries the letters in a new store and sends them to a new topic, by every way once, in an order drawn anew:
+the plain producer (transactions of 2,000, letters in memory, nothing written down), `dlq replay`'s runner, and Spark.
+Spark's session is started once and not counted; what it takes is told beside it. Each run is checked: every letter is
+on its topic once, and settled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import random
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka
+
+from producer_core import ReliableKafkaProducer, replay
+from producer_core.brokers import kafka
+from producer_core.burial import delivery_of
+from producer_core.config import client_config
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.events import Attempt, DeadLetter
+from producer_core.messages import id_bytes, id_text
+from producer_core.pipeline.reprocess import reprocess
+from producer_core.pipeline.session import open_session
+from producer_core.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from producer_core.brokers.kafka import Cluster
+
+_IN_A_TRANSACTION = 2000
+_SESSIONS = 40
+_PARTITIONS = 6
+
+
+class Bench:
+    """One cluster, one Spark, and letters anew for each run."""
+
+    def __init__(self, cluster: Cluster, session: SparkSession, letters: int, folder: Path) -> None:
+        self._cluster = cluster
+        self._session = session
+        self._count = letters
+        self._folder = folder
+
+    def run(self, way: str) -> float:
+        """Letters a second."""
+        topic = f"bench-{uuid.uuid4().hex[:8]}"
+        self._cluster.create_topic(topic, partitions=_PARTITIONS)
+        letters = _letters(self._count, topic, self._cluster.cluster_id)
+        if way == "plain":
+            began = time.monotonic()
+            self._plain(letters)
+            return self._told(began, topic)
+        with self._buried(letters) as store:
+            began = time.monotonic()
+            operation = self._ordinary(store) if way == "dlq replay" else self._spark(store, way)
+            told = self._told(began, topic)
+            if operation.acknowledged != self._count:
+                raise RuntimeError(f"{way}: {operation.message}")
+            return told
+
+    def _told(self, began: float, topic: str) -> float:
+        took = time.monotonic() - began
+        if (there := _on(self._cluster.bootstrap_servers, topic)) != self._count:
+            raise RuntimeError(f"{there:,} of {self._count:,} are on {topic}")
+        return self._count / took
+
+    @contextmanager
+    def _buried(self, letters: Sequence[DeadLetter]) -> Iterator[Store]:
+        store = Store.open(self._folder / f"{uuid.uuid4().hex[:8]}.duckdb")
+        for start in range(0, len(letters), 10_000):
+            DeadLetters(store).add(letters[start : start + 10_000])
+        try:
+            yield store
+        finally:
+            store.close()
+
+    def _plain(self, letters: Sequence[DeadLetter]) -> None:
+        settings = client_config(self._cluster.bootstrap_servers).settings
+        producer = confluent_kafka.Producer(
+            {**settings, "transactional.id": uuid.uuid4().hex, "statistics.interval.ms": 0}
+        )
+        producer.init_transactions(30)
+        for start in range(0, len(letters), _IN_A_TRANSACTION):
+            producer.begin_transaction()
+            for one in letters[start : start + _IN_A_TRANSACTION]:
+                sent = delivery_of(one)
+                producer.produce(sent.topic, sent.value, sent.key, headers=sent.headers)
+                producer.poll(0)
+            producer.commit_transaction(60)
+
+    def _ordinary(self, store: Store) -> Any:
+        servers, cluster = self._cluster.bootstrap_servers, self._cluster.cluster_id
+        operation = replay.plan(store, DeadLetterFilter(), who="bench", origin="python", can_run=cluster)
+        with ReliableKafkaProducer(servers, store=None, run_replays=False) as sender:
+            runner = replay.ReplayRunner(store, sender, client=client_config(servers).settings)
+            return runner.run_one(operation.operation_id, 3600)
+
+    def _spark(self, store: Store, way: str) -> Any:
+        by: Any = "key" if "key" in way else "session"
+        return reprocess(
+            self._session, store, self._cluster.bootstrap_servers, who="bench", slice_by=by, slices=4
+        )
+
+
+def _letters(count: int, topic: str, cluster: str) -> list[DeadLetter]:
+    sessions = [uuid.uuid4() for _ in range(_SESSIONS)]
+    now = time.time() - 3600
+    return [
+        DeadLetter(
+            message_id=id_text(id_bytes(sessions[number % _SESSIONS], number)), cluster_id=cluster, producer_id="bench",
+            topic=topic, key=b"k%d" % (number % 50_000), value=os.urandom(100).hex().encode(), headers=(("n", b"%d" % number),),
+            partition=None, timestamp_ms=None, verdict="rejected", verdict_reason="The broker refused it.", kind="permanent",
+            code="POLICY_VIOLATION", error_text="Broker: Policy violation", fingerprint="abc",
+            attempts=(Attempt(now, "POLICY_VIOLATION", "Broker: Policy violation"),),
+            accepted_at=now + number * 0.001, failed_at=now + number * 0.001,
+        )
+        for number in range(count)
+    ]  # fmt: skip
+
+
+def _on(servers: str, topic: str) -> int:
+    """Records of the topic, as a read_committed reader counts them."""
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": uuid.uuid4().hex,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(_PARTITIONS)])
+    ended: set[int] = set()
+    count = 0
+    while len(ended) < _PARTITIONS:
+        for message in consumer.consume(1000, 1.0):
+            if message.error() is None:
+                count += 1
+            else:
+                ended.add(message.partition())
+    consumer.close()
+    return count
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--letters", type=int, default=200_000)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--master", default="local[2,4]")
+    options = parser.parse_args()
+    began = time.monotonic()
+    session = open_session(name="benchmark reprocess", master=options.master, driver_memory="1g")
+    started = time.monotonic() - began
+    names = ["plain", "dlq replay", f"reprocess {options.master}", f"reprocess {options.master}, by key"]
+    found: dict[str, list[float]] = {name: [] for name in names}
+    with tempfile.TemporaryDirectory() as folder, kafka.start(nodes=options.nodes) as cluster:
+        bench = Bench(cluster, session, options.letters, Path(folder))
+        first = bench.run(names[2])
+        for _ in range(options.runs):
+            for name in random.sample(names, len(names)):
+                found[name].append(bench.run(name))
+                print(
+                    f"{name}: {found[name][-1]:,.0f} letters/s (threads {threading.active_count()})",
+                    flush=True,
+                )
+    session.stop()
+    print(f"\n| way | letters/s, median | lowest to highest | of the plain producer |\n{'| --- ' * 4}|")
+    plain = median(found["plain"])
+    for name in names:
+        rates = found[name]
+        print(
+            f"| {name} | {median(rates):,.0f} | {min(rates):,.0f} to {max(rates):,.0f} | {median(rates) / plain:.2f} |"
+        )
+    print(
+        f"\nFirst run of Spark's workers, cold: {first:,.0f} letters/s; the session took {started:.1f} s to start."
+    )
+    print(f"{options.letters:,} letters of 200 B, {options.nodes} node(s), {options.runs} runs; {os.cpu_count()} cores, "
+          f"Python {platform.python_version()}.")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""What died in a range, by its letters, and what became of them: the one count that every page shows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dashboard.data.view import View
+from producer_core.store import Store
+
+_MOST = 10_000
+
+
+@dataclass(frozen=True)
+class Deaths:
+    """`rows` are of letters, by topic, error code and group, most first. `unlettered`: messages by topic that died
+    without a letter here, because their producers keep theirs in another store; only the statistics know of them.
+    """
+
+    rows: Sequence[Mapping[str, Any]] = ()
+    unlettered: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        return self._sum("count") + sum(self.unlettered.values())
+
+    @property
+    def cured(self) -> int:
+        """Those that were replayed since, or found on their topic."""
+        return self._sum("cured")
+
+    @property
+    def aside(self) -> int:
+        """Those that somebody put aside for good or for now."""
+        return self._sum("aside")
+
+    @property
+    def retried(self) -> int:
+        """Those that were sent again by us, and died all the same."""
+        return self._sum("retried")
+
+    @property
+    def last(self) -> float | None:
+        """When the last letter died."""
+        return max((row["last"] for row in self.rows), default=None)
+
+    def by(self, name: str, what: str = "count") -> dict[str, int]:
+        """By topic or by code; deaths without a letter have no code."""
+        counts = Counter(self.unlettered if (name, what) == ("topic", "count") else ())
+        for row in self.rows:
+            counts[row[name]] += row[what]
+        return {key: number for key, number in counts.items() if number}
+
+    def _sum(self, name: str) -> int:
+        return sum(row[name] for row in self.rows)
+
+
+def deaths(store: Store, view: View, since: int, until: int | None) -> Deaths:
+    """By the letters: statistics come a moment later, and count by the second in which they were written."""
+    span = {"since": since, "until": until, **view.where}
+    without = store.rows("deaths_without_letters", **span)
+    return Deaths(store.rows("deaths", limit=_MOST, **span), {row["topic"]: row["dead"] for row in without})
+
+
+def retry_success(saved: int, given_up: int) -> float | None:
+    """Of the messages that we sent again and that are settled, those that were acknowledged; `given_up` died."""
+    return saved / (saved + given_up) if saved + given_up else None

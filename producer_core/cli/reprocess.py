@@ -1,0 +1,242 @@
+"""The `pipeline reprocess` command: a large DLQ sent again by Spark's workers, each letter exactly once."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from producer_core.cli import dlq_replay, options, progress, replay_words, selection
+from producer_core.cli.lazy import Failed
+from producer_core.cli.plan_options import plan_options
+from producer_core.cli.replaying import Replaying, reached
+from producer_core.cli.spark_options import SparkChoice, spark_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from producer_core.config import ClientConfig
+    from producer_core.pipeline.reprocess import Choices
+    from producer_core.replay import Operation, ReplayRunner
+    from producer_core.store import Store
+
+
+@click.command(short_help="Send a large DLQ again, in parallel, each letter once.")
+@selection.filter_options
+@click.option(
+    "--from-export",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The letters of this file of dlq export; it is imported first.",
+)
+@click.option(
+    "--no-manifest", is_flag=True, help="Take what can be read of a file without a (true) manifest."
+)
+@click.option(
+    "--from-topic",
+    "dead_letter_topic",
+    metavar="TOPIC",
+    help="The records of this Kafka dead-letter topic, in any dialect of dlq fetch; it is fetched first.",
+)
+@click.option(
+    "--original-topic",
+    metavar="TOPIC",
+    help="Where records of that topic belong whose headers do not say it.",
+)
+@click.option(
+    "--operation", "operation_id", metavar="ID", help="Go on with this replay, which Spark had before."
+)
+@plan_options
+@click.option("--slices", type=click.IntRange(1, 256), help="Parallel slices.  [default: two a core]")
+@click.option(
+    "--slice-by",
+    type=click.Choice(["session", "key"]),
+    help="What keeps its order: a producer's session (the default), or a key of a topic: more parallel where one "
+    "session has most letters.",
+)
+@click.option(
+    "--progress-topic", metavar="TOPIC", help="Where slices are sealed.  [default: producer-core-progress]"
+)
+@click.option("--wave", type=click.IntRange(min=1), help="Letters at once, at most.  [default: 20000]")
+@spark_options
+@options.client_options
+@options.yes
+@options.store_option
+@options.as_json
+@click.pass_context
+def reprocess(
+    ctx: click.Context,
+    /,
+    store_path: Path | None,
+    file: Path | None,
+    no_manifest: bool,
+    dead_letter_topic: str | None,
+    original_topic: str | None,
+    operation_id: str | None,
+    dry_run: bool,
+    to_cluster: str | None,
+    include_quarantined: bool,
+    slices: int | None,
+    slice_by: Any,
+    progress_topic: str | None,
+    wave: int | None,
+    spark: SparkChoice,
+    servers: str | None,
+    settings: tuple[tuple[str, str], ...],
+    config_file: Path | None,
+    yes: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Send the dead letters that the selection matches again, by Spark's workers, each exactly once.
+
+    \b
+      producer-core pipeline reprocess --topic orders --dry-run -b broker1:9092
+      producer-core pipeline reprocess --topic orders -b broker1:9092 --yes
+      producer-core pipeline reprocess --from-export orders.parquet -b broker1:9092 --slice-by key
+      producer-core pipeline reprocess --from-topic orders-dlt -b broker1:9092 --rate 2000
+      producer-core pipeline reprocess --operation 1f2e3d4c5b6a -b broker1:9092
+
+    It is a replay as dlq replay makes one: the same look ahead, canary, rate (of the whole job), stop rule and
+    outcomes, seen by the dashboard and by replay status, paused and cancelled there. A read_committed reader sees each
+    letter once, whatever is killed meanwhile: workers, this process, brokers. After a killed process give the same
+    command again, or --operation. Ctrl-C pauses.
+
+    \b
+    Exit codes: 0 all acknowledged or found on their topic (or a dry run was made), 1 some failed
+    again, were skipped, or it stopped itself, 2 it could not be done, 130 paused by Ctrl-C.
+    """
+    from producer_core.dlq import DeadLetters
+    from producer_core.pipeline.reprocess import PROGRESS_TOPIC, WAVE, Choices, bring, brought
+    from producer_core.store import Store
+
+    names = ("limit", "rate", "canary", "stop_percent", "stop_last", "newer", "reason")
+    plan = {name: given.pop(name) for name in names} | {"allow_quarantined": include_quarantined}
+    where = brought(selection.chosen(given), file=file, dead_letter_topic=dead_letter_topic)
+    spark.check()
+    config, cluster = reached(*options.client_settings(servers, settings, config_file), to_cluster)
+    counted = {name: plan[name] for name in ("limit", "rate", "newer", "allow_quarantined")}
+    source = {"file": file, "no_manifest": no_manifest, "dead_letter_topic": dead_letter_topic,
+              "original_topic": original_topic}  # fmt: skip
+    if dry_run:
+        with _looked_at(store_path, source, config) as store:
+            client = (config.bootstrap_servers, config.settings)
+            where = selection.frozen(DeadLetters(store), where)
+            dlq_replay.only_say(
+                Replaying(store, where, client, to_cluster=to_cluster), counted, None, as_json=as_json
+            )
+        return
+    bringing = file is not None or dead_letter_topic is not None
+    store = Store.open(store_path, create=bringing)
+    if bringing and operation_id is None:
+        with progress.told("taken in") as tell:
+            for text in bring(store, config.settings, who=options.me(), progress=tell, **source):  # type: ignore[arg-type]  # by name
+                click.echo(text, err=True)
+    where = selection.frozen(DeadLetters(store), where)
+    if operation_id is None and dlq_replay.same(store, where) is None and not DeadLetters(store).count(where):
+        dlq_replay.end(ctx, as_json, store, None, "Nothing to replay.")
+        return
+    choices = Choices(slices, slice_by, progress_topic or PROGRESS_TOPIC, wave or WAVE)
+    with Reprocessing(store, where, None, to_cluster=to_cluster, origin="pipeline") as job:
+        job.prepare(config, cluster, choices)
+        if operation_id is not None:
+            operation = job.go(job.chosen(operation_id))
+        else:
+            operation = _planned(job, plan, counted, yes=yes, as_json=as_json)
+        if not operation.ended:
+            with spark.session("reprocess") as session:
+                operation = job.under(session, operation)
+    dlq_replay.end(ctx, as_json, store, operation, replay_words.sentence(operation))
+
+
+@dataclass
+class Reprocessing(Replaying):
+    """A replay that Spark carries out; its look ahead needs no Spark."""
+
+    _make: Callable[[Callable[[], SparkSession] | None], ReplayRunner] = field(init=False)
+
+    def prepare(self, config: ClientConfig, cluster: str, choices: Choices) -> None:
+        """What can be refused is refused now: the progress topic, and who may write it."""
+        from producer_core.pipeline.reprocess import progress as seals
+        from producer_core.pipeline.reprocess import spark_runner
+
+        seals.require_topic(config.settings, choices.progress_topic)
+        self._cluster = cluster
+        self._make = lambda session: spark_runner(
+            self.store, config.settings, cluster, choices, session=session
+        )
+        self._runner = self._make(None)
+
+    def chosen(self, operation_id: str) -> Operation:
+        """An operation that Spark had before."""
+        from producer_core import replay
+
+        operation = replay.get(self.store, operation_id)
+        if not operation.by_spark:
+            raise Failed(
+                f"The replay {operation_id} was not planned for Spark.",
+                "Go on with it as it was begun (producer-core replay status), or cancel it and plan it anew.",
+            )
+        self._operation_id = operation_id
+        return operation
+
+    def under(self, session: SparkSession, operation: Operation) -> Operation:
+        """Carried out under this session, until it ends, pauses, or Ctrl-C."""
+        from producer_core.pipeline.jobs import noted
+
+        self._stop()
+        self._running, self._runner = None, self._make(lambda: session)
+        left: click.exceptions.Exit | None = None
+        with noted(self.store, name=f"reprocess {operation.operation_id}", kind="reprocess") as told:
+            told.details({"operation": operation.operation_id, "spark": session.sparkContext.applicationId})
+            try:
+                operation = dlq_replay.watched(
+                    self, operation, lambda now: told.records(done=now.total - now.left, total=now.total)
+                )
+                told.message(replay_words.sentence(operation))
+            except click.exceptions.Exit as paused:
+                told.message("Paused by Ctrl-C.")
+                left = paused
+        if left is not None:
+            raise left
+        return operation
+
+
+def _planned(
+    job: Reprocessing, plan: dict[str, Any], counted: dict[str, Any], *, yes: bool, as_json: bool
+) -> Operation:
+    """The operation that is planned for the selection, or under way already."""
+    under_way = dlq_replay.same(job.store, job.where)
+    if under_way is not None and not under_way.by_spark:
+        raise Failed(
+            f"There is an ordinary replay of this selection: {replay_words.standing(under_way)}",
+            f"Let it end (producer-core replay status), or cancel it: producer-core replay cancel {under_way.operation_id}.",
+        )
+    asks = dlq_replay.agreed(job, counted, under_way, yes=yes)
+    return dlq_replay.decided(job, plan, under_way, asks=asks, as_json=as_json)
+
+
+@contextlib.contextmanager
+def _looked_at(path: Path | None, source: dict[str, Any], config: ClientConfig) -> Iterator[Store]:
+    """The store; for a dry run of a source a store of its own that is thrown away, with what the source holds."""
+    from producer_core.pipeline.reprocess import bring
+    from producer_core.store import Store
+
+    if source["file"] is None and source["dead_letter_topic"] is None:
+        yield Store.open(path, create=False)
+        return
+    with tempfile.TemporaryDirectory(prefix="producer-core-") as folder:
+        store = Store.open(Path(folder) / "look.duckdb")
+        for text in bring(store, config.settings, who=options.me(), **source):
+            click.echo(text, err=True)
+        click.echo("Letters that your store knows already stay as they are there.", err=True)
+        try:
+            yield store
+        finally:
+            store.close()

@@ -1,0 +1,106 @@
+"""Options that every Spark job has, and the session they make."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from producer_core.cli.options import Setting
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class SparkChoice:
+    """Where and how Spark shall run. None: the best for this machine and the job."""
+
+    master: str | None = None
+    jars: tuple[Path, ...] = ()
+    driver_memory: str | None = None
+    verbose: bool = False
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Java, PySpark, the master and the jars, before anything is opened: typed errors within seconds."""
+        from producer_core.pipeline import session
+
+        session.check_tools(self.master, self.jars)
+
+    @contextmanager
+    def session(self, name: str, *, driver_memory: str = "1g") -> Iterator[SparkSession]:
+        """A session for the block; `driver_memory` is what the job needs, unless --driver-memory said otherwise.
+
+        What Spark raises inside comes out as a typed error with a fix where it is known.
+        """
+        from producer_core.pipeline import session
+        from producer_core.pipeline.masters import default_master
+        from producer_core.pipeline.spark_errors import explained, spark_error
+
+        where = (
+            "the submitted Spark" if session.submitted() else f"Spark on {self.master or default_master()}"
+        )
+        click.echo(f"Starting {where} …", err=True)
+        opened = session.open_session(
+            name=f"producer-core {name}", master=self.master, jars=self.jars, verbose=self.verbose,
+            driver_memory=self.driver_memory or driver_memory, options=self.conf,
+        )  # fmt: skip
+        try:
+            yield opened
+        except Exception as error:  # Spark's and py4j's own have no common root
+            told = spark_error(error) if self.verbose else explained(error)
+            if told is None or told is error:
+                raise
+            raise told from error
+        finally:
+            opened.stop()
+
+
+def spark_options(command: F) -> F:
+    """`--master --jars --driver-memory --conf --verbose`, as one argument `spark`: a SparkChoice."""
+
+    @functools.wraps(command)
+    def with_choice(
+        *args: Any,
+        master: str | None,
+        jars: tuple[Path, ...],
+        driver_memory: str | None,
+        verbose: bool,
+        conf: tuple[tuple[str, str], ...],
+        **others: Any,
+    ) -> Any:
+        return command(*args, spark=SparkChoice(master, jars, driver_memory, verbose, dict(conf)), **others)
+
+    wrapped: Any = with_choice
+    for option in (
+        click.option("--verbose", is_flag=True, help="Show Spark's own log."),
+        click.option(
+            "--conf",
+            type=Setting(),
+            multiple=True,
+            help="One of Spark's own settings, spark.…=…; repeatable.",
+        ),
+        click.option("--driver-memory", metavar="SIZE", help="Memory of Spark's driver, for example 2g."),
+        click.option(
+            "--jars",
+            multiple=True,
+            type=click.Path(path_type=Path, exists=True),
+            help="The Kafka connector's jars, or a folder of them, where they cannot be fetched.",
+        ),
+        click.option(
+            "--master",
+            metavar="MASTER",
+            help="The Spark master: local[2,4], spark://host:7077, yarn, …; default: all cores of this machine.",
+        ),
+    ):
+        wrapped = option(wrapped)
+    typed: F = wrapped
+    return typed

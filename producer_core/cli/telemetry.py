@@ -1,0 +1,154 @@
+"""The `pipeline telemetry` command: a fleet's batches from Kafka into one store."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from producer_core.cli import options, show
+from producer_core.cli.spark_options import SparkChoice, spark_options
+
+if TYPE_CHECKING:
+    from producer_core.pipeline.sink import Merged
+    from producer_core.pipeline.telemetry import Going
+    from producer_core.store import Store
+
+_LINE_EVERY = 10.0
+LEFT = 1
+
+
+@click.command(short_help="Merge the producers' telemetry topics into a store.")
+@click.option(
+    "--topic", "topics", multiple=True, required=True, help="A telemetry topic; may be given more than once."
+)
+@options.client_options
+@options.store_option
+@click.option(
+    "--checkpoint",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="How far the job has read; default: a folder beside the store.",
+)
+@click.option(
+    "--history",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Keep every row as Parquet in this folder, too: one file an hour and kind.",
+)
+@click.option("--once", is_flag=True, help="Merge what is there now, then end. Default: go on until Ctrl-C.")
+@click.option(
+    "--every", type=options.Duration(), default="1s", show_default=True, help="Time between two merges."
+)
+@spark_options
+@options.as_json
+def telemetry(
+    topics: tuple[str, ...],
+    servers: str | None,
+    settings: tuple[tuple[str, str], ...],
+    config_file: Path | None,
+    store_path: Path | None,
+    checkpoint: Path | None,
+    history: Path | None,
+    once: bool,
+    every: float,
+    spark: SparkChoice,
+    as_json: bool,
+) -> None:
+    """Each batch counts once, however often it is sent, however late it comes, and whatever is killed when: run it
+    twice, it adds nothing.
+
+    \b
+      producer-core pipeline telemetry --topic telemetry -b localhost:9092 --store fleet.duckdb --once
+
+    A record of a newer schema, or that is no telemetry, is set aside beside the checkpoint and counted. Without
+    --once the job waits for brokers that are away. Ctrl-C ends it with what is merged.
+
+    \b
+    Exit codes: 0 merged, 1 --once was interrupted and records are left, 2 it could not be done.
+    """
+    from producer_core.config import client_config
+    from producer_core.pipeline import telemetry as job
+    from producer_core.stopping import Stop
+    from producer_core.store import Store
+    from producer_core.store.place import resolve
+
+    spark.check()
+    addresses, chosen = options.client_settings(servers, settings, config_file)
+    folder = checkpoint or job.default_checkpoint(resolve(store_path))
+    job.check(client_config(addresses, chosen), topics, folder)
+    screen = _Screen()
+    # closed before Python ends: py4j keeps the sink, and with it the store, beyond that, and DuckDB would complain
+    with closing(Store.open(store_path)) as store:
+        with spark.session("telemetry") as session:
+            stop = Stop()  # after Spark, which has its own idea of Ctrl-C
+            done = job.run(
+                session, store, servers=addresses, topics=topics, checkpoint=folder, once=once, history=history,
+                settings=chosen, every=every, told=screen.draw, stopped=lambda: stop.asked,
+            )  # fmt: skip
+        screen.wipe()
+        _end(done, store, as_json)
+    if once and stop.asked:
+        click.echo("Interrupted: the next run goes on where this one ended.", err=True)
+        sys.exit(LEFT)
+
+
+class _Screen:
+    """How the run stands: one line that changes on a terminal, a line each 10 seconds elsewhere. Called by two
+    threads; a line too many does no harm."""
+
+    def __init__(self) -> None:
+        self._bar = sys.stderr.isatty()
+        self._said = time.monotonic()
+        self._last = ""
+
+    def draw(self, going: Going) -> None:
+        from producer_core.pipeline.telemetry import words
+
+        text = going.trouble or words(going.done, going.behind)
+        if text == self._last:
+            return
+        if self._bar and not going.trouble:
+            click.echo(f"\r\033[K{text}", err=True, nl=False)
+        elif going.trouble or time.monotonic() - self._said >= _LINE_EVERY:
+            click.echo(text, err=True)
+            self._said = time.monotonic()
+        else:
+            return
+        self._last = text
+
+    def wipe(self) -> None:
+        if self._bar:
+            click.echo("\r\033[K", err=True, nl=False)
+
+
+def _end(done: Merged, store: Store, as_json: bool) -> None:
+    from producer_core.pipeline.telemetry import gaps
+
+    producers, batches = gaps(store)
+    result: dict[str, Any] = {
+        "batches": done.batches, "merged": done.merged, "set_aside": done.set_aside, "missing": batches,
+    }  # fmt: skip
+    if as_json:
+        show.emit(result)
+        return
+    click.echo(f"Merged {done.merged:,} new batches of {done.batches:,} into {store.path}.")
+    for version, count in done.versions.items():
+        click.echo(f"{count:,} records were set aside: {_why(version)}")
+    if batches:
+        click.echo(
+            f"{batches:,} batches of {producers:,} producers have not come: late, or lost before they were read."
+        )
+
+
+def _why(version: int | None) -> str:
+    from producer_core.telemetry import SCHEMA_VERSION
+
+    if version is not None and version > SCHEMA_VERSION:
+        return (
+            f"of schema {version}, and this producer-core knows {SCHEMA_VERSION}. Upgrade it, then run once with a new "
+            "--checkpoint: it reads them again and counts nothing twice."
+        )
+    return "no telemetry, or damaged."

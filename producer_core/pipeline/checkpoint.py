@@ -1,0 +1,96 @@
+"""The checkpoint: how far a stream has read, as Spark notes it; looked at before Spark stumbles over it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from producer_core.errors import CheckpointDamaged, ConfigError, PipelineError
+from producer_core.pipeline.locked import Lock
+
+_CLUSTER = "cluster"
+_LOOKED_AT = 3
+"""The last entries of a log; Spark reads no others."""
+
+
+def examine(folder: Path) -> None:
+    """CheckpointDamaged when Spark's own notes below `spark/` cannot be read; an empty folder is a new checkpoint."""
+    spark = folder / "spark"
+    if not spark.exists():
+        return
+    metadata = spark / "metadata"
+    if metadata.exists() and not isinstance(_json(metadata.read_bytes(), metadata, folder).get("id"), str):
+        raise _damaged(folder, metadata, "names no query")
+    for log in ("offsets", "commits"):
+        for entry in _newest(spark / log):
+            version, *rest = entry.read_bytes().splitlines() or [b""]
+            if not version.startswith(b"v"):
+                raise _damaged(folder, entry, "is cut off" if not version else "is not Spark's")
+            if not rest:
+                raise _damaged(folder, entry, "is cut off")
+            for line in rest:
+                if line != b"-":  # a source that has not begun
+                    _json(line, entry, folder)
+    if (spark / "offsets").exists() and not metadata.exists():
+        raise _damaged(folder, metadata, "is missing")
+
+
+def same_cluster(folder: Path, cluster_id: str) -> None:
+    """ConfigError when the checkpoint's offsets are of another cluster: they would pass over records of this one."""
+    noted = folder / _CLUSTER
+    before = noted.read_text().strip() if noted.exists() else cluster_id
+    if before != cluster_id:
+        raise ConfigError(
+            f"The checkpoint {folder} is of cluster {before}, and the brokers are of cluster {cluster_id}.",
+            fix="Name another with --checkpoint; what is merged already is not counted twice.",
+        )
+
+
+@contextmanager
+def held(folder: Path, cluster_id: str) -> Iterator[None]:
+    """The checkpoint's folder, made where it is missing, for this process alone and for this cluster."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = Lock.take(folder / ".lock", f"the checkpoint {folder}")
+    except OSError as error:
+        raise PipelineError(
+            f"The checkpoint {folder} cannot be written: {error.strerror}.",
+            fix="Check its disk and its owner.",
+        ) from error
+    try:
+        same_cluster(folder, cluster_id)
+        examine(folder)
+        noted = folder / _CLUSTER
+        if cluster_id and not noted.exists():
+            draft = noted.with_suffix(".draft")
+            draft.write_text(cluster_id)
+            draft.replace(noted)
+        yield
+    finally:
+        lock.release()
+
+
+def _newest(log: Path) -> list[Path]:
+    if not log.is_dir():
+        return []
+    return sorted((file for file in log.iterdir() if file.name.isdigit()), key=lambda file: int(file.name))[
+        -_LOOKED_AT:
+    ]
+
+
+def _json(text: bytes, file: Path, folder: Path) -> dict[str, object]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise _damaged(folder, file, "is not JSON") from error
+    return found if isinstance(found, dict) else {}
+
+
+def _damaged(folder: Path, file: Path, why: str) -> CheckpointDamaged:
+    return CheckpointDamaged(
+        f"The checkpoint {folder} is damaged: {file.relative_to(folder)} {why}.",
+        fix="Move that folder away and start again: the topics are read from their beginning, and what is merged "
+        "already is not counted twice.",
+    )

@@ -1,0 +1,150 @@
+"""Spark's Kafka connector: its jars, named by the caller, or resolved once and kept in the user's cache."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from producer_core.errors import ConfigError, MissingTool
+
+_NEEDED = (
+    "spark-sql-kafka-0-10_2.13",
+    "spark-token-provider-kafka-0-10_2.13",
+    "kafka-clients",
+    "commons-pool2",
+)
+_SILENCE = 8.0
+"""Seconds that the resolver may go without a file or a line once it began to ask repositories."""
+_START = 60.0
+"""Seconds that its JVM may take to begin, on a busy machine."""
+_FIX = (
+    "Check the network, or copy the jars from a machine that has them "
+    "(producer-core pipeline fetch lists them) and name their folder with --jars."
+)
+
+_RESOLVE = """
+import os, sys
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+from pyspark.sql import SparkSession
+SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1") \\
+    .config("spark.jars.packages", sys.argv[1]).config("spark.jars.ivy", sys.argv[2]).getOrCreate().stop()
+"""
+
+
+def coordinate() -> str:
+    """What Maven calls the connector of the installed PySpark."""
+    import pyspark
+
+    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+
+
+def folder() -> Path:
+    """Where the connector's jars and Spark's log are: by version, in the user's cache."""
+    import pyspark
+
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    found = cache / "producer-core" / f"spark-{pyspark.__version__}"
+    found.mkdir(parents=True, exist_ok=True)
+    return found
+
+
+def named_jars(given: Sequence[Path]) -> list[Path]:
+    """The jars of `given` files and folders; MissingTool when they are not the connector of this PySpark."""
+    import pyspark
+
+    jars: list[Path] = []
+    for path in given:
+        jars += sorted(path.glob("*.jar")) if path.is_dir() else [path]
+    if missing := [str(jar) for jar in jars if not jar.exists()]:
+        raise ConfigError(f"{missing[0]} of --jars is not there.", fix="Name jar files, or a folder of them.")
+    if not given:
+        return []
+    names = " ".join(jar.name for jar in jars)
+    if absent := [part for part in _NEEDED if part not in names]:
+        raise MissingTool(
+            f"Among the {len(jars)} jars of --jars there is no {absent[0]}.",
+            fix=f"Spark's Kafka connector is {coordinate()} with all it needs: {', '.join(_NEEDED)}.",
+        )
+    if f"{_NEEDED[0]}-{pyspark.__version__}.jar" not in names:
+        raise MissingTool(
+            f"The connector of --jars is not for the installed PySpark {pyspark.__version__}.",
+            fix=f"It must be {coordinate()}.",
+        )
+    return jars
+
+
+def fetch_connector() -> list[Path]:
+    """The jars, resolved by Spark's own resolver; quick when they are in the cache. MissingTool when no repository
+    answers for 8 seconds."""
+    ivy, done = folder() / "ivy", folder() / "connector.txt"
+    if not _all_there(done):
+        _resolve(ivy)
+        jars = sorted((ivy / "jars").glob("*.jar"))
+        draft = done.with_suffix(f".{os.getpid()}")
+        draft.write_text("\n".join(str(jar) for jar in jars))
+        draft.replace(done)
+    return [Path(line) for line in done.read_text().splitlines()]
+
+
+def _all_there(listed: Path) -> bool:
+    """Whether the list exists and every jar on it: somebody may have cleaned the cache."""
+    return listed.exists() and all(Path(line).exists() for line in listed.read_text().splitlines())
+
+
+def _resolve(ivy: Path) -> None:
+    with tempfile.TemporaryFile("w+", errors="replace") as log:
+        resolver = subprocess.Popen(
+            [sys.executable, "-c", _RESOLVE, coordinate(), str(ivy)],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+        try:
+            silent = _watched(resolver, ivy, log)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(resolver.pid, signal.SIGKILL)  # its JVM asks on for minutes
+            resolver.wait()
+        if silent or resolver.returncode:
+            why = f"no repository answered within {_SILENCE:g} s" if silent else _last_line(log)
+            raise MissingTool(
+                f"Spark's Kafka connector {coordinate()} could not be fetched: {why}.", fix=_FIX
+            )
+
+
+def _watched(resolver: subprocess.Popen[bytes], ivy: Path, log: IO[str]) -> bool:
+    """Wait for its end; True when nothing came for too long, which is what a wall around a network looks like."""
+    seen, since, began = (0, 0), time.monotonic(), False
+    while True:
+        try:
+            resolver.wait(0.3)
+            return False
+        except subprocess.TimeoutExpired:
+            pass
+        now = os.fstat(log.fileno()).st_size, _bytes(ivy)
+        if now != seen:
+            seen, since, began = now, time.monotonic(), began or now[0] > 0
+        if time.monotonic() - since > (_SILENCE if began else _START):
+            return True
+
+
+def _bytes(place: Path) -> int:
+    """What is in a folder whose files come and go meanwhile."""
+    total = 0
+    for file in place.rglob("*"):
+        with suppress(OSError):
+            total += file.stat().st_size
+    return total
+
+
+def _last_line(log: IO[str]) -> str:
+    log.seek(0)
+    lines = [line.strip() for line in log.read().splitlines() if line.strip()]
+    telling = [line for line in lines if "not found" in line or "Exception" in line]
+    return (telling or lines or ["no output"])[-1].rstrip(". ")[:300]

@@ -1,0 +1,6 @@
+"""The integrity job: proof, by message id, of what became of each acknowledged message."""
+
+from producer_core.pipeline.integrity.auditing import audit
+from producer_core.pipeline.integrity.report import AuditReport, Expired, Gap
+
+__all__ = ["AuditReport", "Expired", "Gap", "audit"]

@@ -1,0 +1,288 @@
+"""An audit: a topic and the ledgers of its producers, read and compared; what differs is looked at by message id.
+
+The order of looking matters. The topic's ends are asked for before the ledger's, so that whatever the ledger says lies
+below them is on the log or lost; and once more after the ledger's, so that an acknowledgement above the log's end shows.
+Low watermarks are asked for again when everything was read: what retention took meanwhile is expired, not lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from producer_core.asking import admin, cluster_id
+from producer_core.config import ClientConfig, client_config
+from producer_core.errors import ConfigError, PipelineError
+from producer_core.pipeline.integrity import edges, ledgers, marks
+from producer_core.pipeline.integrity.findings import listed, written
+from producer_core.pipeline.integrity.looking import Found, Ledgers, Question, about, keep, look
+from producer_core.pipeline.integrity.ranges import Range
+from producer_core.pipeline.integrity.reading import bounded, decoded
+from producer_core.pipeline.integrity.report import AuditReport, Gap
+from producer_core.pipeline.integrity.scope import Scope
+from producer_core.pipeline.integrity.spans import Edge, Isolation, Span, anew, lowered, seen_after, spans
+from producer_core.pipeline.jobs import Told, noted
+from producer_core.pipeline.kafka_options import kafka_options
+from producer_core.pipeline.progress import shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from producer_core.store import Store
+
+_SETTLING = 60.0
+"""A store's row may be committed so long after it was written."""
+_FUTURE = 60.0
+
+
+def audit(
+    session: SparkSession,
+    topic: str,
+    *,
+    bootstrap_servers: str | Sequence[str] | ClientConfig = "localhost:9092",
+    config: Mapping[str, Any] | None = None,
+    ledger_topics: Sequence[str] = (),
+    store: Store | None = None,
+    since: float | None = None,
+    until: float | None = None,
+    from_offsets: Mapping[int, int] | None = None,
+    incremental: bool = False,
+    isolation: Isolation = "read_committed",
+    findings: Path | str | None = None,
+) -> AuditReport:
+    """Reads the topic once, and what is suspect twice, and says of each acknowledged message whether it is there.
+
+    Ledgers come from `ledger_topics` (the producers' telemetry topics) and from the store's own. `since` and `until`
+    are seconds since 1970, as records' timestamps; with `incremental` only what the last such audit of this `store` did
+    not read. `findings` is a folder: all findings go to a new folder of Parquet there. A store keeps the report, the
+    first 10,000 findings of each kind, and the marks. The session stays open.
+    """
+    scope = Scope(since, until, from_offsets or {}, incremental, isolation)
+    if incremental and store is None:
+        raise ConfigError(
+            "An incremental audit needs a store, where it keeps how far it came.", fix="Pass store=."
+        )
+    if not isinstance(bootstrap_servers, ClientConfig):
+        bootstrap_servers = client_config(bootstrap_servers, config)
+    with noted(store, name=f"integrity {topic}", kind="integrity") as job:
+        return _Audit(
+            session, topic, bootstrap_servers, tuple(ledger_topics), store, scope, findings, job
+        ).run()
+
+
+@dataclass(frozen=True)
+class _Ledger:
+    """One topic of ledgers, as it was when the audit began."""
+
+    facts: edges.TopicFacts
+    edges: Mapping[int, Edge]
+
+
+class _Audit:
+    """One audit from its first question to its report."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        topic: str,
+        config: ClientConfig,
+        ledger_topics: tuple[str, ...],
+        store: Store | None,
+        scope: Scope,
+        folder: Path | str | None,
+        job: Told,
+    ) -> None:
+        self._session, self._topic, self._store, self._scope, self._job = session, topic, store, scope, job
+        self._folder = folder
+        self._ledger_topics = ledger_topics
+        self._admin = admin(config.settings)
+        self._options = kafka_options(config)
+        self._cluster = cluster_id(config.settings, topic, 10.0) or ""
+        self._notes: list[str] = []
+
+    def run(self) -> AuditReport:
+        started = time.time()
+        self._facts = edges.facts(self._admin, self._topic)
+        if self._store is None:
+            return self._run("", started)[0]
+        audit_id = marks.begin(
+            self._store, self._topic, self._cluster, isolation=self._scope.isolation, now=started
+        )
+        try:
+            report, moved = self._run(audit_id, started)
+            marks.finish(self._store, report, moved)
+        except BaseException as error:
+            marks.fail(
+                self._store,
+                audit_id,
+                time.time(),
+                str(error).strip().partition("\n")[0] or type(error).__name__,
+            )
+            raise
+        return report
+
+    def _run(self, audit_id: str, started: float) -> tuple[AuditReport, Mapping[str, marks.Marks]]:
+        asked = self._spans(edges.edges(self._admin, self._facts), self._verified())
+        sources = [self._source(name) for name in self._ledger_topics]
+        asked = seen_after(asked, edges.edges(self._admin, self._facts))
+        raw = keep(self._batches(sources))
+        batches = keep(ledgers.once(ledgers.understood(raw)))
+        told = Ledgers(keep(ledgers.rows(batches)), keep(ledgers.given_up(batches, self._topic)))
+        question = self._question(told.rows, asked, self._fresh(sources), started)
+        found = self._look(question, told)
+        report = AuditReport.made(
+            question, found, listed(found.findings), audit_id=audit_id, isolation=self._scope.isolation,
+            until=self._scope.until, notes=tuple(self._notes), **self._of_ledger(raw, batches, told),
+        )  # fmt: skip
+        self._still_the_same()
+        if self._folder is not None and found.findings is not None:
+            report = written(report, found.findings, self._folder)
+        return report, self._moved(question, sources)
+
+    def _question(self, rows: DataFrame, asked: Mapping[int, Span], fresh: str, started: float) -> Question:
+        scope, compacted = self._scope, self._facts.compacted
+        first = Question(self._topic, self._cluster, asked, started, fresh, scope.since, compacted)
+        return replace(first, spans=self._late(rows, first))
+
+    def _look(self, question: Question, told: Ledgers) -> Found:
+        total = sum(span.end - span.start for span in question.spans.values())
+        self._job.records(done=0, total=total)
+        with shown(self._session, f"auditing {self._topic}", records=total, told=self._job.share):
+            return look(
+                self._session, question, told, read=self._read,
+                edges_now=lambda: edges.edges(self._admin, self._facts),
+            )  # fmt: skip
+
+    # what is asked of the brokers
+
+    def _verified(self) -> dict[int, int]:
+        if not self._scope.incremental or self._store is None:
+            return {}
+        return marks.read(self._store, self._cluster, marks.of_topic(self._topic, self._facts.incarnation))
+
+    def _spans(self, ends: Mapping[int, Edge], verified: Mapping[int, int]) -> dict[int, Span]:
+        scope = self._scope
+        until = None if scope.until is None else edges.first_since(self._admin, self._facts, scope.until)
+        begin: Mapping[int, int] = scope.from_offsets
+        if scope.since is not None:
+            begin = edges.begin_since(edges.first_since(self._admin, self._facts, scope.since))
+        if scope.incremental:
+            cut = anew(verified, ends)
+            begin = {
+                number: mark for number, mark in verified.items() if number in ends and number not in cut
+            }
+            self._notes += [
+                f"Partition {number} ends below what was audited before: its log was cut." for number in cut
+            ]
+        if scope.since is not None or scope.until is not None:
+            self._notes += self._timestamps_ahead()
+        return spans(
+            ends, isolation=scope.isolation, begin=begin, until=until, floor_is_begin=scope.since is None
+        )
+
+    def _timestamps_ahead(self) -> Iterator[str]:
+        now = time.time()
+        for number, moment in edges.latest_timestamps(self._admin, self._facts).items():
+            if moment > now + _FUTURE:
+                yield (
+                    f"Partition {number} has timestamps in the future, so moments say little of its offsets: "
+                    "the range above is what was audited; from offsets it is exact."
+                )
+
+    def _source(self, name: str) -> _Ledger:
+        facts = edges.facts(self._admin, name)
+        return _Ledger(facts, edges.edges(self._admin, facts))
+
+    def _still_the_same(self) -> None:
+        if edges.facts(self._admin, self._topic).incarnation != self._facts.incarnation:
+            raise PipelineError(
+                f"Topic {self._topic!r} was deleted and made anew while it was read.", fix="Audit it again."
+            )
+
+    # the ledger
+
+    def _batches(self, sources: Sequence[_Ledger]) -> DataFrame:
+        frames = [
+            ledgers.parsed(
+                bounded(
+                    self._session,
+                    source.facts.name,
+                    {number: (edge.low, edge.stable) for number, edge in source.edges.items()},
+                    {**self._options, "kafka.isolation.level": "read_committed"},
+                    headers=False,
+                )
+            )
+            for source in sources
+        ]
+        if self._store is not None or not frames:
+            frames.append(ledgers.kept(self._session, self._store))
+        return reduce(lambda one, other: one.unionByName(other), frames)
+
+    def _fresh(self, sources: Sequence[_Ledger]) -> str:
+        """SQL: what the ledger has told since the last audit, or since the moment asked for."""
+        if self._scope.since is not None:
+            return f"at >= {self._scope.since!r}"
+        if not self._scope.incremental or self._store is None:
+            return "true"
+        new = [f"(source = '{ledgers.STORE}' and position >= {self._mark(ledgers.STORE).get(0, 0)})"]
+        for source in sources:
+            known = self._mark(source.facts.name)
+            new += [
+                f"(source = '{source.facts.name}-{number}' and position >= {known.get(number, 0)})"
+                for number in source.edges
+            ]
+        return " or ".join(new)
+
+    def _mark(self, ledger: str) -> dict[int, int]:
+        name = marks.of_ledger(self._topic, self._facts.incarnation, ledger)
+        return marks.read(self._store, self._cluster, name) if self._store is not None else {}
+
+    def _late(self, rows: DataFrame, question: Question) -> Mapping[int, Span]:
+        """An incremental audit begins earlier where the ledger has told of earlier offsets since the last one."""
+        from pyspark.sql import functions as F
+
+        spans = question.spans
+        if not self._scope.incremental or all(span.start == span.low for span in spans.values()):
+            return spans
+        below = about(self._session, question, rows, spans).where("off_min >= 0 and off_min < span_start")
+        told = below.where(question.fresh).groupBy("partition").agg(F.min("off_min").alias("first")).collect()
+        return lowered(spans, {row["partition"]: row["first"] for row in told})
+
+    def _read(self, asked: Mapping[int, Range]) -> DataFrame:
+        options = {**self._options, "kafka.isolation.level": self._scope.isolation}
+        return decoded(bounded(self._session, self._topic, asked, options))
+
+    def _of_ledger(self, raw: DataFrame, batches: DataFrame, told: Ledgers) -> dict[str, Any]:
+        """What the report says of the ledger itself."""
+        from pyspark.sql import functions as F
+
+        (lost,) = batches.agg(F.coalesce(F.sum("ledger_lost"), F.lit(0))).first() or (0,)
+        holes = tuple(Gap(*row) for row in ledgers.gaps(batches).collect())
+        strange = ledgers.strange(raw).count() + ledgers.odd(batches).count()
+        given_up = told.letters.count()
+        return {"gaps": holes, "ledger_lost": lost, "strange": strange, "given_up": given_up}
+
+    # the end
+
+    def _moved(self, question: Question, sources: Sequence[_Ledger]) -> dict[str, marks.Marks]:
+        """The marks that this audit moves: to the ends that it read."""
+        if not self._scope.incremental:
+            return {}
+
+        def name(ledger: str) -> str:
+            return marks.of_ledger(self._topic, self._facts.incarnation, ledger)
+
+        ends = {number: span.end for number, span in question.spans.items()}
+        settled = round((question.started - _SETTLING) * 1000)
+        return {
+            marks.of_topic(self._topic, self._facts.incarnation): ends,
+            name(ledgers.STORE): {0: settled},
+            **{
+                name(source.facts.name): {number: edge.stable for number, edge in source.edges.items()}
+                for source in sources
+            },
+        }

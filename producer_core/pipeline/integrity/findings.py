@@ -1,0 +1,82 @@
+"""Findings of an audit: counted by kind, the first of each held, and all of them written as Parquet."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from producer_core.pipeline.integrity.judging import message_id
+from producer_core.pipeline.integrity.report import KEPT, AuditReport
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_SCHEMA = pa.schema(
+    [("kind", pa.string()), ("message_id", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()),
+     ("other_partition", pa.int32()), ("other_offset", pa.int64())]
+)  # fmt: skip
+_COLUMNS = tuple(_SCHEMA.names)
+_FEW = 50_000
+
+
+def listed(findings: DataFrame | None) -> tuple[dict[str, int], pa.Table]:
+    """How many messages of each kind there are, and the first of each as an Arrow table, in the order of places."""
+    if findings is None:
+        return {}, _SCHEMA.empty_table()
+    return _here(findings) if findings.count() <= _FEW else _there(findings)
+
+
+def _here(findings: DataFrame) -> tuple[dict[str, int], pa.Table]:
+    """Few are fetched and counted here: a job of Spark's costs more."""
+    table = named(findings).select(*_COLUMNS).toArrow().cast(_SCHEMA)
+    found = table.group_by("kind").aggregate([("message_id", "count_distinct")])
+    counts = dict(zip(found["kind"].to_pylist(), found["message_id_count_distinct"].to_pylist(), strict=True))
+    ordered = table.sort_by([(name, "ascending") for name in ("kind", "partition", "offset", "message_id")])
+    first = [ordered.filter(pc.equal(ordered["kind"], kind)).slice(0, KEPT) for kind in counts]
+    return counts, pa.concat_tables(first) if first else _SCHEMA.empty_table()
+
+
+def _there(findings: DataFrame) -> tuple[dict[str, int], pa.Table]:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    counted = findings.groupBy("kind").agg(F.countDistinct("session", "seq").alias("n")).collect()
+    order = Window.partitionBy("kind").orderBy("partition", "offset", "session", "seq")
+    first = findings.withColumn("place", F.row_number().over(order)).where(F.col("place") <= KEPT)
+    table = named(first.orderBy("kind", "place")).select(*_COLUMNS).toArrow()
+    return {row["kind"]: row["n"] for row in counted}, table.cast(_SCHEMA)
+
+
+def named(findings: DataFrame) -> DataFrame:
+    """With the id as people read it."""
+    return findings.withColumn("message_id", message_id())
+
+
+def written(report: AuditReport, findings: DataFrame, folder: Path | str) -> AuditReport:
+    """The report, with the path of all its findings: a folder of Parquet, complete as soon as it has its name.
+
+    A folder with a scheme (`s3a://…`) is written by Spark's own commit; with workers on other hosts it must be one that
+    they share.
+    """
+    name = report.audit_id or str(uuid.uuid4())
+    all_of_it = named(findings).select(*_COLUMNS, "session", "seq").orderBy("kind", "partition", "offset")
+    if "://" in str(folder):
+        path = f"{str(folder).rstrip('/')}/{name}"
+        all_of_it.write.parquet(path)
+        return replace(report, findings_path=path)
+    target = Path(folder).absolute() / name
+    draft = target.with_name(f".{name}.draft")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(draft, ignore_errors=True)
+    try:
+        all_of_it.write.parquet(draft.as_uri())
+        draft.rename(target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return replace(report, findings_path=str(target))

@@ -1,0 +1,260 @@
+"""The look: a topic's records beside the ledger's rows, first as groups, then what is suspect message by message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from producer_core.pipeline.integrity import explaining, groups, judging, suspects
+from producer_core.pipeline.integrity.judging import windowed
+from producer_core.pipeline.integrity.ranges import Range, covered, layers
+from producer_core.pipeline.integrity.report import Expired
+from producer_core.pipeline.integrity.spans import Edge, Span, seen_after
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Read = Callable[[Mapping[int, Range]], "DataFrame"]
+"""Records of one range a partition, decoded."""
+
+_SETTLING = 60.0
+"""An acknowledgement without a place that was told so shortly before the topic's ends were asked for may lie above them."""
+
+_LITTLE = 0.05
+"""Of the range: more is not read for the sake of single places."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is looked at. `fresh` is SQL over a ledger's row: this audit is the one that judges it, where its place is
+    unknown. `started` is when the topic's ends were asked for; `since` bounds what counts as expired."""
+
+    topic: str
+    cluster: str
+    spans: Mapping[int, Span]
+    started: float
+    fresh: str = "true"
+    since: float | None = None
+    compacted: bool = False
+
+
+@dataclass(frozen=True)
+class Ledgers:
+    """`rows` of all topics, and the `letters`: messages of this topic that were given up."""
+
+    rows: DataFrame
+    letters: DataFrame
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was counted, and a frame of findings (see `judging`); None where nothing was suspect."""
+
+    records: int
+    foreign: int
+    acknowledged: int
+    read_again: int
+    expired: tuple[Expired, ...]
+    spans: Mapping[int, Span]
+    findings: DataFrame | None
+
+
+def look(
+    session: SparkSession,
+    question: Question,
+    told: Ledgers,
+    *,
+    read: Read,
+    edges_now: Callable[[], Mapping[int, Edge]],
+) -> Found:
+    """Everything once, suspects twice. `edges_now` asks the brokers again when all was read."""
+    rows = keep(groups.zoned_rows(groups.with_doubts(about(session, question, told.rows, question.spans))))
+    zones = {
+        row["zone"] for row in rows.selectExpr("explode(array(zone, last_zone)) as zone").distinct().collect()
+    }
+    compared = keep(compare(question, told, rows, read, cut=len(zones) > 1))
+    counts = _counts(compared)
+    second, entries = None, None
+    if counts["unequal"] or counts["doubtful"] or zones.intersection(suspects.ALWAYS):
+        windows = suspects.hinted(suspects.asked(compared), counts["unequal"] + counts["doubtful"])
+        entries = keep(suspects.told(rows, windows, question.fresh))
+        second = _second(session, question, compared, entries, counts, read)
+    after = seen_after(question.spans, edges_now())
+    risen = any(span.low > question.spans[number].low for number, span in after.items())
+    findings = None
+    if second is not None and entries is not None:
+        zoned = keep(suspects.zoned(entries, groups.span_frame(session, after)))
+        findings = _judged(
+            question, compared, rows, told.letters, zoned, second, zones, verdict(question, after)
+        )
+    return Found(
+        records=counts["records"],
+        foreign=counts["foreign"],
+        acknowledged=counts["acknowledged"],
+        read_again=0 if second is None else second.offsets,
+        expired=_expired(session, question, told.rows, after) if risen or "expired" in zones else (),
+        spans=after,
+        findings=findings,
+    )
+
+
+def _judged(
+    question: Question,
+    compared: DataFrame,
+    rows: DataFrame,
+    letters: DataFrame,
+    told: DataFrame,
+    second: _Second,
+    zones: set[str],
+    verdict: str,
+) -> DataFrame:
+    """`zones`: what the ledger speaks of at all; for the others nothing is planned, since plans cost more than data."""
+    places = keep(judging.ordered(judging.standing(second.seen, told, second.groups, second.missing), told))
+    below = suspects.highest_before(rows) if zones & {"before", "expired", "gone"} else None
+    found = [
+        judging.duplicated(places),
+        judging.reordered(places, compared, below),
+        judging.unledgered(places, told, letters),
+    ]
+    if "pending" in zones:
+        found.append(judging.pending(told))
+    if not question.compacted:
+        found.append(judging.lost(places, told, compared.where("unequal")))
+    if not question.compacted and "unplaced" in zones:
+        found.append(judging.unplaced(places, told, verdict))
+    return keep(reduce(lambda one, other: one.unionByName(other), found).where("kind is not null"))
+
+
+@dataclass(frozen=True)
+class _Second:
+    """The second look: records `seen`, of the `groups` that were read whole and of single places; what is `missing` in
+    other groups by arithmetic; and how many offsets were read."""
+
+    seen: DataFrame
+    groups: DataFrame
+    missing: DataFrame
+    offsets: int
+
+
+def _second(
+    session: SparkSession,
+    question: Question,
+    compared: DataFrame,
+    entries: DataFrame,
+    counts: Mapping[str, int],
+    read: Read,
+) -> _Second:
+    """What arithmetic explains is read at single places or not at all, the rest whole."""
+    unequal = compared.where("unequal").select(*groups.KEY, "n", "off_min", "off_max")
+    told = suspects.zoned(entries, groups.span_frame(session, question.spans))
+    missing = explaining.missing(compared, told)
+    if question.compacted or not counts["unequal"]:
+        missing, points, offsets = missing.limit(0), suspects.seen(read({}), unequal), 0
+    else:
+        missing = keep(missing)
+        points, offsets = _points(question, keep(explaining.surplus(compared)), read)
+    rest = unequal.join(missing, groups.KEY, "left_anti").join(points, groups.KEY, "left_anti")
+    rest = keep(rest)
+    ranges = (
+        suspects.to_read(_intervals(rest.where("n is not null")), question.spans) if counts["unequal"] else {}
+    )
+    whole = suspects.seen(_again(read, ranges), suspects.hinted(rest, counts["unequal"]))
+    seen = keep(points.unionByName(whole, allowMissingColumns=False))
+    return _Second(
+        seen, suspects.hinted(rest.select(*groups.KEY), counts["unequal"]), missing, offsets + covered(ranges)
+    )
+
+
+def _points(question: Question, surplus: DataFrame, read: Read) -> tuple[DataFrame, int]:
+    """The records that are where arithmetic says, and how many offsets were read; none where that would be much."""
+    named = surplus.selectExpr("partition", "offset as off_min", "offset as off_max").toArrow()
+    ranges = suspects.to_read(named, question.spans)
+    total = sum(span.end - span.start for span in question.spans.values())
+    if covered(ranges) > total * _LITTLE:
+        ranges = {}
+    records = windowed(_again(read, ranges))
+    place = [*groups.KEY, "seq", "offset"]
+    found = keep(
+        records.join(surplus, place, "left_semi").select("partition", "offset", "session", "seq", "window")
+    )
+    return found, covered(ranges)
+
+
+def compare(question: Question, told: Ledgers, rows: DataFrame, read: Read, *, cut: bool = True) -> DataFrame:
+    """The first pass: the log's groups beside those of the ledger's zoned `rows`. The plan of all that is read."""
+    from pyspark.sql import functions as F
+
+    log = groups.groups(read({number: (span.start, span.end) for number, span in question.spans.items()}))
+    ledger = groups.ledger_groups(groups.pieces(rows, cut=cut))
+    loose = keep(groups.loose(told.rows, rows, told.letters))
+    twice = None if loose.isEmpty() else groups.doubled(rows, loose)
+    compared = groups.compared(log, ledger, twice)
+    if question.compacted:  # what compaction leaves is not what was acknowledged
+        compared = compared.withColumn("unequal", F.expr("session is not null"))
+    return compared
+
+
+def about(session: SparkSession, question: Question, rows: DataFrame, spans: Mapping[int, Span]) -> DataFrame:
+    """The ledger's rows of this topic, beside the span of their partition."""
+    frame = groups.span_frame(session, spans)
+    return groups.of_topic(rows, question.topic, question.cluster, frame)
+
+
+def keep(frame: DataFrame) -> DataFrame:
+    """Computed now, once, and a leaf from here on.
+
+    A frame that is merely persisted carries its whole plan into everything made of it, and where frames are joined with
+    what they were made of, plans double at each step until analysing them takes minutes (measured). The price: a lost
+    executor takes the frame with it and the audit must be run again; it has written nothing.
+    """
+    found: DataFrame = frame.localCheckpoint()
+    return found
+
+
+def _again(read: Read, ranges: Mapping[int, list[Range]]) -> DataFrame:
+    return reduce(
+        lambda one, other: one.unionByName(other), [read(layer) for layer in layers(ranges) or [{}]]
+    )
+
+
+def _counts(compared: DataFrame) -> dict[str, int]:
+    """This is where the topic is read."""
+    from pyspark.sql import functions as F
+
+    row = compared.agg(
+        F.sum("n").alias("records"), F.expr("sum(n) filter (where session is null)").alias("foreign"),
+        F.sum("told_n").alias("acknowledged"), F.count_if("unequal").alias("unequal"),
+        F.count_if("doubtful").alias("doubtful"),
+    ).first()  # fmt: skip
+    return {name: number or 0 for name, number in (row.asDict() if row is not None else {}).items()}
+
+
+def _intervals(groups: DataFrame) -> Any:
+    return groups.select("partition", "off_min", "off_max").toArrow()
+
+
+def verdict(question: Question, after: Mapping[int, Span]) -> str:
+    """SQL: what became of a message that was acknowledged nobody knows where, and does not stand in the range."""
+    hidden = any(span.stable < span.high for span in after.values())
+    whole = all(span.whole for span in after.values())
+    final = "lost" if all(span.low == 0 for span in after.values()) else "expired"
+    return (
+        "case when at is null then null "
+        f"when {str(hidden).lower()} or at >= {question.started - _SETTLING!r} then 'pending' "
+        f"when {str(not whole).lower()} then 'undecided' else '{final}' end"
+    )
+
+
+def _expired(
+    session: SparkSession, question: Question, rows: DataFrame, after: Mapping[int, Span]
+) -> tuple[Expired, ...]:
+    from pyspark.sql import functions as F
+
+    zoned = groups.zoned_rows(about(session, question, rows, after).withColumn("doubt", F.lit(False)))
+    below = groups.pieces(zoned).where("zone = 'expired'")
+    if question.since is not None:
+        below = below.where(f"at >= {question.since!r}")
+    told = groups.tally(below).orderBy("partition").collect()
+    return tuple(Expired(row["partition"], row["n"], row["first"], row["last"]) for row in told)

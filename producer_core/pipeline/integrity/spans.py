@@ -1,0 +1,122 @@
+"""Spans: which offsets of each partition an audit is about, and what lies below and above them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from producer_core.errors import ConfigError
+
+Isolation = Literal["read_committed", "read_uncommitted"]
+
+ZONES = ("gone", "expired", "before", "inside", "outside", "pending", "newer", "beyond", "unplaced")
+"""Where an acknowledged offset lies: below what was asked for and gone; expired unaudited; audited before; in the
+range; above what was asked for; hidden by an open transaction; written since; above the log's end; nobody knows."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A partition as its leader describes it: the first offset, the last stable one, and the end of the log."""
+
+    low: int
+    stable: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Span:
+    """Audited is from `start` to before `end`. What was acknowledged from `floor` to before `low` expired unaudited;
+    from `stable` to before `high` an open transaction hides it; at `after` or above there is nothing, although the
+    ledger was read before `after` was asked for."""
+
+    start: int
+    end: int
+    low: int
+    stable: int
+    high: int
+    after: int
+    floor: int = 0
+
+    @property
+    def whole(self) -> bool:
+        """Everything that a reader can see is in it."""
+        return self.start == self.low and self.end in (self.stable, self.high)
+
+
+def spans(
+    edges: Mapping[int, Edge],
+    *,
+    isolation: Isolation = "read_committed",
+    begin: Mapping[int, int] | None = None,
+    until: Mapping[int, int | None] | None = None,
+    floor_is_begin: bool = True,
+) -> dict[int, Span]:
+    """The spans from `begin` (default: everything there is) to the end of what a reader of this isolation sees.
+
+    A partition that `begin` leaves out is audited from its first offset; `until` gives the first offset that is too
+    late (None: none is). With `floor_is_begin=False` whatever expired counts: nobody knows the offset of a moment
+    that has expired.
+    """
+    if unknown := sorted({*(begin or {})} - {*edges}):
+        raise ConfigError(
+            f"The topic has no partition {unknown[0]}; it has {len(edges)}, from 0.",
+            fix="Name only partitions that it has.",
+        )
+    found = {}
+    for partition, edge in edges.items():
+        asked = (begin or {}).get(partition, 0)
+        end = edge.high if isolation == "read_uncommitted" else edge.stable
+        latest = (until or {}).get(partition)
+        end = end if latest is None else min(end, latest)
+        start = min(max(asked, edge.low), max(end, edge.low))
+        found[partition] = Span(
+            start,
+            max(start, end),
+            edge.low,
+            edge.stable,
+            edge.high,
+            edge.high,
+            asked if floor_is_begin else 0,
+        )
+    return found
+
+
+def seen_after(before: Mapping[int, Span], edges: Mapping[int, Edge]) -> dict[int, Span]:
+    """The same spans, once the ends were asked for again: logs have grown, and retention may have taken their starts."""
+    return {
+        partition: replace(span, after=edges[partition].high, low=max(span.low, edges[partition].low))
+        if partition in edges
+        else span
+        for partition, span in before.items()
+    }
+
+
+def lowered(before: Mapping[int, Span], starts: Mapping[int, int]) -> dict[int, Span]:
+    """The same spans, begun earlier where `starts` says so: a ledger told late of what stands there."""
+    return {
+        partition: replace(span, start=max(span.low, min(span.start, starts.get(partition, span.start))))
+        for partition, span in before.items()
+    }
+
+
+def anew(verified: Mapping[int, int], edges: Mapping[int, Edge]) -> list[int]:
+    """Partitions whose log ends below what was audited before: the topic was made anew, or its log was cut."""
+    return sorted(
+        partition
+        for partition, mark in verified.items()
+        if partition in edges and edges[partition].high < mark
+    )
+
+
+def zone(offset: str) -> str:
+    """SQL: the zone of an offset, beside the columns of its partition's span (null where the topic has none such)."""
+    return f"""case
+        when {offset} < 0 then 'unplaced'
+        when span_start is null or ({offset} >= span_after and {offset} >= span_end) then 'beyond'
+        when {offset} < span_start then case when {offset} >= span_low then 'before'
+                                             when {offset} >= span_floor then 'expired' else 'gone' end
+        when {offset} < span_end then case when {offset} < span_low then 'expired' else 'inside' end
+        when {offset} < span_stable then 'outside'
+        when {offset} < span_high then 'pending'
+        else 'newer' end"""

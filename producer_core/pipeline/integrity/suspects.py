@@ -1,0 +1,87 @@
+"""Suspects: groups that differ from the ledger, or whose order is in question; all that a second look is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from producer_core.pipeline.integrity.groups import KEY
+from producer_core.pipeline.integrity.judging import windowed
+from producer_core.pipeline.integrity.ledgers import entries
+from producer_core.pipeline.integrity.ranges import Range, merged
+from producer_core.pipeline.integrity.spans import Span, zone
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FEW = 200_000
+"""So many keys are sent to every task; more are joined by a shuffle of what was read again."""
+
+ALWAYS = ("beyond", "unplaced", "pending")
+"""Zones of which each message is told by its id, suspect or not."""
+
+
+def hinted(frame: DataFrame, count: int) -> DataFrame:
+    """For a join: broadcast where it is small."""
+    from pyspark.sql import functions as F
+
+    return F.broadcast(frame) if count <= FEW else frame
+
+
+def asked(compared: DataFrame) -> DataFrame:
+    """(session, window) of the suspects."""
+    return compared.where("unequal or doubtful").select("session", "window").distinct()
+
+
+def told(rows: DataFrame, windows: DataFrame, fresh: str) -> DataFrame:
+    """What the ledger says of these windows, message by message, in all partitions and at all offsets; and everything
+    that lies above the log's end, behind an open transaction, or nobody knows where.
+
+    (session, seq, partition, offset, window, at); `at` is when a `fresh` (SQL) row without a place was told.
+    """
+    from pyspark.sql import functions as F
+
+    beside = rows.join(windows.withColumn("wanted", F.lit(True)), ["session", "window"], "left")
+    chosen = beside.where(f"wanted or zone in {ALWAYS} or last_zone in {ALWAYS}")
+    chosen = chosen.withColumn("at", F.expr(f"case when off_min < 0 and ({fresh}) then at end"))
+    return (
+        windowed(entries(chosen, "at"))
+        .select("session", "seq", "partition", "offset", "window", "at")
+        .distinct()
+    )
+
+
+def zoned(told: DataFrame, spans: DataFrame) -> DataFrame:
+    """The same, with the zone of each offset; a small frame of spans decides it."""
+    from pyspark.sql import functions as F
+
+    beside = told.join(F.broadcast(spans), "partition", "left").withColumn("zone", F.expr(zone("offset")))
+    return beside.select("session", "seq", "partition", "offset", "window", "zone", "at")
+
+
+def highest_before(rows: DataFrame) -> DataFrame:
+    """(partition, session, before): the highest sequence that was acknowledged below the range."""
+    from pyspark.sql import functions as F
+
+    placed = rows.where("off_min >= 0 and off_min < span_start")
+    whole = placed.where("off_max < span_start").select("partition", "session", F.col("highest").alias("seq"))
+    cut = entries(placed.where("off_max >= span_start"), "span_start").where("offset < span_start")
+    both = whole.unionByName(cut.select("partition", "session", "seq"))
+    # Which offset it has is not worth a look: -1 says «below the range».
+    return both.groupBy("partition", "session").agg(
+        F.struct(F.max("seq").alias("seq"), F.lit(-1).cast("bigint").alias("offset")).alias("before")
+    )
+
+
+def to_read(intervals: Any, spans: Mapping[int, Span]) -> dict[int, list[Range]]:
+    """The ranges that hold them; `intervals` is an Arrow table of partition, off_min, off_max."""
+    found: dict[int, list[Range]] = {}
+    columns = (intervals.column(name).to_pylist() for name in ("partition", "off_min", "off_max"))
+    for partition, first, last in zip(*columns, strict=True):
+        found.setdefault(partition, []).append((max(first, spans[partition].start), last + 1))
+    return {partition: merged(ranges) for partition, ranges in found.items()}
+
+
+def seen(records: DataFrame, groups: DataFrame) -> DataFrame:
+    """Of what was read again the records of these groups: (partition, offset, session, seq, window)."""
+    return windowed(records.where("session is not null")).join(groups.select(*KEY), KEY, "left_semi")

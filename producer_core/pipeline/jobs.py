@@ -1,0 +1,128 @@
+"""A job's line in the store, so that the Fleet page and others see what runs, how far it is, and when it last worked."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+import orjson
+
+from producer_core.errors import StoreError
+
+if TYPE_CHECKING:
+    from producer_core.store import Store
+
+logger = logging.getLogger(__name__)
+
+Kind = Literal["telemetry", "integrity", "reprocess"]
+_EVERY = 2.0
+
+
+class Told:
+    """What a running job says of itself, from any thread; it costs nothing, for another thread writes it down."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards _said
+        self._said: dict[str, Any] = dict.fromkeys(
+            ("records_done", "records_total", "lag", "last_success_at", "message", "details")
+        )
+
+    def records(self, *, done: int | None = None, total: int | None = None, lag: int | None = None) -> None:
+        """How many records are done, how many there are in all, and how many wait; None leaves what was said."""
+        self._say(records_done=done, records_total=total, lag=lag)
+
+    def share(self, done: float) -> None:
+        """How much of `total` is done, 0 to 1, as `progress.shown` tells it."""
+        with self._lock:
+            total = self._said["records_total"]
+        if total:
+            self._say(records_done=round(total * done))
+
+    def message(self, text: str) -> None:
+        """The last thing worth saying, in a sentence."""
+        self._say(message=text)
+
+    def succeeded(self, at: float) -> None:
+        """Something came to a good end, though the job goes on: a micro-batch, a wave."""
+        self._say(last_success_at=at)
+
+    def details(self, more: Mapping[str, Any]) -> None:
+        """What the page may show in small print; it must have a JSON form."""
+        with self._lock:
+            before = orjson.loads(self._said["details"] or "{}")
+        self._say(details=orjson.dumps({**before, **more}, default=str).decode())
+
+    def said(self) -> dict[str, Any]:
+        with self._lock:
+            return dict(self._said)
+
+    def _say(self, **values: Any) -> None:
+        with self._lock:
+            self._said.update({name: value for name, value in values.items() if value is not None})
+
+
+@contextmanager
+def noted(
+    store: Store | None,
+    *,
+    name: str,
+    kind: Kind,
+    clock: Callable[[], float] = time.time,
+    every: float = _EVERY,
+) -> Iterator[Told]:
+    """A row of `pipeline_jobs` while the block runs: begun, seen every 2 seconds, and how it ended.
+
+    A store that cannot be had (or None) is logged when it begins and never fails the job. `name` says what the job
+    is about: the next one of that name takes the row over, and keeps when it last succeeded.
+    """
+    told = Told()
+    if store is None:
+        yield told
+        return
+    row = _Row(store, name, told, clock)
+    row.write("begin_job", kind=kind, host=socket.gethostname())
+    done = threading.Event()
+
+    def beat() -> None:
+        while not done.wait(every):
+            row.write("tell_job", **told.said())
+
+    thread = threading.Thread(target=beat, name="pipeline-job", daemon=True)
+    thread.start()
+    state = "failed"
+    try:
+        yield told
+        state = "done"
+    except BaseException as error:
+        told.message(str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__)
+        raise
+    finally:
+        done.set()
+        thread.join()
+        if state == "done":
+            told.succeeded(clock())
+        row.write("end_job", state=state, **told.said())
+
+
+class _Row:
+    """One job's row, known by who began it and when: a later job of that name is not overwritten."""
+
+    def __init__(self, store: Store, name: str, told: Told, clock: Callable[[], float]) -> None:
+        self._store, self._told, self._clock = store, told, clock
+        self._mine = {"name": name, "pid": os.getpid(), "started": clock()}
+        self._failing = False
+
+    def write(self, statement: str, **values: Any) -> None:
+        try:
+            self._store.execute(statement, **self._mine, now=self._clock(), **values)
+            self._failing = False
+        except StoreError as error:
+            if not self._failing:
+                logger.warning("job not written down", extra={"job": self._mine["name"], "error": str(error)})
+            self._failing = True

@@ -1,0 +1,84 @@
+"""A Spark master's address: this machine's by default, checked before Spark would wait a minute for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+
+from producer_core.errors import ConfigError, PipelineError
+
+TRIES = 4
+"""Tries a task on this machine: plain `local[2]` fails a job at its first lost worker (measured)."""
+
+_CORES = r"(?:\d+|\*)"
+_LOCAL = re.compile(rf"local(?:\[{_CORES}(?:\s*,\s*\d+)?\])?")
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]")
+_STANDALONE = re.compile(r"spark://([^/\s]+)")
+_ELSEWHERE = re.compile(r"yarn|k8s://\S+")
+_PATIENCE = 5.0
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def default_master() -> str:
+    """All cores of this machine, four tries a task."""
+    return f"local[{cores()},{TRIES}]"
+
+
+def is_local(master: str) -> bool:
+    """Whether its workers are on this machine."""
+    return master.startswith("local")
+
+
+def workers(master: str) -> int | None:
+    """How many tasks run at once; None where only the cluster knows."""
+    match [int(number) for number in re.findall(r"\d+", master)] if is_local(master) else []:
+        case [executors, each, _] if master.startswith("local-cluster"):
+            return executors * each
+        case [count, *_] if "[*" not in master:
+            return count
+    return (cores() if "[*" in master else 1) if is_local(master) else None
+
+
+def check_master(master: str, *, timeout: float = _PATIENCE) -> None:
+    """ConfigError for what is no master, PipelineError where nobody listens; Spark itself would wait a minute."""
+    if _LOCAL.fullmatch(master) or _LOCAL_CLUSTER.fullmatch(master) or _ELSEWHERE.fullmatch(master):
+        return
+    found = _STANDALONE.fullmatch(master)
+    if found is None:
+        raise ConfigError(
+            f"{master!r} is no Spark master.",
+            fix=f"Write {default_master()}, spark://host:7077, local-cluster[2,1,1024], yarn or k8s://….",
+        )
+    addresses = [_address(part, master) for part in found[1].split(",")]
+    failures = [_refusal(host, port, timeout / len(addresses)) for host, port in addresses]
+    if all(failures):
+        raise PipelineError(
+            f"No Spark master answers at {master}: {failures[0]}.",
+            fix="Check the address and that it runs, or leave --master out to use this machine.",
+        )
+
+
+def _address(text: str, master: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdigit():
+        raise ConfigError(
+            f"{master!r} is no Spark master: {text!r} is not host:port.", fix="The port is usually 7077."
+        )
+    return host.strip("[]"), int(port)
+
+
+def _refusal(host: str, port: int, timeout: float) -> str | None:
+    """Why nobody answers there; None when somebody does."""
+    try:
+        with contextlib.closing(socket.create_connection((host, port), timeout=timeout)):
+            return None
+    except TimeoutError:
+        return f"no answer within {timeout:g} s"
+    except (OSError, UnicodeError) as error:
+        return getattr(error, "strerror", None) or str(error)

@@ -1,0 +1,24 @@
+"""Reprocess: a large DLQ replayed in parallel by Spark, each letter exactly once for a read_committed reader.
+
+The operation, its letters and their outcomes live in the store, as those of any replay do, and so do its canary, its
+stop rule, its pace, its lease: `producer_core.replay`'s runner carries it out. What is different is the way (here
+`spreading`): a claimed wave is cut into slices, and Spark's workers send each slice in transactions of its own id.
+"""
+
+from producer_core.pipeline.reprocess.job import WAVE, Choices, carried_out, reprocess, spark_runner
+from producer_core.pipeline.reprocess.progress import PROGRESS_TOPIC
+from producer_core.pipeline.reprocess.slices import Slicing
+from producer_core.pipeline.reprocess.sources import Brought, bring, brought
+
+__all__ = [
+    "PROGRESS_TOPIC",
+    "WAVE",
+    "Brought",
+    "Choices",
+    "Slicing",
+    "bring",
+    "brought",
+    "carried_out",
+    "reprocess",
+    "spark_runner",
+]

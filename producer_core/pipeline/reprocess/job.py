@@ -1,0 +1,180 @@
+"""The reprocess job: dead letters sent again by Spark's workers, each exactly once, as a replay that the store knows."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from producer_core import replay
+from producer_core.config import ClientConfig, client_config
+from producer_core.errors import ReplayError
+from producer_core.landing import prober
+from producer_core.person import person
+from producer_core.pipeline.jobs import noted
+from producer_core.pipeline.preflight import reach
+from producer_core.pipeline.reprocess.looking import far
+from producer_core.pipeline.reprocess.progress import PROGRESS_TOPIC, require_topic
+from producer_core.pipeline.reprocess.slices import MOST, By, Slicing, begin_life
+from producer_core.pipeline.reprocess.spreading import Course, Spreading
+from producer_core.replay.claims import floors_of
+from producer_core.replay.operation import PIPELINE, Operation
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from producer_core.dlq import DeadLetterFilter
+    from producer_core.replay import ReplayRunner
+    from producer_core.replay.claims import Claims
+    from producer_core.replay.work import Work
+    from producer_core.store import Store
+
+WAVE = 20_000
+"""Letters in a wave, at most; and no more than 32 MB of keys and values, which pass through the driver."""
+
+TRANSACTION = 30_000
+"""Milliseconds that a transaction may last: for so long a killed worker's hides the ends of its partitions from the
+other slices' read-backs, where its own slice does not begin again before."""
+
+
+@dataclass(frozen=True)
+class Driver:
+    """Who runs it, as the store knows him. He sends nothing himself."""
+
+    identity: str
+    cluster_id: str
+
+    def resend(self, *_: object) -> None:
+        raise AssertionError("Spark's workers send")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """How a job is carried out. Slices and what they keep in order are decided once for an operation; None takes
+    what it has, or twice as many slices as Spark has cores, by session."""
+
+    slices: int | None = None
+    slice_by: By | None = None
+    progress_topic: str = PROGRESS_TOPIC
+    wave: int = WAVE
+
+    def asked(self, otherwise: Slicing) -> Slicing | None:
+        if self.slices is None and self.slice_by is None:
+            return None
+        return Slicing(self.slices or otherwise.count, self.slice_by or otherwise.by)
+
+
+def reprocess(
+    session: SparkSession,
+    store: Store,
+    servers: str | Sequence[str],
+    *,
+    config: Mapping[str, Any] | None = None,
+    selection: DeadLetterFilter | None = None,
+    operation_id: str | None = None,
+    who: str | None = None,
+    slices: int | None = None,
+    slice_by: By | None = None,
+    progress_topic: str = PROGRESS_TOPIC,
+    wave: int = WAVE,
+    timeout: float = float("inf"),
+    **plan: Any,
+) -> Operation:
+    """Replays the dead letters of a selection, or goes on with an operation, and says how it stands afterwards.
+
+    Each letter is on its topic exactly once for a `read_committed` reader, whatever of workers, driver and brokers is
+    killed meanwhile; after a killed driver call it again, with the same selection or the operation's id. It leaves
+    the DLQ only by its own outcome. `plan` are the choices of `replay.plan`: limit, rate (of the whole job), canary,
+    stop_percent, stop_last, newer, allow_quarantined, to_cluster, reason. The session is the caller's and stays open.
+    """
+    client = client_config(servers, config)
+    cluster = reach(client).view().cluster_id
+    if operation_id is None:
+        from producer_core.dlq import DeadLetterFilter
+
+        operation = replay.plan(
+            store,
+            selection or DeadLetterFilter(),
+            who=who or person(),
+            origin=PIPELINE,
+            can_run=cluster,
+            **plan,
+        )
+    else:
+        operation = replay.get(store, operation_id)
+        if operation.state == "paused":
+            operation = replay.resume(
+                store, operation_id, who=who or person(), origin=PIPELINE, rate=plan.get("rate")
+            )
+    choices = Choices(slices, slice_by, progress_topic, wave)
+    runner = spark_runner(store, client.settings, cluster, choices, session=lambda: session)
+    return carried_out(runner, store, operation, timeout)
+
+
+def carried_out(
+    runner: ReplayRunner, store: Store, operation: Operation, timeout: float = float("inf")
+) -> Operation:
+    """The operation after this driver, with a line among the store's jobs while it runs."""
+    if operation.ended:
+        return operation
+    with noted(store, name=f"reprocess {operation.operation_id}", kind="reprocess") as job:
+        job.records(done=operation.total - operation.left, total=operation.total)
+        after = runner.run_one(operation.operation_id, timeout)
+        job.records(done=after.total - after.left, total=after.total)
+        job.message(after.message or after.state)
+    return after
+
+
+def spark_runner(
+    store: Store,
+    settings: Mapping[str, Any],
+    cluster: str,
+    choices: Choices,
+    *,
+    session: Callable[[], SparkSession] | None,
+) -> ReplayRunner:
+    """A runner of the operations that were planned for Spark. Without a session it can only look ahead."""
+    from producer_core.replay import ReplayRunner
+
+    identity = f"spark:{socket.gethostname()}:{os.getpid()}"
+    if session is not None:
+        identity = f"spark:{session().sparkContext.applicationId}"
+
+    def spread(work: Work, claims: Claims, operation: Operation) -> Spreading:
+        if session is None:
+            raise ReplayError("Spark was not started.")
+        cores = session().sparkContext.defaultParallelism
+        otherwise = Slicing(min(MOST, max(4, 2 * cores)))
+        life = begin_life(store, operation.operation_id, choices.asked(otherwise), otherwise)
+        course = Course(
+            operation.operation_id,
+            {"transaction.timeout.ms": TRANSACTION, **settings},
+            choices.progress_topic,
+            require_topic(settings, choices.progress_topic),
+            life,
+            choices.wave,
+            cores,
+            rate=work.rate,
+        )
+        return Spreading(
+            session,
+            course,
+            floors=floors_of(operation.floors),
+            interrupt=work.interrupted,
+            holds=work.holds,
+            ending=work.ending,
+            say=work.say,
+            clock=time.time,
+        )
+
+    return ReplayRunner(
+        store,
+        Driver(identity, cluster),
+        client=settings,
+        in_flight=2 * choices.wave,  # one is claimed and settled while Spark sends the other
+        spread=spread,
+        probe=prober(settings, far=None if session is None else far(session, ClientConfig(settings))),
+    )

@@ -1,0 +1,187 @@
+"""The progress topic: per slice of an operation, the number below which no attempt may send any more.
+
+A seal is a transaction under the slice's transactional id that holds nothing but this record: so whoever had the id
+before is fenced, and whoever takes it afterwards reads the seal before it sends. It carries the state before what
+comes next (the floors), never what is under way: a stale EndTxn can commit half of a transaction at any time.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import NewTopic
+
+from producer_core.asking import admin
+from producer_core.errors import BrokerError, ReplayError
+from producer_core.exactly_once.client import Client, Stopped, TransactionFailed
+from producer_core.exactly_once.read_back import ReadBack
+from producer_core.exactly_once.transport import transactional_settings
+from producer_core.messages import ID_HEADER
+from producer_core.replay.claims import Floors
+from producer_core.replay.promise import TRANSACTIONAL_ID
+from producer_core.replay.way import Interrupted
+from producer_core.transport import Delivery
+
+PROGRESS_TOPIC = "producer-core-progress"
+_PARTITIONS = 16
+_NAMESPACE = uuid.UUID("0d1f2b52-6a43-5a0e-9d6c-3a1c1f0f7b61")
+_ANSWER = 10.0
+_TRIES = 60.0
+"""Seconds for which a seal is tried."""
+_TOGETHER = 8
+
+
+@dataclass(frozen=True)
+class Notes:
+    """Where an operation's seals are. `since` is, by slice, the offset above which a newer one could be."""
+
+    topic: str
+    partitions: int
+    since: Mapping[int, int]
+
+    def where(self, slice_: int) -> tuple[str, int]:
+        return self.topic, slice_ % self.partitions
+
+
+def transactional_id(operation_id: str, slice_: int) -> str:
+    return f"{TRANSACTIONAL_ID}{slice_id(operation_id, slice_)}"
+
+
+def slice_id(operation_id: str, slice_: int) -> str:
+    """What a slice is to `Transacting`: an operation of its own."""
+    return f"{operation_id}-{slice_}"
+
+
+def require_topic(settings: Mapping[str, Any], topic: str) -> int:
+    """The number of its partitions; made, compacted, where it is not there. BrokerError when it cannot be."""
+    client = admin(settings)
+    try:
+        found = client.list_topics(topic, timeout=_ANSWER).topics[topic]
+        if found.error is None and found.partitions:
+            return len(found.partitions)
+        new = NewTopic(
+            topic,
+            num_partitions=_PARTITIONS,
+            replication_factor=-1,
+            config={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"},
+        )
+        client.create_topics([new], operation_timeout=_ANSWER)[topic].result(_ANSWER + 1)
+        return _PARTITIONS
+    except (KafkaException, TimeoutError) as error:
+        if isinstance(error, KafkaException) and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return require_topic(settings, topic)
+        said = error.args[0].str() if isinstance(error, KafkaException) else "nobody answered in time"
+        raise BrokerError(
+            f"The topic {topic}, in which the slices of a replay keep their progress, cannot be had: {said}.",
+            fix=f"Create it: kafka-topics --create --topic {topic} --partitions {_PARTITIONS} "
+            "--config cleanup.policy=compact; or name another with --progress-topic.",
+        ) from error
+
+
+def seal(
+    settings: Mapping[str, Any],
+    notes: Notes,
+    operation_id: str,
+    slices: Sequence[int],
+    number: int,
+    floors: Floors,
+    *,
+    interrupt: Callable[[], bool],
+    say: Callable[[str], None],
+) -> dict[int, int]:
+    """From now on no attempt with a smaller number sends anything of these slices; what it had open is aborted.
+
+    By slice the offset above which a newer seal could be. Waits for brokers; Interrupted when told to leave.
+    """
+
+    def one(slice_: int) -> int:
+        return _seal(settings, notes, operation_id, slice_, number, floors, interrupt=interrupt, say=say)
+
+    with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="seal") as pool:
+        waiting = {slice_: pool.submit(one, slice_) for slice_ in slices}
+        try:
+            return {slice_: future.result() for slice_, future in waiting.items()}
+        except Stopped:
+            raise Interrupted from None
+
+
+def _seal(
+    settings: Mapping[str, Any],
+    notes: Notes,
+    operation_id: str,
+    slice_: int,
+    number: int,
+    floors: Floors,
+    *,
+    interrupt: Callable[[], bool],
+    say: Callable[[str], None],
+) -> int:
+    topic, partition = notes.where(slice_)
+    chosen = {**transactional_settings(settings), "client.id": f"replay-{operation_id}"}
+    chosen.pop("statistics.interval.ms", None)
+    deadline = time.monotonic() + _TRIES
+    while True:
+        client = Client(
+            chosen,
+            transactional_id(operation_id, slice_),
+            statistics=lambda _: None,
+            connection_error=lambda _: None,
+            stopping=interrupt,
+        )
+        try:
+            client.fence(lambda error: say(f"Waits for the brokers: {error.str()}"))
+            record = _record(operation_id, slice_, number, floors, topic, partition)
+            reports, _ = client.transact([record], time.monotonic() + 20)
+            return int(reports[0][2].offset()) + 1  # the end of its transaction comes next
+        except TransactionFailed as failed:
+            if time.monotonic() > deadline:
+                raise ReplayError(
+                    f"The progress of slice {slice_} could not be written to {topic}: {failed}",
+                    fix="Check that the topic is there and may be written (WRITE), then go on with the same command.",
+                ) from failed
+            say(f"Cannot write the progress of slice {slice_}: {failed}")
+        finally:
+            client.destroy()
+
+
+def _record(
+    operation_id: str, slice_: int, number: int, floors: Floors, topic: str, partition: int
+) -> Delivery:
+    told = {
+        "operation": operation_id,
+        "slice": slice_,
+        "wave": number,
+        "before": {name: {str(part): off for part, off in parts.items()} for name, parts in floors.items()},
+    }
+    raw = _mark(operation_id, slice_) + number.to_bytes(8, "big")
+    key = f"{operation_id}/{slice_}".encode()
+    return Delivery(raw, -1, topic, key, orjson.dumps(told), [(ID_HEADER, raw)], partition)
+
+
+def admitted(
+    settings: Mapping[str, Any],
+    notes: Notes,
+    operation_id: str,
+    slice_: int,
+    number: int,
+    *,
+    wait: Callable[[float], None],
+) -> None:
+    """After the fence: Stopped when a seal says that a newer driver, or wave, has the slice."""
+    where, mark = notes.where(slice_), _mark(operation_id, slice_)
+    read_back = ReadBack(settings, wait, lambda *_: None, lambda _: None)
+    seen = read_back({where: notes.since[slice_]}, lambda raw: raw[:16] == mark)
+    newest = max((int.from_bytes(raw[16:]) for raw, _ in seen.found.get(where, ())), default=0)
+    if newest > number or (where in seen.gone and where not in seen.ends):
+        raise Stopped
+
+
+def _mark(operation_id: str, slice_: int) -> bytes:
+    return uuid.uuid5(_NAMESPACE, f"{operation_id}/{slice_}").bytes

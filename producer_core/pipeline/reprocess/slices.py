@@ -1,0 +1,107 @@
+"""A slice: the part of a replay's letters that goes out under one transactional id, in its order."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from producer_core.errors import ConfigError, ReplayError
+from producer_core.messages import parse_id
+
+if TYPE_CHECKING:
+    from producer_core.events import DeadLetter
+    from producer_core.store import Store
+
+By = Literal["session", "key"]
+"""What keeps its order: the messages of one producer's session, or those of one key of one topic (and, without a
+key, of one session)."""
+MOST = 256
+_SEED = 42  # of Spark's hash
+
+
+@dataclass(frozen=True)
+class Slicing:
+    """How letters are sliced. It is a part of the operation: a letter is only ever sent under one transactional id,
+    by whichever process and in whichever attempt."""
+
+    count: int
+    by: By = "session"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.count <= MOST or self.by not in get_args(By):
+            raise ConfigError(
+                f"{self.count} slices by {self.by} cannot be had.",
+                fix=f"Use 1 to {MOST} slices, by {' or '.join(get_args(By))}.",
+            )
+
+    def of(self, letter: DeadLetter) -> int:
+        if self.by == "key" and letter.key is not None:
+            mark = letter.topic.encode() + b"\0" + letter.key
+        else:
+            mark = parse_id(letter.message_id)[:16]
+        return zlib.crc32(mark) % self.count
+
+
+@dataclass(frozen=True)
+class Life:
+    """One driver's time with an operation: how it is sliced, and the first of its numbers. Numbers rise from wave
+    to wave and from driver to driver."""
+
+    slicing: Slicing
+    first: int
+
+
+def begin_life(store: Store, operation_id: str, asked: Slicing | None, otherwise: Slicing) -> Life:
+    """Writes down that another driver begins. The first one's slicing stays: `asked` must be equal to it.
+
+    ReplayError when it is not.
+    """
+    name = f"reprocess.{operation_id}"
+    with store.borrow(write=True):
+        known: dict[str, Any] | None = store.get_setting(name)
+        slicing = Slicing(known["slices"], known["by"]) if known else asked or otherwise
+        if asked is not None and asked != slicing:
+            raise ReplayError(
+                f"The replay {operation_id} was begun with {slicing.count} slices by {slicing.by}.",
+                fix="Go on with the same, or leave --slices and --slice-by out: a letter sent from two slices could "
+                "be sent twice.",
+            )
+        lives = (known["lives"] if known else 0) + 1
+        store.set_setting(name, {"slices": slicing.count, "by": slicing.by, "lives": lives})
+    return Life(slicing, lives << 32)
+
+
+def places(slices: Sequence[int]) -> dict[int, int]:
+    """For each slice a number that Spark's `repartition(len(slices), number)` puts into a partition of its own.
+
+    Hashed by themselves five of eight slices share a partition with another. Where Spark hashes otherwise only the
+    balance suffers.
+    """
+    free = dict.fromkeys(range(len(slices)))
+    found: list[int] = []
+    number = 0
+    while free:
+        place = _spark_hash(number) % len(slices)
+        if place in free:
+            del free[place]
+            found.append(number)
+        number += 1
+    return dict(zip(slices, found, strict=True))
+
+
+def _spark_hash(number: int) -> int:
+    """Murmur3 of one int as Spark's SQL has it: signed."""
+    mixed = _rotated(number * 0xCC9E2D51, 15) * 0x1B873593
+    hashed = (_rotated(_SEED ^ (mixed & 0xFFFFFFFF), 13) * 5 + 0xE6546B64) & 0xFFFFFFFF
+    hashed ^= 4
+    hashed = (hashed ^ hashed >> 16) * 0x85EBCA6B & 0xFFFFFFFF
+    hashed = (hashed ^ hashed >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
+    hashed ^= hashed >> 16
+    return hashed - (1 << 32) if hashed >> 31 else hashed
+
+
+def _rotated(value: int, bits: int) -> int:
+    value &= 0xFFFFFFFF
+    return (value << bits | value >> (32 - bits)) & 0xFFFFFFFF

@@ -1,0 +1,331 @@
+"""The way of a replay over Spark: a wave at a time, each slice of it under its own transactional id.
+
+Before a driver sends anything it seals every slice: what an earlier driver's tasks had open is aborted, and none of
+them can begin again. What a wave's tasks did not answer for is sealed as well, looked for on its topic, and counts as
+sent where it is there; else it goes again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from confluent_kafka import KafkaException
+
+from producer_core.events import Attempt, DeadLetter
+from producer_core.exactly_once.client import Stopped
+from producer_core.exactly_once.read_back import ReadBack
+from producer_core.pipeline.reprocess import waves
+from producer_core.pipeline.reprocess.progress import Notes, seal
+from producer_core.pipeline.reprocess.sending import Errand
+from producer_core.pipeline.reprocess.slices import Life
+from producer_core.pipeline.reprocess.waves import Wave, WaveLost
+from producer_core.replay.claims import Floors, Orphan, Outcome
+from producer_core.replay.transacting import Transacting
+from producer_core.replay.way import Guarantee, Interrupt, Interrupted, size_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
+
+IN_A_TRANSACTION = 2000
+_TRIES = 3
+"""Waves lost in a row until the job ends; each is settled before the next goes."""
+_PACED = 5.0
+"""Seconds of a rate in one wave, at most."""
+_GRACE = 8.0
+"""Seconds that a wave may go on when somebody wants it to end; then its tasks are killed."""
+_SETTLE = 20.0
+"""Seconds for finding out what became of a wave that was killed because somebody wants it to end."""
+_never = threading.Event()  # waiting on it is a pause
+_QUIET = 10.0
+"""Seconds of a wave until it is said that it still goes."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """What one driver needs to know of its operation: where it sends to, and how its letters are sliced."""
+
+    operation_id: str
+    settings: Mapping[str, Any]
+    topic: str
+    partitions: int
+    life: Life
+    wave: int
+    cores: int
+    rate: Callable[[], float | None]
+
+
+class Spreading:
+    """The way of one operation in one driver. Used by one thread; Spark's tasks do the sending."""
+
+    guarantee: Guarantee = "exactly_once"
+
+    def __init__(
+        self,
+        session: Callable[[], SparkSession],
+        course: Course,
+        *,
+        floors: Floors,
+        interrupt: Interrupt,
+        holds: Callable[[], bool],
+        ending: Callable[[], bool],
+        say: Callable[[str], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._session = session
+        self._course = course
+        self._floors: dict[str, dict[int, int]] = {topic: dict(parts) for topic, parts in floors.items()}
+        self._asked_to_leave = interrupt
+        self._holds = holds
+        self._ending = ending
+        self._wave: Wave | None = None  # under way
+        self._leave_at = float("inf")
+        self._settle_by: float | None = None
+        self._say = say
+        self._clock = clock
+        self._number = course.life.first
+        self._since: dict[int, int] = {}
+        self._hand: deque[DeadLetter] = deque()
+        self._unknown: list[DeadLetter] = []  # of the wave of which nobody knows yet what became
+        self._lost = 0
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._hand) + len(self._unknown)
+
+    @property
+    def bytes(self) -> int:
+        return sum(map(size_of, (*self._hand, *self._unknown)))
+
+    @property
+    def floors(self) -> Floors:
+        return self._floors
+
+    # beginning
+
+    def begin(self, topics: Sequence[str]) -> None:
+        """Seals every slice; then the ends of new topics are their floors."""
+        self._seal(range(self._course.life.slicing.count))
+        looker = self._looker()
+        try:
+            looker.begin(topics)  # an ordinary runner's transaction, should there be one, ends here too
+        finally:
+            looker.close()
+        self._take_floors(looker)
+
+    def after(self, orphans: Sequence[Orphan]) -> list[Outcome]:
+        return self._look(orphans)
+
+    def _look(self, orphans: Sequence[Orphan]) -> list[Outcome]:
+        """What became of these; to be asked when their slices are sealed, and no wave is under way."""
+        looker = self._looker()
+        outcomes = looker.after(orphans)
+        self._take_floors(looker)
+        return outcomes
+
+    def _looker(self) -> Transacting:
+        """The eyes of an ordinary replay: it reads above our floors, and raises them."""
+        return Transacting(
+            self._course.settings,
+            self._course.operation_id,
+            floors=self._floors,
+            most=1,
+            interrupt=self._interrupt,
+            say=self._say,
+            clock=self._clock,
+        )
+
+    def _take_floors(self, looker: Transacting) -> None:
+        self._floors = {topic: dict(parts) for topic, parts in looker.floors.items()}
+
+    def _seal(self, slices: Iterable[int]) -> None:
+        self._number += 1
+        since = seal(
+            self._course.settings,
+            self._notes(),
+            self._course.operation_id,
+            list(slices),
+            self._number,
+            self._floors,
+            interrupt=self._interrupt,
+            say=self._say,
+        )
+        self._since |= since
+
+    def _notes(self) -> Notes:
+        return Notes(self._course.topic, self._course.partitions, dict(self._since))
+
+    # sending
+
+    def send(self, letters: Sequence[DeadLetter]) -> list[Outcome]:
+        self._hand += letters
+        return []
+
+    def give_back(self) -> list[Outcome]:
+        outcomes = [Outcome(letter.message_id, "pending") for letter in self._hand]
+        self._hand.clear()
+        return outcomes
+
+    def gather(self, seconds: float) -> list[Outcome]:
+        """What became of the wave that is under way, when it is over: the next one has begun then, if there is one."""
+        if self._wave is None and self._unknown:  # interrupted while it was found out, and asked again
+            return self._find_out({})
+        if self._wave is None and not self._hand:
+            self._idle(seconds)
+            return []
+        wave = self._wave or self._begin_wave()
+        if not wave.done.wait(seconds):
+            return self._goes_on(wave)
+        self._wave = None
+        outcomes = self._find_out(self._answers(wave))
+        if self._hand and not any(one.ending == "failed" for one in outcomes):
+            # While the store is told; where something failed, whoever counts is asked first. What is known must not
+            # be lost: a wave that cannot begin raises when it is tried again.
+            with contextlib.suppress(Exception):
+                self._begin_wave()
+        return outcomes
+
+    def _goes_on(self, wave: Wave) -> list[Outcome]:
+        """Nothing yet; a wave that does not end though somebody wants it to is killed, and what became of it found out."""
+        now = time.monotonic()
+        if now - wave.began > _QUIET:
+            self._say(f"Spark has been sending {len(self._unknown):,} records for {now - wave.began:.0f} s")
+        leave = self._interrupt() or self._ending()
+        self._leave_at = min(self._leave_at, now + _GRACE) if leave else float("inf")
+        if now < self._leave_at and self._holds():
+            return []
+        wave.cancel()
+        self._wave, self._leave_at = None, float("inf")
+        if not self._holds():
+            raise Interrupted
+        self._settle_by = now + _SETTLE
+        try:
+            return self._find_out({})
+        finally:
+            self._settle_by = None
+
+    def _interrupt(self) -> bool:
+        if self._settle_by is None:
+            return self._asked_to_leave()
+        return not self._holds() or time.monotonic() > self._settle_by
+
+    def _begin_wave(self) -> Wave:
+        """All or nothing: where it fails the letters are in hand still."""
+        course, rate = self._course, self._course.rate()
+        most = course.wave if rate is None else min(course.wave, max(1, int(rate * _PACED)))
+        chosen = list(itertools.islice(self._hand, most))
+        letters = waves.table(chosen, course.life.slicing)
+        slices = len(letters["slice"].unique())
+        errand = Errand(
+            course.operation_id,
+            course.settings,
+            self._number + 1,
+            {topic: dict(parts) for topic, parts in self._floors.items()},
+            self._notes(),
+            IN_A_TRANSACTION,
+            None if rate is None else rate / max(1, min(slices, course.cores)),
+        )
+        wave = Wave(self._session(), letters, errand)
+        for _ in chosen:
+            self._hand.popleft()
+        self._number, self._unknown, self._wave = errand.number, chosen, wave
+        wave.start()
+        return wave
+
+    def _answers(self, wave: Wave) -> dict[str, Outcome]:
+        """What Spark's tasks said, by id; nothing where Spark lost the wave."""
+        try:
+            rows = wave.outcomes()
+        except WaveLost as lost:
+            self._lost += 1
+            logger.warning(
+                "wave lost",
+                extra={"operation": self._course.operation_id, "error": str(lost), "cause": lost.__cause__},
+            )
+            self._say(f"Spark lost a wave, and it is settled now: {lost}")
+            if self._lost >= _TRIES:
+                raise lost.error from lost  # the wave stays claimed, and the floors are below it
+            return {}
+        self._lost = 0
+        before = {letter.message_id: letter for letter in self._unknown}
+        return {row["message_id"]: _outcome(row, before[row["message_id"]]) for row in rows}
+
+    def _find_out(self, told: Mapping[str, Outcome]) -> list[Outcome]:
+        """The outcomes of the wave: a commit is believed, everything else is looked for once nobody can send it.
+
+        A failure too: another attempt of the same task may have been luckier, or may yet be.
+        """
+        sure = {one.message_id: one for one in told.values() if one.ending == "acknowledged"}
+        doubtful = [letter for letter in self._unknown if letter.message_id not in sure]
+        outcomes = list(sure.values())
+        again: list[DeadLetter] = []
+        if doubtful:
+            self._seal(sorted({self._course.life.slicing.of(letter) for letter in doubtful}))
+            for found, letter in zip(
+                self._look([Orphan(one, 0.0) for one in doubtful]), doubtful, strict=True
+            ):
+                if found.ending == "landed":
+                    outcomes.append(
+                        Outcome(found.message_id, "acknowledged", None, found.partition, found.offset)
+                    )
+                elif letter.message_id in told and told[letter.message_id].ending != "pending":
+                    outcomes.append(told[letter.message_id])
+                elif found.ending == "pending":
+                    again.append(letter)
+                else:
+                    outcomes.append(found)
+            self._hand.extendleft(reversed(again))
+        self._unknown = []
+        self._raise_floors()
+        return outcomes
+
+    def _raise_floors(self) -> None:
+        """Everything of ours is settled, so nothing of it lies above the ends as they are now. Best effort: lower
+        floors cost a longer look, and the outcomes that are known now must not be lost."""
+        read_back = ReadBack(
+            self._course.settings, self._pause, lambda _, text: self._say(text), lambda _: None
+        )
+        wheres = {(topic, number): None for topic, parts in self._floors.items() for number in parts}
+        try:
+            seen = read_back(wheres, lambda _: False)
+        except (Stopped, KafkaException):
+            return
+        for (topic, number), end in seen.ends.items():
+            self._floors[topic][number] = end - 1
+
+    def _pause(self, seconds: float) -> None:
+        if seconds > 0:
+            _never.wait(seconds)
+        if self._interrupt():
+            raise Stopped
+
+    def _idle(self, seconds: float) -> None:
+        try:
+            self._pause(seconds)
+        except Stopped:
+            raise Interrupted from None
+
+    def close(self) -> None:
+        """Nothing of ours is left open: tasks end with their wave."""
+
+
+def _outcome(row: Mapping[str, Any], letter: DeadLetter) -> Outcome:
+    """As a task told it; a new death is added to the letter's own story."""
+    death = None
+    if row["death"] is not None:
+        said = orjson.loads(row["death"])
+        last = Attempt(said["failed_at"], said["code"], said["error_text"])
+        death = replace(letter, attempts=(*letter.attempts, last), **said)
+    return Outcome(
+        row["message_id"], row["ending"], row["text"], row["partition"], row["offset"], death, row["verdict"]
+    )

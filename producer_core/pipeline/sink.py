@@ -1,0 +1,138 @@
+"""The sink of the telemetry stream: a micro-batch flattened by Spark, drafted for the history, merged, kept."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from producer_core.errors import PipelineError
+from producer_core.pipeline.batches import judge, typed, unknown
+from producer_core.pipeline.history import History
+from producer_core.pipeline.merging import Overtaken, merge, unseen
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from producer_core.store import Store
+
+Reached = Callable[[str], None]
+_ENDING = 60.0
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a run did: batches seen and merged, and records set aside because they are no telemetry we know, by their
+    schema version (None: no telemetry at all, or of a shape that no version has)."""
+
+    batches: int = 0
+    merged: int = 0
+    set_aside: int = 0
+    versions: Mapping[int | None, int] = field(default_factory=dict)
+
+    def __add__(self, other: Merged) -> Merged:
+        versions = {
+            version: self.versions.get(version, 0) + other.versions.get(version, 0)
+            for version in (*self.versions, *other.versions)
+        }
+        return Merged(
+            self.batches + other.batches,
+            self.merged + other.merged,
+            self.set_aside + other.set_aside,
+            versions,
+        )
+
+
+class Sink:
+    """What `foreachBatch` calls, on a thread of py4j. It keeps its own error, which Spark would hand on as text.
+
+    `reached` hears where it is: "received", "drafted", "in the transaction", "merged" (the store's transaction is
+    committed, Spark's checkpoint is not), "kept". Tests kill the process there.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        aside: Path,
+        history: History | None,
+        told: Callable[[Merged], None],
+        reached: Reached,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store, self._aside, self._history = store, aside, history
+        self._told, self._reached, self._clock = told, reached, clock
+        self._busy = threading.Lock()  # held while a micro-batch is merged
+        self._ending = False
+        self.error: Exception | None = None
+
+    def __call__(self, records: DataFrame, batch_id: int) -> None:
+        with self._busy:
+            try:
+                if self._ending:
+                    raise PipelineError("The job ends.")  # a return would tell Spark that this batch is done
+                self._told(self._merge(records, batch_id))
+            except Exception as error:
+                self.error = error
+                raise
+
+    def end(self) -> None:
+        """Take no more, and let the micro-batch under way come to its end."""
+        self._ending = True
+        if self._busy.acquire(timeout=_ENDING):
+            self._busy.release()
+
+    def _merge(self, records: DataFrame, batch_id: int) -> Merged:
+        self._reached("received")
+        query_id = str(records.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
+        judged = judge(records)
+        arrived = typed(judged).toArrow()  # one job of one stage: the whole of what Spark does here
+        known, strange = _apart(arrived)
+        if strange:
+            _set_aside(unknown(judged), self._aside / f"{query_id}-{batch_id:08d}.parquet")
+        merged = self._add(known, query_id, batch_id)
+        return Merged(known.num_rows, merged, sum(strange.values()), strange)
+
+    def _add(self, known: Any, query_id: str, batch_id: int) -> int:
+        while True:
+            fresh = unseen(self._store, known)
+            now = self._clock()
+            draft = self._history.draft(fresh, now) if self._history and fresh.num_rows else None
+            self._reached("drafted")
+            try:
+                added = merge(
+                    self._store, fresh, query_id=query_id, batch_id=batch_id, now=now, reached=self._reached
+                )
+            except Overtaken:
+                if self._history and draft:
+                    self._history.drop(draft)
+                continue
+            self._reached("merged")
+            if self._history and draft:
+                self._history.keep(draft)
+            self._reached("kept")
+            return added
+
+
+def _apart(arrived: Any) -> tuple[Any, dict[int | None, int]]:
+    """What fits, and how many records of each version do not."""
+    from pyarrow import compute
+
+    fits = arrived["fits"]
+    versions = arrived.filter(compute.invert(fits))["v"].value_counts().to_pylist()
+    return arrived.filter(fits).drop_columns(["fits", "v"]), {
+        counted["values"]: counted["counts"] for counted in versions
+    }
+
+
+def _set_aside(values: DataFrame, target: Path) -> None:
+    """As Parquet on the driver, by the micro-batch's number, so that a repeated one replaces it."""
+    from pyarrow import parquet
+
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_suffix(".draft")
+    parquet.write_table(values.toArrow(), draft, compression="zstd")
+    draft.rename(target)

@@ -1,0 +1,174 @@
+"""An error out of Spark as a sentence: sixty lines of stack trace say it in one, the last «Caused by:»."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from producer_core.errors import (
+    BrokerError,
+    BrokerUnreachable,
+    CheckpointDamaged,
+    ConfigError,
+    MissingTool,
+    PipelineError,
+    ProducerError,
+)
+
+_LONGEST = 300
+
+
+class _Known(NamedTuple):
+    pattern: re.Pattern[str]
+    error: Callable[..., ProducerError]
+    what: str
+    fix: str
+
+
+def _known(pattern: str, error: Callable[..., ProducerError], what: str, fix: str) -> _Known:
+    return _Known(re.compile(pattern, re.S), error, what, fix)
+
+
+_TABLE = (
+    _known(
+        r"Could not parse Master URL: '?([^'\n]*)", ConfigError, "{0!r} is no Spark master.",
+        "Write local[2,4], spark://host:7077, local-cluster[2,1,1024], yarn or k8s://….",
+    ),
+    _known(
+        r"All masters are unresponsive", PipelineError, "No Spark master answers.",
+        "Check the address of --master and that it runs.",
+    ),
+    _known(
+        r"JAVA_GATEWAY_EXITED|Java gateway process exited", MissingTool, "Spark's Java process ended while it started.",
+        "See why with --verbose; often the memory of --driver-memory is more than there is.",
+    ),
+    _known(
+        r"Failed to find data source: kafka|ClassNotFoundException: org\.apache\.(?:spark\.sql\.)?kafka", MissingTool,
+        "Spark has no Kafka connector here.",
+        "Leave --jars out, or give it all jars; under spark-submit add --packages "
+        "org.apache.spark:spark-sql-kafka-0-10_2.13:<the version of PySpark>.",
+    ),
+    _known(
+        r"(?:NoSuchMethodError|NoClassDefFoundError|AbstractMethodError|IncompatibleClassChangeError): ([^\n]*)",
+        MissingTool, "Spark's Kafka connector does not fit this Spark: {0}.",
+        "Its version must be PySpark's, and all its jars must be there (--jars).",
+    ),
+    _known(
+        r"ModuleNotFoundError: No module named '([^']*)'", MissingTool,
+        "Spark's Python workers have no module {0!r}.",
+        "Point PYSPARK_PYTHON at a Python with producer-core[spark] on every worker, or submit it with --py-files.",
+    ),
+    _known(
+        r"PYTHON_VERSION_MISMATCH|Python in worker has different version", MissingTool,
+        "Spark's Python workers run another version of Python than the driver.",
+        "Point PYSPARK_PYTHON at the same version on every worker.",
+    ),
+    _known(
+        r"Timed out waiting for a node assignment|Failed to construct kafka|DisconnectException|"
+        r"TimeoutException: (?:Timeout of \d+ms expired before|Failed to update metadata)",
+        BrokerUnreachable, "The brokers stopped answering while Spark read.",
+        "Check that they run and that every worker can reach their advertised addresses.",
+    ),
+    _known(
+        r"UnknownTopicOrPartitionException", BrokerError, "A topic is not there any more.",
+        "Check whether it was deleted, or made again, while the job ran.",
+    ),
+    _known(
+        r"OffsetOutOfRangeException|Some data may have been lost|"
+        r"Partition [^\n]* offset was changed from|fewer partitions|were deleted",
+        BrokerError, "Offsets that the job was to read are not on the topic any more.",
+        "Retention removed them, or the topic was made again: begin from what is there.",
+    ),
+    _known(
+        r"(?:Topic|Group|Cluster|TransactionalId)AuthorizationException: ([^\n]*)", BrokerError,
+        "Spark may not read or write there: {0}.", "Grant READ on the topics (and WRITE where the job sends).",
+    ),
+    _known(
+        r"(?:Sasl|Ssl)AuthenticationException: ([^\n]*)|SSLHandshakeException: ([^\n]*)", BrokerError,
+        "The brokers refuse Spark's connection: {0}.", "Check the credentials and certificates (--config, --config-file).",
+    ),
+    _known(
+        r"MALFORMED_LOG_FILE|Malformed log file|Incomplete log file|UnsupportedLogVersion|LogVersion|"
+        r"batch \d+ doesn't exist|Unexpected end-of-input|JsonParseException|"
+        r"Error reading streaming (?:metadata|state)|Offsets committed out of order",
+        CheckpointDamaged, "The checkpoint is damaged.",
+        "Move its folder away and start again: what is merged already is known by its producer and number, "
+        "and is not counted twice.",
+    ),
+    _known(
+        r"OutOfMemoryError: ([^\n]*)|GC overhead limit", PipelineError, "Spark ran out of memory.",
+        "Give it more with --driver-memory, for example 2g.",
+    ),
+    _known(
+        r"No space left on device", PipelineError, "A disk is full.", "Make room, or set SPARK_LOCAL_DIRS to another disk.",
+    ),
+    _known(
+        r"Python worker (?:exited|crashed)|ExecutorLostFailure|Lost executor|worker lost", PipelineError,
+        "Spark's workers were lost too often.", "See its log with --verbose; often they ran out of memory.",
+    ),
+    _known(
+        r"SparkContext was shut down|stopped SparkContext|Connection refused.*py4j|Answer from Java side is empty",
+        PipelineError, "Spark's Java process is gone.", "See its log with --verbose; perhaps it was killed for memory.",
+    ),
+)  # fmt: skip
+
+
+def spark_error(error: BaseException) -> ProducerError | None:
+    """A typed error with its fix for what Spark, py4j or a worker raised; None for what nobody has met yet.
+
+    An error of ours that travelled through Spark (out of `foreachBatch`) is given back as it is.
+    """
+    for link in _links(error):
+        if isinstance(link, ProducerError):
+            return link
+    text = "\n".join(_told(link) for link in _links(error))
+    for cause in (_root(text), text):
+        for known in _TABLE:
+            if found := known.pattern.search(cause):
+                groups = [_short(group) for group in found.groups() if group] or ["no reason given"]
+                return known.error(known.what.format(*groups), fix=known.fix)
+    return None
+
+
+def explained(error: BaseException) -> ProducerError | None:
+    """`spark_error`, and for what nobody has met yet its root in one line; None for what does not come from Spark."""
+    if (known := spark_error(error)) is not None:
+        return known
+    if not type(error).__module__.startswith(("py4j", "pyspark")):
+        return None
+    return PipelineError(f"Spark failed: {root_cause(error)}.", fix="See the whole of it with --verbose.")
+
+
+def root_cause(error: BaseException) -> str:
+    """What an error that nobody has met yet says at its root, in one line."""
+    return _short(_root("\n".join(_told(link) for link in _links(error)))) or type(error).__name__
+
+
+def _links(error: BaseException) -> list[BaseException]:
+    """The error and what caused it, however it is kept."""
+    found: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and link not in found:
+        found.append(link)
+        link = link.__cause__ or getattr(link, "_cause", None)
+    return found
+
+
+def _told(error: BaseException) -> str:
+    """All its text; an error of a JVM that is gone cannot always say it."""
+    try:
+        return f"{error}\n{getattr(error, '_stackTrace', '') or ''}"
+    except Exception:  # noqa: BLE001  py4j asks the JVM for the text, and that may be gone
+        return type(error).__name__
+
+
+def _root(text: str) -> str:
+    """The last «Caused by:» line, else the first line."""
+    causes = re.findall(r"^Caused by: (.*)$", text, re.M)
+    lines = [line for line in text.splitlines() if line.strip()]
+    return str(causes[-1]) if causes else (lines[0] if lines else "")
+
+
+def _short(text: str) -> str:
+    return text.strip().rstrip(".")[:_LONGEST]

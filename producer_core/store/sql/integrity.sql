@@ -1,0 +1,35 @@
+-- Audits of topics: how far they came, and what they found.
+
+-- name: audit_marks_of
+-- Up to which offset each partition of a topic was audited.
+SELECT partition, verified_until, audit_id FROM audit_marks WHERE cluster_id = $cluster AND topic = $topic
+ORDER BY partition;
+
+-- name: begin_audit
+-- An audit begins; its counts are NULL until it has finished.
+INSERT INTO audits (audit_id, topic, cluster_id, started_at, state, isolation)
+VALUES ($id, $topic, $cluster, $started, 'running', $isolation);
+
+-- name: fail_audit
+-- It could not be done.
+UPDATE audits SET state = 'failed', finished_at = $now, sentence = $sentence WHERE audit_id = $id;
+
+-- name: finish_audit
+-- What it found.
+UPDATE audits SET state = 'done', finished_at = $finished, since = $since, until = $until, ranges = $ranges,
+    records = $records, ours = $ours, foreign_records = $foreign_records, acknowledged = $acknowledged,
+    lost = $lost, duplicated = $duplicated, reordered = $reordered, expired = $expired, pending = $pending,
+    unledgered = $unledgered, given_up = $given_up, given_up_found = $given_up_found, ledger_gaps = $ledger_gaps,
+    auditable = $auditable, sentence = $sentence, findings_path = $findings_path
+WHERE audit_id = $id;
+
+-- name: add_audit_findings
+-- The findings of an audit; `new_findings` is registered beside the tables.
+INSERT INTO audit_findings (audit_id, kind, message_id, partition, "offset", other_offset, text)
+SELECT audit_id, kind, message_id, partition, "offset", other_offset, text FROM new_findings;
+
+-- name: move_audit_mark
+-- The next audit of this partition begins here.
+INSERT INTO audit_marks VALUES ($cluster, $topic, $partition, $until, $audit)
+ON CONFLICT (cluster_id, topic, partition) DO UPDATE SET verified_until = excluded.verified_until,
+    audit_id = excluded.audit_id;

@@ -1,0 +1,251 @@
+"""The audit of a real topic on a real Kafka by a real Spark: transactions, retention, marks, and the command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import uuid
+
+import duckdb
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from producer_core import ReliableKafkaProducer
+from producer_core.errors import BrokerError
+from producer_core.messages import id_bytes
+from producer_core.pipeline import audit
+from producer_core.pipeline.integrity import edges
+from producer_core.pipeline.integrity.spans import Edge
+from producer_core.store import Store
+from tests import planting
+from tests.services.test_integrity_sql import acked, batch, differences
+from tests.support import eventually
+
+pytestmark = pytest.mark.spark
+
+
+def topic(kafka, partitions=1, **more):
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(name, partitions=partitions, **more)
+    return name
+
+
+@pytest.fixture(scope="module")
+def planted(kafka):
+    """A topic with every fault, its ledger's topic, and the plan. Its open transaction lives as long."""
+    plan = planting.plant(12_000, seed=4, partitions=3)
+    orders, telemetry = topic(kafka, 3), topic(kafka, 2)
+    cluster = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics().cluster_id
+    holding = planting.write(plan, kafka.bootstrap_servers, orders, telemetry, cluster)
+    yield plan, orders, telemetry
+    holding.abort_transaction(30)
+
+
+def found(kafka, spark, name, ledger=(), **more):
+    return audit(spark, name, bootstrap_servers=kafka.bootstrap_servers, ledger_topics=ledger, **more)
+
+
+def send(kafka, name, session, seqs, partition=0, timestamp=None):
+    """Plain records with ids, in this order; their offsets."""
+    offsets = []
+    client = Producer({"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True})
+    for seq in seqs:
+        client.produce(
+            name, b"x", key=str(seq).encode(), partition=partition, headers=[("pc-id", id_bytes(session, seq))],
+            on_delivery=lambda error, message: offsets.append(message.offset()),
+            **({"timestamp": int(timestamp * 1000)} if timestamp else {}),
+        )  # fmt: skip
+    assert client.flush(30) == 0
+    return offsets
+
+
+def tell(kafka, ledger, producer, number, name, session, *places):
+    """One batch of a ledger, of any cluster."""
+    value = batch(producer, number, acked(session, *places, topic=name), cluster_id="")
+    planting.publish(kafka.bootstrap_servers, ledger, [(producer.encode(), value)])
+
+
+def test_every_fault_on_a_real_topic_is_found_by_its_id(planted, kafka, spark, tmp_path):
+    plan, orders, telemetry = planted
+
+    report = found(kafka, spark, orders, [telemetry], findings=tmp_path / "found")
+
+    assert differences(plan, report, planting.truth(plan)) == {}
+    assert report.read_again < report.records
+    kept = duckdb.sql(
+        f"SELECT kind, count(DISTINCT message_id) FROM '{report.findings_path}/*.parquet' GROUP BY kind"
+    )
+    assert dict(kept.fetchall()) == {
+        kind: n for kind, n in report.to_dict().items() if kind in dict(kept.fetchall())
+    }
+    assert [folder.name for folder in (tmp_path / "found").iterdir()] == [
+        report.findings_path.rpartition("/")[2]
+    ]
+
+
+def test_the_command_says_it_in_json_and_in_its_exit_code(planted, kafka, tmp_path):
+    plan, orders, telemetry = planted
+    wanted = planting.truth(plan)
+    command = [
+        sys.executable,
+        "-m",
+        "producer_core.cli",
+        "pipeline",
+        "integrity",
+        "--topic",
+        orders,
+        "--json",
+    ]
+    command += [
+        "--ledger-topic",
+        telemetry,
+        "-b",
+        kafka.bootstrap_servers,
+        "--store",
+        str(tmp_path / "s.duckdb"),
+    ]
+    command += ["--fail-on", "lost,duplicated", "--html", str(tmp_path / "report.html")]
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+
+    assert done.returncode == 1, done.stderr
+    told = json.loads(done.stdout)
+    kinds = ("lost", "duplicated", "reordered", "pending", "unledgered")
+    assert {kind: told[kind] for kind in kinds} == {kind: len(wanted[kind]) for kind in kinds}
+    assert told["expired"] == wanted["expired"]
+    assert told["sentence"] in (tmp_path / "report.html").read_text()
+    with Store.open(tmp_path / "s.duckdb").borrow() as connection:
+        audits = connection.execute("SELECT state, lost, foreign_records FROM audits").fetchall()
+        jobs = connection.execute("SELECT kind, state, records_done FROM pipeline_jobs").fetchall()
+        named = connection.execute("SELECT count(*) FROM audit_findings WHERE kind = 'lost'").fetchone()
+    assert audits == [("done", len(wanted["lost"]), wanted["foreign"])]
+    assert (jobs[0][:2], named) == (("integrity", "done"), (len(wanted["lost"]),))
+
+
+def test_a_topic_that_is_not_there_is_told_before_spark_starts(kafka, tmp_path):
+    command = [sys.executable, "-m", "producer_core.cli", "pipeline", "integrity", "--topic", "nothing-there"]
+    command += ["-b", kafka.bootstrap_servers, "--store", str(tmp_path / "s.duckdb")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "nothing-there" in done.stderr
+    assert "Spark" not in done.stderr
+
+
+def test_what_our_producer_sends_is_all_there(kafka, spark, tmp_path):
+    orders, telemetry = topic(kafka, 3), topic(kafka)
+    with ReliableKafkaProducer(
+        kafka.bootstrap_servers, store=tmp_path / "own.duckdb", telemetry_topic=telemetry
+    ) as producer:
+        for number in range(3_000):
+            producer.send_message(orders, {"n": number}, key=str(number % 50))
+        producer.flush(30)
+
+    report = found(kafka, spark, orders, [telemetry])
+
+    assert (report.acknowledged, report.clean, report.unledgered, report.gaps) == (3_000, True, 0, ())
+    assert (
+        report.sentence
+        == f"{orders}: all 3,000 messages acknowledged are on the log, each once and in order."
+    )
+
+
+def test_an_incremental_audit_reads_the_new_part_and_what_the_ledger_told_late(kafka, spark, tmp_path):
+    orders, telemetry, store = topic(kafka, 2), topic(kafka), Store.open(tmp_path / "s.duckdb")
+    session = uuid.uuid4()
+
+    def run():
+        return found(kafka, spark, orders, [telemetry], store=store, incremental=True)
+
+    send(kafka, orders, session, range(10))
+    tell(kafka, telemetry, "p", 0, orders, session, *((0, n, n) for n in range(8)))
+    first = run()
+    send(kafka, orders, session, [10, 11, 3])
+    more_partitions(kafka, orders, 3)
+    eventually(lambda: send(kafka, orders, session, [12], partition=2))
+    tell(kafka, telemetry, "p", 2, orders, session, (0, 10, 10), (0, 11, 11), (2, 12, 0))
+    second = run()
+    tell(kafka, telemetry, "p", 1, orders, session, (0, 8, 8), (0, 9, 9), (1, 13, 0))
+    third = run()
+
+    assert (first.records, first.unledgered, first.acknowledged) == (10, 2, 8)
+    assert (second.records, second.ids("duplicated"), second.acknowledged) == (4, [f"{session}-3"], 3)
+    assert (second.reordered, second.spans[2].start) == (0, 0)
+    assert [gap[:] for gap in second.gaps] == [("p", 1, 1)]
+    assert (third.spans[0].start, third.acknowledged, third.gaps) == (8, 4, ())
+    assert third.ids("lost") == [f"{session}-13"]
+    store.close()
+
+
+def more_partitions(kafka, name, number):
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    client.create_partitions([NewPartitions(name, number)])[name].result(30)
+    eventually(lambda: len(client.list_topics(name).topics[name].partitions) == number)
+
+
+def test_a_killed_audit_moves_no_mark(kafka, spark, tmp_path, monkeypatch):
+    orders, store = topic(kafka), Store.open(tmp_path / "s.duckdb")
+    send(kafka, orders, uuid.uuid4(), range(5))
+    with monkeypatch.context() as patched:
+        patched.setattr("producer_core.pipeline.integrity.auditing.look", _break)
+        with pytest.raises(KeyboardInterrupt):
+            found(kafka, spark, orders, store=store, incremental=True)
+
+    assert found(kafka, spark, orders, store=store, incremental=True).records == 5
+    with store.borrow() as connection:
+        assert connection.execute("SELECT state FROM audits ORDER BY started_at").fetchall() == [
+            ("failed",),
+            ("done",),
+        ]
+    store.close()
+
+
+def _break(*arguments, **named):
+    raise KeyboardInterrupt
+
+
+def test_a_topic_made_anew_is_audited_from_its_start_and_has_lost_what_it_held(kafka, spark, tmp_path):
+    orders, telemetry, store = topic(kafka), topic(kafka), Store.open(tmp_path / "s.duckdb")
+    old, new = uuid.uuid4(), uuid.uuid4()
+    send(kafka, orders, old, range(6))
+    tell(kafka, telemetry, "p", 0, orders, old, *((0, n, n) for n in range(6)))
+    assert found(kafka, spark, orders, [telemetry], store=store, incremental=True).clean
+    kafka.delete_topic(orders)
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    eventually(lambda: orders not in client.list_topics().topics)
+    kafka.create_topic(orders, partitions=1)
+    send(kafka, orders, new, range(2))
+    tell(kafka, telemetry, "q", 0, orders, new, (0, 0, 0), (0, 1, 1))
+
+    report = found(kafka, spark, orders, [telemetry], store=store, incremental=True)
+
+    assert (report.records, report.lost, report.pending) == (2, 6, 0)
+    store.close()
+
+
+def test_moments_bound_an_audit(kafka, spark):
+    orders, session, now = topic(kafka), uuid.uuid4(), time.time()
+    for seq, at in enumerate((now - 300, now - 200, now - 100, now + 1_800)):
+        send(kafka, orders, session, [seq], timestamp=at)
+
+    middle = found(kafka, spark, orders, since=now - 250, until=now - 50)
+
+    assert (middle.spans[0].start, middle.spans[0].end, middle.records) == (1, 3, 2)
+    assert "timestamps in the future" in middle.sentences[-1]
+
+
+def test_the_brokers_tell_what_an_audit_must_know(kafka):
+    name = topic(kafka, 2, config={"cleanup.policy": "compact,delete"})
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    send(kafka, name, uuid.uuid4(), range(3), partition=1)
+
+    facts = edges.facts(client, name)
+
+    assert (facts.compacted, facts.partitions) == (True, (0, 1))
+    assert edges.edges(client, facts) == {0: Edge(0, 0, 0), 1: Edge(0, 3, 3)}
+    assert edges.first_since(client, facts, time.time() + 60) == {0: None, 1: None}
+    assert edges.facts(client, topic(kafka)).compacted is False
+    with pytest.raises(BrokerError, match="cannot be described"):
+        edges.facts(client, "nothing-there")

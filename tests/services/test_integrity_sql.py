@@ -1,0 +1,449 @@
+"""The audit's SQL, on frames that a test makes: no Kafka, every fault found by id and nothing else."""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+import orjson
+import pyarrow as pa
+import pytest
+
+from producer_core.ledger import rows_of, unplaced_rows
+from producer_core.pipeline.integrity import groups, judging, ledgers
+from producer_core.pipeline.integrity.findings import listed
+from producer_core.pipeline.integrity.looking import Ledgers, Question, about, compare, keep, look, verdict
+from producer_core.pipeline.integrity.reading import decoded
+from producer_core.pipeline.integrity.report import AuditReport
+from producer_core.pipeline.integrity.spans import Edge, seen_after, spans
+from tests import planting
+from tests.planting import plant, truth
+
+pytestmark = pytest.mark.spark
+
+TOPIC, CLUSTER = "orders", "c-1"
+KINDS = ("lost", "duplicated", "reordered", "unledgered", "given_up_found", "pending")
+ONE, TWO = uuid.UUID(int=1), uuid.UUID(int=2)
+
+
+def log(spark, rows):
+    """Decoded records: (partition, offset, session, seq); a session of None is somebody else's."""
+    columns = list(zip(*rows, strict=True)) or [[]] * 4
+    sessions = [one.bytes if one is not None else None for one in columns[2]]
+    return frame(spark, columns[0], columns[1], sessions, columns[3])
+
+
+def frame(spark, partition, offset, session, seq):
+    kinds = (pa.int32(), pa.int64(), pa.binary(), pa.int64())
+    columns = [
+        pa.array(values, kind) for values, kind in zip((partition, offset, session, seq), kinds, strict=True)
+    ]
+    return spark.createDataFrame(
+        pa.table(dict(zip(("partition", "offset", "session", "seq"), columns, strict=True)))
+    )
+
+
+def planned(spark, plan, *, hidden=False):
+    columns = plan.columns(hidden=hidden)
+    names = [session.bytes for session in plan.sessions]
+    ours = columns["session"] != planting.FOREIGN
+    session = [
+        names[one] if mine else None
+        for one, mine in zip(columns["session"].tolist(), ours.tolist(), strict=True)
+    ]
+    seq = pa.array(columns["seq"], mask=~ours)
+    return frame(spark, columns["partition"], columns["offset"], session, seq)
+
+
+def telemetry(spark, values, at=1.7e9):
+    """Telemetry records as Kafka has them."""
+    number = len(values)
+    return spark.createDataFrame(
+        pa.table(
+            {
+                "topic": pa.array(["telemetry"] * number, pa.string()),
+                "partition": pa.array([0] * number, pa.int32()),
+                "offset": pa.array(range(number), pa.int64()),
+                "timestamp": pa.array([int(at * 1e6)] * number, pa.timestamp("us", "UTC")),
+                "value": pa.array(values, pa.binary()),
+            }
+        )
+    )
+
+
+def batch(producer, sequence, rows, **more):
+    value = {
+        "v": 1,
+        "producer_id": producer,
+        "sequence": sequence,
+        "cluster_id": CLUSTER,
+        "ledger": rows,
+        **more,
+    }
+    return orjson.dumps(value, default=list)
+
+
+def acked(session, *places, topic=TOPIC):
+    """Ledger rows of (partition, seq, offset); an offset of None is unknown."""
+    rows = []
+    for partition in dict.fromkeys(one[0] for one in places):
+        here = [one[1:] for one in places if one[0] == partition]
+        known = [(seq, offset) for seq, offset in here if offset is not None]
+        place = (session.bytes, topic, partition)
+        rows += rows_of(place, *map(list, zip(*known, strict=True))) if known else []
+        rows += unplaced_rows(place, [seq for seq, offset in here if offset is None])
+    return rows
+
+
+def audited(spark, records, values, edges, *, begin=None, isolation="read_committed", later=None, **more):
+    """The report of one look, as a job would make it."""
+    found_spans = seen_after(spans(edges, begin=begin, isolation=isolation), edges)
+
+    def read(ranges):
+        which = " or ".join(
+            f"(partition = {number} and offset >= {start} and offset < {end})"
+            for number, (start, end) in ranges.items()
+        )
+        return records.where(which or "false")
+
+    batches = keep(ledgers.once(ledgers.understood(ledgers.parsed(telemetry(spark, values)))))
+    told = Ledgers(keep(ledgers.rows(batches)), keep(ledgers.given_up(batches, TOPIC)))
+    question = Question(TOPIC, CLUSTER, found_spans, time.time(), **more)
+    found = look(spark, question, told, read=read, edges_now=lambda: later or edges)
+    gaps = tuple(ledgers.gaps(batches).collect())
+    return AuditReport.made(
+        question, found, listed(found.findings), audit_id="a", isolation=isolation, gaps=gaps
+    )
+
+
+def differences(plan, report, wanted):
+    """What was found and should not, and the other way round, by kind; empty where all is well."""
+    kinds = [kind for kind in KINDS if len(wanted[kind]) <= 10_000]
+    wrong = {kind: plan.codes(report.ids(kind)) ^ wanted[kind] for kind in kinds}
+    wrong |= {
+        kind: {getattr(report, kind), len(wanted[kind])}
+        for kind in KINDS
+        if getattr(report, kind) != len(wanted[kind])
+    }
+    numbers = ("expired", "acknowledged", "records", "foreign")
+    wrong |= {
+        name: {getattr(report, name), wanted[name]}
+        for name in numbers
+        if getattr(report, name) != wanted[name]
+    }
+    return {kind: found for kind, found in wrong.items() if found}
+
+
+def test_every_planted_fault_is_found_by_its_id_and_nothing_else(spark):
+    plan = plant(30_000, seed=1, sessions=4, partitions=3)
+    values = [value for _, value in planting.ledger_values(plan, TOPIC, CLUSTER)]
+
+    report = audited(spark, planned(spark, plan), values, plan.edges())
+
+    assert differences(plan, report, truth(plan)) == {}
+    assert report.lost > 5 < report.reordered
+    assert report.duplicated == 20
+    assert [(f"p-{plan.hole[0]}", *plan.hole[1:])] == [tuple(gap) for gap in report.gaps]
+
+
+def test_an_uncommitted_reader_sees_aborted_copies_and_what_is_behind_an_open_transaction(spark):
+    plan = plant(8_000, seed=5, silent=False, hole=False)
+    values = [value for _, value in planting.ledger_values(plan, TOPIC, CLUSTER)]
+
+    report = audited(
+        spark, planned(spark, plan, hidden=True), values, plan.edges(), isolation="read_uncommitted"
+    )
+
+    assert differences(plan, report, truth(plan, hidden=True)) == {}
+    assert report.pending == 0
+    assert report.duplicated == 20 + 7 * plan.partitions
+
+
+def test_a_part_of_the_topic_with_dense_faults_is_judged_with_what_stands_before_it(spark):
+    plan = plant(20_000, seed=9, faults=200)
+    begin = {number: int(log.end * 0.3) for number, log in enumerate(plan.logs)}
+    values = [value for _, value in planting.ledger_values(plan, TOPIC, CLUSTER)]
+
+    report = audited(spark, planned(spark, plan), values, plan.edges(), begin=begin, fresh="false")
+
+    assert differences(plan, report, truth(plan, start=begin)) == {}
+
+
+# one look at many small cases: each has partitions and sessions of its own
+
+
+class Cases:
+    """Records, ledgers and edges of cases, looked at together."""
+
+    def __init__(self):
+        self.rows, self.values, self.edges, self.later, self.sessions = [], [], {}, {}, {}
+
+    def add(self, name, build, *, partitions=1, end=10, later=None):
+        """`build(session, partition)` gives the records and the lists of ledger rows, a batch each."""
+        session, partition = uuid.UUID(int=len(self.sessions) + 1), len(self.edges)
+        self.sessions[name] = session
+        for number in range(partition, partition + partitions):
+            self.edges[number] = Edge(0, end, end)
+            self.later[number] = later or self.edges[number]
+        rows, batches = build(session, partition)
+        self.rows += rows
+        self.values += [batch(f"{name}-{number}", 0, told) for number, told in enumerate(batches)]
+
+
+def in_order(session, count, partition=0, first=0):
+    return [(partition, first + number, session, number) for number in range(count)]
+
+
+def told(session, count, partition=0):
+    return acked(session, *((partition, number, number) for number in range(count)))
+
+
+def at(session, partition, *seqs):
+    """Records at offsets from 0 on."""
+    return [(partition, offset, session, seq) for offset, seq in enumerate(seqs)]
+
+
+def as_they_stand(rows):
+    return acked(rows[0][2], *((partition, seq, offset) for partition, offset, _, seq in rows))
+
+
+FAULTS = {
+    "an entry that two batches tell": {},
+    "two producers' rows of one window": {},
+    "acknowledged at two places of a partition": {"duplicated": {4}},
+    "acknowledged in two partitions": {"duplicated": {4}},
+    "a loss beside a copy": {"lost": {3}, "duplicated": {1}},
+    "two of a window lost": {"lost": {2, 3}},
+    "an acknowledgement without a place that stands": {},
+    "a topic made anew": {"lost": {0, 1, 2}},
+    "a partition that is gone": {"lost": {5}},
+    "taken by retention meanwhile": {},
+    "another topic's": {},
+    "across windows": {"reordered": {1}},
+    "a copy far ahead": {"duplicated": {9_000}},
+    "no ledger": {"duplicated": {0}, "reordered": {7}, "unledgered": {0, 1, 2, 9, 7}},
+    "given up and there": {"given_up_found": {2}},
+}
+
+
+@pytest.fixture(scope="module")
+def looked(spark):
+    cases = Cases()
+    add = cases.add
+    add("an entry that two batches tell", lambda s, p: (in_order(s, 5, p), [told(s, 5, p)] * 2))
+    halves = (range(3), range(3, 6))
+    add(
+        "two producers' rows of one window",
+        lambda s, p: (in_order(s, 6, p), [acked(s, *((p, n, n) for n in half)) for half in halves]),
+    )
+    add(
+        "acknowledged at two places of a partition",
+        lambda s, p: ([*in_order(s, 5, p), (p, 7, s, 4)], [told(s, 5, p), acked(s, (p, 4, 7))]),
+    )
+    add(
+        "acknowledged in two partitions",
+        lambda s, p: ([*in_order(s, 5, p), (p + 1, 7, s, 4)], [told(s, 5, p), acked(s, (p + 1, 4, 7))]),
+        partitions=2,
+    )
+    add("a loss beside a copy", lambda s, p: (at(s, p, 0, 1, 2, 1), [told(s, 4, p)]))
+    add("two of a window lost", lambda s, p: (at(s, p, 0, 1), [told(s, 4, p)]))
+    add(
+        "an acknowledgement without a place that stands",
+        lambda s, p: (in_order(s, 2, p), [acked(s, (p, 0, 0), (p, 1, None))]),
+    )
+    add("a topic made anew", lambda s, p: ([], [told(s, 3, p)]), end=0)
+    add(
+        "a partition that is gone",
+        lambda s, p: (in_order(s, 1, p), [[*told(s, 1, p), *acked(s, (99, 5, 3))]]),
+    )
+    add(
+        "taken by retention meanwhile",
+        lambda s, p: (in_order(s, 6, p)[3:], [told(s, 6, p)]),
+        later=Edge(3, 10, 10),
+    )
+    add(
+        "another topic's",
+        lambda s, p: (in_order(s, 2, p), [[*told(s, 2, p), *acked(s, (p, 2, 2), topic="payments")]]),
+    )
+    add("across windows", lambda s, p: ((rows := at(s, p, 0, 5_000, 1, 9_000)), [as_they_stand(rows)]))
+    add(
+        "a copy far ahead",
+        lambda s, p: (
+            [*at(s, p, 0, 1, 9_000), *at(s, p + 1, 9_000, 10)],
+            [[*acked(s, (p, 0, 0), (p, 1, 1), (p, 9_000, 2)), *acked(s, (p + 1, 10, 1))]],
+        ),
+        partitions=2,
+    )
+    add("no ledger", lambda s, p: ([*at(s, p, 0, 1, 2, 0, 9, 7), (p, 6, None, None)], []))
+    add("given up and there", lambda s, p: (in_order(s, 3, p), [told(s, 2, p)]))
+    letter = [
+        str(cases.sessions["given up and there"]),
+        2,
+        TOPIC,
+        "_MSG_TIMED_OUT",
+        "possibly_persisted",
+        1.7e9,
+    ]
+    elsewhere = batch("q", 1, told(uuid.UUID(int=999), 3), cluster_id="another cluster")
+    cases.values += [cases.values[0], batch("q", 0, [], given_up=[letter]), elsewhere]
+    return cases, audited(spark, log(spark, cases.rows), cases.values, cases.edges, later=cases.later)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_of_each_case_what_is_wrong_is_found_and_nothing_else(looked, name):
+    cases, report = looked
+    session = f"{cases.sessions[name]}-"
+    found = {
+        kind: {int(one.removeprefix(session)) for one in report.ids(kind) if one.startswith(session)}
+        for kind in KINDS
+    }
+    assert {kind: seqs for kind, seqs in found.items() if seqs} == FAULTS[name]
+
+
+def test_nothing_is_found_of_what_no_case_is_about(looked):
+    cases, report = looked
+    ours = {str(session) for session in cases.sessions.values()}
+    assert {row["message_id"].rpartition("-")[0] for row in report.rows()} <= ours
+    assert (report.foreign, report.expired, report.undecided, report.pending) == (1, 3, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("edges", "begin", "at", "kind"),
+    [
+        ({0: Edge(0, 5, 5)}, {}, 0.0, "lost"),
+        ({0: Edge(1, 5, 5)}, {}, 0.0, "expired"),
+        ({0: Edge(0, 4, 5)}, {}, 0.0, "pending"),
+        ({0: Edge(0, 5, 5)}, {}, 99.0, "pending"),
+        ({0: Edge(0, 5, 5)}, {0: 2}, 0.0, "undecided"),
+        ({0: Edge(0, 5, 5)}, {}, None, None),
+    ],
+)
+def test_an_acknowledgement_without_a_place_that_is_nowhere_is_judged_by_what_can_be_known(
+    spark, edges, begin, at, kind
+):
+    question = Question(TOPIC, CLUSTER, spans(edges, begin=begin), started=100.0)
+    moment = "cast(null as double)" if at is None else f"cast({at} as double)"
+    row = (
+        spark.range(1)
+        .selectExpr(f"{moment} as at")
+        .selectExpr(f"{verdict(question, question.spans)} as kind")
+    )
+    assert row.first().kind == kind
+
+
+def test_a_compacted_topic_is_judged_for_copies_and_order_only(spark):
+    rows = [(0, 1, ONE, 1), (0, 3, ONE, 3), (0, 5, ONE, 2), (0, 6, ONE, 3)]
+    report = audited(
+        spark, log(spark, rows), [batch("p", 0, told(ONE, 7))], {0: Edge(0, 7, 7)}, compacted=True
+    )
+    assert (report.lost, report.auditable) == (0, False)
+    assert (report.ids("duplicated"), report.ids("reordered")) == ([f"{ONE}-3"], [f"{ONE}-2"])
+
+
+def test_what_cannot_be_read_in_a_ledger_is_counted(spark):
+    good, contradiction = told(ONE, 3)[0], told(TWO, 3)[0]._replace(count=7)
+    values = [
+        batch("p", 0, [good, contradiction, ["x"], [None] * 11]),
+        b"no JSON",
+        b'{"v": 2}',
+        b'{"v": 1, "producer_id": "p", "sequence": "three"}',
+        b'{"v": 1, "producer_id": "p", "sequence": 1, "ledger": "none"}',
+    ]
+    parsed = ledgers.parsed(telemetry(spark, values))
+    known = ledgers.understood(parsed)
+    assert ledgers.strange(parsed).count() == 3
+    assert (ledgers.rows(known).count(), ledgers.odd(known).count()) == (1, 3)
+
+
+def test_batches_that_were_added_up_are_no_hole(spark):
+    values = [
+        batch("p", 0, []),
+        batch("p", 7, [], first=1),
+        batch("p", 10, []),
+        batch("q", 4, []),
+        batch("p", 9, []),
+    ]
+    holes = ledgers.gaps(ledgers.understood(ledgers.parsed(telemetry(spark, values)))).collect()
+    assert [tuple(row) for row in holes] == [("p", 8, 8)]
+
+
+def test_an_id_is_read_as_the_producer_s_own_reader_does(spark):
+    from producer_core.messages import id_bytes, record_id
+
+    good, other = id_bytes(ONE, 7), id_bytes(TWO, 4096)
+    cases = [
+        None,
+        [],
+        [("pc-id", good)],
+        [("trace", b"x"), ("pc-id", good)],
+        [("pc-id", b"short"), ("pc-id", good)],
+        [("pc-id", good), ("pc-id", other)],
+        [("pc-id", None)],
+        [("pc-id", b"x" * 25)],
+        [("PC-ID", good)],
+    ]
+    header = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    table = pa.table(
+        {
+            "partition": pa.array([0] * len(cases), pa.int32()),
+            "offset": pa.array(range(len(cases)), pa.int64()),
+            "headers": pa.array(
+                [case and [{"key": k, "value": v} for k, v in case] for case in cases], pa.list_(header)
+            ),
+        }
+    )
+    found = decoded(spark.createDataFrame(table)).orderBy("offset").collect()
+    wanted = [record_id(case) for case in cases]
+    assert [
+        bytes(row.session) + row.seq.to_bytes(8, "big") if row.session else None for row in found
+    ] == wanted
+
+
+def test_a_sequence_beyond_a_signed_number_is_nobody_s_id(spark):
+    header = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    table = pa.table(
+        {
+            "partition": pa.array([0], pa.int32()),
+            "offset": pa.array([0], pa.int64()),
+            "headers": pa.array([[{"key": "pc-id", "value": b"\xff" * 24}]], pa.list_(header)),
+        }
+    )
+    assert decoded(spark.createDataFrame(table)).collect()[0].session is None
+
+
+def test_records_are_grouped_where_they_are_read(spark):
+    """What is shuffled are groups: below every exchange stands a partial sum, or the ledger."""
+    plan = plant(2_000, seed=1)
+    values = [value for _, value in planting.ledger_values(plan, TOPIC, CLUSTER)]
+    records = planned(spark, plan)
+    batches = ledgers.understood(ledgers.parsed(telemetry(spark, values)))
+    told = Ledgers(keep(ledgers.rows(batches)), keep(ledgers.given_up(batches, TOPIC)))
+    question = Question(TOPIC, CLUSTER, spans(plan.edges()), 0.0)
+    rows = keep(groups.zoned_rows(groups.with_doubts(about(spark, question, told.rows, question.spans))))
+
+    grouped = executed(groups.groups(records))
+    whole = executed(compare(question, told, rows, lambda ranges: records))
+
+    first, exchange, partial = (
+        grouped.index(word) for word in ("HashAggregate", "Exchange", "partial_count")
+    )
+    assert first < exchange < partial
+    assert grouped.count("Exchange") == 1
+    assert "CartesianProduct" not in whole
+    assert "BroadcastNestedLoopJoin" not in whole
+
+
+def executed(frame):
+    return frame._jdf.queryExecution().executedPlan().toString()
+
+
+def test_an_id_is_written_as_people_read_it(spark):
+    from producer_core.messages import id_bytes, id_text
+
+    named = log(spark, [(0, 0, ONE, 12), (0, 1, uuid.UUID(int=2**127 + 5), 2**40)]).withColumn(
+        "id", judging.message_id()
+    )
+    assert [row.id for row in named.orderBy("offset").collect()] == [
+        id_text(id_bytes(ONE, 12)),
+        id_text(id_bytes(uuid.UUID(int=2**127 + 5), 2**40)),
+    ]

@@ -1,0 +1,160 @@
+"""One slice of a reprocess as Spark's tasks send it, on a real Kafka and without Spark: attempts that die, twins, and
+attempts of a driver that is gone."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+
+import pytest
+
+from producer_core.config import client_config
+from producer_core.pipeline.reprocess import sending, waves
+from producer_core.pipeline.reprocess.progress import Notes, require_topic, seal
+from producer_core.pipeline.reprocess.sending import Errand, outcome_schema
+from producer_core.pipeline.reprocess.slices import Slicing
+from producer_core.replay.transacting import Transacting
+from tests.replays.reading import read
+from tests.unit.replaying import letter
+
+pytestmark = pytest.mark.kafka
+
+COUNT = 60
+FIRST = 1 << 32
+
+
+class Stage:
+    """A topic, letters of one session for it, and an operation whose one slice is sealed with the number FIRST."""
+
+    def __init__(self, kafka):
+        self.kafka = kafka
+        self.topic = f"reprocess-{uuid.uuid4().hex[:8]}"
+        self.operation = uuid.uuid4().hex[:12]
+        kafka.create_topic(self.topic, partitions=3)
+        self.settings = dict(client_config(kafka.bootstrap_servers).settings)
+        self.letters = [
+            letter(number, topic=self.topic, key=b"k%d" % (number % 7), headers=(("n", b"%d" % number),))
+            for number in range(COUNT)
+        ]
+        self.floors = {self.topic: dict.fromkeys(range(3), -1)}
+        self.partitions = require_topic(self.settings, "producer-core-progress")
+        self.notes = self.seal(FIRST)
+
+    def seal(self, number):
+        notes = Notes("producer-core-progress", self.partitions, {0: -1})
+        since = seal(
+            self.settings, notes, self.operation, [0], number, self.floors,
+            interrupt=lambda: False, say=lambda text: None,
+        )  # fmt: skip
+        return Notes(notes.topic, notes.partitions, since)
+
+    def errand(self, number=FIRST + 1, most=10, rate=None, floors=None):
+        return Errand(self.operation, self.settings, number, floors or self.floors, self.notes, most, rate)
+
+    def send(self, errand=None):
+        """What one attempt of the task says."""
+        batches = waves.table(self.letters, Slicing(1)).to_batches()
+        rows = [row for batch in sending.send(errand or self.errand(), batches) for row in batch.to_pylist()]
+        return Counter(row["ending"] for row in rows)
+
+    def there(self):
+        return Counter(record.number for record in read(self.kafka.bootstrap_servers, self.topic))
+
+
+@pytest.fixture
+def stage(kafka, kcat):
+    return Stage(kafka)
+
+
+ONCE = Counter(dict.fromkeys(range(COUNT), 1))
+
+
+def test_a_slice_is_sent_and_a_second_attempt_finds_all_of_it(stage):
+    first, second = stage.send(), stage.send()
+
+    assert (first, second) == ({"acknowledged": COUNT}, {"acknowledged": COUNT})
+    assert stage.there() == ONCE
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("committed", [0, 20])
+def test_an_attempt_that_dies_in_a_transaction_is_fenced_and_the_next_one_sends_the_rest(
+    stage, monkeypatch, committed
+):
+    def die(self, batch):
+        if len(sent) * 10 == committed:
+            self._live._live.begin_transaction()
+            self._live._produce([sending_delivery(one) for one in batch], time.monotonic() + 10)
+            self._live._live.flush(10)
+            raise Killed
+        sent.append(batch)
+        return transact(self, batch)
+
+    sent, transact = [], Transacting._transact
+    from producer_core.burial import delivery_of as sending_delivery
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Transacting, "_transact", die)
+        with pytest.raises(Killed):
+            stage.send()
+    assert stage.there().total() == committed
+
+    assert stage.send() == {"acknowledged": COUNT}
+    assert stage.there() == ONCE
+
+
+def test_of_twins_the_fenced_one_leaves_and_each_letter_is_there_once(stage, monkeypatch):
+    twin = []
+    transact = Transacting._transact
+
+    def overtaken(self, batch):
+        if not twin and sum(stage.there().values()) >= 20:
+            twin.append(None)
+            twin.append(stage.send())
+        return transact(self, batch)
+
+    monkeypatch.setattr(Transacting, "_transact", overtaken)
+    told = stage.send()
+
+    assert twin[1] == {"acknowledged": COUNT}
+    assert told == {"acknowledged": 20}
+    assert stage.there() == ONCE
+
+
+def test_after_a_seal_an_attempt_of_an_earlier_driver_sends_nothing(stage):
+    late = stage.errand()
+    stage.seal(FIRST + (1 << 32))
+
+    assert stage.send(late) == {}
+    assert stage.there() == {}
+
+
+def test_a_seal_in_the_middle_ends_the_attempt_that_was_sending(stage, monkeypatch):
+    transact = Transacting._transact
+
+    def sealed(self, batch):
+        if sum(stage.there().values()) == 30:
+            stage.seal(FIRST + 5)
+        return transact(self, batch)
+
+    monkeypatch.setattr(Transacting, "_transact", sealed)
+
+    assert stage.send() == {"acknowledged": 30}
+    assert stage.there() == Counter(range(30))
+
+
+def test_a_share_of_the_rate_is_kept(stage):
+    began = time.monotonic()
+    assert stage.send(stage.errand(rate=40.0)) == {"acknowledged": COUNT}
+    assert time.monotonic() - began >= (COUNT - 40) / 40 - 0.1
+    assert stage.there() == ONCE
+
+
+def test_what_a_task_says_has_the_columns_that_spark_was_told(stage):
+    assert [f"{field.name}" for field in outcome_schema()] == [
+        part.split()[0] for part in sending.OUTCOME.split(", ")
+    ]

@@ -1,0 +1,315 @@
+"""Jobs and audits on the fleet page: their data on a real store, their words, and the page of one audit."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from dashboard.data.audits import Part, audits, findings, one
+from dashboard.data.jobs import jobs, state_of
+from dashboard.words import audits as told
+from dashboard.words import jobs as of
+from producer_core.dlq import DeadLetters
+from producer_core.store import Store
+from tests.unit.auditing import WHOLE, audited, job, job_ended
+from tests.unit.dashboard_pages import HOSTILE, letter, links, opened, rows_of, text_of
+
+AUDITS = "The last audit of each topic, faults first"
+JOBS = "Jobs of the pipeline, dead ones first"
+LOST = [("lost", f"m-{n}", n % 2, 10 * n, f"acknowledged at partition {n % 2}, offset {10 * n}") for n in range(3)]  # fmt: skip
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "store.duckdb"
+
+
+@pytest.fixture
+def store(path):
+    return Store.open(path)
+
+
+@pytest.fixture
+def now():
+    return float(int(time.time()))
+
+
+# jobs
+
+
+def test_a_job_that_runs_tells_its_progress_and_what_lies_behind(store, now):
+    job(store, began=now - 100, seen=now - 1, records_done=120, records_total=480, lag=9, message="reads")
+    (found,) = jobs(store, now)
+    assert (found.state, found.share, found.lag, found.message) == ("running", 0.25, 9, "reads")
+
+
+@pytest.mark.parametrize(
+    ("state", "silent", "said"),
+    [("running", 59, "running"), ("running", 61, "dead"), ("done", 999, "done"), ("failed", 999, "failed")],
+)
+def test_a_job_that_runs_and_was_not_seen_for_a_minute_is_dead(state, silent, said):
+    assert state_of(state, silent) == said
+
+
+def test_dead_jobs_come_first_and_the_latest_before_the_older(store, now):
+    job(store, "old", began=now - 900, seen=now - 800)
+    job_ended(store, "old", "done", began=now - 900, ended=now - 800)
+    job(store, "new", began=now - 90, seen=now - 80)
+    job_ended(store, "new", "failed", began=now - 90, ended=now - 80)
+    job(store, "dead", began=now - 9000, seen=now - 61)
+    job(store, "runs", began=now - 500, seen=now)
+    assert [found.name for found in jobs(store, now)] == ["dead", "runs", "new", "old"]
+
+
+def test_progress_is_told_in_the_unit_of_the_job():
+    assert of.progress("integrity", 12_000, 50_000, 0.24) == "24.0 % of 50,000 records"
+    assert of.progress("telemetry", 312, None, None) == "312 batches"
+    assert of.progress("telemetry", 1, None, None) == "1 batch"
+    assert of.progress("reprocess", None, None, None) == "–"
+    assert (of.lag(None), of.lag(0), of.lag(1)) == ("–", "none", "1 record")
+    assert (of.last_success(None), of.last_success(3.0)) == ("never", "3 s ago")
+
+
+def test_the_page_shows_jobs_and_says_which_is_dead(path, store, now, monkeypatch):
+    job(store, began=now - 600, seen=now, records_done=312, lag=0, last_success_at=now - 1, message="merged")
+    job(store, "integrity orders", "integrity", began=now - 600, seen=now - 200, message="token=hunter2")
+    page = opened("fleet", path, monkeypatch)
+    assert not page.exception
+    dead, runs = rows_of(page, JOBS)
+    assert "dead: not seen for" in dead[1] and dead[0].startswith("Audit integrity orders")
+    assert "hunter2" not in text_of(page)
+    assert runs[2:4] == ["312 batches", "none"] and "runs since 10 min" in runs[1]
+    assert "1 job is dead" in text_of(page)
+    assert not any("pipeline telemetry" in code.value for code in page.code)
+
+
+# audits
+
+
+def test_of_each_topic_the_last_audit_is_told_those_with_faults_first(store, now):
+    audited(store, "a", at=now - 900, topic="orders", lost=3)
+    audited(store, "b", at=now - 800, topic="orders")
+    audited(store, "c", at=now - 700, topic="payments", duplicated=2)
+    audited(store, "d", at=now - 600, topic="refunds")
+    found = audits(store, None, now)
+    assert [(last.audit.topic, last.audit.audit_id) for last in found] == [
+        ("payments", "c"),
+        ("refunds", "d"),
+        ("orders", "b"),
+    ]
+    assert [last.audit.audit_id for last in audits(store, "refunds", now)] == ["d"]
+
+
+def test_the_last_that_was_done_stays_beside_one_that_runs_failed_or_was_killed(store, now):
+    audited(store, "done", at=now - 900)
+    begin = {"topic": "orders", "cluster": "c", "isolation": "read_committed"}
+    store.execute("begin_audit", id="next", started=now - 60, **begin)
+    (killed,) = audits(store, None, now)
+    job(store, "integrity orders", "integrity", began=now - 61, seen=now - 1)
+    (running,) = audits(store, None, now)
+    store.execute("fail_audit", id="next", now=now, sentence="The topic was deleted.")
+    (failed,) = audits(store, None, now)
+    assert [last.audit.audit_id for last in (killed, running, failed)] == ["done"] * 3
+    assert [last.later.state for last in (killed, running, failed)] == ["dead", "running", "failed"]
+    assert told.later(killed.later, now) == "A newer one was killed; it began 60 s ago."
+    assert told.later(failed.later, now).endswith("The topic was deleted.")
+
+
+def test_the_job_of_a_later_audit_is_no_sign_of_life_of_an_earlier_one(store, now):
+    store.execute("begin_audit", id="old", topic="orders", cluster="c", started=now - 900, isolation="x")
+    job(store, "integrity orders", "integrity", began=now - 60, seen=now)
+    assert one(store, "old", now).audit.state == "dead"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "unauditable", "lost", "tone"),
+    [
+        ({"auditable": False}, True, "?", "warning"),
+        ({"acknowledged": 0}, True, "?", "warning"),
+        ({"acknowledged": 0, "ours": 0}, False, "none", "good"),
+        ({"lost": 4}, False, "4", "bad"),
+        ({"reordered": 4}, False, "none", "warning"),
+        ({}, False, "none", "good"),
+    ],
+)
+def test_where_a_loss_could_not_have_shown_nobody_says_none(store, now, numbers, unauditable, lost, tone):
+    audited(store, "a", at=now - 9, **numbers)
+    (last,) = audits(store, None, now)
+    assert last.audit.unauditable is unauditable
+    assert told.number(last.audit, "lost") == lost
+    assert told.verdict(last.audit, now)[0] == tone
+    assert bool(told.why_unauditable(last.audit)) is unauditable
+
+
+@pytest.mark.parametrize(
+    ("ranges", "more", "said"),
+    [
+        (WHOLE, {}, "all of it, 2 partitions"),
+        ({"0": [300, 400, 0, 400]}, {}, "a part: 100 offsets of 1 partition"),
+        ({"0": [400, 400, 0, 400]}, {}, "nothing new, 1 partition"),
+        ({"0": [0, 400, 0, 400]}, {"since": 0.0}, "from 1970-01-01 00:00:00: 400 offsets of 1 partition"),
+        ({}, {}, "–"),
+    ],
+)
+def test_which_part_of_a_topic_was_read(store, now, ranges, more, said):
+    audited(store, "a", at=now - 9, ranges=ranges, **more)
+    assert told.part_of_topic(one(store, "a", now).audit, None, now) == said
+
+
+def test_ranges_that_make_no_sense_are_none(store, now):
+    audited(store, "a", at=now - 9, ranges=["what"])
+    audited(store, "b", at=now - 9, ranges={"1": [0, 9, 0, 9], "0": [1, 2, 0, 9]})
+    assert one(store, "a", now).audit.parts == ()
+    assert one(store, "b", now).audit.parts == (Part(0, 1, 2, 0, 9), Part(1, 0, 9, 0, 9))
+
+
+def test_findings_lead_to_the_letter_that_the_store_has(store, now):
+    died = letter(1, failed_at=now - 50)
+    DeadLetters(store).add([died])
+    audited(store, "a", at=now - 9, lost=1, given_up_found=1,
+            findings=[("given_up_found", died.message_id, 0, 5, "given up"), *LOST])  # fmt: skip
+    (known,) = findings(store, "a", "given_up_found", 10)
+    assert (known.letter, known.operation_id) == ("dead", None)
+    assert [found.message_id for found in findings(store, "a", "lost", 2)] == ["m-0", "m-2"]
+    assert findings(store, "a", "lost", 2)[0].letter is None
+
+
+def test_undecided_messages_are_counted_from_their_findings(store, now):
+    audited(store, "a", at=now - 9, findings=[("undecided", "m-1", 0, None, "acknowledged"), *LOST], lost=3)
+    page = one(store, "a", now)
+    assert page.audit.numbers["undecided"] == 1
+    assert page.kinds == ("lost", "undecided")
+    assert page.faults == {0: {"lost": 2}, 1: {"lost": 1}}
+    assert [kind for kind, *_ in told.counts(page.audit)] == ["lost", "duplicated", "reordered", "undecided"]
+
+
+def test_an_audit_that_is_not_there_is_none(store, now):
+    assert one(store, "nobody", now) is None
+
+
+def test_the_commands_quote_what_they_are_given():
+    assert "--store 'my store.duckdb'" in told.command("my store.duckdb")
+    assert told.query("it's") == "SELECT * FROM 'it''s/*.parquet'"
+
+
+def test_faults_are_told_above_the_page_of_three_topics_at_most(store, now):
+    for number in range(5):
+        audited(store, f"a{number}", at=now - 9 - number, topic=f"t{number}", lost=5 - number, reordered=1)
+    text = told.faults(audits(store, None, now))
+    assert text.startswith("The last audit found faults: t0 (5 lost and 1 out of order), t1 (")
+    assert "and 2 more topics" in text
+    assert told.faults(()) == ""
+
+
+# the pages
+
+
+def test_an_empty_store_says_how_an_audit_is_made(path, store, monkeypatch):
+    page = opened("fleet", path, monkeypatch)
+    assert not page.exception
+    assert "No topic was audited" in text_of(page)
+    assert any(f"pipeline integrity --topic TOPIC --ledger-topic telemetry -b BROKER:9092 --store {path}" in code.value
+               for code in page.code)  # fmt: skip
+
+
+def test_the_command_that_the_page_shows_exists_with_its_options():
+    from producer_core.cli.integrity import integrity
+
+    known = {option for parameter in integrity.params for option in parameter.opts}
+    assert {word for word in told.command("s").split() if word.startswith("-")} <= known
+
+
+def test_the_fleet_page_leads_to_the_audit(path, store, now, monkeypatch):
+    audited(store, "a-1", at=now - 90, lost=3, expired=2, sentence="orders: of 1,000 messages 3 are lost.")
+    audited(store, "a-2", at=now - 80, topic="compact", auditable=False, sentence="compact is compacted.")
+    page = opened("fleet", path, monkeypatch)
+    assert not page.exception
+    orders, compact = rows_of(page, AUDITS)
+    assert orders[:5] == [
+        "orders",
+        "orders: of 1,000 messages 3 are lost. Also 2 expired.",
+        "3",
+        "none",
+        "none",
+    ]
+    assert orders[6] == "all of it, 2 partitions"
+    assert compact[0] == "compact unauditable" and compact[2] == "?"
+    assert "fleet?audit=a-1" in links(page)
+    assert "orders (3 lost)" in text_of(page)
+
+
+def test_the_page_of_an_audit_shows_what_was_found_where_and_how_it_was_made(path, store, now, monkeypatch):
+    died = letter(1, failed_at=now - 50)
+    DeadLetters(store).add([died])
+    audited(store, "older", at=now - 900)
+    audited(store, "a-1", at=now - 90, lost=3, duplicated=1, path="found/a-1", foreign_records=4,
+            findings=[*LOST, ("duplicated", died.message_id, 1, 7, "a copy")])  # fmt: skip
+    page = opened("fleet", path, monkeypatch, audit="a-1")
+    assert not page.exception
+    assert [row[0] for row in rows_of(page, "Findings: Lost")] == ["m-0", "m-2", "m-1"]
+    assert [row[:2] for row in rows_of(page, "What was found, by kind")] == [
+        ["Lost", "3"],
+        ["Duplicated", "1"],
+        ["Out of order", "none"],
+    ]
+    assert rows_of(page, "What was read, by partition")[0] == [
+        "0",
+        "0",
+        "400",
+        "0",
+        "400",
+        "2",
+        "none",
+        "none",
+    ]
+    assert len(rows_of(page, "Other audits of this topic, the latest first")) == 1
+    assert {"fleet?audit=a-1&kind=duplicated", "fleet?audit=older", "fleet"} <= set(links(page))
+    assert any("found/a-1/*.parquet" in code.value for code in page.code)
+    assert "4 records without a message id of ours" in text_of(page)
+
+    other = opened("fleet", path, monkeypatch, audit="a-1", kind="duplicated")
+    assert rows_of(other, "Findings: Duplicated")[0][4] == "dead letter, waits"
+    assert any(f"letter={died.message_id}" in href for href in links(other))
+
+
+def test_only_the_first_findings_are_drawn_and_more_on_demand(path, store, now, monkeypatch):
+    many = [("lost", f"m-{n:04d}", 0, n, "acknowledged") for n in range(130)]
+    audited(store, "a-1", at=now - 90, lost=130, findings=many)
+    page = opened("fleet", path, monkeypatch, audit="a-1")
+    assert len(rows_of(page, "Findings: Lost")) == 100
+    assert "The first 100 of 130" in text_of(page)
+    assert "fleet?audit=a-1&kind=lost&findings=more" in links(page)
+    more = opened("fleet", path, monkeypatch, audit="a-1", findings="more")
+    assert len(rows_of(more, "Findings: Lost")) == 130
+
+
+@pytest.mark.parametrize("state", ["running", "failed"])
+def test_an_audit_that_is_not_done_says_how_it_is(path, store, now, monkeypatch, state):
+    store.execute(
+        "begin_audit", id="a", topic="orders", cluster="c", started=now - 9, isolation="read_committed"
+    )
+    if state == "failed":
+        store.execute("fail_audit", id="a", now=now, sentence="No broker answers.")
+    page = opened("fleet", path, monkeypatch, audit="a")
+    assert not page.exception
+    said = "could not be done: No broker answers." if state == "failed" else "it was killed"
+    assert said in text_of(page)
+
+
+def test_an_audit_that_the_store_does_not_know_is_said(path, store, monkeypatch):
+    page = opened("fleet", path, monkeypatch, audit=HOSTILE)
+    assert not page.exception
+    assert "There is no audit" in text_of(page) and "fleet" in links(page)
+    assert not any(HOSTILE[:40] in element.body for element in page.get("html"))
+
+
+def test_what_a_topic_or_a_finding_is_called_is_never_markup(path, store, now, monkeypatch):
+    audited(store, "a-1", at=now - 90, topic=HOSTILE, lost=1, sentence=HOSTILE, path=HOSTILE,
+            findings=[("lost", HOSTILE, 0, 1, HOSTILE)])  # fmt: skip
+    job(store, HOSTILE, "integrity", began=now - 9, seen=now, message=HOSTILE)
+    for address in ({}, {"audit": "a-1"}):
+        page = opened("fleet", path, monkeypatch, **address)
+        assert not page.exception
+        assert not any(HOSTILE in element.body for element in page.get("html"))
+        assert "onerror" in text_of(page)

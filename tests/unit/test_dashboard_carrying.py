@@ -1,0 +1,109 @@
+"""The dashboard's own hands: client settings in a file let its server carry out what is planned on its pages."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from dashboard import actions, carrying, server
+from producer_core import replay
+from producer_core.brokers import embedded
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.errors import ConfigError
+from producer_core.store import Store
+from tests.support import eventually
+from tests.unit.replaying import alive, buried
+
+ALL = DeadLetterFilter()
+
+
+@pytest.fixture
+def named(tmp_path, monkeypatch):
+    """A file of client settings, and the variable that names it."""
+
+    def write(text):
+        file = tmp_path / "client.properties"
+        file.write_text(text)
+        monkeypatch.setenv(carrying.VARIABLE, str(file))
+        return file
+
+    return write
+
+
+def test_without_the_variable_nobody_is_made(tmp_path, monkeypatch):
+    monkeypatch.delenv(carrying.VARIABLE, raising=False)
+
+    carrying.carry(tmp_path / "store.duckdb")
+
+    assert carrying.given() is None
+    assert carrying.carries(tmp_path / "store.duckdb") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("acks=all", "names no brokers"),
+        ("bootstrap.servers=b:9092\nlinger.mss=5", "linger.mss"),
+        ("bootstrap.servers", "not name=value"),
+        ('{"bootstrap.servers": ', "not JSON"),
+    ],
+)
+def test_a_wrong_file_is_said_when_the_server_starts(named, text, said):
+    named(text)
+
+    with pytest.raises(ConfigError, match=said) as caught:
+        server.parts()
+
+    assert carrying.VARIABLE in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_said(named):
+    named("bootstrap.servers=b:9092").unlink()
+
+    with pytest.raises(ConfigError, match=carrying.VARIABLE):
+        carrying.given()
+
+
+def test_the_settings_may_be_properties_or_json(named):
+    named("# ours\nbootstrap.servers=b1:9092,b2:9092\nlinger.ms=5\nclient.id=shop")
+    found = carrying.given()
+    assert (found.servers, found.settings) == (
+        "b1:9092,b2:9092", {"linger.ms": "5", "client.id": carrying.CLIENT_ID},
+    )  # fmt: skip
+
+    named('{"bootstrap.servers": "b3:9092"}')
+    assert carrying.given().servers == "b3:9092"
+
+
+def test_a_replay_planned_on_a_page_is_carried_out_with_no_producer_alive(tmp_path, named):
+    path = tmp_path / "store.duckdb"
+    store = Store.open(path)
+    with embedded.start(brokers=1, topics={"orders": 2}) as broker:
+        buried(store, 3, cluster_id="", accepted_at=time.time() - 60)
+        named(f"bootstrap.servers={broker.bootstrap_servers}")
+        assert not actions.start_replay(store, ALL).ok
+        carrying.carry(path)
+        try:
+            eventually(lambda: replay.runners(store, time.time()), timeout=30)
+            done = actions.start_replay(store, ALL)
+            assert done.ok, done.text
+            eventually(lambda: replay.get(store, done.operation_id).ended, timeout=30)
+        finally:
+            carrying.stop()
+
+    assert replay.get(store, done.operation_id).acknowledged == 3
+    assert DeadLetters(store).count(ALL) == 0
+    assert carrying.carries(path) is None
+    assert replay.runners(store, time.time()) == [], "it said goodbye"
+
+
+def test_it_is_no_producer_that_could_hide_that_one_died(tmp_path):
+    store = Store.open(tmp_path / "store.duckdb")
+    now = time.time()
+    alive(store, now)
+    with store.borrow(write=True) as connection:
+        connection.execute("UPDATE producers SET client_id = ?", [carrying.CLIENT_ID])
+
+    assert store.rows("producers") == []
+    assert replay.runners(store, now) == ["p-1"]

@@ -1,0 +1,288 @@
+"""What an audit decides without Spark: which offsets it is about, what it reads again, and how it says what it found."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from producer_core.cli import main
+from producer_core.errors import ConfigError
+from producer_core.pipeline.integrity import marks
+from producer_core.pipeline.integrity.ranges import covered, layers, merged
+from producer_core.pipeline.integrity.report import AuditReport, Expired, Gap
+from producer_core.pipeline.integrity.scope import Scope
+from producer_core.pipeline.integrity.spans import Edge, Span, anew, lowered, seen_after, spans
+from producer_core.store import Store
+
+# what is read again
+
+INTERVALS = st.lists(
+    st.tuples(st.integers(0, 500), st.integers(0, 40)).map(lambda one: (one[0], one[0] + one[1])), max_size=40
+)
+
+
+@given(INTERVALS, st.integers(1, 5))
+def test_few_ranges_cover_every_interval_and_are_apart(intervals, most):
+    ranges = merged(intervals, most)
+
+    assert len(ranges) <= most
+    assert all(end < start for (_, end), (start, _) in pairwise(ranges))
+    assert all(any(a <= start and end <= b for a, b in ranges) for start, end in intervals if start < end)
+
+
+@given(INTERVALS)
+def test_nothing_is_read_again_that_lies_between_few_intervals(intervals):
+    offsets = {offset for start, end in intervals for offset in range(start, end)}
+    assert covered({0: merged(intervals, 100)}) == len(offsets)
+
+
+def test_the_widest_gaps_stay_unread():
+    assert merged([(0, 1), (2, 3), (100, 101), (103, 104), (500, 501)], 3) == [(0, 3), (100, 104), (500, 501)]
+
+
+def test_each_read_has_one_range_a_partition():
+    assert layers({0: [(0, 1), (5, 6)], 1: [(2, 3)]}) == [{0: (0, 1), 1: (2, 3)}, {0: (5, 6)}]
+    assert layers({}) == []
+
+
+# which offsets
+
+
+def test_an_audit_is_about_what_its_reader_sees():
+    edges = {0: Edge(3, 8, 10)}
+    assert spans(edges)[0] == Span(3, 8, 3, 8, 10, 10, 0)
+    assert spans(edges, isolation="read_uncommitted")[0].end == 10
+
+
+def test_an_audit_begins_where_it_was_told_and_no_lower_than_there_is():
+    edges = {0: Edge(3, 8, 10), 1: Edge(0, 5, 5)}
+    found = spans(edges, begin={0: 1})
+    assert (found[0].start, found[0].floor, found[1].start) == (3, 1, 0)
+    assert spans(edges, begin={0: 99})[0].start == spans(edges, begin={0: 99})[0].end == 8
+
+
+def test_an_audit_ends_before_what_is_too_late():
+    edges = {0: Edge(0, 8, 10), 1: Edge(0, 8, 8)}
+    found = spans(edges, until={0: 4, 1: None})
+    assert [span.end for span in found.values()] == [4, 8]
+
+
+def test_a_partition_that_is_not_there_is_refused():
+    with pytest.raises(ConfigError, match="no partition 7; it has 1"):
+        spans({0: Edge(0, 1, 1)}, begin={7: 0})
+
+
+def test_what_changes_while_an_audit_reads_is_asked_for_again():
+    before = spans({0: Edge(0, 8, 8), 1: Edge(0, 5, 5)})
+    after = seen_after(before, {0: Edge(4, 9, 12)})
+    assert (after[0].low, after[0].after, after[0].end, after[1]) == (4, 12, 8, before[1])
+
+
+def test_a_ledger_that_tells_late_makes_an_audit_begin_earlier():
+    before = spans({0: Edge(2, 8, 8), 1: Edge(0, 5, 5)}, begin={0: 6, 1: 4})
+    after = lowered(before, {0: 1})
+    assert (after[0].start, after[0].floor, after[1].start) == (2, 6, 4)
+
+
+def test_a_log_that_ends_below_its_mark_was_cut():
+    assert anew({0: 5, 1: 5, 2: 5}, {0: Edge(0, 4, 4), 1: Edge(0, 5, 5)}) == [0]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"since": 1.0, "incremental": True},
+        {"from_offsets": {0: 1}, "since": 1.0},
+        {"incremental": True, "until": 2.0},
+        {"since": 2.0, "until": 2.0},
+        {"isolation": "serializable"},
+    ],
+)
+def test_a_scope_that_contradicts_itself_is_refused(wrong):
+    with pytest.raises(ConfigError):
+        Scope(**wrong)
+
+
+# how it is said
+
+
+def report(**more):
+    values = {"records": 1_000, "foreign": 0, "acknowledged": 1_000, **more}
+    return AuditReport(
+        audit_id="a-1", topic="orders", cluster_id="c", started_at=1.0, finished_at=2.0, isolation="read_committed",
+        spans={0: Span(0, 1_000, 0, 1_000, 1_000, 1_000)}, **values,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("numbers", "sentence"),
+    [
+        ({}, "orders: all 1,000 messages acknowledged are on the log, each once and in order."),
+        ({"acknowledged": 1}, "orders: the 1 message acknowledged is on the log, once."),
+        ({"lost": 1}, "orders: of 1,000 messages acknowledged 1 is lost."),
+        (
+            {"lost": 2, "duplicated": 30, "reordered": 4_000},
+            "orders: of 1,000 messages acknowledged 2 are lost, 30 there more than once and 4,000 out of order.",
+        ),
+        (
+            {"acknowledged": 0},
+            "orders: no ledger speaks of this range, so nobody can say what is lost; "
+            "of 1,000 messages none is there twice or out of order.",
+        ),
+        (
+            {"acknowledged": 0, "foreign": 1_000},
+            "orders: no ledger speaks of this range, so nobody can say what is lost; no record has a message id of ours.",
+        ),
+        (
+            {"acknowledged": 0, "records": 0},
+            "orders: there is nothing in this range, neither on the log nor in a ledger.",
+        ),
+        (
+            {"compacted": True, "duplicated": 1},
+            "orders is compacted, so nobody can say what is lost; of 1,000 messages 1 is there more than once.",
+        ),
+    ],
+)
+def test_one_sentence_says_what_a_person_must_know(numbers, sentence):
+    assert report(**numbers).sentence == sentence
+
+
+def test_what_else_matters_follows_in_sentences():
+    said = report(
+        pending=5,
+        expired=30,
+        expired_ranges=(Expired(2, 30, 0, 29),),
+        unledgered=1,
+        given_up_found=2,
+        foreign=7,
+        gaps=(Gap("p-1", 17, 20), Gap("p-2", 3, 3)),
+        ledger_lost=4,
+        undecided=1,
+        strange=3,
+        notes=("A note.",),
+    ).sentences
+    assert said[1:] == (
+        "5 messages acknowledged are hidden by an open transaction: look again when it has ended.",
+        "30 messages acknowledged expired before this audit, so nobody can say more of them "
+        "(partition 2, 30 at offsets 0 to 29).",
+        "1 message acknowledged at an unknown offset is not in this range; only an audit of the whole topic can say "
+        "whether it is lost.",
+        "1 message on the log is in no ledger: its producer keeps none, or never heard of its acknowledgement.",
+        "2 messages that their producer gave up are on the log all the same.",
+        "7 of 1,000 records have no message id of ours; they were counted, not judged.",
+        "What p-1 acknowledged in its batches 17 to 20 is not in the ledger.",
+        "What p-2 acknowledged in its batch 3 is not in the ledger.",
+        "Producers had to leave 4 acknowledgements out of their ledgers.",
+        "3 records or rows of the ledger could not be read: a newer schema, or no telemetry.",
+        "A note.",
+    )
+
+
+def findings(*rows):
+    names = ("kind", "message_id", "partition", "offset", "other_partition", "other_offset")
+    return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})
+
+
+FINDINGS = findings(
+    ("lost", "s-1", 0, 12, None, None),
+    ("duplicated", "s-2", 1, 90, 1, 40),
+    ("duplicated", "s-2", 0, 91, 1, 40),
+    ("reordered", "s-3", 0, 7, 0, 5),
+    ("reordered", "s-4", 0, 8, 0, -1),
+    ("unledgered", "s-5", 0, 9, None, None),
+)
+
+
+def test_each_finding_says_where_it_is():
+    found = report(findings=FINDINGS, lost=1, duplicated=1, reordered=2, unledgered=1)
+    assert [row["text"] for row in found.rows()] == [
+        "acknowledged at partition 0, offset 12, and not on the log",
+        "a copy at partition 1, offset 90; the message is at offset 40",
+        "a copy at partition 0, offset 91; the message is at partition 1, offset 40",
+        "at partition 0, offset 7, behind offset 5, where a later one of its session is",
+        "at partition 0, offset 8, behind a later one of its session that stands before this range",
+        "at partition 0, offset 9, in no ledger",
+    ]
+    assert found.ids("duplicated") == ["s-2"]
+    assert "s-1 acknowledged at partition 0" in repr(found)
+    assert not found.clean
+
+
+def test_a_notebook_shows_the_report_without_a_script():
+    html = report(findings=FINDINGS, lost=1, findings_path="<b>")._repr_html_()
+    assert "of 1,000 messages acknowledged 1 is lost" in html
+    assert "s-1" in html
+    assert "<script" not in html
+    assert "&lt;b&gt;" in html
+
+
+def test_a_program_gets_numbers():
+    found = json.loads(json.dumps(report(lost=2, gaps=(Gap("p", 1, 3),)).to_dict()))
+    names = ("lost", "duplicated", "reordered", "expired", "pending", "unledgered", "ledger_gaps")
+    assert [found[name] for name in names] == [2, 0, 0, 0, 0, 0, 3]
+    assert found["ranges"] == {"0": [0, 1_000, 0, 1_000]}
+    assert report(lost=2).found(("lost", "duplicated")) == ["lost"]
+    assert report(compacted=True).found(("unauditable",)) == ["unauditable"]
+    assert report().found(("unauditable", "lost")) == []
+
+
+# in the store
+
+
+@pytest.fixture
+def store(tmp_path):
+    opened = Store.open(tmp_path / "store.duckdb")
+    yield opened
+    opened.close()
+
+
+def test_an_audit_that_finished_moves_its_marks_and_one_that_failed_does_not(store):
+    first = marks.begin(store, "orders", "c", isolation="read_committed", now=1.0)
+    marks.fail(store, first, 2.0, "The broker went away.")
+    assert marks.read(store, "c", marks.of_topic("orders", "x")) == {}
+
+    second = marks.begin(store, "orders", "c", isolation="read_committed", now=3.0)
+    done = report(findings=FINDINGS, lost=1, duplicated=1, reordered=2, unledgered=1)
+    done = AuditReport(
+        **{**{name: getattr(done, name) for name in done.__dataclass_fields__}, "audit_id": second}
+    )
+    marks.finish(store, done, {marks.of_topic("orders", "x"): {0: 1_000, 1: 4}})
+
+    assert marks.read(store, "c", marks.of_topic("orders", "x")) == {0: 1_000, 1: 4}
+    assert marks.read(store, "c", marks.of_topic("orders", "another")) == {}
+    with store.borrow() as connection:
+        rows = connection.execute(
+            "SELECT state, lost, ours, sentence FROM audits ORDER BY started_at"
+        ).fetchall()
+        kinds = connection.execute(
+            "SELECT kind, count(*) FROM audit_findings GROUP BY kind ORDER BY kind"
+        ).fetchall()
+    assert rows == [("failed", None, None, "The broker went away."), ("done", 1, 1_000, done.sentence)]
+    assert kinds == [("duplicated", 2), ("lost", 1), ("reordered", 2), ("unledgered", 1)]
+
+
+# on the command line
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--fail-on", "lost,mislaid"], "'mislaid' is nothing that can be found"),
+        (["--from-offsets", "[1]"], "is not offsets by partition"),
+        (["--from-offsets", '{"0": -4}'], "is not offsets by partition"),
+        (["--since", "yesterday"], "is no moment"),
+        (["--since", "2h", "--incremental"], "An audit begins at one place."),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_starts(options, said):
+    result = CliRunner().invoke(
+        main, ["pipeline", "integrity", "--topic", "t", "-b", "127.0.0.1:1", *options]
+    )
+    assert result.exit_code == 2
+    assert said in result.output

@@ -1,0 +1,334 @@
+"""The ledger: its rows tell what was acknowledged, add up, and say where an order cannot be shown."""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+import uuid
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from producer_core import ReliableKafkaProducer
+from producer_core.errors import ConfigError
+from producer_core.events import Acknowledged
+from producer_core.ledger import (
+    MODULUS,
+    UNKNOWN,
+    WINDOW,
+    GivenUpRow,
+    Ledger,
+    LedgerRow,
+    entries,
+    fingerprint,
+    rows_of,
+    unplaced_rows,
+)
+from producer_core.messages import id_bytes
+from producer_core.store import Batch, Store
+from producer_core.store.batch import KINDS
+from producer_core.store.sizing import LIMIT, split
+from producer_core.telemetry import decode, encode
+from producer_core.testing import InMemoryTransport
+from tests.ledgers import Acked, given_up, ledger_rows
+from tests.unit.replaying import letter
+
+SESSION = uuid.UUID("018bcfe5-6800-7000-8000-000000000001")
+OTHER = uuid.UUID("018bcfe5-6800-7000-8000-000000000002")
+PLACE = (SESSION.bytes, "orders", 3)
+
+pairs = st.dictionaries(
+    st.integers(0, 5 * WINDOW), st.one_of(st.integers(0, 2000), st.integers(MODULUS - 50, MODULUS + 50)), max_size=80
+).map(lambda found: [(seq, offset) for offset, seq in {offset: seq for seq, offset in found.items()}.items()])  # fmt: skip
+"""Distinct sequences at distinct offsets, in no order."""
+
+
+def acked(seq, offset, *, topic="orders", partition=3, session=SESSION, own=True):
+    return Acknowledged(topic, partition, offset, 0.01, 10, 1, seq if own else -1, id_bytes(session, seq))
+
+
+def heard(items, *, cuts=(), fresh=True):
+    """The rows of all takes, where the items are told in stretches that end at these places."""
+    ledger, rows, start = Ledger(SESSION.bytes, fresh=fresh), [], 0
+    for end in (*sorted(cuts), len(items)):
+        if items[start:end]:
+            ledger.acknowledged(items[start:end])
+        rows += ledger.take()[0]
+        start = end
+    return rows
+
+
+# rows
+
+
+@given(pairs)
+def test_a_row_decodes_to_what_was_acknowledged(found):
+    rows = rows_of(PLACE, [seq for seq, _ in found], [offset for _, offset in found]) if found else []
+
+    assert sorted(pair for row in rows for pair in entries(row)) == sorted(found)
+    for row in rows:
+        told = list(entries(row))
+        assert (row.session, row.topic, row.partition) == (str(SESSION), "orders", 3)
+        assert {seq // WINDOW for seq, _ in told} == {row.first_window}
+        assert row.count == len(told)
+        assert row.sum_seq == sum(seq % WINDOW for seq, _ in told)
+        assert (
+            row.fp
+            == sum((seq % WINDOW + 1) * (offset % MODULUS) for seq, offset in told)
+            == fingerprint(told)
+        )
+        offsets = [offset for _, offset in told]
+        assert offsets == sorted(offsets) and (row.off_min, row.off_max) == (offsets[0], offsets[-1])
+
+
+@given(pairs, st.lists(st.integers(0, 80), max_size=4))
+def test_rows_add_up_however_they_are_cut(found, cuts):
+    items = [acked(seq, offset) for seq, offset in found]
+    whole, parts = Counter(), Counter()
+    for total, rows in (
+        (whole, heard(items)),
+        (parts, heard(items, cuts=[cut % (len(items) + 1) for cut in cuts])),
+    ):
+        for row in rows:
+            total[row.first_window, "count"] += row.count
+            total[row.first_window, "sum"] += row.sum_seq
+            total[row.first_window, "fp"] += row.fp
+    assert whole == parts
+
+
+@given(pairs, st.lists(st.integers(0, 80), max_size=4))
+def test_where_no_row_says_late_offsets_follow_sequences(found, cuts):
+    """Late may be said of what stands in order, never left unsaid of what does not."""
+    items = [acked(seq, offset) for seq, offset in found]
+    rows = heard(items, cuts=[cut % (len(items) + 1) for cut in cuts])
+
+    by_offset = [seq for seq, _ in sorted(found, key=lambda pair: pair[1])]
+    assert any(row.late for row in rows) or by_offset == sorted(by_offset)
+
+
+def test_a_message_at_a_higher_offset_than_a_later_one_is_counted_as_late():
+    (row,) = rows_of(PLACE, [1, 2, 5, 3, 4, 6], [10, 11, 12, 13, 14, 15])
+    assert row.late == 2  # 3 and 4 stand after 5
+
+    later, earlier = heard([acked(8, 20), acked(7, 21)], cuts=[1])
+    assert (later.late, earlier.late) == (0, 1)
+
+
+def test_a_message_that_was_found_below_what_was_told_before_is_late():
+    told, found = heard([acked(10, 100), acked(20, 50)], cuts=[1])
+    assert (told.late, found.late) == (0, 1)  # 20 stands before 10, and 10's row is gone
+
+
+def test_of_a_session_that_an_earlier_process_used_nothing_is_in_order_at_first():
+    first, second = heard([acked(5, 10), acked(6, 11)], cuts=[1], fresh=False)
+    assert (first.late, second.late) == (1, 0)
+    (row,) = rows_of(PLACE, [1, 2], [1, 2], before=UNKNOWN)
+    assert row.late == 2
+
+
+def test_what_the_broker_has_somewhere_is_told_without_a_place():
+    placed, unplaced, far = sorted(heard([acked(1, 7), acked(3, None), acked(2, None), acked(9000, None)]), key=lambda row: row[:6])  # fmt: skip
+    assert (placed.off_min, placed.fp) == (7, 14)
+    assert (unplaced.count, unplaced.sum_seq, unplaced.fp, unplaced.off_min, unplaced.off_max, unplaced.late) == (2, 5, None, -1, -1, 0)  # fmt: skip
+    assert list(entries(unplaced)) == [(2, None), (3, None)]
+    assert far.first_window == 2 and far == unplaced_rows(PLACE, [9000])[0]
+
+
+def test_a_replayed_message_keeps_its_own_session():
+    own, other, nameless = (
+        acked(1, 5),
+        acked(4, 6, session=OTHER, own=False),
+        Acknowledged("orders", 3, 7, 0.0, 1, 1, -1),
+    )
+    rows = heard([own, other, nameless])
+    assert [(row.session, list(entries(row)), row.late) for row in rows] == [
+        (str(SESSION), [(1, 5)], 0),
+        (str(OTHER), [(4, 6)], 1),  # nobody here knows what that session told before
+    ]
+
+
+def test_topics_and_partitions_have_rows_of_their_own():
+    items = [acked(seq, seq, topic=topic, partition=number) for seq, (topic, number) in enumerate([("a", 0), ("a", 1), ("b", 0), ("a", 0)])]  # fmt: skip
+    assert {(row.topic, row.partition): [seq for seq, _ in entries(row)] for row in heard(items)} == {
+        ("a", 0): [0, 3], ("a", 1): [1], ("b", 0): [2],
+    }  # fmt: skip
+
+
+def test_a_ledger_that_nobody_takes_for_long_forgets_nothing():
+    ledger, count = Ledger(SESSION.bytes), 200_000
+    for start in range(0, count, 1000):
+        ledger.acknowledged([acked(seq, seq + 7) for seq in range(start, start + 1000)])
+    rows, _ = ledger.take()
+    assert (sum(row.count for row in rows), len(rows), any(row.late for row in rows)) == (count, 49, False)
+    assert ledger.take() == ((), ())
+
+
+def test_it_may_hear_on_two_threads_while_it_is_taken():
+    ledger, rows = Ledger(SESSION.bytes), []
+
+    def tell(partition):
+        for start in range(0, 20_000, 100):
+            ledger.acknowledged([acked(seq, seq, partition=partition) for seq in range(start, start + 100)])
+
+    threads = [threading.Thread(target=tell, args=(number,)) for number in (0, 1)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        rows += ledger.take()[0]
+    rows += ledger.take()[0]
+    told = sorted((row.partition, seq) for row in rows for seq, _ in entries(row))
+    assert told == [(number, seq) for number in (0, 1) for seq in range(20_000)]
+
+
+def test_what_was_given_up_is_told_with_its_verdict():
+    ledger = Ledger(SESSION.bytes)
+    ledger.died(letter(7, code="MSG_SIZE_TOO_LARGE", verdict="not_sent"))
+    _, (row,) = ledger.take()
+    assert (f"{row.session}-{row.seq}", row.code, row.verdict) == (letter(7).message_id, "MSG_SIZE_TOO_LARGE", "not_sent")  # fmt: skip
+
+
+# batches
+
+
+@settings(max_examples=25)
+@given(st.integers(1, 40_000), st.integers(1, 7), st.integers(0, 9))
+def test_a_batch_is_split_into_records_of_bounded_size_that_hold_all_of_it(count, partitions, seed):
+    rng = random.Random(seed)
+    told = [
+        Acked(SESSION, seq, "o" * 200, rng.randrange(partitions), seq * rng.randrange(1, 9))
+        for seq in range(count)
+    ]
+    batch = Batch(
+        "p", 7, ledger=ledger_rows(told), given_up=tuple(given_up(SESSION, n, "orders") for n in range(50))
+    )
+    limit = 30_000
+    parts = split(batch, limit)
+
+    assert [part.sequence for part in parts] == list(range(7, 7 + len(parts)))
+    assert tuple(row for part in parts for row in part.ledger) == batch.ledger
+    assert tuple(row for part in parts for row in part.given_up) == batch.given_up
+    largest = max(len(encode(Batch("p", 0, ledger=(row,)))) for row in batch.ledger)
+    assert all(len(encode(part)) <= max(limit, largest) + 500 for part in parts)
+
+
+def test_a_second_of_many_messages_stays_below_half_a_megabyte_a_record():
+    told = [Acked(SESSION, seq, "orders", seq % 12, seq // 12 + 10**9) for seq in range(400_000)]
+    parts = split(Batch("p", 0, ledger=ledger_rows(told)))
+    assert len(parts) > 1 and max(len(encode(part)) for part in parts) < 512_000
+    assert LIMIT < 512_000
+
+
+def test_a_batch_with_a_ledger_encoded_and_decoded_is_the_same():
+    rows = ledger_rows([Acked(SESSION, 1, "orders", 0, 5), Acked(SESSION, 2, "orders", 0, None)])
+    batch = Batch("p", 9, ledger=rows, given_up=(given_up(SESSION, 3, "orders"),), first=0, ledger_lost=4)
+    found = decode(encode(batch))
+    assert [list(entries(row)) for row in found.ledger] == [list(entries(row)) for row in rows]
+    assert (found.given_up, found.first, found.ledger_lost, found.begins) == (batch.given_up, 0, 4, 0)
+    assert [row[:10] for row in found.ledger] == [row[:10] for row in rows]
+
+
+def test_the_store_keeps_a_ledger_once_and_forgets_it_in_time(tmp_path):
+    store = Store.open(tmp_path / "store.duckdb", clock=lambda: 1000.0)
+    rows = ledger_rows([Acked(SESSION, seq, "orders", 0, 5 + seq) for seq in range(4090, 4100)])
+    batch = Batch("p", 3, ledger=rows, given_up=(given_up(SESSION, 3, "orders"),))
+    assert store.append(batch) and not store.append(batch)
+
+    with store.borrow() as connection:
+        found = connection.execute(
+            "SELECT first_window, count, list_sum(seqs[1:1]), list_aggregate(seqs, 'sum'), len(offs), fp FROM ledger ORDER BY 1"
+        ).fetchall()
+    assert found == [(0, 6, 4090, 4095, 6, rows[0].fp), (1, 4, 4096, 4099, 4, rows[1].fp)]
+    store.prune(4_000_000_000.0)
+    with store.borrow() as connection:
+        assert connection.execute("SELECT (SELECT count(*) FROM ledger), (SELECT count(*) FROM ledger_given_up)").fetchone() == (0, 0)  # fmt: skip
+
+
+def test_the_documented_columns_are_those_of_the_rows():
+    text = (Path(__file__).parents[2] / "docs" / "telemetry.md").read_text()
+    assert re.findall(r"^\| \d+ \| `(\w+)`", text, re.MULTILINE) == list(LedgerRow._fields)
+    assert ", ".join(f"`{name}`" for name in GivenUpRow._fields) in " ".join(text.split())
+    for name in ("statistics", "latencies", "errors"):
+        assert f"- `{name}`: {', '.join(KINDS[name].columns)}" in " ".join(text.split())
+
+
+# producers
+
+
+def run(path, count=300, **options):
+    made = []
+    producer = ReliableKafkaProducer(
+        "nowhere:9092",
+        store=path,
+        transport=InMemoryTransport.factory(made, **options.pop("broker", {})),
+        **options,
+    )
+    for number in range(count):
+        producer.send_message("orders", {"n": number}, key=str(number % 7))
+    producer.close()
+    return producer, made[0]
+
+
+def in_store(path):
+    with Store.open(path).borrow() as connection:
+        rows = connection.execute(
+            "SELECT session, topic, partition, seqs, offs, count, late FROM ledger"
+        ).fetchall()
+        gone = connection.execute("SELECT session, seq, code, verdict FROM ledger_given_up").fetchall()
+    return rows, gone
+
+
+def test_a_producer_keeps_its_ledger_in_the_store_where_asked(tmp_path):
+    producer, broker = run(tmp_path / "s.duckdb", ledger=True, broker={"script": lambda delivery: "MSG_SIZE_TOO_LARGE" if delivery.seq == 17 else None})  # fmt: skip
+    rows, gone = in_store(tmp_path / "s.duckdb")
+
+    told = {}
+    for session, _, _, seqs, offs, _, _ in rows:
+        assert session == producer.identity
+        offset = seq = 0
+        for step, further in zip(seqs, offs, strict=True):
+            seq, offset = seq + step, offset + further
+            told[seq] = offset
+    assert told == {delivery.seq: offset for offset, delivery in enumerate(broker.log["orders"])}
+    assert len(told) == 299
+    assert gone == [(producer.identity, 17, "MSG_SIZE_TOO_LARGE", gone[0][3])]
+
+
+def test_a_producer_keeps_no_ledger_unless_asked(tmp_path):
+    run(tmp_path / "s.duckdb")
+    assert in_store(tmp_path / "s.duckdb") == ([], [])
+
+
+def test_a_ledger_needs_a_store():
+    with pytest.raises(ConfigError, match="A ledger needs a store"):
+        ReliableKafkaProducer("nowhere:9092", store=None, ledger=True, transport=InMemoryTransport.factory())
+
+
+def test_statistics_after_a_restart_with_a_journal_are_added_to_those_before(tmp_path):
+    """They were dropped once: the second process numbered its batches from 0 again, under the same session."""
+    for _ in range(3):
+        run(tmp_path / "s.duckdb", 100, journal_dir=tmp_path / "j", ledger=True)
+    with Store.open(tmp_path / "s.duckdb").borrow() as connection:
+        assert connection.execute("SELECT sum(acknowledged) FROM statistics").fetchone() == (300,)
+        assert connection.execute("SELECT sum(count), count(DISTINCT batch) FROM ledger").fetchone() == (
+            300,
+            3,
+        )
+        assert connection.execute("SELECT count(*) FROM merged_batches").fetchone() == (1,)  # dense
+
+
+@pytest.mark.parametrize("lost", ["file", "store"])
+def test_numbers_go_on_when_the_file_or_the_store_is_gone(tmp_path, lost):
+    run(tmp_path / "s.duckdb", 100, journal_dir=tmp_path / "j")
+    if lost == "file":
+        (tmp_path / "j" / "batches").unlink()
+    again = tmp_path / ("s.duckdb" if lost == "file" else "other.duckdb")
+    run(again, 100, journal_dir=tmp_path / "j")
+    with Store.open(again).borrow() as connection:
+        total, first = connection.execute(
+            "SELECT (SELECT sum(acknowledged) FROM statistics), (SELECT min(first_batch) FROM merged_batches)"
+        ).fetchone()
+    assert (total, first > 0) == ((200, False) if lost == "file" else (100, True))

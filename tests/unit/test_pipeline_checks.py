@@ -1,0 +1,279 @@
+"""What is known before Spark starts, and what it says afterwards: each a sentence with its fix."""
+
+from __future__ import annotations
+
+import json
+import socket
+
+import pytest
+
+from producer_core.config import client_config
+from producer_core.errors import (
+    BrokerError,
+    BrokerUnreachable,
+    CheckpointDamaged,
+    ConfigError,
+    MissingTool,
+    PipelineError,
+    StoreLocked,
+)
+from producer_core.pipeline import checkpoint, masters
+from producer_core.pipeline.jobs import noted
+from producer_core.pipeline.kafka_options import kafka_options
+from producer_core.pipeline.spark_errors import explained, root_cause, spark_error
+from producer_core.store import Store
+
+# masters
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        "local",
+        "local[2]",
+        "local[*]",
+        "local[2,4]",
+        "local[*, 4]",
+        "local-cluster[2,1,1024]",
+        "yarn",
+        "k8s://h:1",
+    ],
+)
+def test_a_master_that_spark_knows_is_taken(master):
+    masters.check_master(master)
+
+
+@pytest.mark.parametrize(
+    "master", ["lokal[2]", "local[two]", "spark:/host:7077", "spark://host", "http://host:7077", ""]
+)
+def test_what_is_no_master_is_told_with_an_example(master):
+    with pytest.raises(ConfigError, match="is no Spark master"):
+        masters.check_master(master)
+
+
+def test_a_master_that_does_not_answer_is_told_at_once():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: refused
+        address = f"spark://127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(PipelineError, match="No Spark master answers at spark://127"):
+            masters.check_master(address)
+
+
+def test_one_of_several_masters_is_enough():
+    with socket.create_server(("127.0.0.1", 0)) as there, socket.socket() as away:
+        away.bind(("127.0.0.1", 0))
+        masters.check_master(f"spark://127.0.0.1:{away.getsockname()[1]},127.0.0.1:{there.getsockname()[1]}")
+
+
+@pytest.mark.parametrize(
+    ("master", "count"),
+    [("local[3,4]", 3), ("local", 1), ("local-cluster[2,3,1024]", 6), ("spark://h:1", None)],
+)
+def test_how_many_tasks_run_at_once(master, count):
+    assert masters.workers(master) == count
+
+
+def test_the_default_allows_a_task_to_be_tried_again():
+    assert masters.default_master() == f"local[{masters.cores()},4]"
+
+
+# errors out of Spark
+
+STACK = """An error occurred while calling o50.load.
+: org.apache.spark.SparkException: Job aborted
+\tat org.apache.spark.Thing
+Caused by: java.util.concurrent.ExecutionException: {cause}
+\t... 60 more
+Caused by: {cause}
+\tat somewhere
+"""
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind", "words"),
+    [
+        ("org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment. Call: listNodes",
+         BrokerUnreachable, "stopped answering"),
+        ("org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not host this topic-partition.",
+         BrokerError, "not there any more"),
+        ("org.apache.kafka.clients.consumer.OffsetOutOfRangeException: Fetch position is out of range", BrokerError, "Retention"),
+        ("org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized to access topics: [t]", BrokerError,
+         "Not authorized to access topics: [t]"),
+        ("org.apache.kafka.common.errors.SaslAuthenticationException: Authentication failed: Invalid username", BrokerError,
+         "Invalid username"),
+        ("java.lang.IllegalStateException: batch 3 doesn't exist", CheckpointDamaged, "Move its folder"),
+        ("java.lang.OutOfMemoryError: Java heap space", PipelineError, "--driver-memory"),
+        ("java.io.IOException: No space left on device", PipelineError, "disk"),
+        ("ModuleNotFoundError: No module named 'pyarrow'", MissingTool, "'pyarrow'"),
+        ("org.apache.spark.SparkException: Could not parse Master URL: 'lokal'", ConfigError, "lokal"),
+        ("java.lang.NoSuchMethodError: 'void org.apache.X.y()'", MissingTool, "--jars"),
+        ("org.apache.spark.SparkClassNotFoundException: Failed to find data source: kafka", MissingTool, "connector"),
+    ],
+)  # fmt: skip
+def test_the_last_cause_becomes_a_sentence(cause, kind, words):
+    found = spark_error(RuntimeError(STACK.format(cause=cause)))
+
+    assert type(found) is kind
+    assert words in str(found)
+    assert "\n" not in str(found)
+
+
+def test_an_error_of_ours_that_went_through_spark_comes_back_as_it_was():
+    ours = StoreLocked()
+    outside = RuntimeError("the stream failed")
+    outside.__cause__ = ours
+    assert spark_error(outside) is ours
+
+
+def test_what_nobody_has_met_is_left_alone_and_its_root_is_one_line():
+    strange = RuntimeError(STACK.format(cause="java.lang.Strange: a thing"))
+    assert spark_error(strange) is None
+    assert explained(strange) is None  # not from Spark's packages
+    assert root_cause(strange) == "java.lang.Strange: a thing"
+
+
+# the checkpoint
+
+
+def a_checkpoint(folder):
+    spark = folder / "spark"
+    for log in ("offsets", "commits"):
+        (spark / log).mkdir(parents=True)
+    (spark / "metadata").write_text('{"id":"1f2e"}')
+    for number in range(12):
+        (spark / "offsets" / str(number)).write_text('v1\n{"batchWatermarkMs":0}\n{"t":{"0":5}}')
+        (spark / "commits" / str(number)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+    return spark
+
+
+def test_a_sound_checkpoint_and_a_new_one_pass(tmp_path):
+    checkpoint.examine(tmp_path)
+    a_checkpoint(tmp_path)
+    checkpoint.examine(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("metadata", "{", "metadata is not JSON"),
+        ("metadata", "{}", "names no query"),
+        ("offsets/11", "", "offsets/11 is cut off"),
+        ("offsets/11", "v1\n", "is cut off"),
+        ("offsets/11", 'v1\n{"batchWatermarkMs":0}\n{"t":{"0":', "is not JSON"),
+        ("commits/11", "\0\0\0\0", "is not Spark's"),
+        ("commits/10", "v1\nnothing", "is not JSON"),
+    ],
+)
+def test_a_damaged_checkpoint_is_told_by_file(tmp_path, name, text, why):
+    (a_checkpoint(tmp_path) / name).write_text(text)
+
+    with pytest.raises(CheckpointDamaged, match=why) as raised:
+        checkpoint.examine(tmp_path)
+    assert "not counted twice" in str(raised.value)
+
+
+def test_a_checkpoint_without_its_metadata_is_damaged(tmp_path):
+    (a_checkpoint(tmp_path) / "metadata").unlink()
+    with pytest.raises(CheckpointDamaged, match="metadata is missing"):
+        checkpoint.examine(tmp_path)
+
+
+def test_a_checkpoint_of_another_cluster_would_pass_over_records_and_is_refused(tmp_path):
+    with checkpoint.held(tmp_path, "one"):
+        pass
+    with pytest.raises(ConfigError, match="of cluster one"), checkpoint.held(tmp_path, "two"):
+        pass
+    with checkpoint.held(tmp_path, "one"):
+        pass
+
+
+def test_a_checkpoint_is_of_one_job_at_a_time(tmp_path):
+    with checkpoint.held(tmp_path, "c"):
+        with (
+            pytest.raises(PipelineError, match="Another job uses the checkpoint"),
+            checkpoint.held(tmp_path, "c"),
+        ):
+            pass
+
+
+# settings
+
+
+def options(**settings):
+    return kafka_options(client_config("h:1", settings))
+
+
+def test_a_password_travels_in_javas_way(tmp_path):
+    ca = tmp_path / "ca.pem"
+    ca.write_text("CERTIFICATE")
+    found = options(
+        security_protocol="SASL_SSL", sasl_mechanism="SCRAM-SHA-256", sasl_plain_username="app",
+        sasl_plain_password='a"b\\c', ssl_cafile=str(ca),
+    )  # fmt: skip
+
+    assert found["kafka.sasl.jaas.config"].endswith('required username="app" password="a\\"b\\\\c";')
+    assert found["kafka.ssl.truststore.certificates"] == "CERTIFICATE"
+    assert found["kafka.security.protocol"] == "SASL_SSL"
+    assert found["kafka.bootstrap.servers"] == "h:1"
+
+
+def test_what_javas_client_cannot_be_told_is_refused():
+    with pytest.raises(ConfigError, match=r"enable\.ssl\.certificate\.verification"):
+        options(enable_ssl_certificate_verification=False)
+
+
+def test_settings_of_producing_and_of_sockets_do_not_matter():
+    assert options(linger_ms=50, socket_keepalive_enable=True) == {"kafka.bootstrap.servers": "h:1"}
+
+
+# jobs
+
+
+def job_rows(store):
+    return store.rows("jobs")
+
+
+def test_a_job_is_seen_while_it_runs_and_at_its_end(tmp_path):
+    store = Store.open(tmp_path / "s.duckdb")
+    with noted(store, name="integrity orders", kind="integrity") as job:
+        assert [row["state"] for row in job_rows(store)] == ["running"]
+        job.records(total=200)
+        job.share(0.5)
+        job.message("half of it")
+        job.details({"topic": "orders"})
+
+    (row,) = job_rows(store)
+    assert (row["state"], row["records_done"], row["records_total"]) == ("done", 100, 200)
+    assert (row["message"], json.loads(row["details"])) == ("half of it", {"topic": "orders"})
+    assert row["last_success_at"] is not None
+
+
+def test_a_job_that_fails_says_why_and_keeps_when_it_last_worked(tmp_path):
+    store = Store.open(tmp_path / "s.duckdb")
+    with noted(store, name="j", kind="telemetry", clock=lambda: 5.0):
+        pass
+    with pytest.raises(PipelineError), noted(store, name="j", kind="telemetry", clock=lambda: 9.0):
+        raise PipelineError("Spark ran out of memory.")
+
+    (row,) = job_rows(store)
+    assert (row["state"], row["message"]) == ("failed", "Spark ran out of memory.")
+    assert (row["last_success_at"], row["ended_at"]) == (5.0, 9.0)
+
+
+def test_a_job_that_was_replaced_does_not_speak_for_its_successor(tmp_path):
+    store = Store.open(tmp_path / "s.duckdb")
+    with noted(store, name="j", kind="telemetry", clock=lambda: 5.0) as first:
+        with noted(store, name="j", kind="telemetry", clock=lambda: 6.0) as second:
+            second.message("second")
+        first.message("first")
+
+    assert [row["message"] for row in job_rows(store)] == ["second"]
+
+
+def test_a_store_that_cannot_be_had_never_fails_a_job(tmp_path):
+    store = Store.open(tmp_path / "s.duckdb")
+    (tmp_path / "s.duckdb").write_bytes(b"no store" * 4096)
+    with noted(store, name="j", kind="telemetry") as job:
+        job.message("goes on")
+    with noted(None, name="j", kind="telemetry") as job:
+        job.message("goes on")

@@ -1,0 +1,198 @@
+"""The history of the telemetry job: few files, and no row twice or missing, whatever is killed when."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from producer_core.errors import ConfigError, PipelineError
+from producer_core.pipeline.history import History
+from producer_core.pipeline.merging import merge, unseen
+from producer_core.store import Store
+from tests.unit.test_pipeline_merging import batches
+
+HOUR = 3600.0
+TEN = 1_700_000_000 // 3600 * 3600.0 + 60  # a minute past a full hour
+
+
+class Killed(BaseException):
+    """What a test raises where a job is killed: nothing after it is done."""
+
+
+class Job:
+    """The part of the job that merges and keeps, and can be killed at a named point."""
+
+    def __init__(self, folder, *, dies_at=None):
+        self.store = Store.open(folder / "fleet.duckdb")
+        self.dies_at = dies_at
+        self.history = History(folder / "history", reached=self.reached)
+        self.history.open(self.store, lambda found: not unseen(self.store, found).num_rows)
+
+    def reached(self, point):
+        if point == self.dies_at:
+            raise Killed
+
+    def run(self, given, now=TEN):
+        fresh = unseen(self.store, given)
+        draft = self.history.draft(fresh, now)
+        self.reached("drafted")
+        merge(self.store, fresh, query_id="q", batch_id=0, now=now, reached=self.reached)
+        self.reached("merged")
+        self.history.keep(draft)
+
+    def end(self):
+        """As the kernel ends a killed one: its lock is gone."""
+        self.history.close()
+        self.store.close()
+
+
+@pytest.fixture
+def jobs(tmp_path):
+    started = []
+
+    def start(**choices):
+        started.append(Job(tmp_path, **choices))
+        return started[-1]
+
+    yield start
+    for job in started:
+        job.end()
+
+
+def rows(folder, kind="statistics"):
+    found = duckdb.sql(
+        f"SELECT batch_producer, batch_sequence FROM read_parquet('{folder}/history/{kind}/*.parquet')"
+    )
+    return sorted(found.fetchall())
+
+
+def files(folder, kind="statistics"):
+    return sorted(file.name for file in (folder / "history" / kind).glob("*.parquet"))
+
+
+def numbered(*numbers):
+    return batches(*(("p1", number) for number in numbers))
+
+
+def test_micro_batches_of_an_hour_become_one_file_a_kind(jobs, tmp_path):
+    job = jobs()
+    for number in range(5):
+        job.run(numbered(number))
+    job.history.publish()
+
+    assert rows(tmp_path) == rows(tmp_path, "latencies") == [("p1", number) for number in range(5)]
+    assert len(files(tmp_path)) == len(files(tmp_path, "errors")) == 1
+    assert not any((tmp_path / "history" / "_waiting").iterdir())
+
+
+def test_only_closed_hours_are_published_while_the_job_runs(jobs, tmp_path):
+    job = jobs()
+    job.run(numbered(0), TEN - HOUR)
+    job.run(numbered(1), TEN)
+
+    job.history.publish(before=TEN + 5)
+    assert rows(tmp_path) == [("p1", 0)]
+
+    job.history.publish(before=TEN + HOUR)
+    assert rows(tmp_path) == [("p1", 0), ("p1", 1)]
+    assert len(files(tmp_path)) == 2
+
+
+def test_many_short_runs_within_an_hour_make_one_file(jobs, tmp_path):
+    for number in range(3):
+        job = jobs()
+        job.run(numbered(number))
+        job.history.publish()
+        job.end()
+
+    assert rows(tmp_path) == [("p1", number) for number in range(3)]
+    assert len(files(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("point", ["drafted", "in the transaction", "merged"])
+def test_a_kill_while_merging_leaves_each_row_once(jobs, tmp_path, point):
+    first = jobs()
+    first.run(numbered(0))
+    first.dies_at = point
+    with pytest.raises(Killed):
+        first.run(numbered(1, 2))
+    first.end()
+
+    again = jobs()
+    again.run(numbered(1, 2)) if unseen(again.store, numbered(1, 2)).num_rows else None
+    again.run(numbered(3))
+    again.history.publish()
+
+    assert rows(tmp_path) == [("p1", number) for number in range(4)]
+
+
+@pytest.mark.parametrize("point", ["drafted a file", "renamed a file", "published"])
+def test_a_kill_while_publishing_leaves_each_row_once(jobs, tmp_path, point):
+    job = jobs()
+    job.run(numbered(0))
+    job.history.publish()
+    job.run(numbered(1, 2))
+    for number in range(2):
+        job.dies_at = point
+        with pytest.raises(Killed):
+            job.history.publish()
+        job.end()
+        job = jobs()
+        job.run(numbered(3 + number))
+    job.history.publish()
+
+    assert rows(tmp_path) == rows(tmp_path, "errors") == [("p1", number) for number in range(5)]
+    assert len(files(tmp_path)) == 1
+
+
+def test_a_reader_in_the_middle_sees_the_old_file_or_the_new_one(jobs, tmp_path):
+    job = jobs()
+    job.run(numbered(0))
+    job.history.publish()
+    seen = []
+    job.reached = lambda point: seen.append(rows(tmp_path))
+    job.history._reached = job.reached
+    job.run(numbered(1))
+    job.history.publish()
+
+    whole = [("p1", 0), ("p1", 1)]
+    assert all(found in ([("p1", 0)], whole) for found in seen)
+    assert seen[-1] == whole
+
+
+def test_a_draft_that_was_not_written_whole_is_dropped(jobs, tmp_path):
+    job = jobs()
+    draft = job.history.draft(numbered(0), TEN)
+    draft.write_bytes(draft.read_bytes()[:100])
+    job.end()
+
+    again = jobs()
+    again.run(numbered(0))
+    again.history.publish()
+
+    assert rows(tmp_path) == [("p1", 0)]
+
+
+def test_a_history_is_written_by_one_job_at_a_time(jobs):
+    jobs()
+    with pytest.raises(PipelineError, match="Another job uses the history"):
+        jobs()
+
+
+def test_a_history_of_another_store_is_refused_for_it_would_hold_everything_twice(jobs, tmp_path):
+    job = jobs()
+    job.run(numbered(0))
+    job.history.publish()
+    job.end()
+    (tmp_path / "fleet.duckdb").unlink()
+
+    with pytest.raises(ConfigError, match="another store"):
+        jobs()
+
+
+def test_rows_without_any_of_a_kind_still_make_a_file_that_can_be_read(jobs, tmp_path):
+    job = jobs()
+    job.run(numbered(0))
+    job.history.publish()
+
+    assert rows(tmp_path, "broker_statistics") == []

@@ -1,0 +1,497 @@
+"""Reprocess without Spark and Kafka: slices, what is believed of a wave's answers, sources, and whose operation it is."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections import Counter
+
+import pytest
+
+from producer_core import replay, transfer
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.errors import ConfigError, PipelineError, ReplayError
+from producer_core.exactly_once.read_back import Seen
+from producer_core.messages import id_bytes, id_text
+from producer_core.pipeline.reprocess import Choices, Slicing, brought, slices, spreading, waves
+from producer_core.pipeline.reprocess.sending import letter_of
+from producer_core.pipeline.reprocess.slices import Life, begin_life, places
+from producer_core.pipeline.reprocess.spreading import Course, Spreading
+from producer_core.replay.claims import Orphan, Outcome
+from producer_core.replay.operation import PIPELINE
+from producer_core.replay.way import Interrupted
+from producer_core.replay.work import Pace
+from producer_core.store import Store
+from tests.unit.replaying import CLUSTER, ScriptedSender, alive, buried, letter
+
+HOLDS_ALL = {"orders": {0: 9}}
+
+
+@pytest.fixture
+def store(tmp_path):
+    opened = Store.open(tmp_path / "store.duckdb")
+    yield opened
+    opened.close()
+
+
+def of_session(number, session):
+    return letter(number, message_id=id_text(id_bytes(uuid.UUID(int=session), number)))
+
+
+# slices
+
+
+def test_a_session_is_in_one_slice_whatever_its_letters_say():
+    slicing = Slicing(8)
+    for session in range(20):
+        assert len({slicing.of(of_session(number, session)) for number in range(50)}) == 1
+
+
+def test_by_key_one_session_is_in_many_slices_and_a_key_in_one():
+    slicing = Slicing(8, "key")
+    found = {key: {slicing.of(letter(n, key=b"k%d" % key)) for n in range(10)} for key in range(100)}
+
+    assert all(len(one) == 1 for one in found.values())
+    assert {min(one) for one in found.values()} == set(range(8))
+    assert slicing.of(letter(1, key=None)) == Slicing(8).of(letter(2))
+
+
+@pytest.mark.parametrize(("count", "by"), [(0, "session"), (257, "session"), (4, "partition")])
+def test_a_slicing_that_cannot_be_is_refused(count, by):
+    with pytest.raises(ConfigError):
+        Slicing(count, by)
+
+
+def test_an_operation_keeps_its_slicing_and_its_numbers_rise(store):
+    first = begin_life(store, "op", Slicing(4, "key"), Slicing(8))
+    again = begin_life(store, "op", None, Slicing(8))
+
+    assert (first.slicing, again.slicing) == (Slicing(4, "key"), Slicing(4, "key"))
+    assert again.first > first.first + 1_000_000
+    with pytest.raises(ReplayError, match="begun with 4 slices by key"):
+        begin_life(store, "op", Slicing(5, "key"), Slicing(8))
+
+
+def test_places_spread_slices_over_as_many_partitions():
+    # the first hashes of Spark 4.0: SELECT hash(0), hash(1), hash(2), hash(1000000)
+    assert [slices._spark_hash(number) for number in (0, 1, 2)] == [933211791, -559580957, 1765031574]
+    for count in (1, 2, 7, 16):
+        found = places(range(10, 10 + count))
+        assert {slices._spark_hash(place) % count for place in found.values()} == set(range(count))
+
+
+def test_a_wave_keeps_the_order_and_every_byte_of_its_letters():
+    letters = [
+        letter(number, key=None if number % 2 else b"", value=None if number == 3 else b"\x00\xff")
+        for number in range(6)
+    ]
+    table = waves.table(letters, Slicing(3))
+    back = [letter_of(row) for row in table.to_pylist()]
+
+    for before, after in zip(letters, back, strict=True):
+        for name in (
+            "message_id",
+            "topic",
+            "partition",
+            "key",
+            "value",
+            "headers",
+            "timestamp_ms",
+            "accepted_at",
+            "verdict",
+        ):
+            assert getattr(after, name) == getattr(before, name)
+    assert table["ord"].to_pylist() == list(range(6))
+    assert len(set(table["slice"].to_pylist())) == 1
+
+
+# what is believed
+
+
+class Log:
+    """A topic that remembers: what the wave wrote, and which seals were put."""
+
+    def __init__(self):
+        self.on_topic, self.sealed, self.answers, self.waves, self.cancelled = {}, [], [], [], 0
+        self.rates = []
+
+
+@pytest.fixture
+def log(monkeypatch):
+    found = Log()
+
+    class Looker:
+        floors = HOLDS_ALL
+
+        def __init__(self, settings, operation_id, **_):
+            pass
+
+        def begin(self, topics):
+            found.sealed.append("begun")
+
+        def after(self, orphans):
+            return [
+                Outcome(one.letter.message_id, "landed", "there", 0, found.on_topic[one.letter.message_id])
+                if one.letter.message_id in found.on_topic
+                else Outcome(one.letter.message_id, "pending")
+                for one in orphans
+            ]
+
+        def close(self):
+            pass
+
+    def seal(settings, notes, operation_id, which, number, floors, **_):
+        found.sealed.append((tuple(which), number))
+        return dict.fromkeys(which, 0)
+
+    class Wave:
+        """Done at once, but for one that nobody answers for."""
+
+        def __init__(self, session, table, errand):
+            self._answer = found.answers.pop(0)
+            found.waves.append((table["message_id"].to_pylist(), errand.number))
+            found.rates.append(errand.rate)
+            self.began, self.done, self._rows = time.monotonic(), threading.Event(), table.to_pylist()
+
+        def start(self):
+            if self._answer is not None:
+                self.done.set()
+
+        def cancel(self):
+            found.cancelled += 1
+
+        def outcomes(self):
+            return self._answer(self._rows)
+
+    monkeypatch.setattr(spreading, "Transacting", Looker)
+    monkeypatch.setattr(spreading, "seal", seal)
+    monkeypatch.setattr(spreading, "Wave", Wave)
+    monkeypatch.setattr(spreading, "_GRACE", 0.0)
+    monkeypatch.setattr(
+        spreading, "ReadBack", lambda *_: lambda wheres, _: Seen(ends=dict.fromkeys(wheres, 100))
+    )
+    return found
+
+
+class Session:
+    class sparkContext:
+        defaultParallelism = 2
+
+
+def way(log, *, rate=None, interrupt=lambda: False, holds=lambda: True, count=2, wave=100):
+    course = Course("op", {}, "progress", 16, Life(Slicing(count), 1 << 32), wave, 2, rate=lambda: rate)
+    return Spreading(
+        lambda: Session,
+        course,
+        floors={},
+        interrupt=interrupt,
+        holds=holds,
+        ending=lambda: False,
+        say=lambda text: None,
+        clock=time.time,
+    )
+
+
+def told(row, ending="acknowledged", **more):
+    return {
+        "slice": row["slice"], "message_id": row["message_id"], "ending": ending, "text": None, "partition": 0,
+        "offset": row["ord"], "verdict": None, "death": None, **more,
+    }  # fmt: skip
+
+
+def everything(rows):
+    return [told(row) for row in rows]
+
+
+def endings(outcomes):
+    return Counter(one.ending for one in outcomes)
+
+
+def test_every_slice_is_sealed_before_anything_is_sent(log):
+    going = way(log, count=5)
+    going.begin(["orders"])
+
+    assert log.sealed[0] == ((0, 1, 2, 3, 4), (1 << 32) + 1)
+
+
+def test_a_wave_whose_tasks_all_answered_needs_no_look(log):
+    going = way(log)
+    going.begin(["orders"])
+    log.answers.append(everything)
+    going.send([letter(number) for number in range(10)])
+
+    assert endings(going.gather(0)) == {"acknowledged": 10}
+    assert len(log.sealed) == 2
+    assert going.floors == {"orders": {0: 99}}
+    assert going.in_flight == 0
+
+
+def test_what_a_task_did_not_answer_for_is_sealed_and_looked_for(log):
+    letters = [letter(number) for number in range(6)]
+    going = way(log)
+    going.begin(["orders"])
+    log.answers += [lambda rows: everything(rows[:3]), everything]
+    log.on_topic = {letters[3].message_id: 3}
+    going.send(letters)
+
+    first = going.gather(0)
+    second = going.gather(0)
+
+    assert endings(first) == {"acknowledged": 4}
+    assert log.sealed[-1] == ((Slicing(2).of(letters[0]),), log.waves[0][1] + 1)
+    assert log.waves[1] == ([letters[4].message_id, letters[5].message_id], log.sealed[-1][1] + 1)
+    assert endings(second) == {"acknowledged": 2}
+
+
+def test_a_failure_is_believed_only_when_no_other_attempt_was_luckier(log):
+    letters = [letter(number) for number in range(3)]
+    death = '{"kind":"permanent","code":"X","error_text":"no","fingerprint":"f","verdict":"rejected","verdict_reason":"r","failed_at":9.0}'
+    going = way(log)
+    going.begin(["orders"])
+    log.answers.append(lambda rows: [told(row, "failed", text="no", death=death) for row in rows])
+    log.on_topic = {letters[1].message_id: 7}
+    going.send(letters)
+
+    outcomes = {one.message_id: one for one in going.gather(0)}
+
+    assert outcomes[letters[1].message_id].ending == "acknowledged"
+    assert outcomes[letters[0].message_id].ending == "failed"
+    assert [one.code for one in outcomes[letters[0].message_id].letter.attempts] == ["POLICY_VIOLATION", "X"]
+    assert outcomes[letters[0].message_id].letter.value == letters[0].value
+
+
+def lost(_):
+    raise waves.WaveLost(PipelineError("workers were lost"))
+
+
+def test_a_lost_wave_goes_again_and_the_third_in_a_row_ends_the_job_with_its_letters_claimed(log):
+    letters = [letter(number) for number in range(4)]
+    going = way(log)
+    going.begin(["orders"])
+    log.on_topic = {letters[0].message_id: 3}
+    log.answers += [lost, everything]
+    going.send(letters)
+    assert endings(going.gather(0)) == {"acknowledged": 1}
+    assert endings(going.gather(0)) == {"acknowledged": 3}
+    assert going._lost == 0
+
+    log.answers += [lost, lost, lost]
+    going.send([letter(number) for number in range(10, 14)])
+    going.gather(0)
+    floors = dict(going.floors)
+    going.gather(0)
+    with pytest.raises(PipelineError, match="workers were lost"):
+        going.gather(0)
+
+    assert going.in_flight == 4
+    assert going.floors == floors
+
+
+NEVER = None
+
+
+def test_paused_in_a_wave_it_finds_out_what_became_of_it_and_gives_the_rest_back(log):
+    letters = [letter(number) for number in range(4)]
+    going = way(log, interrupt=lambda: True)
+    going.begin(["orders"])
+    log.answers.append(NEVER)
+    log.on_topic = {letters[0].message_id: 3}
+    going.send(letters)
+
+    assert endings(going.gather(0)) == {"acknowledged": 1}
+    assert log.cancelled == 1
+    assert endings(going.give_back()) == {"pending": 3}
+    assert going.in_flight == 0
+
+
+def test_who_lost_the_operation_in_a_wave_leaves_it_as_it_is(log):
+    going = way(log, holds=lambda: False)
+    going.begin(["orders"])
+    before = {topic: dict(parts) for topic, parts in going.floors.items()}
+    log.answers.append(NEVER)
+    going.send([letter(1)])
+    with pytest.raises(Interrupted):
+        going.gather(0)
+
+    assert going.in_flight == 1
+    assert going.floors == before
+    assert going.give_back() == []
+
+
+def test_the_next_wave_begins_before_the_store_is_told_of_the_last_one(log):
+    going = way(log, wave=10)
+    going.begin(["orders"])
+    log.answers += [everything, everything, everything]
+    going.send([letter(number) for number in range(25)])
+
+    found = [len(going.gather(0)) for _ in range(3)]
+
+    assert found == [10, 10, 5]
+    assert [len(ids) for ids, _ in log.waves] == [10, 10, 5]
+    assert sorted(number for _, number in log.waves) == [number for _, number in log.waves]
+
+
+def test_after_a_failure_no_wave_begins_before_the_stop_rule_was_asked(log):
+    going = way(log, wave=10)
+    going.begin(["orders"])
+    log.answers += [lambda rows: [told(row, "failed", text="no") for row in rows], everything]
+    going.send([letter(number) for number in range(20)])
+
+    assert endings(going.gather(0)) == {"failed": 10}
+    assert len(log.waves) == 1
+    assert endings(going.give_back()) == {"pending": 10}
+
+
+def test_a_rate_is_shared_by_the_tasks_that_run_at_once(log):
+    going = way(log, rate=100.0, count=5)
+    going.begin(["orders"])
+    log.answers += [everything, everything]
+    going.send([letter(1)])
+    going.gather(0)
+    going.send([letter(number, message_id=of_session(number, number).message_id) for number in range(40)])
+    going.gather(0)
+
+    assert log.rates == [100.0, 50.0]
+
+
+def test_a_wave_that_cannot_begin_does_not_lose_what_became_of_the_last_one(log):
+    going = way(log, wave=5)
+    going.begin(["orders"])
+    log.answers.append(everything)
+    going.send([letter(number) for number in range(10)])
+
+    assert endings(going.gather(0)) == {"acknowledged": 5}
+    assert going.in_flight == 5
+    with pytest.raises(IndexError):  # there is no answer to a second wave
+        going.gather(0)
+    assert endings(going.give_back()) == {"pending": 5}
+
+
+def test_a_wave_of_a_slow_replay_is_five_seconds_of_it(log):
+    going = way(log, rate=2.0)
+    going.begin(["orders"])
+    log.answers += [everything] * 3
+    going.send([letter(number) for number in range(25)])
+
+    assert [len(going.gather(0)) for _ in range(3)] == [10, 10, 5]
+
+
+def test_a_pace_may_add_up_for_longer():
+    pace = Pace(100.0, 0.0, burst=5.0)
+    assert pace.room(60.0, 10_000) == 500
+    assert Pace(100.0, 0.0).room(0.0, 10_000) == 1
+
+
+# waves in a thread
+
+
+def test_a_wave_that_spark_gives_up_says_why_in_a_sentence():
+    groups = []
+
+    class Context:
+        def setJobGroup(self, group, text):
+            groups.append(group)
+
+    class Broken:
+        sparkContext = Context()
+
+        def createDataFrame(self, *_):
+            raise RuntimeError("SparkContext was shut down")
+
+    errand = waves.Errand("op", {}, 7, {}, spreading.Notes("p", 1, {0: 0}), 10)
+    wave = waves.Wave(Broken(), waves.table([letter(1)], Slicing(1)), errand)
+    wave.start()
+    assert wave.done.wait(10)
+
+    assert groups == ["reprocess-op-7"]
+    with pytest.raises(waves.WaveLost, match="Spark's Java process is gone"):
+        wave.outcomes()
+
+
+# sources
+
+
+@pytest.mark.parametrize("name", ["letters.parquet", "letters.jsonl"])
+def test_an_export_selects_the_letters_that_are_in_it(store, tmp_path, name):
+    ids = buried(store, 20)
+    some = DeadLetterFilter(ids=tuple(ids[:7]))
+    transfer.export(store, some, tmp_path / name, who="ann", origin="cli")
+
+    where = brought(DeadLetterFilter(), file=tmp_path / name)
+
+    assert DeadLetters(store).count(where) == 7
+    planned = replay.plan(store, where, who="ann", origin=PIPELINE, can_run=CLUSTER)
+    assert planned.total == 7
+    assert planned.query == {"file": str((tmp_path / name).resolve())}
+
+
+def test_a_dead_letter_topic_selects_what_was_fetched_from_it(store):
+    buried(store, 3)
+    DeadLetters(store).add(
+        [letter(number, source=f"orders-dlt[0]@{number} (Spring Kafka)") for number in range(5, 9)]
+    )
+    DeadLetters(store).add([letter(20, source="orders-dlt-2[0]@1 (Spring Kafka)")])
+
+    assert DeadLetters(store).count(brought(DeadLetterFilter(), dead_letter_topic="orders-dlt")) == 4
+    assert brought(DeadLetterFilter(topic="a")) == DeadLetterFilter(topic="a")
+
+
+# whose operation it is
+
+
+def test_an_ordinary_runner_leaves_sparks_operations_alone(store):
+    buried(store, 5)
+    alive(store, time.time())
+    planned = replay.plan(store, DeadLetterFilter(), who="ann", origin=PIPELINE, can_run=CLUSTER)
+    sender = ScriptedSender()
+    ordinary = replay.ReplayRunner(store, sender)
+
+    assert ordinary.look() is False
+    with pytest.raises(ReplayError, match=r"pipeline reprocess --operation " + planned.operation_id):
+        ordinary.run_one(planned.operation_id, 1)
+    assert sender.sent == []
+
+
+def test_sparks_runner_leaves_ordinary_operations_alone(store):
+    buried(store, 5)
+    planned = replay.plan(store, DeadLetterFilter(), who="ann", origin="cli", can_run=CLUSTER)
+    runner = replay.ReplayRunner(store, ScriptedSender(), spread=lambda *_: pytest.fail("it took it"))
+
+    assert runner.look() is False
+    with pytest.raises(ReplayError, match="not planned for Spark"):
+        runner.run_one(planned.operation_id, 1)
+
+
+def test_a_cancelled_operation_whose_driver_died_ends_by_itself(store):
+    now = time.time()
+    ids = buried(store, 3)
+    alive(store, now)
+    planned = replay.plan(store, DeadLetterFilter(), who="ann", origin=PIPELINE, can_run=CLUSTER)
+    with store.borrow(write=True) as connection:
+        connection.execute("UPDATE operations SET owner = 'spark:gone', lease_until = ?", [now - 100])
+        connection.execute("UPDATE operation_records SET state = 'claimed' WHERE ord = 1")
+        connection.execute(
+            "UPDATE dead_letters SET state = 'replaying', operation_id = ? WHERE message_id = ?",
+            [planned.operation_id, ids[0]],
+        )
+
+    ended = replay.cancel(store, planned.operation_id, who="ann", origin="cli")
+
+    assert (ended.state, ended.ended, ended.left) == ("cancelled", True, 0)
+    assert DeadLetters(store).count(DeadLetterFilter(verdict="inconclusive")) == 1
+
+
+def test_choices_ask_for_a_slicing_only_where_they_name_one():
+    assert Choices().asked(Slicing(8)) is None
+    assert Choices(slices=3).asked(Slicing(8)) == Slicing(3)
+    assert Choices(slice_by="key").asked(Slicing(8)) == Slicing(8, "key")
+
+
+def test_orphans_of_a_dead_driver_are_looked_for_above_the_floors(log):
+    letters = [letter(1), letter(2)]
+    log.on_topic = {letters[0].message_id: 4}
+    going = way(log)
+    going.begin(["orders"])
+
+    assert endings(going.after([Orphan(one, 0.0) for one in letters])) == {"landed": 1, "pending": 1}

@@ -1,0 +1,180 @@
+"""A producer with telemetry: it is not harmed by it, and what it publishes adds up to what happened."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+
+import pytest
+from confluent_kafka import Consumer
+
+from producer_core import ReliableKafkaProducer
+from producer_core.alerts import AlertLog
+from producer_core.brokers import embedded
+from producer_core.ledger import entries
+from producer_core.messages import id_text, record_id
+from producer_core.store import Store
+from producer_core.telemetry import decode, latest
+from producer_core.testing import InMemoryTransport
+from tests.support import eventually
+
+
+@pytest.fixture
+def broker():
+    with embedded.start(topics={"orders": 3, "telemetry": 1}) as started:
+        yield started
+
+
+def everything(broker, topic, enough):
+    """All records of a topic, once `enough(records)` holds."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": uuid.uuid4().hex,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    found = []
+    try:
+        consumer.subscribe([topic])
+
+        def look():
+            found.extend(one for one in consumer.consume(500, 0.2) if one.error() is None)
+            return enough(found)
+
+        eventually(look, 30)
+    finally:
+        consumer.close()
+    return found
+
+
+def merged(records):
+    """Each batch once, as a reader takes them."""
+    return {(one.producer_id, one.sequence): one for one in (decode(record.value()) for record in records)}
+
+
+def told(batches):
+    """Message id to its place, of all ledgers."""
+    return {
+        f"{row.session}-{seq}": (row.partition, offset)
+        for one in batches.values()
+        for row in one.ledger
+        for seq, offset in entries(row)
+    }
+
+
+def counted(batches, topic="orders"):
+    return sum(row.acknowledged for one in batches.values() for row in one.statistics if row.topic == topic)
+
+
+def places(broker, count):
+    records = everything(broker, "orders", lambda found: len(found) >= count)
+    return {id_text(record_id(one.headers())): (one.partition(), one.offset()) for one in records}
+
+
+def test_the_ledger_on_the_topic_is_what_is_on_the_log(broker, tmp_path):
+    with ReliableKafkaProducer(broker.bootstrap_servers, store=tmp_path / "s.duckdb", telemetry_topic="telemetry") as producer:  # fmt: skip
+        for number in range(3000):
+            producer.send_message("orders", {"n": number}, key=str(number % 50))
+        producer.send_message("orders", b"x" * 2_000_000)
+
+    batches = merged(everything(broker, "telemetry", lambda found: counted(merged(found)) >= 3000))
+    assert told(batches) == places(broker, 3000)
+    (gone,) = [row for one in batches.values() for row in one.given_up]
+    assert (gone.session, gone.seq, gone.code, gone.verdict) == (producer.identity, 3000, "MSG_SIZE_TOO_LARGE", "not_sent")  # fmt: skip
+    assert sorted(sequence for _, sequence in batches) == list(range(len(batches)))
+    with Store.open(tmp_path / "s.duckdb").borrow() as connection:
+        assert connection.execute("SELECT count(*) FROM ledger").fetchone() == (
+            0,
+        )  # it was not asked to keep one
+
+
+def test_telemetry_may_go_without_a_ledger(broker, tmp_path):
+    with ReliableKafkaProducer(
+        broker.bootstrap_servers, store=tmp_path / "s.duckdb", telemetry_topic="telemetry", ledger=False
+    ) as producer:
+        producer.send_message("orders", {"n": 1})
+    batches = merged(everything(broker, "telemetry", lambda found: counted(merged(found)) >= 1))
+    assert told(batches) == {} and counted(batches) == 1
+
+
+def test_producing_goes_on_while_the_brokers_of_telemetry_are_away(broker, tmp_path):
+    broker.down(broker.leader("telemetry"))
+    producer = ReliableKafkaProducer(
+        broker.bootstrap_servers, store=tmp_path / "s.duckdb", telemetry_topic="telemetry", ledger=True
+    )
+    for number in range(20_000):
+        producer.send_message("orders", {"n": number}, key=str(number % 50))
+    producer.flush(60)
+    assert producer.get_basic_stats()["messages_sent"] == 20_000
+    report = producer.close()
+
+    assert (report.acknowledged, report.dead, report.lost) == (20_000, 0, 0)
+    with Store.open(tmp_path / "s.duckdb").borrow() as connection:  # its own store is complete
+        assert connection.execute("SELECT sum(count) FROM ledger").fetchone() == (20_000,)
+        assert connection.execute("SELECT sum(acknowledged) FROM statistics").fetchone() == (20_000,)
+
+
+SENDS = """
+import sys
+from producer_core import ReliableKafkaProducer
+servers, folder = sys.argv[1:]
+producer = ReliableKafkaProducer(servers, store=f"{folder}/s.duckdb", journal_dir=f"{folder}/j", telemetry_topic="telemetry")
+for number in range(2000):
+    producer.send_message("orders", {"n": number}, key=str(number % 50))
+producer.flush()
+producer._keeping.hurry()
+print("sent", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_with_a_journal_windows_outlive_kill_9_and_the_fleet_gets_every_one(broker, tmp_path):
+    home = broker.leader("telemetry")
+    broker.down(home)
+    child = subprocess.Popen(
+        [sys.executable, "-c", SENDS, broker.bootstrap_servers, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert child.stdout.readline() == b"sent\n"
+    child.kill()
+    child.communicate()
+    left = list((tmp_path / "j" / "telemetry").iterdir())
+    broker.up(home)
+    with ReliableKafkaProducer(
+        broker.bootstrap_servers,
+        store=tmp_path / "s.duckdb",
+        journal_dir=tmp_path / "j",
+        telemetry_topic="telemetry",
+    ) as producer:
+        for number in range(500):
+            producer.send_message("orders", {"n": number})
+
+    batches = merged(everything(broker, "telemetry", lambda found: counted(merged(found)) >= 2500))
+    assert left and {owner for owner, _ in batches} == {producer.identity}
+    assert (counted(batches), told(batches)) == (2500, places(broker, 2500))
+    assert sorted(sequence for _, sequence in batches) == list(range(len(batches)))
+    with Store.open(tmp_path / "s.duckdb").borrow() as connection:
+        assert connection.execute("SELECT sum(acknowledged) FROM statistics").fetchone() == (2500,)
+
+
+def test_an_alert_fires_while_most_windows_fail_and_names_the_topic(tmp_path, monkeypatch):
+    monkeypatch.setattr(latest, "_FEWEST", 2)
+    monkeypatch.setattr(latest, "_GRACE", -1.0)
+    producer = ReliableKafkaProducer(
+        "127.0.0.1:1",
+        store=tmp_path / "s.duckdb",
+        telemetry_topic="fleet",
+        transport=InMemoryTransport.factory(),
+    )
+    log = AlertLog(Store.open(tmp_path / "s.duckdb"))
+
+    def firing():
+        producer._keeping.hurry()
+        return [row for row in log.list() if row.rule == "telemetry_failing" and row.state == "firing"]
+
+    (alert,) = eventually(firing)
+    assert "windows of telemetry are not on fleet" in alert.text and alert.subject == producer.identity
+    producer.close()
