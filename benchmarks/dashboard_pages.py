@@ -12,15 +12,12 @@ import argparse
 import contextlib
 import json
 import os
-import platform
-import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -30,11 +27,13 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 
+from benchmarks.machine import hardware
 from dashboard import serve
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
 from producer_core.store import Batch, StatisticsRow, Store
 from scripts import shop_history
+from scripts.browser import answers, find_chromium
 
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
 CHART = ".live-plot .main-svg"
@@ -77,10 +76,7 @@ class Line:
 
 def main() -> int:
     chosen = _options()
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        print("Chromium is missing: apt-get install chromium", file=sys.stderr)
-        return 2
+    chromium = find_chromium()
     loads, begun = [os.getloadavg()[0]], time.monotonic()
 
     def tell(line: Line) -> Line:
@@ -268,7 +264,7 @@ def lab(folder: Path) -> Iterator[str]:
     command = [
         sys.executable, "-m", "jupyter", "lab", "--allow-root", *(f"--{name}={value}" for name, value in options.items()),
     ]  # fmt: skip
-    with _process(command, environment, lambda: _answers(f"http://127.0.0.1:{port}/api")):
+    with _process(command, environment, lambda: answers(f"http://127.0.0.1:{port}/api")):
         yield f"http://127.0.0.1:{port}"
 
 
@@ -304,7 +300,7 @@ def shop(folder: Path) -> Iterator[Path]:
 def dashboard(store: Path) -> Iterator[str]:
     port = serve.free_port(8860)
     command = serve.command(store, port)
-    with _process(command, dict(os.environ), lambda: _answers(f"http://127.0.0.1:{port}/_stcore/health")):
+    with _process(command, dict(os.environ), lambda: answers(f"http://127.0.0.1:{port}/_stcore/health")):
         yield f"http://127.0.0.1:{port}/"
 
 
@@ -331,24 +327,11 @@ def _process(
             process.wait()
 
 
-def _answers(address: str) -> bool:
-    with contextlib.suppress(OSError), urllib.request.urlopen(address, timeout=2) as said:
-        return bool(said.status == 200)
-    return False
-
-
 def machine(chromium: str) -> str:
     """What this ran on, without its name."""
-    info = Path("/proc/cpuinfo")
-    models = [
-        line.partition(":")[2].strip()
-        for line in (info.read_text().splitlines() if info.exists() else [])
-        if line.startswith("model name")
-    ]
-    chip = models[0] if models else platform.processor() or platform.machine()
     named = subprocess.run([chromium, "--version"], capture_output=True, text=True, check=False)
     parts = [
-        f"{os.cpu_count()} cores ({chip})", platform.system(), f"Python {platform.python_version()}",
+        hardware(),
         f"Streamlit {version('streamlit')}", f"DuckDB {version('duckdb')}", " ".join(named.stdout.split()[:2]),
     ]  # fmt: skip
     return f"{', '.join(parts)}; browser, server, producer and broker share it"

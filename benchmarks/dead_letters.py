@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import random
 import resource
 import shutil
@@ -26,6 +25,7 @@ from statistics import median
 import duckdb
 
 from benchmarks import dead_letter_store as made
+from benchmarks.machine import hardware
 from producer_core.dlq import Cursor, DeadLetterFilter, DeadLetters
 from producer_core.events import DeadLetter
 from producer_core.failures import fingerprint
@@ -206,14 +206,7 @@ def _place(folder: Path | None) -> Iterator[Path]:
 
 def machine() -> str:
     """What this ran on, without its name."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    chip = models[0] if models else platform.machine()
-    return (
-        f"{os.cpu_count()} cores ({chip}), {platform.system()}, Python {platform.python_version()}, DuckDB "
-        f"{duckdb.__version__} with one thread and 1 GB, as every command has it"
-    )
+    return f"{hardware()}, DuckDB {duckdb.__version__} with one thread and 1 GB, as every command has it"
 
 
 def main() -> None:

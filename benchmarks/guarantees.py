@@ -12,7 +12,6 @@ import argparse
 import json
 import logging
 import os
-import platform
 import random
 import tempfile
 import threading
@@ -26,6 +25,7 @@ from typing import Any, Protocol
 
 import confluent_kafka
 
+from benchmarks.machine import hardware
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import kafka
 from producer_core.errors import ProducerClosed, QueueFull
@@ -240,15 +240,8 @@ def table(prices: Mapping[str, Sequence[Price]]) -> str:
 
 def machine() -> str:
     """What this ran on, without its name."""
-    info = Path("/proc/cpuinfo")
-    models = [
-        line.partition(":")[2].strip()
-        for line in (info.read_text().splitlines() if info.exists() else [])
-        if line.startswith("model name")
-    ]
-    chip = models[0] if models else platform.processor() or platform.machine()
     return (
-        f"{os.cpu_count()} cores ({chip}), {platform.system()}, Python {platform.python_version()}, "
+        f"{hardware()}, "
         f"confluent-kafka {confluent_kafka.__version__} (librdkafka {confluent_kafka.libversion()[0]}); "
         f"brokers, sender and disk share it"
     )

@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable
 
+from producer_core import exits  # noqa: F401  # before our own step at the end is registered
 from producer_core.errors import ForkedProducer, ProducerClosed
 from producer_core.reports import CloseReport
 

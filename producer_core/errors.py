@@ -39,6 +39,8 @@ class ProducerError(Exception):
     def __init__(self, message: str = "", *, fix: str = "") -> None:
         text = message or (type(self).__doc__ or "").strip()
         super().__init__(f"{text} {fix}".strip())
+        self.what = text.strip()
+        """The message without its fix."""
         self.fix = fix
 
 

@@ -11,19 +11,18 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
 import shop_history
+from browser import answers, find_chromium
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -79,10 +78,7 @@ SHOTS = (
 
 def main() -> int:
     chosen = _options()
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        print("Chromium is missing: apt-get install chromium", file=sys.stderr)
-        return 2
+    chromium = find_chromium()
     chosen.into.mkdir(parents=True, exist_ok=True)
     shots = [shot for shot in SHOTS if not chosen.only or shot.name in chosen.only.split(",")]
     with tempfile.TemporaryDirectory(prefix="shop-") as folder:
@@ -199,21 +195,12 @@ def dashboard(store: Path) -> Iterator[str]:
         stderr=subprocess.STDOUT,
     )
     try:
-        while not _answers(port):
+        while not answers(f"http://127.0.0.1:{port}/_stcore/health"):
             _wait(0.2)
         yield f"http://127.0.0.1:{port}/"
     finally:
         process.terminate()
         process.wait()
-
-
-def _answers(port: int) -> bool:
-    with (
-        contextlib.suppress(OSError),
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health") as said,
-    ):
-        return bool(said.status == 200)
-    return False
 
 
 def shoot(browser: Browser, url: str, into: Path, look: str, shots: list[Shot]) -> None:

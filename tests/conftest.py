@@ -61,6 +61,16 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
 
 
+@pytest.fixture
+def store(tmp_path):
+    """A store of its own, open until the test ends."""
+    from producer_core.store import Store
+
+    opened = Store.open(tmp_path / "store.duckdb")
+    yield opened
+    opened.close()
+
+
 def pytest_terminal_summary(terminalreporter):
     counts = Counter()
     for outcome in ("passed", "failed", "error", "skipped"):

@@ -92,10 +92,12 @@ class Audit:
 
 @dataclass(frozen=True)
 class TopicAudit:
-    """The audit that says most of a topic: the last that was done; `later` was begun since and says nothing yet."""
+    """The audit that says most of a topic: the last that was done. `later` was begun since and says nothing yet; `earlier`
+    found faults, in a part of the topic that this one did not read."""
 
     audit: Audit
     later: Audit | None = None
+    earlier: Audit | None = None
 
 
 @dataclass(frozen=True)
@@ -230,10 +232,12 @@ def _parts(ranges: str | None) -> Iterable[Part]:
 
 
 def _last_word(found: Sequence[Audit]) -> TopicAudit:
-    """`found` are the last that was done and the last that was begun, which may be one."""
-    newest = max(found, key=lambda audit: audit.started_at)
-    done = next((audit for audit in found if audit.state == "done"), None)
-    return TopicAudit(newest) if done is None or done is newest else TopicAudit(done, newest)
+    """`found`, the newest first: the last that was begun, the last that was done, the last with faults; some may be one."""
+    newest = found[0]
+    shown = next((audit for audit in found if audit.state == "done"), newest)
+    faulty = next((audit for audit in found if audit.faults), None)
+    earlier = faulty if faulty is not shown and not shown.whole else None
+    return TopicAudit(shown, None if newest is shown else newest, earlier)
 
 
 def _trouble(last: TopicAudit) -> tuple[Any, ...]:

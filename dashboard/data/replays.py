@@ -119,7 +119,7 @@ def offer(store: Store, about: DeadLetterFilter, now: float) -> Offer:
             count,
             run=run,
             held=tuple(replay.under_way(store, about)),
-            refused=str(refused).removesuffix(refused.fix).strip() if refused else "",
+            refused=refused.what if refused else "",
             way_out="" if refused is None else "cluster" if isinstance(refused, OtherCluster) else "hands",
             active=run.active if run else still_active(store, about, now),
         )

@@ -101,7 +101,7 @@ def _tiles(shown: Fleet) -> None:
     p50, _, p99, p999 = (words.milliseconds(value) for value in shown.found)
     tiles = [
         ("Producers", words.count(shown.running), f"Those that run, on {words.plural(shown.hosts, 'host')}."),
-        ("In trouble", words.count(len(shown.troubled)), "Not heard of, without a broker, with an alert, losing messages, or with a full queue."),
+        ("In trouble", words.count(len(shown.troubled)), "Not heard of, without a broker, with an alert, with messages that died, or with a full queue."),
         ("Throughput", words.rate(shown.rate), "Acknowledged messages a second, over the last minute of the range."),
         ("Error rate", words.percent(shown.error_rate), "Messages that died, of all that were settled in the range."),
         ("Latency p50", p50, near),

@@ -108,6 +108,9 @@ def _audit(last: TopicAudit, now: float) -> TableRow:
     said: list[Line] = [Part(words.short(text, 300), tone, more=text)]
     said += [Part(f"Also {more}.", "small")] if (more := told.passing(audit)) else []
     said += [Part(words.short(told.later(last.later, now), 200), "small")] if last.later else []
+    if before := last.earlier:
+        text = told.earlier(before, now)
+        said.append(Part(words.short(text, 300), "warning", address(before.audit_id), text))
     return TableRow(
         f"{audit.cluster_id} {audit.topic}",
         (

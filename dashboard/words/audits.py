@@ -102,6 +102,11 @@ def later(audit: Audit, now: float) -> str:
     return known.get(audit.state, "")
 
 
+def earlier(audit: Audit, now: float) -> str:
+    """What an earlier audit found, in a part of the topic that the last one did not read."""
+    return f"An earlier one, {age(now - audit.started_at)} ago: {mask_text(audit.sentence)}"
+
+
 def number(audit: Audit, kind: str) -> str:
     """How many messages of a kind: a dash before the audit is done, «?» where nobody can say."""
     found = audit.numbers.get(kind)

@@ -15,7 +15,7 @@ _PLURALS: Mapping[str, tuple[str, str]] = {
     "silent": ("is not heard of any more", "are not heard of any more"),
     "cut off": ("reaches no broker", "reach no broker"),
     "alerting": ("has an alert", "have alerts"),
-    "failing": ("lost messages", "lost messages"),
+    "failing": ("has messages that died", "have messages that died"),
     "full": ("has a full queue", "have full queues"),
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -24,8 +24,9 @@ def decide(rules: Mapping[str, Rule], items: Iterable[Alert], reading: Reading) 
     now, before = reading.now, tuple(items)
     firing = tuple(item for item in before if item.state == "firing")
     after: dict[str, Alert] = {item.alert_id: item for item in before}
+    twice = said_twice(rules, firing)
     for item in firing:
-        muted = _muted(rules, item, firing, reading)
+        muted = _muted(rules, item, firing, twice, reading)
         after[item.alert_id] = _begun(rules, replace(item, muted_by=muted), now)
     for key in {item.key for item in before}:
         _join(rules, [item for item in after.values() if item.key == key], after, now)
@@ -88,7 +89,9 @@ def _over(rules: Mapping[str, Rule], item: Alert, now: float) -> bool:
     return not 0 <= now - (item.resolved_at or 0.0) < waits
 
 
-def _muted(rules: Mapping[str, Rule], item: Alert, firing: Sequence[Alert], reading: Reading) -> str | None:
+def _muted(
+    rules: Mapping[str, Rule], item: Alert, firing: Sequence[Alert], twice: Set[str], reading: Reading
+) -> str | None:
     if not rules.get(item.rule, _UNKNOWN).enabled:
         return "the rule is switched off"
     for silence in reading.silences:
@@ -96,7 +99,7 @@ def _muted(rules: Mapping[str, Rule], item: Alert, firing: Sequence[Alert], read
             return (
                 f"silenced by {silence.who} until {_utc(silence.until)}: {silence.why or 'no reason given'}"
             )
-    if item.alert_id in said_twice(rules, firing):
+    if item.alert_id in twice:
         return "another producer on this store says the same"
     for name in dict.fromkeys(other.rule for other in firing if other.key != item.key):
         if item.rule in rules.get(name, _UNKNOWN).inhibits:

@@ -168,7 +168,7 @@ def fetch(
     except dialects.NotDeadLetters as error:
         if not sys.stdin.isatty():
             raise
-        show.say(str(error).removesuffix(error.fix).strip(), err=True)
+        show.say(error.what, err=True)
         options.confirm(f"Take all records of {topic} as dead letters?", False)
         done, stopped = fetched(unmarked=True)
     show.emit(dataclasses.asdict(done)) if as_json else show.say(done.text)

@@ -79,7 +79,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except ProducerError as error:
-            raise Failed(str(error).removesuffix(error.fix).strip(), error.fix) from error
+            raise Failed(error.what, error.fix) from error
         except KeyboardInterrupt:
             click.echo("\nInterrupted.", err=True)
             ctx.exit(INTERRUPTED)

@@ -97,8 +97,7 @@ class Replaying:
         except NobodyReplays as error:
             raise NobodyReplays(fix=_FROM_HERE) from error
         except OtherCluster as error:
-            what = str(error).removesuffix(error.fix).strip()
-            raise OtherCluster(what, fix=self._belong()) from error
+            raise OtherCluster(error.what, fix=self._belong()) from error
         self._operation_id = planned.operation_id
         return planned
 

@@ -21,4 +21,4 @@ class Finding:
 
 
 def of_error(check: str, error: ProducerError, *, level: Level = "problem") -> Finding:
-    return Finding(check, level, str(error).removesuffix(error.fix).strip(), error.fix)
+    return Finding(check, level, error.what, error.fix)

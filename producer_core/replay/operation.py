@@ -63,9 +63,8 @@ class Operation:
     stop_percent: float | None = None
     stop_last: int | None = None
     newer: str | None = None
-    go_at_once: bool | None = (
-        None  # after its look ahead, unless something is to be asked; None: nobody is asked
-    )
+    go_at_once: bool | None = None
+    """After its look ahead, unless something is to be asked; None: nobody is asked."""
     checked: str | None = None
     checked_at: float | None = None
     floors: str | None = None

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import duckdb
 
+from producer_core import exits
 from producer_core.errors import StoreError, StoreLocked
 from producer_core.store import faults
 from producer_core.store.locks import Turnstile
@@ -23,6 +24,7 @@ READ_LIMIT = 2.0
 """Seconds after which a reader is cancelled, so that a writer never waits long."""
 
 _FORK_WAIT = 2.0
+_END_WAIT = 30.0
 
 _lenders: weakref.WeakSet[Lender] = weakref.WeakSet()
 
@@ -116,6 +118,12 @@ class Lender:
             if inherited is not None:
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited))
         self._begin()
+
+    def at_end(self) -> None:
+        """Let another thread end its block, and let none begin: the interpreter's end would stop it inside DuckDB,
+        which aborts the process."""
+        if self._owner != threading.get_ident() and self._one.acquire(timeout=_END_WAIT):
+            self._discard()
 
     @contextlib.contextmanager
     def _alone(self, deadline: float, timeout: float) -> Iterator[None]:
@@ -256,3 +264,4 @@ if sys.platform != "win32":
         after_in_parent=_each(Lender.after_fork),
         after_in_child=_each(Lender.disown),
     )
+exits.last(_each(Lender.at_end))

@@ -9,18 +9,11 @@ import pytest
 from producer_core.alerts import RULES, AlertLog, Book, Evaluator, Rule, Threshold
 from producer_core.alerts.conditions import BurnRate, Pair
 from producer_core.dlq import DeadLetters
-from producer_core.store import Batch, LatencyRow, Store
+from producer_core.store import Batch, LatencyRow
 from tests.unit.alerting import write
 from tests.unit.replaying import letter
 
 NOW = 1_700_000_000.0
-
-
-@pytest.fixture
-def store(tmp_path):
-    opened = Store.open(tmp_path / "store.duckdb")
-    yield opened
-    opened.close()
 
 
 class Clock:

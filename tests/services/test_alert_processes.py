@@ -14,18 +14,10 @@ from producer_core import ReliableKafkaProducer
 from producer_core.alerts import AlertLog, Change, Watcher, alert
 from producer_core.brokers import embedded
 from producer_core.errors import StoreLocked
-from producer_core.store import Store
 from tests.support import eventually
 from tests.unit.alerting import receiver, write
 
 GONE = ("producer_gone", "p-1")
-
-
-@pytest.fixture
-def store(tmp_path):
-    opened = Store.open(tmp_path / "store.duckdb")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -17,18 +17,10 @@ from producer_core.alerts.payload import notification
 from producer_core.alerts.routes import Answer
 from producer_core.alerts.sender import Sender
 from producer_core.alerts.webhook import Webhook
-from producer_core.store import Store
 from tests.support import eventually
 from tests.unit.alerting import receiver, write
 
 SECRETS = ("s3cr3t", "t0ken-77", "b34rer")
-
-
-@pytest.fixture
-def store(tmp_path):
-    opened = Store.open(tmp_path / "store.duckdb")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

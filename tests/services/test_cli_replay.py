@@ -15,7 +15,6 @@ from confluent_kafka import Producer
 
 from producer_core import ReliableKafkaProducer, replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.store import Store
 from tests.services.test_replay_kafka import values_on
 from tests.support import eventually
 from tests.unit.replaying import letter
@@ -23,13 +22,6 @@ from tests.unit.replaying import letter
 pytestmark = pytest.mark.kafka
 
 COMMAND = (sys.executable, "-m", "producer_core.cli")
-
-
-@pytest.fixture
-def store(tmp_path):
-    opened = Store.open(tmp_path / "store.duckdb")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

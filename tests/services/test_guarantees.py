@@ -49,13 +49,14 @@ def run_killed(process, after):
 
 def on_topic(kcat, kafka, topic):
     """(id, number, key) of every record that a read_committed reader sees, by kcat."""
-    form = r"%p|%k|%s|%h\n"
+    end = b"|end of the record|"  # an id may hold any byte, that of a new line as well
+    form = r"%p|%k|%s|%h" + end.decode()
     command = [
         kcat, "-C", "-b", kafka.bootstrap_servers, "-t", topic, "-e", "-q", "-o", "beginning", "-f", form,
         "-X", "isolation.level=read_committed",
     ]  # fmt: skip
     read = subprocess.run(command, capture_output=True, timeout=120, check=True).stdout
-    for line in read.split(b"\n"):
+    for line in read.split(end):
         if line:
             partition, key, number, _ = line.split(b"|", 3)
             yield int(partition), key.decode(), int(number)

@@ -64,7 +64,8 @@ class Run:
 
     @property
     def port(self):
-        return int(re.search(r"^http://127\.0\.0\.1:(\d+)$", self.text, re.M).group(1))
+        """The one it said last: a dashboard that is started again may find its own taken meanwhile."""
+        return int(re.findall(r"^http://127\.0\.0\.1:(\d+)$", self.text, re.M)[-1])
 
     def is_up(self):
         assert self.process.poll() is None, self.text

@@ -27,7 +27,6 @@ from confluent_kafka.admin import (
 from producer_core import landing, replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.messages import ID_HEADER, parse_id
-from producer_core.store import Store
 from tests.support import eventually
 from tests.unit.replaying import letter, message_id
 
@@ -43,13 +42,6 @@ def topic(kafka):
     name = f"replay-{uuid.uuid4().hex[:8]}"
     kafka.create_topic(name, partitions=3)
     return name
-
-
-@pytest.fixture
-def store(tmp_path):
-    opened = Store.open(tmp_path / "store.duckdb")
-    yield opened
-    opened.close()
 
 
 @contextlib.contextmanager

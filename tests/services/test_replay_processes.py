@@ -33,13 +33,6 @@ def broker():
         yield running
 
 
-@pytest.fixture
-def store(tmp_path):
-    opened = Store.open(tmp_path / "store.duckdb")
-    yield opened
-    opened.close()
-
-
 @contextlib.contextmanager
 def child(store: Store, broker: embedded.EmbeddedBroker, *, die_after: int = 0) -> Iterator[subprocess.Popen]:
     """A runner in a process of its own; gone at the end, however."""

@@ -13,7 +13,6 @@ from producer_core import replay
 from producer_core.brokers import embedded
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.timeline import timeline
-from producer_core.store import Store
 from tests.services.test_replay_processes import child, on_topic
 from tests.support import eventually
 from tests.unit.replaying import buried
@@ -27,13 +26,6 @@ ANY = DeadLetterFilter(state=None)
 def broker():
     with embedded.start(brokers=1, topics={"orders": 2}) as running:
         yield running
-
-
-@pytest.fixture
-def store(tmp_path):
-    opened = Store.open(tmp_path / "store.duckdb")
-    yield opened
-    opened.close()
 
 
 def archiving(store):

@@ -16,7 +16,6 @@ from producer_core.alerts.routes import Answer, given_routes
 from producer_core.alerts.rules_text import read
 from producer_core.alerts.sender import Sender
 from producer_core.errors import ConfigError
-from producer_core.store import Store
 from producer_core.testing import InMemoryTransport
 from tests.support import eventually
 
@@ -59,13 +58,6 @@ class Pager:
         )
         self.keys.append(notification.key)
         return Answer(True, "ok")
-
-
-@pytest.fixture
-def store(tmp_path):
-    opened = Store.open(tmp_path / "store.duckdb")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

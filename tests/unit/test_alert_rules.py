@@ -12,7 +12,6 @@ from producer_core.alerts.conditions import METRICS, Absence, in_words
 from producer_core.alerts.routes import missing_addresses, routes_of
 from producer_core.alerts.rules_text import read
 from producer_core.errors import ConfigError
-from producer_core.store import Store
 
 WHOLE = """
 every = "10s"
@@ -232,13 +231,6 @@ def test_every_rule_of_ours_is_described_and_every_metric_can_be_said():
         assert in_words(held.condition)
     for metric in METRICS.values():
         assert "{" not in metric.says.format(value=1.0, span="1 h")
-
-
-@pytest.fixture
-def store(tmp_path):
-    opened = Store.open(tmp_path / "store.duckdb")
-    yield opened
-    opened.close()
 
 
 def test_rules_lie_beside_the_store_or_where_the_environment_says(store, tmp_path, monkeypatch):

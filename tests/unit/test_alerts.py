@@ -10,14 +10,7 @@ import pytest
 
 from producer_core.alerts import ENDS, RULES, AlertLog, Evaluator, ToldAlerts, after, alert, follow
 from producer_core.events import Notice
-from producer_core.store import Batch, ProducerRow, Store
-
-
-@pytest.fixture
-def store(tmp_path):
-    opened = Store.open(tmp_path / "store.duckdb")
-    yield opened
-    opened.close()
+from producer_core.store import Batch, ProducerRow
 
 
 def too_slow(now, value=1500.0):

@@ -14,7 +14,6 @@ from producer_core.brokers import embedded
 from producer_core.cli import main
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.replay.claims import Claims
-from producer_core.store import Store
 from tests.unit.replaying import CLUSTER, alive, buried, letter
 
 ALL = DeadLetterFilter()
@@ -31,13 +30,6 @@ def broker():
             producer.produce("dead", b"order %d" % number, headers=[("dlq.original.topic", b"orders")])
         assert producer.flush(20) == 0
         yield running
-
-
-@pytest.fixture
-def store(tmp_path):
-    opened = Store.open(tmp_path / "store.duckdb")
-    yield opened
-    opened.close()
 
 
 def bury(store, topic, count=2):

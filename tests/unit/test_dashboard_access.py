@@ -17,7 +17,6 @@ from dashboard.sessions import Attempts, Sessions
 from producer_core.alerts import AlertLog, alert, follow
 from producer_core.cli import main
 from producer_core.errors import ConfigError
-from producer_core.store import Store
 
 ROOT = Path(__file__).parents[2]
 SECRET = "correct horse battery"
@@ -442,13 +441,6 @@ def test_behind_a_path_the_door_stays_in_it(kept):
 
 
 # acting
-
-
-@pytest.fixture
-def store(tmp_path):
-    opened = Store.open(tmp_path / "store.duckdb")
-    yield opened
-    opened.close()
 
 
 def fire(store):

@@ -34,13 +34,6 @@ def _own_surroundings(tmp_path, monkeypatch):
     monkeypatch.delenv("PRODUCER_CORE_ALERT_WEBHOOK", raising=False)
 
 
-@pytest.fixture
-def store(tmp_path):
-    opened = Store.open(tmp_path / "store.duckdb")
-    yield opened
-    opened.close()
-
-
 def lost(at=NOW - 600, subject="p-1"):
     return alert("connection_lost", subject, at, reason="refused")
 

@@ -116,6 +116,18 @@ def test_the_last_that_was_done_stays_beside_one_that_runs_failed_or_was_killed(
     assert told.later(failed.later, now).endswith("The topic was deleted.")
 
 
+def test_faults_of_an_earlier_part_are_not_forgotten_when_the_next_night_is_clean(store, now):
+    audited(store, "monday", at=now - 900, lost=3, sentence="3 are lost.")
+    audited(store, "tuesday", at=now - 800, duplicated=1, sentence="1 is there more than once.")
+    audited(store, "thursday", at=now - 700, ranges={"0": [400, 500, 0, 500]})
+    (last,) = audits(store, None, now)
+    assert (last.audit.audit_id, last.earlier.audit_id) == ("thursday", "tuesday")
+    assert told.earlier(last.earlier, now) == "An earlier one, 13 min ago: 1 is there more than once."
+    audited(store, "whole", at=now - 600)
+    (last,) = audits(store, None, now)
+    assert (last.audit.audit_id, last.earlier) == ("whole", None)
+
+
 def test_the_job_of_a_later_audit_is_no_sign_of_life_of_an_earlier_one(store, now):
     store.execute("begin_audit", id="old", topic="orders", cluster="c", started=now - 900, isolation="x")
     job(store, "integrity orders", "integrity", began=now - 60, seen=now)

@@ -338,10 +338,10 @@ def test_a_group_that_still_grows_is_said_in_the_dry_run(store):
 def test_an_alert_of_their_topic_that_fires_is_said(store):
     buried(store, 2)
     assert not dry_run(store, ALL).active
-    found = alert("dead_letters_growing", "orders", 5000.0, says="2,000 more letters", window="15 min")
+    found = alert("dead_letters_growing", "orders", 5000.0, value=2000.0, window="15 min")
     AlertLog(store).record([Change("fired", found)])
 
-    assert "an alert fires: «orders: 2,000 more letters" in dry_run(store, ALL).active
+    assert "an alert fires: «orders: 2,000 dead letters came" in dry_run(store, ALL).active
     assert not dry_run(store, DeadLetterFilter(topic="payments")).active
 
 

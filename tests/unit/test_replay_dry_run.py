@@ -10,18 +10,10 @@ from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.replay.check import Check, TopicCheck
 from producer_core.replay.dry_run import dry_run
-from producer_core.store import Store
 from tests.unit.replaying import CLUSTER, buried, letter
 
 ALL = DeadLetterFilter()
 BY = {"who": "ann", "origin": "python"}
-
-
-@pytest.fixture
-def store(tmp_path):
-    opened = Store.open(tmp_path / "store.duckdb")
-    yield opened
-    opened.close()
 
 
 def seen(topic="orders", **changes) -> TopicCheck:

@@ -343,3 +343,28 @@ def test_a_mistake_in_a_query_is_a_store_error_with_its_cause(store):
         with store.borrow() as connection:
             connection.execute("SELECT * FROM nowhere")
     assert isinstance(caught.value.__cause__, duckdb.Error)
+
+
+ENDING = """
+import sys, threading, time
+from producer_core.store import Store
+
+store = Store.open(sys.argv[1])
+
+def work():
+    while True:
+        with store.borrow(write=True) as connection:
+            connection.execute("CREATE OR REPLACE TEMP TABLE t AS SELECT range AS r FROM range(20000)")
+            connection.execute("SELECT sum(r) FROM t").fetchall()
+
+threading.Thread(target=work, daemon=True).start()
+time.sleep(0.2)
+"""
+
+
+def test_a_thread_inside_the_store_does_not_abort_the_interpreters_end(tmp_path):
+    for _ in range(3):
+        ended = subprocess.run(
+            [sys.executable, "-c", ENDING, str(tmp_path / "store.duckdb")], capture_output=True, timeout=60
+        )
+        assert ended.returncode == 0, ended.stderr.decode()
