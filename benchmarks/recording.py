@@ -66,6 +66,8 @@ def steady(*, store: bool, rate: float, seconds: float, servers: str, topic: str
         with ReliableKafkaProducer(
             servers, store=Path(folder) / "store.duckdb" if store else None
         ) as producer:
+            if producer.store is not None:  # what makes a store has also just been at its gate
+                os.utime(producer.store.path.with_name("store.duckdb.gate"), (0, 0))
             ended = threading.Event()
             sender = threading.Thread(target=_send_evenly, args=(producer, topic, rate, ended), name="sender")
             sender.start()
