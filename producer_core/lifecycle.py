@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError
 
+from producer_core.acknowledgements import Acknowledgements
 from producer_core.burial import Origin, dead_letter
 from producer_core.config import ClientConfig, RetryConfig
 from producer_core.connection import Connection
@@ -41,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 _new = tuple.__new__
 _NEW = Claim.NEW
-_topic_of = attrgetter("topic")
+_topic_of, _seq_of, _id_of = attrgetter("topic"), attrgetter("seq"), attrgetter("id")
 _PENDING, _SENT, _DUPLICATE = MessageStatus.PENDING, MessageStatus.SENT, MessageStatus.DUPLICATE
 _MOST_HELD = 10_000
 """Messages that wait in memory for a twin, a retry or an earlier one of their key, before send_message waits too."""
@@ -230,11 +231,17 @@ class Lifecycle:
             if not self.lanes.admit(delivery):  # it waits, and may be sent by another thread from now on
                 return True
         try:
-            self._produce(delivery)
+            delivery.flying = True  # from here as in _produce, without its call
+            self.transport.produce(delivery)
+        except Refused as refusal:
+            delivery.flying = False
+            self._failed_attempt(delivery, refusal.error, None)
         except Full:
+            delivery.flying = False
             self._not_after_all(delivery)
             return False
         except BaseException:
+            delivery.flying = False
             self._not_after_all(delivery)
             raise
         return True
@@ -277,13 +284,8 @@ class Lifecycle:
 
     def reports(self, batch: Sequence[Report]) -> None:
         """Delivery reports, on the poll thread."""
-        acknowledged: list[Acknowledged] = []
-        for delivery, error, message in batch:
-            if error is not None:
-                delivery.flying = False
-                self._failed_attempt(delivery, error, message)
-            elif item := self._acked(delivery, message):
-                acknowledged.append(item)
+        plain = self.backlog is None and _plain(batch)
+        acknowledged = self._all_acked(batch) if plain else self._each(batch)
         if acknowledged:
             self.connection.acknowledged()
             self._broken = ""
@@ -292,6 +294,45 @@ class Lifecycle:
         if self.backlog is not None:
             self.backlog.flush()
         self._settled.set()
+
+    def _each(self, batch: Sequence[Report]) -> list[Acknowledged]:
+        acknowledged: list[Acknowledged] = []
+        for delivery, error, message in batch:
+            if error is not None:
+                delivery.flying = False
+                self._failed_attempt(delivery, error, message)
+            elif item := self._acked(delivery, message):
+                acknowledged.append(item)
+        return acknowledged
+
+    def _all_acked(self, batch: Sequence[Report]) -> Acknowledgements:
+        """As `_acked` for each of a plain batch, one step for all at a time: what nearly every message costs."""
+        settle = self.pending.pop
+        settled = [report for report in batch if settle(report[0].id, None) is not None]
+        deliveries = [delivery for delivery, _, _ in settled]
+        messages = [message for _, _, message in settled]
+        if self._dedup is not None:
+            for delivery in deliveries:
+                if delivery.checksum is not None:
+                    self._dedup.confirm(delivery.checksum, delivery.dedup_topic or delivery.topic)
+        for delivery in deliveries:
+            if delivery.ended is not None:
+                delivery.ended("sent")
+        if self.lanes.queues:
+            for delivery in deliveries:
+                self._turns.settled(delivery, acknowledged=True)
+        seqs = list(map(_seq_of, deliveries))
+        self.highest = max(self.highest, max(seqs, default=-1))
+        return Acknowledgements(
+            list(map(_topic_of, deliveries)),
+            [message.partition() for message in messages],
+            [message.offset() for message in messages],
+            [message.latency() or 0.0 for message in messages],
+            [0 if (value := delivery.value) is None else len(value) for delivery in deliveries],
+            [1] * len(deliveries),
+            seqs,
+            list(map(_id_of, deliveries)),
+        )
 
     def _failed_attempt(self, delivery: Delivery, error: KafkaError, message: Any) -> None:
         failure = failure_of(error)
@@ -605,6 +646,20 @@ class Lifecycle:
         delivery.attempts = (*delivery.attempts, (attempt, verdict))
         self._audience.attempt_failed(delivery, failure, None)
         return self._keep(delivery, failure)
+
+
+def _plain(batch: Sequence[Report]) -> bool:
+    """Whether all were acknowledged at the first try, and none has an owner who hears of it alone."""
+    for delivery, error, _ in batch:
+        if (
+            error is not None
+            or delivery.attempts
+            or delivery.callback is not None
+            or delivery.on_delivery is not None
+            or delivery.replay is not None
+        ):
+            return False
+    return True
 
 
 _NEVER_SENT: tuple[Verdict, str] = ("not_sent", "The client never sent a produce request to any broker.")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from producer_core.acknowledgements import Acknowledgements
 from producer_core.events import Acknowledged, AttemptFailed, DeadLetter, Hook, Remark
 from producer_core.histogram import Histogram
 
@@ -79,7 +80,7 @@ class Metrics(Hook):
 
     def acknowledged(self, batch: Sequence[Acknowledged]) -> None:
         with self._lock:
-            for topic, items in _by_topic(batch):
+            for topic, items in Acknowledgements.of(batch).by_topic() if batch else ():
                 self._count(self._of(topic), items)
 
     def attempt_failed(self, event: AttemptFailed) -> None:
@@ -119,24 +120,13 @@ class Metrics(Hook):
         self._copies.pop(topic, None)
         return self._topics.get(topic) or self._topics.setdefault(topic, TopicCounters())
 
-    def _count(self, counters: TopicCounters, items: Sequence[Acknowledged]) -> None:
-        # Columns, each read once: this is what every message costs.
-        _, _, _, latencies, sizes, attempts, *_ = zip(*items, strict=True)
+    def _count(self, counters: TopicCounters, items: Acknowledgements) -> None:
+        latencies = items.latencies
         counters.acknowledged += len(items)
-        counters.bytes += sum(sizes)
+        counters.bytes += sum(items.sizes)
         counters.latency_sum += sum(latencies)
-        counters.retry_successes += len(items) - attempts.count(1)
+        counters.retry_successes += len(items) - items.attempts.count(1)
         # What a look found on its topic has no latency: nobody knows when it was appended.
         known = latencies if min(latencies) > 0 else [latency for latency in latencies if latency > 0]
         counters.histogram.add(known)
         self._latencies.extend(known[-_HISTORY:])
-
-
-def _by_topic(batch: Sequence[Acknowledged]) -> Iterable[tuple[str, Sequence[Acknowledged]]]:
-    topics = {item[0] for item in batch}
-    if len(topics) == 1:
-        return ((topics.pop(), batch),)
-    by_topic: dict[str, list[Acknowledged]] = {topic: [] for topic in topics}
-    for item in batch:
-        by_topic[item[0]].append(item)
-    return by_topic.items()

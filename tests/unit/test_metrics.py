@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from producer_core.acknowledgements import Acknowledgements
 from producer_core.events import Acknowledged
 from producer_core.metrics import Metrics
 
@@ -44,3 +45,21 @@ def test_what_a_look_found_has_no_latency():
     assert snapshot.acknowledged == 2
     assert snapshot.histogram.total == 1
     assert snapshot.recent_latencies == (0.5,)
+
+
+def test_a_batch_kept_as_columns_is_the_same_sequence_and_counts_the_same():
+    items = [acknowledged("orders"), acknowledged("payments", 1), acknowledged("orders", 2, latency=0.5)]
+    columns = Acknowledgements.of(items)
+
+    assert (list(columns), columns[1], list(columns[1:]), len(columns)) == (items, items[1], items[1:], 3)
+    assert [(topic, list(some)) for topic, some in columns.by_topic()] == [
+        ("orders", [items[0], items[2]]),
+        ("payments", [items[1]]),
+    ]
+    assert not Acknowledgements.of([])
+
+    one, other = Metrics(), Metrics()
+    one.acknowledged(items)
+    other.acknowledged(columns)
+    assert one.snapshot().total("bytes") == other.snapshot().total("bytes") == 300
+    assert one.snapshot().histogram.counts == other.snapshot().histogram.counts
