@@ -190,7 +190,7 @@ class Bench:
         return runs
 
 
-def call(function: str, **arguments: Any) -> Mapping[str, Any]:
+def call(function: str, *, within: float = _LONGEST_RUN, **arguments: Any) -> Mapping[str, Any]:
     """One run in a process of its own, with a state folder of its own."""
     with tempfile.TemporaryDirectory() as state:
         command = [sys.executable, "-m", "benchmarks.child", function, json.dumps(arguments)]
@@ -201,10 +201,10 @@ def call(function: str, **arguments: Any) -> Mapping[str, Any]:
         }  # what a run leaves goes with it
         try:
             done = subprocess.run(
-                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=_LONGEST_RUN
+                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=within
             )
         except subprocess.TimeoutExpired as error:
-            raise RunFailed(f"{function} {arguments} did not end within {_LONGEST_RUN:g} s.") from error
+            raise RunFailed(f"{function} {arguments} did not end within {within:g} s.") from error
     lines = done.stdout.splitlines()
     if (
         done.returncode and lines
