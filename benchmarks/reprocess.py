@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import random
 import tempfile
 import threading
@@ -26,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 
+from benchmarks.machine import hardware
 from producer_core import ReliableKafkaProducer, replay
 from producer_core.brokers import kafka
 from producer_core.burial import delivery_of
@@ -190,8 +190,9 @@ def main() -> None:
     print(
         f"\nFirst run of Spark's workers, cold: {first:,.0f} letters/s; the session took {started:.1f} s to start."
     )
-    print(f"{options.letters:,} letters of 200 B, {options.nodes} node(s), {options.runs} runs; {os.cpu_count()} cores, "
-          f"Python {platform.python_version()}.")  # fmt: skip
+    print(
+        f"{options.letters:,} letters of 200 B, {options.nodes} node(s), {options.runs} runs; {hardware()}."
+    )
 
 
 if __name__ == "__main__":

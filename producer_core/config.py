@@ -117,13 +117,20 @@ class RetryConfig:
 class ClientConfig:
     """What one librdkafka client is made with; its repr hides secrets.
 
-    `max_block` is how long `send_message` waits for room, in seconds.
+    `max_block` is how long `send_message` waits for room, in seconds. `asked` names the settings that are not our
+    defaults, even where they say the same.
     """
 
     settings: Mapping[str, Any]
     max_block: float = 60.0
     value_serializer: Callable[[Any], bytes] | None = None
     key_serializer: Callable[[Any], bytes] | None = None
+    asked: frozenset[str] = frozenset()
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The settings without our defaults: what another client to the same cluster should be told as well."""
+        return {name: value for name, value in self.settings.items() if name in self.asked}
 
     @property
     def bootstrap_servers(self) -> str:
@@ -186,6 +193,7 @@ def client_config(
         max_block=_seconds(ours.get("max_block_ms", 60_000)),
         value_serializer=ours.get("value_serializer"),
         key_serializer=ours.get("key_serializer"),
+        asked=frozenset(asked),
     )
 
 

@@ -24,9 +24,10 @@ from producer_core.errors import StoreError
 from producer_core.events import Acknowledged, DeadLetter, Hook, Notice
 from producer_core.ledger import Ledger
 from producer_core.looking import nobody_looks
-from producer_core.metrics import Metrics, Snapshot, TopicCounters
-from producer_core.store.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
-from producer_core.store.sizing import added_up, split
+from producer_core.metrics import Metrics
+from producer_core.store.batch import Batch, ProducerRow
+from producer_core.store.sizing import added_up
+from producer_core.tally import Tally
 
 logger = logging.getLogger(__name__)
 
@@ -102,14 +103,15 @@ class Recorder(Hook):
     ) -> None:
         self._open = open_store
         self._spill = spill
-        self._metrics = metrics
-        self._describe = describe
-        self._pending = pending
         self._each_second = tuple(each_second)
         self._telemetry = telemetry
         self._ledger = ledger
+        self._client = ClientView()
+        self._tally = Tally(
+            metrics, self._client, ledger, describe=describe, pending=pending,
+            number=number or itertools.count().__next__, clock=clock,
+        )  # fmt: skip
         self._keep_ledger = keep_ledger
-        self._number = number or itertools.count().__next__
         self._limit = buffer_limit
         self._kept = kept
         self._clock = clock
@@ -125,9 +127,6 @@ class Recorder(Hook):
         self._destination: Destination | None = None
         self._spilled = True  # what an earlier process left is taken in as well
         self._batches: deque[Batch] = deque()
-        self._client = ClientView()
-        self._last = Snapshot({}, {}, ())
-        self._last_pending: Counter[str] = Counter()
         self._maintained = 0.0
         self._wrote = -math.inf
         self._said: tuple[object, ...] = ()
@@ -218,7 +217,9 @@ class Recorder(Hook):
 
     def _tick(self, *, write: bool) -> None:
         write = write or self.trouble is not None or time.monotonic() - self._wrote >= _UNSEEN
-        for batch in self._new_batches():
+        with self._lock:
+            notices, self._notices = tuple(self._notices), []
+        for batch in self._tally.take(notices):
             self._batches.append(batch if self._keep_ledger else batch.without_ledger())
             write |= self._tells(self._batches[-1])
             if self._telemetry is not None:
@@ -264,39 +265,6 @@ class Recorder(Hook):
                 self._letters[:0] = letters
 
     # statistics
-
-    def _new_batches(self) -> list[Batch]:
-        """What happened since the last time: mostly one batch, more where one would be too large."""
-        whole, *rest = split(self._batch())
-        return [whole, *(dataclasses.replace(part, sequence=self._number()) for part in rest)]
-
-    def _batch(self) -> Batch:
-        now, snapshot, pending, row = (
-            int(self._clock()),
-            self._metrics.snapshot(),
-            self._pending(),
-            self._describe(),
-        )
-        with self._lock:
-            notices, self._notices = tuple(self._notices), []
-        where = (now, row.cluster_id, row.producer_id)
-        clients, brokers = self._client.take(where)
-        ledger, given_up = ((), ()) if self._ledger is None else self._ledger.take()
-        batch = Batch(
-            row.producer_id,
-            self._number(),
-            statistics=tuple(_statistics(where, self._last, snapshot, self._last_pending, pending)),
-            latencies=tuple(_latencies(where, self._last, snapshot)),
-            errors=tuple(_errors(where, self._last, snapshot)),
-            producer=row,
-            notices=notices,
-            client_statistics=clients,
-            broker_statistics=brokers,
-            ledger=ledger,
-            given_up=given_up,
-        )
-        self._last, self._last_pending = snapshot, pending
-        return batch
 
     def _tells(self, batch: Batch) -> bool:
         """Whether it holds what nobody should hear of later, or what a kill must not take along."""
@@ -350,34 +318,3 @@ class Recorder(Hook):
             self.trouble = None
             logger.warning("store available again")
             self.notice(Notice("store_available", "info", "The store can be written again.", self._clock()))
-
-
-def _statistics(
-    where: tuple[int, str, str], before: Snapshot, after: Snapshot, had: Counter[str], have: Counter[str]
-) -> list[StatisticsRow]:
-    rows = []
-    for topic in sorted({*after.topics, *have, *had}):
-        old, new = before.topics.get(topic) or TopicCounters(), after.topics.get(topic) or TopicCounters()
-        counts = [getattr(new, name) - getattr(old, name) for name in StatisticsRow._fields[5:]]
-        accepted = counts[0] + counts[1] + have[topic] - had[topic]
-        if accepted or any(counts):
-            rows.append(StatisticsRow(*where, topic, accepted, *counts))
-    return rows
-
-
-def _latencies(where: tuple[int, str, str], before: Snapshot, after: Snapshot) -> list[LatencyRow]:
-    rows = []
-    for topic, counters in after.topics.items():
-        old = before.topics[topic].histogram.counts if topic in before.topics else Counter()
-        for bucket, count in counters.histogram.counts.items():
-            if count > old[bucket]:
-                rows.append(LatencyRow(*where, topic, bucket, count - old[bucket]))
-    return rows
-
-
-def _errors(where: tuple[int, str, str], before: Snapshot, after: Snapshot) -> list[ErrorRow]:
-    return [
-        ErrorRow(*where, topic, code, kind, count - before.errors.get((topic, code, kind), 0))
-        for (topic, code, kind), count in after.errors.items()
-        if count > before.errors.get((topic, code, kind), 0)
-    ]

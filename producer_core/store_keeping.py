@@ -7,22 +7,22 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 
 from producer_core import __version__
-from producer_core.alerts import Alert, AlertLog, Key, Route, Watcher, after, alert, follow
+from producer_core.alerts import Route
 from producer_core.config import ClientConfig
-from producer_core.dlq import DeadLetterFilter, DeadLetters, Groups, Spill, bounds, message_of
+from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill, message_of
 from producer_core.errors import ReplayError, StoreError, StoreFull, StoreLocked
-from producer_core.events import DeadLetter, Notice
 from producer_core.health import memory_usage
 from producer_core.keeping import spill_path
 from producer_core.ledger import Ledger
+from producer_core.letterbox import Letterbox
+from producer_core.lookout import Lookout
 from producer_core.masking import mask_told
 from producer_core.messages import Message
 from producer_core.metrics import Metrics
@@ -35,12 +35,10 @@ from producer_core.store.merge import next_batch
 
 if TYPE_CHECKING:
     from producer_core.producer import ReliableKafkaProducer
-    from producer_core.telemetry import Lost, TelemetryPublisher
+    from producer_core.telemetry import TelemetryPublisher
 
 logger = logging.getLogger(__name__)
 
-_FIRST_LOOK = 5.0
-"""Seconds until a producer looks whether the store's alerts are judged; who lives shorter leaves that to others."""
 _LISTED = 10_000
 """Dead letters that a listing in memory returns at most."""
 
@@ -79,17 +77,13 @@ class InStore:
         self._limit = limit
         self._producer: ReliableKafkaProducer | None = None
         self._runner: ReplayRunner | None = None
-        self._alert_routes = alert_routes
-        self._watcher: Watcher | None = None
-        self._firing: dict[Key, Alert] = {}
         self._cluster_id = ""
         self._unnamed = 2
-        self._bounds = bounds.Watch(bounds.Bounds(letters=limit))
         self._closed_at: float | None = None
         self._run_replays = False
         self._stopping = False
-        self._ledger_lost = 0
-        self._telemetry = _publisher(client, telemetry_topic, session.folder, clock)
+        telemetry = _publisher(client, telemetry_topic, session.folder, clock)
+        self._lookout = Lookout(telemetry, limit=limit, routes=alert_routes, clock=clock)
         self.store: Store | None = _open_or_wait(store, clock)
         path = store.path if isinstance(store, Store) else default_path() if store == "auto" else Path(store)
         self.recorder = Recorder(
@@ -99,7 +93,7 @@ class InStore:
             describe=self._describe,
             pending=lambda: Counter() if self._producer is None else self._producer.pending_by_topic(),
             each_second=(self._watch, self._name_cluster),
-            telemetry=self._telemetry,
+            telemetry=telemetry,
             ledger=_ledger(client, session) if _wanted(ledger, telemetry_topic) else None,
             keep_ledger=bool(ledger),
             number=Numbering(fresh=session.fresh, folder=session.folder, known=self._next_batch).take,
@@ -108,7 +102,7 @@ class InStore:
             clock=clock,
         )
         self.hook = self.recorder
-        self.letterbox = Letterbox(self)
+        self.letterbox = Letterbox(self, limit)
 
     # a life
 
@@ -125,8 +119,7 @@ class InStore:
     def stop(self) -> None:
         self._closed_at = self._clock()
         self._stopping = True
-        if self._watcher is not None:
-            self._watcher.stop(timeout=1.0)
+        self._lookout.stop()
         self.recorder.stop()
         if self.store is not None and not isinstance(self._where, Store):
             self.store.close()
@@ -151,7 +144,11 @@ class InStore:
         try:
             return self.letters().count(DeadLetterFilter())
         except StoreError:
-            return self.recorder.waiting
+            return self.waiting()
+
+    def waiting(self) -> int:
+        """Dead letters that no store and no file has yet."""
+        return self.recorder.waiting
 
     def state(self, message_id: str) -> str | None:
         found = self.letters().find(DeadLetterFilter(state=None, ids=(message_id,)), limit=1)
@@ -220,25 +217,10 @@ class InStore:
         )
 
     def _watch(self, destination: Destination) -> None:
-        """What this producer tells of itself, into the store: each alert fires once and resolves once."""
         assert self._producer is not None and self.store is not None
-        if self._watcher is None and not self._stopping:
-            # On threads of its own: neither judging alerts nor telling people may hold up what is recorded.
-            self._watcher = Watcher(
-                self.store, owner=self._producer.identity, routes=self._alert_routes, clock=self._clock
-            )
-            self._watcher.start(after=_FIRST_LOOK)
-        now = self._clock()
-        for notice in (*self._bounds.look(self.store, now), *self._losses(now)):
-            self.recorder.notice(notice)
-            self._producer.alerts.notice(notice)
-        found = self._found(self._producer, now)
-        if self._watcher is not None:
-            found = [self._watcher.book.dressed(item) for item in found]
-        changes = follow(self._firing, found, now)
-        if changes:
-            AlertLog(self.store, clock=self._clock).record(changes, told_by=self._producer.identity)
-            self._firing = after(self._firing, changes)
+        self._lookout.look(
+            self.store, self._producer, self.recorder, closed=self._closed_at is not None, ends=self._stopping
+        )
 
     def _name_cluster(self, destination: Destination) -> None:
         """What died before the brokers had said which cluster they are: written before, or about to be, so twice."""
@@ -246,44 +228,6 @@ class InStore:
         if self._unnamed and self._cluster_id:
             self.store.execute("name_cluster", cluster=self._cluster_id, producer=self._producer.identity)
             self._unnamed -= 1
-
-    def _found(self, producer: ReliableKafkaProducer, now: float) -> list[Alert]:
-        if self._closed_at is not None:
-            return producer.alerts.firing(producer.identity, now, closed=True)  # a loss outlasts its producer
-        reason = producer.connection.error or "all connections are down"
-        found = [
-            alert(
-                item["type"],
-                producer.identity,
-                now,
-                value=item["value"],
-                threshold=item["threshold"],
-                reason=reason,
-            )
-            for item in producer.health_monitor.firing()
-        ]
-        if producer.deduplicator is not None and producer.deduplicator.degraded:
-            found.append(alert("dedup_degraded", producer.identity, now, reason="Redis does not answer"))
-        if self._telemetry is not None and (share := self._telemetry.share()).most:
-            found.append(
-                alert(
-                    "telemetry_failing", producer.identity, now, value=share.value, threshold=0.5,
-                    failed=share.failed, windows=share.windows, topic=self._telemetry.topic,
-                    reason=self._telemetry.trouble or "no broker has answered yet",
-                )
-            )  # fmt: skip
-        return found + producer.alerts.firing(producer.identity, now)
-
-    def _losses(self, now: float) -> list[Notice]:
-        """What telemetry or the ledger had no room for since the last look."""
-        notices = []
-        if self._telemetry is not None and (lost := self._telemetry.lost()):
-            notices.append(Notice("telemetry_lost", "warning", _said(lost), now, asdict(lost)))
-        if missing := self.recorder.ledger_lost - self._ledger_lost:
-            self._ledger_lost += missing
-            text = f"The ledger rows of {missing:,} acknowledged messages were left out: the store could not be had."
-            notices.append(Notice("ledger_lost", "warning", text, now, {"acknowledgements": missing}))
-        return notices
 
     def _next_batch(self) -> int | None:
         """The number above all batches of this session in the store; None while the store cannot be had."""
@@ -295,60 +239,6 @@ class InStore:
                 return next_batch(connection, self._producer.identity)
         except StoreError:
             return None
-
-
-class Letterbox:
-    """`producer.dlq` over a store: the contract's names, and what a person asks of one letter."""
-
-    def __init__(self, keeping: InStore) -> None:
-        self._keeping = keeping
-        self.max_size = keeping._limit
-
-    def get(self, message_id: str) -> DeadLetter | None:
-        """One dead letter with all its bytes."""
-        return self._keeping.letters().get(message_id)
-
-    def groups(self, where: DeadLetterFilter | None = None, *, limit: int = 50) -> Groups:
-        """The causes, the largest first."""
-        return self._keeping.letters().groups(where or DeadLetterFilter(), limit=limit)
-
-    def to_frame(self, where: DeadLetterFilter | None = None, **options: Any) -> Any:
-        """A frame of the letters that the filter matches; see `DeadLetters.to_frame`."""
-        return self._keeping.letters().to_frame(where, **options)
-
-    def get_messages_by_topic(self, topic: str) -> list[Message]:
-        return self._keeping.messages(topic)
-
-    def clear_topic(self, topic: str) -> int:
-        return self._keeping.clear(topic)
-
-    @property
-    def messages(self) -> list[Message]:
-        return self._keeping.messages(None)
-
-    @property
-    def topic_stats(self) -> dict[str, int]:
-        return self._keeping.letters().count_by(DeadLetterFilter(), "topic")
-
-    def get_stats(self) -> dict[str, Any]:
-        """How many are held, by topic, with the oldest and the newest; zeros while the store cannot be had."""
-        try:
-            letters = self._keeping.letters()
-            by_topic = letters.count_by(DeadLetterFilter(), "topic")
-            oldest = letters.bodies(letters.ids(DeadLetterFilter(), limit=1))
-            newest = letters.find(DeadLetterFilter(), limit=1)
-        except StoreError:
-            by_topic, oldest, newest = {"": self._keeping.recorder.waiting}, [], []
-        return {
-            "total_messages": sum(by_topic.values()),
-            "topic_breakdown": {topic: count for topic, count in by_topic.items() if topic},
-            "oldest_message": _iso(oldest),
-            "newest_message": _iso(newest),
-        }
-
-
-def _iso(letters: list[DeadLetter]) -> str | None:
-    return datetime.fromtimestamp(letters[0].accepted_at).isoformat() if letters else None
 
 
 def _open_or_wait(store: Store | Path | str, clock: Callable[[], float]) -> Store | None:
@@ -378,9 +268,7 @@ def _publisher(
     from producer_core.telemetry import TelemetryPublisher
 
     kept = None if folder is None else folder / "telemetry"
-    return TelemetryPublisher(
-        client.bootstrap_servers, topic, dict(client.settings), folder=kept, clock=clock
-    )
+    return TelemetryPublisher(client.bootstrap_servers, topic, client.given, folder=kept, clock=clock)
 
 
 def _wanted(ledger: bool | None, telemetry_topic: str | None) -> bool:
@@ -392,9 +280,3 @@ def _ledger(client: ClientConfig, session: Session) -> Ledger | None:
     """None with acks=0: then nothing is acknowledged, whatever the client says."""
     silent = str(client.settings.get("acks")) == "0"
     return None if silent else Ledger(session.id, fresh=session.fresh)
-
-
-def _said(lost: Lost) -> str:
-    parts = [f"{lost.batches:,} windows of statistics"] if lost.batches else []
-    parts += [f"the ledger of {lost.acknowledgements:,} messages"] if lost.acknowledgements else []
-    return f"Telemetry that could not be sent had no room any more: {' and '.join(parts)} are lost."

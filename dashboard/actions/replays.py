@@ -95,6 +95,11 @@ def with_quarantined(store: Store, operation_id: str, yes: bool) -> Done:
         before = replay.get(store, operation_id)
         if before.state not in ("checking", "ready"):
             raise ReplayError(f"The replay {operation_id} is {before.state}: it was begun as it is.")
+        if before.by_spark:  # what it selects of a file or a topic is known to its command only
+            raise ReplayError(
+                f"The replay {operation_id} is carried out by Spark, so it cannot be planned anew from here.",
+                fix="Cancel it, and give its command again with --include-quarantined.",
+            )
         replay.cancel(store, operation_id, who=name, origin=ORIGIN)
         where = DeadLetterFilter.from_query(before.query)
         return _begin(store, where, shown=None, who=name, origin=ORIGIN, quarantined=yes)

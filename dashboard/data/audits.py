@@ -159,9 +159,6 @@ def one(store: Store, audit_id: str, now: float) -> AuditPage | None:
         held[row["kind"]] += row["findings"]
         if row["kind"] in FAULTS and row["partition"] is not None:
             by_part[row["partition"]][row["kind"]] = row["messages"]
-    if "undecided" in held:  # the table of audits has no column for them
-        undecided = sum(row["messages"] for row in counted if row["kind"] == "undecided")
-        audit = _audit(rows[0], alive, undecided=undecided)
     others = tuple(_audit(row, alive) for row in of_topic if row["audit_id"] != audit_id)
     return AuditPage(audit, dict(held), dict(by_part), others)
 
@@ -191,7 +188,7 @@ def _alive(store: Store, now: float) -> Mapping[str, float]:
     }
 
 
-def _audit(row: Mapping[str, Any], alive: Mapping[str, float], *, undecided: int | None = None) -> Audit:
+def _audit(row: Mapping[str, Any], alive: Mapping[str, float]) -> Audit:
     return Audit(
         audit_id=row["audit_id"],
         topic=row["topic"],
@@ -210,7 +207,7 @@ def _audit(row: Mapping[str, Any], alive: Mapping[str, float], *, undecided: int
         given_up=row["given_up"],
         ledger_gaps=row["ledger_gaps"],
         compacted=row["auditable"] is False,
-        numbers={kind: row.get(kind, undecided) for kind in KINDS},
+        numbers={kind: row[kind] for kind in KINDS},
         sentence=row["sentence"] or "",
         findings_path=row["findings_path"],
     )

@@ -66,7 +66,7 @@ def _choices(path: Path, one: Operation, run: DryRun) -> None:
             required=True,
             help="An old value sent now comes after the newer one; on a compacted topic it replaces it for good.",
         )
-    if run.quarantined or st.session_state.get(f"quarantined_{key}"):
+    if not one.by_spark and (run.quarantined or st.session_state.get(f"quarantined_{key}")):
         st.toggle(
             f"Send the {run.quarantined:,} quarantined too" if run.quarantined else "Quarantined ones go too",
             key=f"quarantined_{key}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,7 +113,8 @@ def reprocess(
     again, were skipped, or it stopped itself, 2 it could not be done, 130 paused by Ctrl-C.
     """
     from producer_core.dlq import DeadLetters
-    from producer_core.pipeline.reprocess import PROGRESS_TOPIC, WAVE, Choices, bring, brought
+    from producer_core.pipeline.reprocess import WAVE, Choices, bring, brought
+    from producer_core.pipeline.reprocess import progress as seals
     from producer_core.store import Store
 
     names = ("limit", "rate", "canary", "stop_percent", "stop_last", "newer", "reason")
@@ -139,12 +140,15 @@ def reprocess(
             for text in bring(store, config.settings, who=options.me(), progress=tell, **source):  # type: ignore[arg-type]  # by name
                 click.echo(text, err=True)
     where = selection.frozen(DeadLetters(store), where)
-    if operation_id is None and dlq_replay.same(store, where) is None and not DeadLetters(store).count(where):
-        dlq_replay.end(ctx, as_json, store, None, "Nothing to replay.")
-        return
-    choices = Choices(slices, slice_by, progress_topic or PROGRESS_TOPIC, wave or WAVE)
+    choices = Choices(slices, slice_by, progress_topic, wave or WAVE)
     with Reprocessing(store, where, None, to_cluster=to_cluster, origin="pipeline") as job:
-        job.prepare(config, cluster, choices)
+        job.prepare(config.settings, cluster, choices)
+        job.end_cancelled()
+        under_way = dlq_replay.same(store, where)
+        if operation_id is None and under_way is None and not DeadLetters(store).count(where):
+            dlq_replay.end(ctx, as_json, store, None, "Nothing to replay.")
+            return
+        seals.require_topic(config.settings, choices.progress_topic or seals.PROGRESS_TOPIC)
         if operation_id is not None:
             operation = job.go(job.chosen(operation_id))
         else:
@@ -161,17 +165,20 @@ class Reprocessing(Replaying):
 
     _make: Callable[[Callable[[], SparkSession] | None], ReplayRunner] = field(init=False)
 
-    def prepare(self, config: ClientConfig, cluster: str, choices: Choices) -> None:
-        """What can be refused is refused now: the progress topic, and who may write it."""
-        from producer_core.pipeline.reprocess import progress as seals
+    def prepare(self, settings: Mapping[str, Any], cluster: str, choices: Choices) -> None:
+        """Where it sends to, and how; nobody is asked yet."""
         from producer_core.pipeline.reprocess import spark_runner
 
-        seals.require_topic(config.settings, choices.progress_topic)
         self._cluster = cluster
-        self._make = lambda session: spark_runner(
-            self.store, config.settings, cluster, choices, session=session
-        )
+        self._make = lambda session: spark_runner(self.store, settings, cluster, choices, session=session)
         self._runner = self._make(None)
+
+    def end_cancelled(self) -> None:
+        """What a dead driver left of replays that were cancelled is looked for, before anything is planned."""
+        from producer_core.pipeline.reprocess import end_cancelled
+
+        for operation in end_cancelled(self.store, self._make(None), self._cluster):
+            click.echo(f"{operation.operation_id}: {replay_words.sentence(operation)}", err=True)
 
     def chosen(self, operation_id: str) -> Operation:
         """An operation that Spark had before."""

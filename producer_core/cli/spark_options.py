@@ -30,10 +30,16 @@ class SparkChoice:
     conf: Mapping[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Java, PySpark, the master and the jars, before anything is opened: typed errors within seconds."""
-        from producer_core.pipeline import session
+        """Java, PySpark, the master and the connector, before anything is opened: typed errors within seconds.
+
+        A connector that nobody fetched yet is fetched here, so that a machine without a network is told now.
+        """
+        from producer_core.pipeline import connector, session
 
         session.check_tools(self.master, self.jars)
+        if not (self.jars or session.submitted() or connector.fetched()):
+            click.echo("Fetching Spark's Kafka connector, once …", err=True)
+            connector.fetch_connector()
 
     @contextmanager
     def session(self, name: str, *, driver_memory: str = "1g") -> Iterator[SparkSession]:
@@ -49,11 +55,12 @@ class SparkChoice:
             "the submitted Spark" if session.submitted() else f"Spark on {self.master or default_master()}"
         )
         click.echo(f"Starting {where} …", err=True)
-        opened = session.open_session(
-            name=f"producer-core {name}", master=self.master, jars=self.jars, verbose=self.verbose,
-            driver_memory=self.driver_memory or driver_memory, options=self.conf,
-        )  # fmt: skip
+        opened = None
         try:
+            opened = session.open_session(
+                name=f"producer-core {name}", master=self.master, jars=self.jars, verbose=self.verbose,
+                driver_memory=self.driver_memory or driver_memory, options=self.conf,
+            )  # fmt: skip
             yield opened
         except Exception as error:  # Spark's and py4j's own have no common root
             told = spark_error(error) if self.verbose else explained(error)
@@ -61,7 +68,8 @@ class SparkChoice:
                 raise
             raise told from error
         finally:
-            opened.stop()
+            if opened is not None:
+                opened.stop()
 
 
 def spark_options(command: F) -> F:

@@ -23,9 +23,12 @@ def examine(folder: Path) -> None:
     metadata = spark / "metadata"
     if metadata.exists() and not isinstance(_json(metadata.read_bytes(), metadata, folder).get("id"), str):
         raise _damaged(folder, metadata, "names no query")
-    for log in ("offsets", "commits"):
+    for log in ("offsets", "commits", "sources/0"):
         for entry in _newest(spark / log):
-            version, *rest = entry.read_bytes().splitlines() or [b""]
+            text = entry.read_bytes().removeprefix(
+                b"\0"
+            )  # Spark begins those of sources with one, for its 2.1
+            version, *rest = text.splitlines() or [b""]
             if not version.startswith(b"v"):
                 raise _damaged(folder, entry, "is cut off" if not version else "is not Spark's")
             if not rest:

@@ -81,11 +81,17 @@ def named_jars(given: Sequence[Path]) -> list[Path]:
     return jars
 
 
+def fetched() -> bool:
+    """Whether the jars are in the cache: somebody may have cleaned it."""
+    listed = _list()
+    return listed.exists() and all(Path(line).exists() for line in listed.read_text().splitlines())
+
+
 def fetch_connector() -> list[Path]:
     """The jars, resolved by Spark's own resolver; quick when they are in the cache. MissingTool when no repository
     answers for 8 seconds."""
-    ivy, done = folder() / "ivy", folder() / "connector.txt"
-    if not _all_there(done):
+    ivy, done = folder() / "ivy", _list()
+    if not fetched():
         _resolve(ivy)
         jars = sorted((ivy / "jars").glob("*.jar"))
         draft = done.with_suffix(f".{os.getpid()}")
@@ -94,9 +100,8 @@ def fetch_connector() -> list[Path]:
     return [Path(line) for line in done.read_text().splitlines()]
 
 
-def _all_there(listed: Path) -> bool:
-    """Whether the list exists and every jar on it: somebody may have cleaned the cache."""
-    return listed.exists() and all(Path(line).exists() for line in listed.read_text().splitlines())
+def _list() -> Path:
+    return folder() / "connector.txt"
 
 
 def _resolve(ivy: Path) -> None:

@@ -220,9 +220,10 @@ def end_cancelled(store: Store, operation: Operation, now: float) -> Operation:
     operation_id = operation.operation_id
     if operation.state != "cancelled" or (operation.owner and (operation.lease_until or 0.0) > now):
         return operation
-    if not store.rows("replay_claimed", operation=operation_id)[0]["claimed"]:
+    (held,) = store.rows("replay_claimed", operation=operation_id)
+    if not held["claimed"]:
         return end(store, operation_id, now)
-    if _abandoned(store, operation, now):
+    if _abandoned(store, operation, held["since"] or 0.0, now):
         store.execute("replay_abandon_letters", operation=operation_id, now=now, reason=_ABANDONED)
         store.execute("replay_abandon_records", operation=operation_id, text=_ABANDONED)
         return end(store, operation_id, now)
@@ -308,11 +309,11 @@ def _switch(
         return operation
 
 
-def _abandoned(store: Store, operation: Operation, now: float) -> bool:
+def _abandoned(store: Store, operation: Operation, claimed_at: float, now: float) -> bool:
     if operation.owner is not None and (operation.lease_until or 0.0) > now - _SILENT:
         return False
-    if operation.by_spark:
-        return True
+    if operation.by_spark:  # a task of a driver that is gone may live on for a moment
+        return claimed_at <= now - _SILENT
     alive = [row["cluster_id"] for row in store.rows("replay_runners", alive_since=now - _SILENT)]
     return not alive if not operation.cluster_id else operation.cluster_id not in alive
 

@@ -46,7 +46,8 @@ class Transacting:
     """The way of one operation in one process. `say` hears what an operator should know while it waits.
 
     `fenced` is called after each fence, before anything is read or sent, and raises Stopped where somebody newer has
-    the transactional id by right. With `yields` who is fenced himself leaves (Interrupted) and does not fence back.
+    the transactional id by right. With `yields` a twin may have the same letters: who is fenced himself leaves
+    (Interrupted) and does not fence back, and who fenced looks for everything in hand, for a twin may have sent it.
     """
 
     guarantee: Guarantee = "exactly_once"
@@ -110,8 +111,10 @@ class Transacting:
             )
         except Stopped:
             raise Interrupted from None
+        for topic in new:  # one that is made later is ours from its first record on
+            self._floors.setdefault(topic, {})
         for (topic, partition), end in seen.ends.items():
-            self._floors.setdefault(topic, {})[partition] = end - 1
+            self._floors[topic][partition] = end - 1
 
     def after(self, orphans: Sequence[Orphan]) -> list[Outcome]:
         try:
@@ -143,7 +146,8 @@ class Transacting:
         if not topics:
             return Sought({})
         missing = {topic for topic in topics if topic in self._gone or self._is_gone(topic)}
-        removed = {(topic, number) for topic in missing for number in self._floors.pop(topic, {})}
+        removed = {(topic, number) for topic in missing for number in self._floors.get(topic, {})}
+        self._floors.update({topic: {} for topic in missing})
         self._gone |= missing
         offsets = {
             (topic, number): self._floors.get(topic, {}).get(number, -1)
@@ -267,12 +271,14 @@ class Transacting:
         `perhaps`: it may have committed. `unknown`: a topic of it was unknown to a broker.
         """
         self._fence()
-        sought = self._look(self._unknown)
+        everything = [*self._unknown, *(self._hand if self._yields else ())]
+        sought = self._look(everything)
         outcomes = [
             Outcome(letter.message_id, "acknowledged", None, *sought.found[letter.message_id])
-            for letter in self._unknown
+            for letter in everything
             if letter.message_id in sought.found
         ]
+        self._hand = deque(letter for letter in self._hand if letter.message_id not in sought.found)
         left = [letter for letter in self._unknown if letter.message_id not in sought.found]
         if perhaps:
             outcomes += [inconclusive(letter) for letter in left if sought.may_be_gone(letter)]

@@ -70,6 +70,11 @@ class Lost:
     def __bool__(self) -> bool:
         return bool(self.batches or self.acknowledgements)
 
+    def __str__(self) -> str:
+        parts = [f"{self.batches:,} windows of statistics"] if self.batches else []
+        parts += [f"the ledger of {self.acknowledgements:,} messages"] if self.acknowledgements else []
+        return f"Telemetry that could not be sent had no room any more: {' and '.join(parts)} are lost."
+
 
 class Waiting:
     """Put in on the recorder's thread, taken out on the publisher's."""

@@ -15,6 +15,13 @@ from tests.pipelines.scenario import scenario
 
 KINDS = ("lost", "duplicated", "reordered", "pending", "given_up_found", "unledgered")
 PATIENCE = 1_800
+ENDS_IN_THE_SECOND_PASS = """
+import os
+from producer_core.cli import main
+from producer_core.pipeline.integrity import looking
+looking._again = lambda *_: os.kill(os.getpid(), 9)
+main()
+"""
 
 
 @scenario(
@@ -39,13 +46,17 @@ def dense(stage):
 
 @scenario(
     "I3",
-    "incremental audits of one topic: one killed with kill -9 and run again, then what an open transaction hid, then nothing",
+    "incremental audits of one topic: two killed with kill -9, one of them in the second pass, and run again; then what an "
+    "open transaction hid, then nothing",
     sizes={"full": {"count": 1_000_000, "faults": 30}, "short": {"count": 60_000, "faults": 10}},
 )
 def nightly(stage):
     plan, orders, telemetry, holding = prepared(stage)
     driver = started(stage, orders, telemetry, "--incremental")
     killed = after(driver, "Starting Spark", 12 if stage.size["count"] > 100_000 else 6)
+    driver = started(stage, orders, telemetry, "--incremental", program=("-c", ENDS_IN_THE_SECOND_PASS))
+    driver.communicate(timeout=PATIENCE)
+    stage.equal("the end of the second driver", driver.returncode, -9)
     report = audited(stage, orders, telemetry, "--incremental")
     judge(stage, plan, report)
     holding.abort_transaction(30)
@@ -83,8 +94,8 @@ def prepared(stage):
     return plan, orders, telemetry, holding
 
 
-def started(stage, orders, telemetry, *more):
-    command = [sys.executable, "-m", "producer_core.cli", "pipeline", "integrity", "--topic", orders]
+def started(stage, orders, telemetry, *more, program=("-m", "producer_core.cli")):
+    command = [sys.executable, *program, "pipeline", "integrity", "--topic", orders]
     command += ["--ledger-topic", telemetry, "-b", stage.kafka(1).bootstrap_servers, "--json"]
     command += [
         "--store",

@@ -1,44 +1,19 @@
-"""R1 to R4: a large DLQ is replayed by Spark's workers while workers, executors, drivers and answers are lost."""
+"""R1 to R5: a large DLQ is replayed by Spark's workers while workers, executors, drivers, brokers and answers are lost."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import signal
-import subprocess
-import sys
 import time
-import uuid
-from collections import Counter
-from pathlib import Path
 
-from confluent_kafka import Producer
-
-from producer_core import replay
 from producer_core.brokers import kafka
 from producer_core.brokers.proxy import BlackHole, Delay, FaultProxy, Hold, Reset, Rule, Swallow
-from producer_core.burial import delivery_of
-from producer_core.dlq import DeadLetters
-from producer_core.errors import StoreError
-from producer_core.messages import id_bytes, id_text
-from producer_core.store import Store
-from tests import sparks
 from tests.pipelines.scenario import scenario
-from tests.replays import letters as made
-from tests.replays.reading import read
-from tests.support import eventually
-from tests.unit.replaying import letter
+from tests.pipelines.shop import Shop, Strained
 
-ROOT = Path(__file__).parents[2]
-SESSIONS = 40
-NOWHERE = 50
-"""Letters of a topic that is not there any more: they are left out, and stay dead letters."""
 SIZES = {
     "full": {"letters": 200_000, "workers": 20, "drivers": 5, "wave": 5_000},
     "short": {"letters": 10_000, "workers": 3, "drivers": 1, "wave": 1_000},
 }
-PATIENCE = 400
 
 
 @scenario("R1", "reprocess: kill -9 of Python workers, of the driver and of its JVM", sizes=SIZES)
@@ -121,173 +96,21 @@ def harm(shop, *, kinds):
         driver = shop.strike(blow, driver)
 
 
-class Shop:
-    """The letters of a scenario, the topics that they go to, and the drivers that send them."""
-
-    def __init__(self, stage, cluster, *, direct=None):
-        self.stage, self.cluster = stage, cluster
-        self.direct = direct or cluster.bootstrap_servers
-        self.letters = stage.size["letters"]
-        self.harms = Counter()
-        self.store = Store.open(stage.folder / "store.duckdb")
-        self.log = stage.folder / "drivers.log"
-        mark = uuid.uuid4().hex[:6]
-        self.topics = [f"reprocess-{stage.scenario.name.lower()}-{mark}-{size}" for size in (6, 3)]
-        for topic, size in zip(self.topics, (6, 3), strict=True):
-            cluster.create_topic(topic, partitions=size)
-        self.bury()
-        self.running = []
-
-    def bury(self):
-        """A tenth is in doubt, and half of those are on their topic."""
-        sessions = made.sessions(SESSIONS)
-        dead, now = DeadLetters(self.store), time.time()
-        there = []
-        for start in range(0, self.letters, 10_000):
-            some = [
-                self.one(number, sessions, now) for number in range(start, min(start + 10_000, self.letters))
-            ]
-            there += [one for one in some if one.verdict == "possibly_persisted"][::2]
-            dead.add(some)
-        dead.add(
-            [
-                self.one(self.letters + number, sessions, now, topic="gone-for-good")
-                for number in range(NOWHERE)
-            ]
-        )
-        producer = Producer({"bootstrap.servers": self.direct, "queue.buffering.max.messages": 1_000_000})
-        for one in there:
-            producer.produce(one.topic, one.value, one.key, headers=delivery_of(one).headers)
-        assert producer.flush(120) == 0
-        self.there = len(there)
-
-    def one(self, number, sessions, now, topic=None):
-        return letter(
-            number,
-            message_id=id_text(id_bytes(sessions[number % SESSIONS], number)),
-            topic=topic or self.topics[number % 3 == 0],
-            cluster_id=self.cluster.cluster_id,
-            key=None if number % 50 == 7 else b"k%d" % (number % 5_000),
-            value=None if number % 100 == 9 else (b"%d " % number).ljust(200, b"."),
-            headers=(("n", b"%d" % number),),
-            verdict="possibly_persisted" if number % 10 == 3 else "rejected",
-            accepted_at=now - 1000 + number * 0.001,
-            failed_at=now - 500,
-        )
-
-    # drivers
-
-    def driver(self):
-        """The same command each time: it plans, or goes on."""
-        size = self.stage.size
-        words = [
-            "pipeline",
-            "reprocess",
-            "-b",
-            self.cluster.bootstrap_servers,
-            "--store",
-            str(self.store.path),
-        ]
-        words += ["--yes", "--json", "--wave", str(size["wave"]), "--driver-memory", "1g"]
-        words += ["--master", self.stage.master] if self.stage.master else []
-        with self.log.open("ab") as log:
-            self.running.append(
-                subprocess.Popen(
-                    [sys.executable, "-m", "producer_core.cli", *words],
-                    cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                    env={**os.environ, "PYTHONPATH": str(ROOT)},
-                )
-            )  # fmt: skip
-        return self.running[-1]
-
-    def operation(self):
-        with contextlib.suppress(StoreError):
-            return next(iter(replay.list_operations(self.store, limit=1)), None)
-        return None
-
-    def settled(self):
-        now = self.operation()
-        return -1 if now is None else now.total - now.left
-
-    def until(self, moment, driver):
-        """Until so many are settled; False when its driver ended before."""
-        eventually(lambda: self.settled() >= moment or driver.poll() is not None, PATIENCE, every=0.2)
-        return driver.poll() is None
-
-    def strike(self, blow, driver):
-        """The driver after it: another one where it died of it."""
-        self.harms[blow] += 1
-        if blow == "driver":
-            self.kill_driver(driver)
-            return self.driver()
-        if blow == "jvm":
-            for pid in sparks.jvms(driver.pid):
-                sparks.kill(pid)
-            driver.wait(PATIENCE)
-            return self.driver()
-        below = sparks.tree(os.getpid() if self.stage.master else driver.pid)
-        if blow == "executor":
-            victims = [pid for pid, text in below.items() if "CoarseGrainedExecutorBackend" in text]
-        else:
-            victims = sparks.workers(os.getpid() if self.stage.master else driver.pid)
-        if victims:
-            sparks.kill(self.stage.chance.choice(victims))
-        return driver
-
-    def kill_driver(self, driver):
-        self.harms["driver killed"] += driver.poll() is None
-        driver.kill()
-        driver.wait(30)
-
-    # the end
-
-    def finish(self):
-        """A driver brings it to its end, which may have come already."""
-        stage = self.stage
-        for driver in self.running:
-            with contextlib.suppress(ProcessLookupError):
-                driver.send_signal(signal.SIGCONT)
-        last = self.running[-1] if self.running[-1].poll() is None else None
-        code = (last or self.driver()).wait(PATIENCE) if last or not self.operation().ended else 1
-        if code not in (0, 1):
-            stage.problem(
-                f"the last driver ended with {code}: {self.log.read_text(errors='replace')[-1500:]}"
-            )
-        for driver in self.running:
-            driver.kill()
-            driver.wait(30)
-        self.judge()
-
-    def judge(self):
-        stage = self.stage
-        done = [one for one in replay.list_operations(self.store, limit=50) if one.total]
-        stage.equal("operations", len(done), 1)
-        operation = done[-1]
-        found = Counter(record.number for topic in self.topics for record in read(self.direct, topic))
-        wanted = Counter(range(self.letters))
-        stage.equal("letters that are not there", (wanted - found).total(), 0)
-        stage.equal("letters that are there again", (found - wanted).total(), 0)
-        stage.equal("settled", operation.acknowledged + operation.landed, self.letters)
-        stage.equal("left out", (operation.skipped, operation.failed_again), (NOWHERE, 0))
-        stage.equal("still dead", DeadLetters(self.store).count_by(_everything(), "state"),
-                    _states(self.letters, operation))  # fmt: skip
-        seconds = (operation.finished_at or 0) - (operation.started_at or 0)
-        stage.tell(
-            letters=self.letters, acknowledged=operation.acknowledged, landed=operation.landed,
-            there_before=self.there, **{f"{name.replace(' ', '_')}s": number for name, number in self.harms.items()},
-            letters_a_second=round(self.letters / max(seconds, 1)),
-        )  # fmt: skip
-        (stage.folder / "operation.json").write_text(json.dumps(operation.message))
-
-
-def _everything():
-    from producer_core.dlq import DeadLetterFilter
-
-    return DeadLetterFilter(state=None)
-
-
-def _states(letters, operation):
-    counts = {"replayed": operation.acknowledged, "landed": operation.landed, "dead": NOWHERE}
-    return {
-        name: number for name, number in sorted(counts.items(), key=lambda one: (-one[1], one[0])) if number
-    }
+@scenario(
+    "R5", "a broker restarts in a wave, the progress topic and a topic of letters are deleted, letters of 5 MB",
+    sizes={"full": {"letters": 40_000, "wave": 2_000, "large": 8, "doomed": 2_000},
+           "short": {"letters": 5_000, "wave": 500, "large": 4, "doomed": 500}},
+)  # fmt: skip
+def strained(stage):
+    cluster = stage.kafka(3)
+    shop = Strained(stage, cluster)
+    driver = shop.driver()
+    shop.until(shop.total // 5, driver)
+    cluster.kill(1)
+    time.sleep(stage.chance.uniform(0.5, 3))
+    cluster.start_node(1)
+    shop.until(shop.total // 2, driver)
+    cluster.delete_topic(shop.doomed)
+    shop.until(shop.total * 3 // 4, driver)
+    cluster.delete_topic(shop.progress)
+    shop.finish()

@@ -12,10 +12,14 @@ import pytest
 from producer_core.ledger import rows_of, unplaced_rows
 from producer_core.pipeline.integrity import groups, judging, ledgers
 from producer_core.pipeline.integrity.findings import listed
-from producer_core.pipeline.integrity.looking import Ledgers, Question, about, compare, keep, look, verdict
+from producer_core.pipeline.integrity.frames import keep
+from producer_core.pipeline.integrity.looking import Ledgers, Question, about, compare, look, verdict
 from producer_core.pipeline.integrity.reading import decoded
 from producer_core.pipeline.integrity.report import AuditReport
+from producer_core.pipeline.integrity.sources import hear
 from producer_core.pipeline.integrity.spans import Edge, seen_after, spans
+from producer_core.store import Batch, Store
+from producer_core.store.batch import Notice
 from tests import planting
 from tests.planting import plant, truth
 
@@ -107,10 +111,10 @@ def audited(spark, records, values, edges, *, begin=None, isolation="read_commit
         return records.where(which or "false")
 
     batches = keep(ledgers.once(ledgers.understood(ledgers.parsed(telemetry(spark, values)))))
-    told = Ledgers(keep(ledgers.rows(batches)), keep(ledgers.given_up(batches, TOPIC)))
+    told = Ledgers(ledgers.sound(keep(ledgers.rows(batches))), keep(ledgers.given_up(batches, TOPIC)))
     question = Question(TOPIC, CLUSTER, found_spans, time.time(), **more)
     found = look(spark, question, told, read=read, edges_now=lambda: later or edges)
-    gaps = tuple(ledgers.gaps(batches).collect())
+    gaps = tuple(ledgers.gaps(ledgers.stretches(batches)).collect())
     return AuditReport.made(
         question, found, listed(found.findings), audit_id="a", isolation=isolation, gaps=gaps
     )
@@ -209,12 +213,16 @@ def as_they_stand(rows):
 
 FAULTS = {
     "an entry that two batches tell": {},
+    "one of them alone": {},
+    "told twice beside a loss": {"lost": {3}},
     "two producers' rows of one window": {},
     "acknowledged at two places of a partition": {"duplicated": {4}},
     "acknowledged in two partitions": {"duplicated": {4}},
     "a loss beside a copy": {"lost": {3}, "duplicated": {1}},
     "two of a window lost": {"lost": {2, 3}},
     "an acknowledgement without a place that stands": {},
+    "first without a place, then sent again": {},
+    "above the end, then sent again": {},
     "a topic made anew": {"lost": {0, 1, 2}},
     "a partition that is gone": {"lost": {5}},
     "taken by retention meanwhile": {},
@@ -231,6 +239,16 @@ def looked(spark):
     cases = Cases()
     add = cases.add
     add("an entry that two batches tell", lambda s, p: (in_order(s, 5, p), [told(s, 5, p)] * 2))
+    add("one of them alone", lambda s, p: (in_order(s, 5, p), [told(s, 5, p), acked(s, (p, 2, 2))]))
+    add("told twice beside a loss", lambda s, p: (in_order(s, 3, p), [told(s, 4, p), acked(s, (p, 2, 2))]))
+    add(
+        "first without a place, then sent again",
+        lambda s, p: (in_order(s, 2, p), [acked(s, (p, 1, None)), told(s, 2, p)]),
+    )
+    add(
+        "above the end, then sent again",
+        lambda s, p: (in_order(s, 2, p), [acked(s, (p, 1, 50)), told(s, 2, p)]),
+    )
     halves = (range(3), range(3, 6))
     add(
         "two producers' rows of one window",
@@ -350,9 +368,9 @@ def test_what_cannot_be_read_in_a_ledger_is_counted(spark):
         b'{"v": 1, "producer_id": "p", "sequence": 1, "ledger": "none"}',
     ]
     parsed = ledgers.parsed(telemetry(spark, values))
-    known = ledgers.understood(parsed)
-    assert ledgers.strange(parsed).count() == 3
-    assert (ledgers.rows(known).count(), ledgers.odd(known).count()) == (1, 3)
+    rows = ledgers.rows(ledgers.understood(parsed))
+    assert ledgers.counted(parsed) == {"strange": 3, "lost": 0, "repeated": 0}
+    assert (ledgers.sound(rows).count(), ledgers.odd(rows).count()) == (1, 3)
 
 
 def test_batches_that_were_added_up_are_no_hole(spark):
@@ -363,8 +381,42 @@ def test_batches_that_were_added_up_are_no_hole(spark):
         batch("q", 4, []),
         batch("p", 9, []),
     ]
-    holes = ledgers.gaps(ledgers.understood(ledgers.parsed(telemetry(spark, values)))).collect()
+    heard = ledgers.understood(ledgers.parsed(telemetry(spark, values)))
+    holes = ledgers.gaps(ledgers.stretches(heard)).collect()
     assert [tuple(row) for row in holes] == [("p", 8, 8)]
+
+
+def test_what_several_records_tell_counts_once(spark):
+    """5 and 6 come alone, from a store perhaps, and within 5 to 7; q's joined record has less than its single ones."""
+    values = [
+        *(batch("p", number, []) for number in (4, 5, 6, 4)),
+        batch("p", 7, [], first=5),
+        batch("q", 1, []),
+        batch("q", 2, [], first=1, ledger_lost=9),
+    ]
+    heard = ledgers.understood(ledgers.parsed(telemetry(spark, values)))
+    left = ledgers.once(heard).select("producer_id", "sequence", "first").collect()
+    assert sorted(map(str, map(tuple, left))) == sorted(
+        map(str, [("p", 4, None), ("p", 7, 5), ("q", 1, None), ("q", 2, 1)])
+    )
+    assert ledgers.counted(heard) == {"strange": 0, "lost": 9, "repeated": 3}
+    assert ledgers.gaps(ledgers.stretches(heard)).collect() == []
+
+
+def test_a_store_s_own_ledger_tells_its_holes_and_what_it_left_out(spark, tmp_path):
+    store = Store.open(tmp_path / "s.duckdb")
+    notice = Notice("ledger_lost", "warning", "left out", time.time() + 60, {"acknowledgements": 7})
+    store.append(Batch("p", 0, ledger=tuple(told(ONE, 5))))
+    store.append(Batch("p", 3, ledger=tuple(acked(ONE, (0, 5, None))), notices=(notice,)))
+    store.append(Batch("another", 9))
+    store.append(Batch("another", 11))
+
+    heard = hear(spark, [], store, {})
+
+    assert ledgers.sound(ledgers.rows(heard.batches)).agg({"n": "sum"}).first()[0] == 6
+    assert [tuple(row) for row in ledgers.gaps(heard.stretches).collect()] == [("p", 1, 2)]
+    assert (heard.left_out, heard.strange) == (7, 0)
+    store.close()
 
 
 def test_an_id_is_read_as_the_producer_s_own_reader_does(spark):
@@ -417,7 +469,7 @@ def test_records_are_grouped_where_they_are_read(spark):
     values = [value for _, value in planting.ledger_values(plan, TOPIC, CLUSTER)]
     records = planned(spark, plan)
     batches = ledgers.understood(ledgers.parsed(telemetry(spark, values)))
-    told = Ledgers(keep(ledgers.rows(batches)), keep(ledgers.given_up(batches, TOPIC)))
+    told = Ledgers(ledgers.sound(keep(ledgers.rows(batches))), keep(ledgers.given_up(batches, TOPIC)))
     question = Question(TOPIC, CLUSTER, spans(plan.edges()), 0.0)
     rows = keep(groups.zoned_rows(groups.with_doubts(about(spark, question, told.rows, question.spans))))
 

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 import uuid
-from collections import Counter
 
 import duckdb
 import pytest
@@ -331,12 +330,3 @@ def test_a_connector_that_nobody_can_fetch_is_told_within_seconds(tmp_path, kafk
     assert re.search(r"could not be fetched: .*\n  Check the network, or copy the jars", done.stderr), (
         done.stderr
     )
-
-
-def test_every_point_of_a_run_is_reached(kafka, topic, run, tmp_path):
-    publish(kafka, topic, [encode(batch("p1", 0))])
-    points = Counter()
-
-    run(history=tmp_path / "history", reached=lambda point: points.update([point]))
-
-    assert set(points) == set(POINTS)

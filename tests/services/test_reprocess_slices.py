@@ -8,8 +8,10 @@ import uuid
 from collections import Counter
 
 import pytest
+from confluent_kafka import KafkaError
 
 from producer_core.config import client_config
+from producer_core.exactly_once.client import TransactionFailed
 from producer_core.pipeline.reprocess import sending, waves
 from producer_core.pipeline.reprocess.progress import Notes, require_topic, seal
 from producer_core.pipeline.reprocess.sending import Errand, outcome_schema
@@ -105,6 +107,43 @@ def test_an_attempt_that_dies_in_a_transaction_is_fenced_and_the_next_one_sends_
 
     assert stage.send() == {"acknowledged": COUNT}
     assert stage.there() == ONCE
+
+
+def test_a_twin_that_fences_back_after_a_lost_connection_sends_nothing_again(stage, monkeypatch):
+    """It hears of no fence: its answers are lost, and it begins anew where its twin has sent the rest."""
+    twin = []
+    transact = Transacting._transact
+
+    def cut_off(self, batch):
+        if twin or stage.there().total() < 20:
+            return transact(self, batch)
+        twin.append(None)
+        twin.append(stage.send())
+        self._unknown = batch
+        lost = TransactionFailed(KafkaError(KafkaError._TIMED_OUT))
+        return self._after_failure(lost, len(batch))
+
+    monkeypatch.setattr(Transacting, "_transact", cut_off)
+    told = stage.send()
+
+    assert (told, twin[1]) == ({"acknowledged": COUNT}, {"acknowledged": COUNT})
+    assert stage.there() == ONCE
+
+
+def test_a_topic_that_is_made_while_it_is_sent_to_is_read_from_its_first_record(stage):
+    """It had no floors when the wave began: what an earlier attempt sent there must be found."""
+    errand = stage.errand(floors={stage.topic: {}})
+
+    assert stage.send(errand) == stage.send(errand) == {"acknowledged": COUNT}
+    assert stage.there() == ONCE
+
+
+def test_where_the_seals_are_not_those_of_this_driver_nothing_is_sent(stage):
+    """The progress topic was deleted and made again, say: nobody can tell whose the slice is."""
+    errand = stage.errand(number=(7 << 32) + 1)
+
+    assert stage.send(errand) == {}
+    assert stage.there() == {}
 
 
 def test_of_twins_the_fenced_one_leaves_and_each_letter_is_there_once(stage, monkeypatch):

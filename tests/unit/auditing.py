@@ -22,7 +22,7 @@ def audited(
     """An audit that is done, with its findings as (kind, message id, partition, offset, text)."""
     known = dict.fromkeys(
         ("lost", "duplicated", "reordered", "expired", "pending", "unledgered", "given_up", "given_up_found",
-         "ledger_gaps", "foreign_records"),
+         "undecided", "ledger_gaps", "foreign_records"),
         0,
     )  # fmt: skip
     known |= {

@@ -305,7 +305,7 @@ def producing(tmp_path, *routes):
 
 
 def test_a_producer_tells_its_own_functions(tmp_path, monkeypatch):
-    monkeypatch.setattr("producer_core.store_keeping._FIRST_LOOK", 0.0)
+    monkeypatch.setattr("producer_core.lookout._FIRST_LOOK", 0.0)
     heard = []
 
     def mine(payload):
@@ -318,7 +318,7 @@ def test_a_producer_tells_its_own_functions(tmp_path, monkeypatch):
 
 
 def test_functions_that_hang_and_raise_slow_neither_producing_nor_closing(tmp_path, monkeypatch):
-    monkeypatch.setattr("producer_core.store_keeping._FIRST_LOOK", 0.0)
+    monkeypatch.setattr("producer_core.lookout._FIRST_LOOK", 0.0)
     hanging, called = threading.Event(), []
 
     def hangs(payload):

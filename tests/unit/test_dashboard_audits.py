@@ -187,8 +187,9 @@ def test_findings_lead_to_the_letter_that_the_store_has(store, now):
     assert findings(store, "a", "lost", 2)[0].letter is None
 
 
-def test_undecided_messages_are_counted_from_their_findings(store, now):
-    audited(store, "a", at=now - 9, findings=[("undecided", "m-1", 0, None, "acknowledged"), *LOST], lost=3)
+def test_undecided_messages_are_counted_and_listed(store, now):
+    audited(store, "a", at=now - 9, findings=[("undecided", "m-1", 0, None, "acknowledged"), *LOST], lost=3,
+            undecided=1)  # fmt: skip
     page = one(store, "a", now)
     assert page.audit.numbers["undecided"] == 1
     assert page.kinds == ("lost", "undecided")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from itertools import pairwise
 
 import pyarrow as pa
@@ -57,7 +58,8 @@ def test_each_read_has_one_range_a_partition():
 def test_an_audit_is_about_what_its_reader_sees():
     edges = {0: Edge(3, 8, 10)}
     assert spans(edges)[0] == Span(3, 8, 3, 8, 10, 10, 0)
-    assert spans(edges, isolation="read_uncommitted")[0].end == 10
+    uncommitted = spans(edges, isolation="read_uncommitted")[0]
+    assert (uncommitted.end, uncommitted.stable, uncommitted.whole) == (10, 10, True)
 
 
 def test_an_audit_begins_where_it_was_told_and_no_lower_than_there_is():
@@ -80,8 +82,9 @@ def test_a_partition_that_is_not_there_is_refused():
 
 def test_what_changes_while_an_audit_reads_is_asked_for_again():
     before = spans({0: Edge(0, 8, 8), 1: Edge(0, 5, 5)})
-    after = seen_after(before, {0: Edge(4, 9, 12)})
+    after = seen_after(before, {0: Edge(4, 9, 12), 2: Edge(0, 3, 3)})
     assert (after[0].low, after[0].after, after[0].end, after[1]) == (4, 12, 8, before[1])
+    assert (after[2].end, after[0].whole) == (0, True)
 
 
 def test_a_ledger_that_tells_late_makes_an_audit_begin_earlier():
@@ -248,7 +251,8 @@ def test_an_audit_that_finished_moves_its_marks_and_one_that_failed_does_not(sto
     assert marks.read(store, "c", marks.of_topic("orders", "x")) == {}
 
     second = marks.begin(store, "orders", "c", isolation="read_committed", now=3.0)
-    done = report(findings=FINDINGS, lost=1, duplicated=1, reordered=2, unledgered=1)
+    waits = findings(("pending", f"{uuid.UUID(int=5)}-7", 0, None, None, None))
+    done = report(findings=pa.concat_tables([FINDINGS, waits.cast(FINDINGS.schema)]), lost=1, pending=1)
     done = AuditReport(
         **{**{name: getattr(done, name) for name in done.__dataclass_fields__}, "audit_id": second}
     )
@@ -256,6 +260,7 @@ def test_an_audit_that_finished_moves_its_marks_and_one_that_failed_does_not(sto
 
     assert marks.read(store, "c", marks.of_topic("orders", "x")) == {0: 1_000, 1: 4}
     assert marks.read(store, "c", marks.of_topic("orders", "another")) == {}
+    assert marks.waiting(store, "c", marks.of_topic("orders", "x")) == [(uuid.UUID(int=5).bytes, 7)]
     with store.borrow() as connection:
         rows = connection.execute(
             "SELECT state, lost, ours, sentence FROM audits ORDER BY started_at"
@@ -264,7 +269,7 @@ def test_an_audit_that_finished_moves_its_marks_and_one_that_failed_does_not(sto
             "SELECT kind, count(*) FROM audit_findings GROUP BY kind ORDER BY kind"
         ).fetchall()
     assert rows == [("failed", None, None, "The broker went away."), ("done", 1, 1_000, done.sentence)]
-    assert kinds == [("duplicated", 2), ("lost", 1), ("reordered", 2), ("unledgered", 1)]
+    assert kinds == [("duplicated", 2), ("lost", 1), ("pending", 1), ("reordered", 2), ("unledgered", 1)]
 
 
 # on the command line

@@ -137,9 +137,10 @@ def test_what_nobody_has_met_is_left_alone_and_its_root_is_one_line():
 
 def a_checkpoint(folder):
     spark = folder / "spark"
-    for log in ("offsets", "commits"):
+    for log in ("offsets", "commits", "sources/0"):
         (spark / log).mkdir(parents=True)
     (spark / "metadata").write_text('{"id":"1f2e"}')
+    (spark / "sources/0/0").write_text('\0v1\n{"t":{"0":0}}')
     for number in range(12):
         (spark / "offsets" / str(number)).write_text('v1\n{"batchWatermarkMs":0}\n{"t":{"0":5}}')
         (spark / "commits" / str(number)).write_text('v1\n{"nextBatchWatermarkMs":0}')
@@ -162,6 +163,7 @@ def test_a_sound_checkpoint_and_a_new_one_pass(tmp_path):
         ("offsets/11", 'v1\n{"batchWatermarkMs":0}\n{"t":{"0":', "is not JSON"),
         ("commits/11", "\0\0\0\0", "is not Spark's"),
         ("commits/10", "v1\nnothing", "is not JSON"),
+        ("sources/0/0", "\0", "is cut off"),
     ],
 )
 def test_a_damaged_checkpoint_is_told_by_file(tmp_path, name, text, why):

@@ -14,7 +14,7 @@ from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ConfigError, PipelineError, ReplayError
 from producer_core.exactly_once.read_back import Seen
 from producer_core.messages import id_bytes, id_text
-from producer_core.pipeline.reprocess import Choices, Slicing, brought, slices, spreading, waves
+from producer_core.pipeline.reprocess import Choices, Slicing, brought, job, slices, spreading, waves
 from producer_core.pipeline.reprocess.sending import letter_of
 from producer_core.pipeline.reprocess.slices import Life, begin_life, places
 from producer_core.pipeline.reprocess.spreading import Course, Spreading
@@ -64,13 +64,20 @@ def test_a_slicing_that_cannot_be_is_refused(count, by):
 
 
 def test_an_operation_keeps_its_slicing_and_its_numbers_rise(store):
-    first = begin_life(store, "op", Slicing(4, "key"), Slicing(8))
-    again = begin_life(store, "op", None, Slicing(8))
+    def begin(asked=None, topic=None, size=16):
+        return begin_life(
+            store, "op", asked=asked, otherwise=Slicing(8), topic=topic, partitions=lambda _: size
+        )
+
+    first, again, grown = begin(Slicing(4, "key"), "seals"), begin(), begin(size=32)
 
     assert (first.slicing, again.slicing) == (Slicing(4, "key"), Slicing(4, "key"))
+    assert (first.topic, again.topic, grown.topic, grown.partitions) == ("seals", "seals", "seals", 16)
     assert again.first > first.first + 1_000_000
     with pytest.raises(ReplayError, match="begun with 4 slices by key"):
-        begin_life(store, "op", Slicing(5, "key"), Slicing(8))
+        begin(Slicing(5, "key"))
+    with pytest.raises(ReplayError, match="begun with the progress topic seals"):
+        begin(topic="others")
 
 
 def test_places_spread_slices_over_as_many_partitions():
@@ -180,7 +187,8 @@ class Session:
 
 
 def way(log, *, rate=None, interrupt=lambda: False, holds=lambda: True, count=2, wave=100):
-    course = Course("op", {}, "progress", 16, Life(Slicing(count), 1 << 32), wave, 2, rate=lambda: rate)
+    life = Life(Slicing(count), 1 << 32, "progress", 16)
+    course = Course("op", {}, life, wave, 2, rate=lambda: rate)
     return Spreading(
         lambda: Session,
         course,
@@ -299,10 +307,24 @@ def test_paused_in_a_wave_it_finds_out_what_became_of_it_and_gives_the_rest_back
     log.on_topic = {letters[0].message_id: 3}
     going.send(letters)
 
-    assert endings(going.gather(0)) == {"acknowledged": 1}
-    assert log.cancelled == 1
-    assert endings(going.give_back()) == {"pending": 3}
-    assert going.in_flight == 0
+    assert endings(going.gather(0)) == {"acknowledged": 1, "pending": 3}
+    assert (log.cancelled, len(log.waves), going.in_flight) == (1, 1, 0)
+
+
+def test_a_pause_is_remembered_until_the_wave_ends_though_it_is_asked_for_now_and_then(log, monkeypatch):
+    monkeypatch.setattr(spreading, "_GRACE", 60.0)
+    asked = iter([True, False, False])
+    going = way(log, interrupt=lambda: next(asked), wave=2)
+    going.begin(["orders"])
+    log.answers.append(NEVER)
+    going.send([letter(number) for number in range(4)])
+    assert [going.gather(0), going.gather(0)] == [[], []]
+
+    monkeypatch.setattr(spreading, "_GRACE", 0.0)
+    going._leave_at = 0.0
+
+    assert endings(going.gather(0)) == {"pending": 4}
+    assert (log.cancelled, len(log.waves)) == (1, 1)
 
 
 def test_who_lost_the_operation_in_a_wave_leaves_it_as_it_is(log):
@@ -463,23 +485,43 @@ def test_sparks_runner_leaves_ordinary_operations_alone(store):
         runner.run_one(planned.operation_id, 1)
 
 
-def test_a_cancelled_operation_whose_driver_died_ends_by_itself(store):
+def cancelled_under_a_dead_driver(store, ago):
+    """Of three letters two were claimed so many seconds ago."""
     now = time.time()
     ids = buried(store, 3)
     alive(store, now)
     planned = replay.plan(store, DeadLetterFilter(), who="ann", origin=PIPELINE, can_run=CLUSTER)
     with store.borrow(write=True) as connection:
-        connection.execute("UPDATE operations SET owner = 'spark:gone', lease_until = ?", [now - 100])
-        connection.execute("UPDATE operation_records SET state = 'claimed' WHERE ord = 1")
+        connection.execute("UPDATE operations SET owner = 'spark:gone', lease_until = ?", [now - ago])
+        connection.execute("UPDATE operation_records SET state = 'claimed' WHERE ord < 3")
         connection.execute(
-            "UPDATE dead_letters SET state = 'replaying', operation_id = ? WHERE message_id = ?",
-            [planned.operation_id, ids[0]],
+            "UPDATE dead_letters SET state = 'replaying', operation_id = ?, state_at = ? WHERE list_contains(?, message_id)",
+            [planned.operation_id, now - ago, ids[:2]],
         )
+    return replay.cancel(store, planned.operation_id, who="ann", origin="cli")
 
-    ended = replay.cancel(store, planned.operation_id, who="ann", origin="cli")
+
+def test_a_cancelled_operation_whose_driver_died_ends_by_itself(store):
+    ended = cancelled_under_a_dead_driver(store, ago=100)
 
     assert (ended.state, ended.ended, ended.left) == ("cancelled", True, 0)
-    assert DeadLetters(store).count(DeadLetterFilter(verdict="inconclusive")) == 1
+    assert DeadLetters(store).count(DeadLetterFilter(verdict="inconclusive")) == 2
+
+
+def test_the_next_driver_says_what_became_of_a_cancelled_one_and_sends_nothing(store, log, monkeypatch):
+    cancelled = cancelled_under_a_dead_driver(store, ago=20)
+    assert not cancelled.ended
+    log.on_topic = {letter(0).message_id: 4}
+    monkeypatch.setattr(job, "require_topic", lambda settings, topic: 16)
+    runner = job.spark_runner(store, {}, CLUSTER, Choices(slices=3), session=None)
+    runner._lease = runner._watch._lease = 0.3
+    monkeypatch.setattr(runner, "_lacks", lambda *_: "")
+
+    (ended,) = job.end_cancelled(store, runner, CLUSTER)
+
+    assert (ended.landed, ended.skipped, ended.left, ended.ended) == (1, 2, 0, True)
+    assert DeadLetters(store).count_by(DeadLetterFilter(state=None), "state") == {"dead": 2, "landed": 1}
+    assert log.waves == []
 
 
 def test_choices_ask_for_a_slicing_only_where_they_name_one():

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from producer_core.brokers import embedded
+from producer_core.config import client_config
 from producer_core.store.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
 from producer_core.telemetry import TelemetryPublisher, decode, encode
 from producer_core.telemetry import publisher as publishing
@@ -204,14 +205,11 @@ def test_what_waits_is_kept_for_the_next_start_when_closing_cannot_send_it(tmp_p
 
 
 def test_settings_of_its_own_are_set_only_if_absent():
-    given = {
-        "message.timeout.ms": 86_400_000,
-        "compression.type": "lz4",
-        "client.id": "shop",
-        "linger.ms": 50,
-    }
-    own = TelemetryPublisher("127.0.0.1:1", "t", given)
-    chosen = TelemetryPublisher("127.0.0.1:1", "t", {"message.timeout.ms": 7000, "compression.type": "gzip"})
+    shop = client_config(
+        "127.0.0.1:1", {"delivery_timeout_ms": 86_400_000, "client_id": "shop", "linger_ms": 50}
+    )
+    lz4 = client_config("127.0.0.1:1", {"delivery_timeout_ms": 7000, "compression_type": "lz4"})
+    own, chosen = (TelemetryPublisher("127.0.0.1:1", "t", config.given) for config in (shop, lz4))
     for publisher in (own, chosen):
         publisher.close()
     names = (
@@ -222,7 +220,7 @@ def test_settings_of_its_own_are_set_only_if_absent():
         "linger.ms",
     )
     assert [own._settings[name] for name in names] == [120_000, "zstd", True, 30_000, 50]
-    assert [chosen._settings[name] for name in names] == [7000, "gzip", True, 30_000, 5]
+    assert [chosen._settings[name] for name in names] == [7000, "lz4", True, 30_000, 5]
     assert own._settings["client.id"].startswith("telemetry-")
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +18,13 @@ from producer_core.config import ClientConfig, client_config
 from producer_core.errors import ConfigError, PipelineError
 from producer_core.pipeline.integrity import edges, ledgers, marks
 from producer_core.pipeline.integrity.findings import listed, written
-from producer_core.pipeline.integrity.looking import Found, Ledgers, Question, about, keep, look
+from producer_core.pipeline.integrity.frames import keep
+from producer_core.pipeline.integrity.looking import Found, Ledgers, Question, about, look
 from producer_core.pipeline.integrity.ranges import Range
 from producer_core.pipeline.integrity.reading import bounded, decoded
 from producer_core.pipeline.integrity.report import AuditReport, Gap
 from producer_core.pipeline.integrity.scope import Scope
+from producer_core.pipeline.integrity.sources import Heard, Source, fresh, hear, read_until, sources
 from producer_core.pipeline.integrity.spans import Edge, Isolation, Span, anew, lowered, seen_after, spans
 from producer_core.pipeline.jobs import Told, noted
 from producer_core.pipeline.kafka_options import kafka_options
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
     from producer_core.store import Store
 
-_SETTLING = 60.0
-"""A store's row may be committed so long after it was written."""
 _FUTURE = 60.0
 
 
@@ -72,14 +71,6 @@ def audit(
         return _Audit(
             session, topic, bootstrap_servers, tuple(ledger_topics), store, scope, findings, job
         ).run()
-
-
-@dataclass(frozen=True)
-class _Ledger:
-    """One topic of ledgers, as it was when the audit began."""
-
-    facts: edges.TopicFacts
-    edges: Mapping[int, Edge]
 
 
 class _Audit:
@@ -127,25 +118,33 @@ class _Audit:
 
     def _run(self, audit_id: str, started: float) -> tuple[AuditReport, Mapping[str, marks.Marks]]:
         asked = self._spans(edges.edges(self._admin, self._facts), self._verified())
-        sources = [self._source(name) for name in self._ledger_topics]
-        asked = seen_after(asked, edges.edges(self._admin, self._facts))
-        raw = keep(self._batches(sources))
-        batches = keep(ledgers.once(ledgers.understood(raw)))
-        told = Ledgers(keep(ledgers.rows(batches)), keep(ledgers.given_up(batches, self._topic)))
-        question = self._question(told.rows, asked, self._fresh(sources), started)
+        heard_of = sources(self._admin, self._ledger_topics)
+        asked = seen_after(asked, edges.edges(self._admin, edges.facts(self._admin, self._topic)))
+        heard = hear(self._session, heard_of, self._store, self._options)
+        rows = keep(ledgers.rows(heard.batches))
+        told = Ledgers(ledgers.sound(rows), keep(ledgers.given_up(heard.batches, self._topic)))
+        question = self._question(told.rows, asked, heard_of, started)
         found = self._look(question, told)
         report = AuditReport.made(
             question, found, listed(found.findings), audit_id=audit_id, isolation=self._scope.isolation,
-            until=self._scope.until, notes=tuple(self._notes), **self._of_ledger(raw, batches, told),
+            until=self._scope.until, notes=tuple(self._notes), **_of_ledger(heard, rows, told),
         )  # fmt: skip
         self._still_the_same()
         if self._folder is not None and found.findings is not None:
             report = written(report, found.findings, self._folder)
-        return report, self._moved(question, sources)
+        return report, self._moved(heard_of, started, found)
 
-    def _question(self, rows: DataFrame, asked: Mapping[int, Span], fresh: str, started: float) -> Question:
-        scope, compacted = self._scope, self._facts.compacted
-        first = Question(self._topic, self._cluster, asked, started, fresh, scope.since, compacted)
+    def _question(
+        self, rows: DataFrame, asked: Mapping[int, Span], heard_of: Sequence[Source], started: float
+    ) -> Question:
+        scope, new, waiting = self._scope, "true", None
+        if scope.since is not None:
+            new = f"at >= {scope.since!r}"
+        elif scope.incremental:
+            new, waiting = fresh(heard_of, self._mark), self._waiting()
+        first = Question(
+            self._topic, self._cluster, asked, started, new, waiting, scope.since, self._facts.compacted
+        )
         return replace(first, spans=self._late(rows, first))
 
     def _look(self, question: Question, told: Ledgers) -> Found:
@@ -193,10 +192,6 @@ class _Audit:
                     "the range above is what was audited; from offsets it is exact."
                 )
 
-    def _source(self, name: str) -> _Ledger:
-        facts = edges.facts(self._admin, name)
-        return _Ledger(facts, edges.edges(self._admin, facts))
-
     def _still_the_same(self) -> None:
         if edges.facts(self._admin, self._topic).incarnation != self._facts.incarnation:
             raise PipelineError(
@@ -205,48 +200,20 @@ class _Audit:
 
     # the ledger
 
-    def _batches(self, sources: Sequence[_Ledger]) -> DataFrame:
-        frames = [
-            ledgers.parsed(
-                bounded(
-                    self._session,
-                    source.facts.name,
-                    {number: (edge.low, edge.stable) for number, edge in source.edges.items()},
-                    {**self._options, "kafka.isolation.level": "read_committed"},
-                    headers=False,
-                )
-            )
-            for source in sources
-        ]
-        if self._store is not None or not frames:
-            frames.append(ledgers.kept(self._session, self._store))
-        return reduce(lambda one, other: one.unionByName(other), frames)
-
-    def _fresh(self, sources: Sequence[_Ledger]) -> str:
-        """SQL: what the ledger has told since the last audit, or since the moment asked for."""
-        if self._scope.since is not None:
-            return f"at >= {self._scope.since!r}"
-        if not self._scope.incremental or self._store is None:
-            return "true"
-        new = [f"(source = '{ledgers.STORE}' and position >= {self._mark(ledgers.STORE).get(0, 0)})"]
-        for source in sources:
-            known = self._mark(source.facts.name)
-            new += [
-                f"(source = '{source.facts.name}-{number}' and position >= {known.get(number, 0)})"
-                for number in source.edges
-            ]
-        return " or ".join(new)
-
     def _mark(self, ledger: str) -> dict[int, int]:
         name = marks.of_ledger(self._topic, self._facts.incarnation, ledger)
         return marks.read(self._store, self._cluster, name) if self._store is not None else {}
+
+    def _waiting(self) -> list[tuple[bytes, int]]:
+        name = marks.of_topic(self._topic, self._facts.incarnation)
+        return marks.waiting(self._store, self._cluster, name) if self._store is not None else []
 
     def _late(self, rows: DataFrame, question: Question) -> Mapping[int, Span]:
         """An incremental audit begins earlier where the ledger has told of earlier offsets since the last one."""
         from pyspark.sql import functions as F
 
         spans = question.spans
-        if not self._scope.incremental or all(span.start == span.low for span in spans.values()):
+        if not self._scope.incremental or all(span.start <= span.low for span in spans.values()):
             return spans
         below = about(self._session, question, rows, spans).where("off_min >= 0 and off_min < span_start")
         told = below.where(question.fresh).groupBy("partition").agg(F.min("off_min").alias("first")).collect()
@@ -256,33 +223,25 @@ class _Audit:
         options = {**self._options, "kafka.isolation.level": self._scope.isolation}
         return decoded(bounded(self._session, self._topic, asked, options))
 
-    def _of_ledger(self, raw: DataFrame, batches: DataFrame, told: Ledgers) -> dict[str, Any]:
-        """What the report says of the ledger itself."""
-        from pyspark.sql import functions as F
-
-        (lost,) = batches.agg(F.coalesce(F.sum("ledger_lost"), F.lit(0))).first() or (0,)
-        holes = tuple(Gap(*row) for row in ledgers.gaps(batches).collect())
-        strange = ledgers.strange(raw).count() + ledgers.odd(batches).count()
-        given_up = told.letters.count()
-        return {"gaps": holes, "ledger_lost": lost, "strange": strange, "given_up": given_up}
-
     # the end
 
-    def _moved(self, question: Question, sources: Sequence[_Ledger]) -> dict[str, marks.Marks]:
+    def _moved(self, heard_of: Sequence[Source], started: float, found: Found) -> Mapping[str, marks.Marks]:
         """The marks that this audit moves: to the ends that it read."""
         if not self._scope.incremental:
             return {}
-
-        def name(ledger: str) -> str:
-            return marks.of_ledger(self._topic, self._facts.incarnation, ledger)
-
-        ends = {number: span.end for number, span in question.spans.items()}
-        settled = round((question.started - _SETTLING) * 1000)
-        return {
-            marks.of_topic(self._topic, self._facts.incarnation): ends,
-            name(ledgers.STORE): {0: settled},
-            **{
-                name(source.facts.name): {number: edge.stable for number, edge in source.edges.items()}
-                for source in sources
-            },
+        topic, incarnation = self._topic, self._facts.incarnation
+        ends = {number: span.end for number, span in found.spans.items()}
+        heard = read_until(heard_of, started)
+        return {marks.of_topic(topic, incarnation): ends} | {
+            marks.of_ledger(topic, incarnation, name): moved for name, moved in heard.items()
         }
+
+
+def _of_ledger(heard: Heard, rows: DataFrame, told: Ledgers) -> dict[str, Any]:
+    """What the report says of the ledger itself."""
+    return {
+        "gaps": tuple(Gap(*row) for row in ledgers.gaps(heard.stretches).collect()),
+        "ledger_lost": heard.left_out,
+        "strange": heard.strange + ledgers.odd(rows).count(),
+        "given_up": told.letters.count(),
+    }

@@ -119,6 +119,13 @@ def ledger_groups(found: DataFrame) -> DataFrame:
     )
 
 
+def exact(told: DataFrame) -> DataFrame:
+    """(partition, session, window, told_n, told_s, told_f): sums of the ledger's entries within the range; `told` has each
+    entry once."""
+    sums = {f"told_{name}": _SUMS[name] for name in ("n", "s", "f")}
+    return told.where("zone = 'inside'").groupBy(*KEY).agg(*_expressions(sums))
+
+
 def tally(found: DataFrame) -> DataFrame:
     """How many acknowledgements lie in each zone of each partition, and from which offset to which."""
     from pyspark.sql import functions as F

@@ -1,4 +1,4 @@
-"""Ledgers: what producers wrote down of the broker's acknowledgements, from their topics or a store, as one frame.
+"""Ledgers: what producers wrote down of the broker's acknowledgements, as one frame of batches from all sources.
 
 A batch of a ledger may come twice, from two sources or by a repeated send: (producer_id, sequence) counts once. Its
 rows add up: one a session, topic, partition and window of 4,096 sequences, with sums and with the detail as text, which
@@ -13,9 +13,7 @@ from producer_core.ledger import GivenUpRow, LedgerRow
 from producer_core.telemetry import SCHEMA_VERSION
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from producer_core.store import Store
+    from pyspark.sql import DataFrame
 
 SHIFT = 12
 """A window is 2 ** 12 sequences."""
@@ -41,95 +39,85 @@ def parsed(records: DataFrame) -> DataFrame:
     ).select("source", "position", "at", "batch.*")
 
 
-def kept(session: SparkSession, store: Store | None) -> DataFrame:
-    """The batches of a store's own ledger, in the same form; none without a store."""
-    import pyarrow as pa
-
-    rows = pa.list_(pa.list_(pa.string()))
-    schema = pa.schema(
-        [("source", pa.string()), ("position", pa.int64()), ("at", pa.float64()), ("v", pa.int32()),
-         ("producer_id", pa.string()), ("sequence", pa.int64()), ("first", pa.int64()), ("cluster_id", pa.string()),
-         ("ledger_lost", pa.int64()), ("ledger", rows), ("given_up", rows)]
-    )  # fmt: skip
-    if store is None:
-        return session.createDataFrame(schema.empty_table())
-    with store.borrow(limit=600) as connection:
-        table = connection.sql(_KEPT).to_arrow_table()
-    return session.createDataFrame(table.cast(schema) if table.num_rows else schema.empty_table())
-
-
-def _texts(fields: tuple[str, ...], lists: tuple[str, ...] = ()) -> str:
-    return ", ".join(f"to_json({name})::VARCHAR" if name in lists else f"{name}::VARCHAR" for name in fields)
-
-
-_KEPT = f"""
-WITH ledgers AS (
-    SELECT producer_id, batch, cluster_id, max(written_at) AS written_at, list([{_texts(LedgerRow._fields, ("seqs", "offs"))}]) AS rows
-    FROM ledger GROUP BY producer_id, batch, cluster_id),
-letters AS (
-    SELECT producer_id, batch, max(given_up_at) AS written_at, list([{_texts(GivenUpRow._fields)}]) AS rows
-    FROM ledger_given_up GROUP BY producer_id, batch)
-SELECT '{STORE}' AS source, floor(coalesce(ledgers.written_at, letters.written_at) * 1000)::BIGINT AS position,
-       coalesce(ledgers.written_at, letters.written_at) AS "at", {SCHEMA_VERSION}::INTEGER AS v,
-       producer_id, batch AS sequence, NULL::BIGINT AS first, cluster_id, NULL::BIGINT AS ledger_lost,
-       ledgers.rows AS ledger, letters.rows AS given_up
-FROM ledgers FULL JOIN letters USING (producer_id, batch)"""
-
-
 def understood(batches: DataFrame) -> DataFrame:
-    """Batches of our version that name their producer and their number."""
-    return batches.where(f"v = {SCHEMA_VERSION} and producer_id is not null and sequence is not null")
+    """Batches of our version that name their producer and their number; others are counted, never guessed."""
+    return batches.where(_UNDERSTOOD)
 
 
-def strange(batches: DataFrame) -> DataFrame:
-    """The others: a newer schema, or no telemetry; counted, never guessed."""
-    return batches.where(f"not (v <=> {SCHEMA_VERSION} and producer_id is not null and sequence is not null)")
+_UNDERSTOOD = f"v = {SCHEMA_VERSION} and producer_id is not null and sequence is not null"
+
+
+def counted(batches: DataFrame) -> dict[str, int]:
+    """How many are `strange`; whether some are there twice or in another one (`repeated`); acknowledgements left out."""
+    from pyspark.sql import functions as F
+
+    known = f"({_UNDERSTOOD})"
+    row = batches.agg(
+        F.expr(f"count_if(not coalesce({known}, false))").alias("strange"),
+        F.expr(f"coalesce(sum(ledger_lost) filter (where {known}), 0)").alias("lost"),
+        F.expr(f"count_if({known}) - count(distinct struct(producer_id, sequence)) filter (where {known})").alias("again"),
+        F.expr(f"count_if({known} and first < sequence)").alias("joined"),
+    ).first()  # fmt: skip
+    found = row.asDict() if row is not None else {}
+    return {"strange": found["strange"], "lost": found["lost"], "repeated": found["again"] + found["joined"]}
 
 
 def once(batches: DataFrame) -> DataFrame:
-    """Each batch once, the first of its repeats. Only the numbers of batches are shuffled, not what is in them."""
+    """Each batch once, and none whose ledger another one has, which stands for several (`first`) and lost nothing.
+
+    Only the numbers of batches are shuffled, not what is in them.
+    """
     from pyspark.sql import functions as F
 
-    place = F.struct("source", "position")
-    repeats = batches.groupBy("producer_id", "sequence").agg(
+    numbers = batches.selectExpr("producer_id", *_STRETCH, "source", "position")
+    place = F.struct(F.col("lost") > 0, "first", "source", "position")
+    repeats = numbers.groupBy("producer_id", "sequence").agg(
         F.count("*").alias("times"), F.min(place).alias("original")
     )
     repeats = repeats.where("times > 1").select("producer_id", "sequence", "original")
     marked = batches.join(F.broadcast(repeats), ["producer_id", "sequence"], "left")
-    first = "original is null or (original.source = source and original.position = position)"
-    return marked.where(first).drop("original")
+    known = "original is null or (original.source = source and original.position = position)"
+    joined = numbers.where("first < sequence and lost = 0").selectExpr(
+        "producer_id", "first as begins", "sequence as ends"
+    )
+    covered = "coalesce(first, sequence) >= begins and sequence < ends"
+    mine = F.col("batch.producer_id") == F.col("joined.producer_id")
+    alone = marked.where(known).drop("original").alias("batch")
+    return alone.join(F.broadcast(joined.alias("joined")), mine & F.expr(covered), "left_anti")
 
 
-def gaps(batches: DataFrame) -> DataFrame:
-    """(producer_id, first, last): batches that are missing between others of their producer, on telemetry topics.
+_STRETCH = ("sequence", "coalesce(first, sequence) as first", "coalesce(ledger_lost, 0) as lost")
 
-    A batch may stand for several, `first` to its own number: they were added up while the topic could not be had.
+
+def stretches(batches: DataFrame) -> DataFrame:
+    """(producer_id, first, sequence): the numbers of batches that each record has, on telemetry topics.
+
+    A record may stand for several, `first` to its own number: they were added up while the topic could not be had.
     """
+    return batches.where(f"source <> '{STORE}'").selectExpr("producer_id", *_STRETCH).drop("lost")
+
+
+def gaps(stretches: DataFrame) -> DataFrame:
+    """(producer_id, first, last): batches that are missing between others of their producer."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    known = batches.where(f"source <> '{STORE}'").select(
-        "producer_id", "sequence", F.expr("coalesce(first, sequence)").alias("first")
-    )
-    so_far = Window.partitionBy("producer_id").orderBy("sequence", "first")
+    so_far = Window.partitionBy("producer_id").orderBy("first", "sequence")
     before = F.max("sequence").over(so_far.rowsBetween(Window.unboundedPreceding, -1))
-    holes = known.withColumn("before", before).where("first > before + 1")
+    holes = stretches.withColumn("before", before).where("first > before + 1")
     return holes.select(
         "producer_id", F.expr("before + 1").alias("first"), F.expr("first - 1").alias("last")
     ).orderBy("producer_id", "first")
 
 
-def rows(batches: DataFrame) -> DataFrame:
-    """The ledger's rows with their sums, the first, last, lowest and highest sequence, and whether a sequence falls.
-
-    A row that contradicts itself (another number of sequences than it says) is left out: see `odd`.
-    """
-    return _rows(batches).where(_SOUND).drop("length")
+def sound(rows: DataFrame) -> DataFrame:
+    """Rows that can be read and do not contradict themselves (another number of sequences than they say)."""
+    return rows.where("sound").drop("length", "sound")
 
 
-def odd(batches: DataFrame) -> DataFrame:
-    """Rows that cannot be read or contradict themselves."""
-    return _rows(batches).where(f"not coalesce({_SOUND}, false)")
+def odd(rows: DataFrame) -> DataFrame:
+    """The others."""
+    return rows.where("not sound")
 
 
 _SOUND = (
@@ -138,7 +126,9 @@ _SOUND = (
 )
 
 
-def _rows(batches: DataFrame) -> DataFrame:
+def rows(batches: DataFrame) -> DataFrame:
+    """The ledger's rows with their sums, the first, last, lowest and highest sequence, whether a sequence falls, and
+    whether they are sound."""
     from pyspark.sql import functions as F
 
     def number(name: str, kind: str = "bigint") -> Any:
@@ -174,7 +164,7 @@ def _rows(batches: DataFrame) -> DataFrame:
         F.expr("exists(slice(steps, 2, greatest(size(steps), 1)), step -> step <= 0)").alias("falls"),
         F.expr(_reach("least")).alias("lowest"),
         F.expr(_reach("greatest")).alias("highest"),
-    )
+    ).withColumn("sound", F.expr(f"coalesce({_SOUND}, false)"))
 
 
 def _reach(which: str) -> str:

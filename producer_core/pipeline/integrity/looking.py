@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from producer_core.pipeline.integrity import explaining, groups, judging, suspects
+from producer_core.pipeline.integrity.frames import keep
 from producer_core.pipeline.integrity.judging import windowed
 from producer_core.pipeline.integrity.ranges import Range, covered, layers
 from producer_core.pipeline.integrity.report import Expired
@@ -22,20 +23,24 @@ Read = Callable[[Mapping[int, Range]], "DataFrame"]
 _SETTLING = 60.0
 """An acknowledgement without a place that was told so shortly before the topic's ends were asked for may lie above them."""
 
+_BELOW = {"expired", "gone"}
+
 _LITTLE = 0.05
 """Of the range: more is not read for the sake of single places."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is looked at. `fresh` is SQL over a ledger's row: this audit is the one that judges it, where its place is
-    unknown. `started` is when the topic's ends were asked for; `since` bounds what counts as expired."""
+    """What is looked at. `fresh` is SQL over a ledger's row: no audit before this one has judged it. `waiting`, of an
+    incremental audit, are ids without a place that the last one could not judge. `started` is when the topic's ends were
+    asked for; `since` bounds what counts as expired."""
 
     topic: str
     cluster: str
     spans: Mapping[int, Span]
     started: float
     fresh: str = "true"
+    waiting: Sequence[tuple[bytes, int]] | None = None
     since: float | None = None
     compacted: bool = False
 
@@ -71,15 +76,15 @@ def look(
 ) -> Found:
     """Everything once, suspects twice. `edges_now` asks the brokers again when all was read."""
     rows = keep(groups.zoned_rows(groups.with_doubts(about(session, question, told.rows, question.spans))))
-    zones = {
-        row["zone"] for row in rows.selectExpr("explode(array(zone, last_zone)) as zone").distinct().collect()
-    }
+    zones = _zones(rows)
     compared = keep(compare(question, told, rows, read, cut=len(zones) > 1))
     counts = _counts(compared)
     second, entries = None, None
-    if counts["unequal"] or counts["doubtful"] or zones.intersection(suspects.ALWAYS):
-        windows = suspects.hinted(suspects.asked(compared), counts["unequal"] + counts["doubtful"])
-        entries = keep(suspects.told(rows, windows, question.fresh))
+    if counts["unequal"] or counts["doubtful"] or zones.keys() & suspects.ALWAYS:
+        most = counts["unequal"] + counts["doubtful"] + sum(zones.get(zone, 0) for zone in suspects.ALWAYS)
+        windows = suspects.hinted(suspects.asked(compared, rows), most)
+        waiting = suspects.ids(session, question.waiting) if question.waiting else None
+        entries = keep(suspects.told(rows, windows, question.fresh, waiting))
         second = _second(session, question, compared, entries, counts, read)
     after = seen_after(question.spans, edges_now())
     risen = any(span.low > question.spans[number].low for number, span in after.items())
@@ -87,14 +92,14 @@ def look(
     if second is not None and entries is not None:
         zoned = keep(suspects.zoned(entries, groups.span_frame(session, after)))
         findings = _judged(
-            question, compared, rows, told.letters, zoned, second, zones, verdict(question, after)
+            question, compared, rows, told.letters, zoned, second, {*zones}, verdict(question, after)
         )
     return Found(
         records=counts["records"],
         foreign=counts["foreign"],
-        acknowledged=counts["acknowledged"],
+        acknowledged=counts["acknowledged"] - (0 if second is None else second.repeats),
         read_again=0 if second is None else second.offsets,
-        expired=_expired(session, question, told.rows, after) if risen or "expired" in zones else (),
+        expired=_expired(session, question, told.rows, after) if risen or zones.keys() & _BELOW else (),
         spans=after,
         findings=findings,
     )
@@ -130,12 +135,13 @@ def _judged(
 @dataclass(frozen=True)
 class _Second:
     """The second look: records `seen`, of the `groups` that were read whole and of single places; what is `missing` in
-    other groups by arithmetic; and how many offsets were read."""
+    other groups by arithmetic; how many offsets were read, and how often the ledger told what it had told already."""
 
     seen: DataFrame
     groups: DataFrame
     missing: DataFrame
     offsets: int
+    repeats: int
 
 
 def _second(
@@ -147,14 +153,18 @@ def _second(
     read: Read,
 ) -> _Second:
     """What arithmetic explains is read at single places or not at all, the rest whole."""
-    unequal = compared.where("unequal").select(*groups.KEY, "n", "off_min", "off_max")
     told = suspects.zoned(entries, groups.span_frame(session, question.spans))
-    missing = explaining.missing(compared, told)
     if question.compacted or not counts["unequal"]:
-        missing, points, offsets = missing.limit(0), suspects.seen(read({}), unequal), 0
+        unequal = compared.where("unequal").select(*groups.KEY, "n", "off_min", "off_max")
+        missing = told.select(*groups.KEY, "seq", "offset").limit(0)
+        points, offsets, repeats = suspects.seen(read({}), unequal), 0, 0
     else:
-        missing = keep(missing)
-        points, offsets = _points(question, keep(explaining.surplus(compared)), read)
+        checked = keep(explaining.differing(compared, told))
+        repeats = checked.selectExpr("coalesce(sum(repeats), 0) as n").first()["n"]
+        unequal = checked.where("differs")
+        missing = keep(explaining.missing(unequal, told))
+        points, offsets = _points(question, keep(explaining.surplus(unequal)), read)
+    unequal = unequal.select(*groups.KEY, "n", "off_min", "off_max")
     rest = unequal.join(missing, groups.KEY, "left_anti").join(points, groups.KEY, "left_anti")
     rest = keep(rest)
     ranges = (
@@ -163,8 +173,8 @@ def _second(
     whole = suspects.seen(_again(read, ranges), suspects.hinted(rest, counts["unequal"]))
     seen = keep(points.unionByName(whole, allowMissingColumns=False))
     return _Second(
-        seen, suspects.hinted(rest.select(*groups.KEY), counts["unequal"]), missing, offsets + covered(ranges)
-    )
+        seen, suspects.hinted(rest.select(*groups.KEY), counts["unequal"]), missing, offsets + covered(ranges), repeats
+    )  # fmt: skip
 
 
 def _points(question: Question, surplus: DataFrame, read: Read) -> tuple[DataFrame, int]:
@@ -202,25 +212,19 @@ def about(session: SparkSession, question: Question, rows: DataFrame, spans: Map
     return groups.of_topic(rows, question.topic, question.cluster, frame)
 
 
-def keep(frame: DataFrame) -> DataFrame:
-    """Computed now, once, and a leaf from here on.
-
-    A frame that is merely persisted carries its whole plan into everything made of it, and where frames are joined with
-    what they were made of, plans double at each step until analysing them takes minutes (measured). The price: a lost
-    executor takes the frame with it and the audit must be run again; it has written nothing.
-    """
-    found: DataFrame = frame.localCheckpoint()
-    return found
-
-
 def _again(read: Read, ranges: Mapping[int, list[Range]]) -> DataFrame:
     return reduce(
         lambda one, other: one.unionByName(other), [read(layer) for layer in layers(ranges) or [{}]]
     )
 
 
+def _zones(rows: DataFrame) -> dict[str, int]:
+    """Where the ledger's rows begin and end, and how many in each zone."""
+    found = rows.selectExpr("explode(array(zone, last_zone)) as zone").groupBy("zone").count().collect()
+    return {row["zone"]: row["count"] for row in found}
+
+
 def _counts(compared: DataFrame) -> dict[str, int]:
-    """This is where the topic is read."""
     from pyspark.sql import functions as F
 
     row = compared.agg(
@@ -253,6 +257,11 @@ def _expired(
     from pyspark.sql import functions as F
 
     zoned = groups.zoned_rows(about(session, question, rows, after).withColumn("doubt", F.lit(False)))
+    if question.waiting is not None:  # told late, of what no audit saw in time
+        known = f"if(zone = 'gone' and ({question.fresh}), 'expired', zone)"
+        zoned = zoned.withColumns(
+            {"last_zone": F.expr(known.replace("zone", "last_zone")), "zone": F.expr(known)}
+        )
     below = groups.pieces(zoned).where("zone = 'expired'")
     if question.since is not None:
         below = below.where(f"at >= {question.since!r}")

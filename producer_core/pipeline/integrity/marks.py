@@ -29,7 +29,7 @@ def of_topic(topic: str, incarnation: str) -> str:
 
 
 def of_ledger(topic: str, incarnation: str, ledger: str) -> str:
-    """Under which name the marks of a ledger's topic are kept, as the audits of this topic have read it."""
+    """Under which name it is kept how far audits of this topic have read a ledger (a topic's is `of_topic` of it)."""
     return f"{of_topic(topic, incarnation)} < {ledger}"
 
 
@@ -37,6 +37,13 @@ def read(store: Store, cluster: str, name: str) -> dict[int, int]:
     """By partition the first offset that was not audited yet."""
     found = store.rows("audit_marks_of", cluster=cluster, topic=name)
     return {row["partition"]: row["verified_until"] for row in found}
+
+
+def waiting(store: Store, cluster: str, name: str) -> list[tuple[bytes, int]]:
+    """Ids without a place that the last incremental audit could not judge, of the 10,000 that it told the store."""
+    rows = store.rows("audit_waiting", cluster=cluster, topic=name)
+    named = [row["message_id"].rpartition("-") for row in rows]
+    return [(uuid.UUID(session).bytes, int(seq)) for session, _, seq in named]
 
 
 def begin(store: Store, topic: str, cluster: str, *, isolation: str, now: float | None = None) -> str:
@@ -56,7 +63,7 @@ def fail(store: Store, audit_id: str, now: float, text: str) -> None:
 def finish(store: Store, report: AuditReport, moved: Mapping[str, Marks]) -> None:
     """The audit's numbers, the first findings of each kind and the moved marks, in one transaction."""
     numbers = ("records", "ours", "acknowledged", "lost", "duplicated", "reordered", "expired", "pending", "unledgered",
-               "given_up", "given_up_found", "ledger_gaps", "auditable", "sentence", "findings_path", "since", "until")  # fmt: skip
+               "given_up", "given_up_found", "undecided", "ledger_gaps", "auditable", "sentence", "findings_path", "since", "until")  # fmt: skip
     values: dict[str, Any] = {name: getattr(report, name) for name in numbers}
     ranges = orjson.dumps(report.ranges).decode()
     with store.borrow(write=True, timeout=60) as connection:

@@ -27,8 +27,9 @@ class Edge:
 @dataclass(frozen=True)
 class Span:
     """Audited is from `start` to before `end`. What was acknowledged from `floor` to before `low` expired unaudited;
-    from `stable` to before `high` an open transaction hides it; at `after` or above there is nothing, although the
-    ledger was read before `after` was asked for."""
+    from `stable` to before `high` an open transaction hides it (nothing is hidden from a reader of what is uncommitted:
+    there `stable` is `high`); at `after` or above there is nothing, although the ledger was read before `after` was
+    asked for."""
 
     start: int
     end: int
@@ -40,8 +41,8 @@ class Span:
 
     @property
     def whole(self) -> bool:
-        """Everything that a reader can see is in it."""
-        return self.start == self.low and self.end in (self.stable, self.high)
+        """Everything that this reader can see is in it."""
+        return self.start <= self.low and self.end >= self.stable
 
 
 def spans(
@@ -66,15 +67,15 @@ def spans(
     found = {}
     for partition, edge in edges.items():
         asked = (begin or {}).get(partition, 0)
-        end = edge.high if isolation == "read_uncommitted" else edge.stable
+        stable = edge.high if isolation == "read_uncommitted" else edge.stable
         latest = (until or {}).get(partition)
-        end = end if latest is None else min(end, latest)
+        end = stable if latest is None else min(stable, latest)
         start = min(max(asked, edge.low), max(end, edge.low))
         found[partition] = Span(
             start,
             max(start, end),
             edge.low,
-            edge.stable,
+            stable,
             edge.high,
             edge.high,
             asked if floor_is_begin else 0,
@@ -83,13 +84,20 @@ def spans(
 
 
 def seen_after(before: Mapping[int, Span], edges: Mapping[int, Edge]) -> dict[int, Span]:
-    """The same spans, once the ends were asked for again: logs have grown, and retention may have taken their starts."""
-    return {
+    """The same spans, once the ends were asked for again: logs have grown, and retention may have taken their starts.
+
+    A partition that was added meanwhile is not audited, and whatever is acknowledged there is newer.
+    """
+    grown = {
         partition: replace(span, after=edges[partition].high, low=max(span.low, edges[partition].low))
         if partition in edges
         else span
         for partition, span in before.items()
     }
+    return grown | {partition: _NEW for partition in edges if partition not in before}
+
+
+_NEW = Span(0, 0, 0, 0, 0, after=1 << 62)
 
 
 def lowered(before: Mapping[int, Span], starts: Mapping[int, int]) -> dict[int, Span]:

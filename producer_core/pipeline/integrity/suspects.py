@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from producer_core.pipeline.integrity.groups import KEY
@@ -12,7 +12,7 @@ from producer_core.pipeline.integrity.ranges import Range, merged
 from producer_core.pipeline.integrity.spans import Span, zone
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 FEW = 200_000
 """So many keys are sent to every task; more are joined by a shuffle of what was read again."""
@@ -28,27 +28,38 @@ def hinted(frame: DataFrame, count: int) -> DataFrame:
     return F.broadcast(frame) if count <= FEW else frame
 
 
-def asked(compared: DataFrame) -> DataFrame:
-    """(session, window) of the suspects."""
-    return compared.where("unequal or doubtful").select("session", "window").distinct()
+def asked(compared: DataFrame, rows: DataFrame) -> DataFrame:
+    """(session, window) of the suspects, and of what the ledger tells that always needs a closer look."""
+    always = rows.where(f"zone in {ALWAYS} or last_zone in {ALWAYS}").select("session", "window")
+    return compared.where("unequal or doubtful").select("session", "window").union(always).distinct()
 
 
-def told(rows: DataFrame, windows: DataFrame, fresh: str) -> DataFrame:
-    """What the ledger says of these windows, message by message, in all partitions and at all offsets; and everything
-    that lies above the log's end, behind an open transaction, or nobody knows where.
+def told(rows: DataFrame, windows: DataFrame, fresh: str, waiting: DataFrame | None = None) -> DataFrame:
+    """What the ledger says of these windows, message by message, in all partitions and at all offsets.
 
-    (session, seq, partition, offset, window, at); `at` is when a `fresh` (SQL) row without a place was told.
+    (session, seq, partition, offset, window, at); `at` is when it was told, of messages without a place of a `fresh`
+    (SQL) row, and of those that are `waiting`; null of others.
     """
     from pyspark.sql import functions as F
 
-    beside = rows.join(windows.withColumn("wanted", F.lit(True)), ["session", "window"], "left")
-    chosen = beside.where(f"wanted or zone in {ALWAYS} or last_zone in {ALWAYS}")
-    chosen = chosen.withColumn("at", F.expr(f"case when off_min < 0 and ({fresh}) then at end"))
-    return (
-        windowed(entries(chosen, "at"))
-        .select("session", "seq", "partition", "offset", "window", "at")
-        .distinct()
-    )
+    chosen = rows.join(windows, ["session", "window"], "left_semi")
+    chosen = chosen.withColumns(
+        {"new": F.expr(f"case when off_min < 0 and ({fresh}) then at end"), "at": F.expr("case when off_min < 0 then at end")}
+    )  # fmt: skip
+    each = windowed(entries(chosen, "new", "at"))
+    if waiting is not None:
+        each = each.join(F.broadcast(waiting), ["session", "seq"], "left")
+    at = "coalesce(new, if(waits, at, null)) as at" if waiting is not None else "new as at"
+    return each.selectExpr("session", "seq", "partition", "offset", "window", at).distinct()
+
+
+def ids(session: SparkSession, known: Sequence[tuple[bytes, int]]) -> DataFrame:
+    """(session, seq, waits): a small frame of message ids."""
+    import pyarrow as pa
+
+    sessions, seqs = zip(*known, strict=True)
+    columns = {"session": pa.array(sessions, pa.binary()), "seq": pa.array(seqs, pa.int64())}
+    return session.createDataFrame(pa.table({**columns, "waits": pa.array([True] * len(known))}))
 
 
 def zoned(told: DataFrame, spans: DataFrame) -> DataFrame:

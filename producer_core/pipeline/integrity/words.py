@@ -117,6 +117,8 @@ def finding(
             return f"at {here}, behind a later one of its session that stands before this range"
         case "reordered":
             return f"at {here}, behind offset {other:,}, where a later one of its session is"
+        case "pending" if offset is None:
+            return f"acknowledged in {here} at an unknown offset, perhaps one that cannot be seen yet"
         case "pending":
             return f"acknowledged at {here}, behind an open transaction"
         case "expired":

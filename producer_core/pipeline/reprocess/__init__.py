@@ -5,7 +5,14 @@ stop rule, its pace, its lease: `producer_core.replay`'s runner carries it out. 
 `spreading`): a claimed wave is cut into slices, and Spark's workers send each slice in transactions of its own id.
 """
 
-from producer_core.pipeline.reprocess.job import WAVE, Choices, carried_out, reprocess, spark_runner
+from producer_core.pipeline.reprocess.job import (
+    WAVE,
+    Choices,
+    carried_out,
+    end_cancelled,
+    reprocess,
+    spark_runner,
+)
 from producer_core.pipeline.reprocess.progress import PROGRESS_TOPIC
 from producer_core.pipeline.reprocess.slices import Slicing
 from producer_core.pipeline.reprocess.sources import Brought, bring, brought
@@ -19,6 +26,7 @@ __all__ = [
     "bring",
     "brought",
     "carried_out",
+    "end_cancelled",
     "reprocess",
     "spark_runner",
 ]

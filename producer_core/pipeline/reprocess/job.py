@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from producer_core import replay
@@ -17,7 +18,7 @@ from producer_core.person import person
 from producer_core.pipeline.jobs import noted
 from producer_core.pipeline.preflight import reach
 from producer_core.pipeline.reprocess.looking import far
-from producer_core.pipeline.reprocess.progress import PROGRESS_TOPIC, require_topic
+from producer_core.pipeline.reprocess.progress import require_topic
 from producer_core.pipeline.reprocess.slices import MOST, By, Slicing, begin_life
 from producer_core.pipeline.reprocess.spreading import Course, Spreading
 from producer_core.replay.claims import floors_of
@@ -40,6 +41,10 @@ TRANSACTION = 30_000
 other slices' read-backs, where its own slice does not begin again before."""
 
 
+ENDING = 60.0
+"""Seconds for which a cancelled operation's end is waited for: its driver may still have it."""
+
+
 @dataclass(frozen=True)
 class Driver:
     """Who runs it, as the store knows him. He sends nothing himself."""
@@ -53,12 +58,12 @@ class Driver:
 
 @dataclass(frozen=True)
 class Choices:
-    """How a job is carried out. Slices and what they keep in order are decided once for an operation; None takes
-    what it has, or twice as many slices as Spark has cores, by session."""
+    """How a job is carried out. Slices, what they keep in order, and the progress topic are decided once for an
+    operation; None takes what it has, or twice as many slices as Spark has cores, by session."""
 
     slices: int | None = None
     slice_by: By | None = None
-    progress_topic: str = PROGRESS_TOPIC
+    progress_topic: str | None = None
     wave: int = WAVE
 
     def asked(self, otherwise: Slicing) -> Slicing | None:
@@ -78,7 +83,7 @@ def reprocess(
     who: str | None = None,
     slices: int | None = None,
     slice_by: By | None = None,
-    progress_topic: str = PROGRESS_TOPIC,
+    progress_topic: str | None = None,
     wave: int = WAVE,
     timeout: float = float("inf"),
     **plan: Any,
@@ -92,6 +97,9 @@ def reprocess(
     """
     client = client_config(servers, config)
     cluster = reach(client).view().cluster_id
+    choices = Choices(slices, slice_by, progress_topic, wave)
+    runner = spark_runner(store, client.settings, cluster, choices, session=lambda: session)
+    end_cancelled(store, runner, cluster)
     if operation_id is None:
         from producer_core.dlq import DeadLetterFilter
 
@@ -109,9 +117,20 @@ def reprocess(
             operation = replay.resume(
                 store, operation_id, who=who or person(), origin=PIPELINE, rate=plan.get("rate")
             )
-    choices = Choices(slices, slice_by, progress_topic, wave)
-    runner = spark_runner(store, client.settings, cluster, choices, session=lambda: session)
     return carried_out(runner, store, operation, timeout)
+
+
+def end_cancelled(
+    store: Store, runner: ReplayRunner, cluster: str, timeout: float = ENDING
+) -> list[Operation]:
+    """Ends what was cancelled under a driver that died, and says what became of its letters: they are looked for on
+    their topics, so that those which were not sent can be in the next plan. Nothing is sent, and Spark is not needed."""
+    ended = []
+    for row in store.rows("replay_ending"):
+        operation = replay.get(store, row["operation_id"])
+        if operation.by_spark and operation.cluster_id in ("", cluster):
+            ended.append(runner.run_one(operation.operation_id, timeout))
+    return [operation for operation in ended if operation.ended]
 
 
 def carried_out(
@@ -136,7 +155,8 @@ def spark_runner(
     *,
     session: Callable[[], SparkSession] | None,
 ) -> ReplayRunner:
-    """A runner of the operations that were planned for Spark. Without a session it can only look ahead."""
+    """A runner of the operations that were planned for Spark. Without a session it can only look ahead, and end
+    what was cancelled."""
     from producer_core.replay import ReplayRunner
 
     identity = f"spark:{socket.gethostname()}:{os.getpid()}"
@@ -144,23 +164,28 @@ def spark_runner(
         identity = f"spark:{session().sparkContext.applicationId}"
 
     def spread(work: Work, claims: Claims, operation: Operation) -> Spreading:
-        if session is None:
+        if session is None and operation.state != "cancelled":
             raise ReplayError("Spark was not started.")
-        cores = session().sparkContext.defaultParallelism
+        cores = 1 if session is None else session().sparkContext.defaultParallelism
         otherwise = Slicing(min(MOST, max(4, 2 * cores)))
-        life = begin_life(store, operation.operation_id, choices.asked(otherwise), otherwise)
+        life = begin_life(
+            store,
+            operation.operation_id,
+            asked=None if operation.state == "cancelled" else choices.asked(otherwise),
+            otherwise=otherwise,
+            topic=None if operation.state == "cancelled" else choices.progress_topic,
+            partitions=partial(require_topic, settings),
+        )
         course = Course(
             operation.operation_id,
             {"transaction.timeout.ms": TRANSACTION, **settings},
-            choices.progress_topic,
-            require_topic(settings, choices.progress_topic),
             life,
             choices.wave,
             cores,
             rate=work.rate,
         )
         return Spreading(
-            session,
+            session or _no_session,
             course,
             floors=floors_of(operation.floors),
             interrupt=work.interrupted,
@@ -178,3 +203,7 @@ def spark_runner(
         spread=spread,
         probe=prober(settings, far=None if session is None else far(session, ClientConfig(settings))),
     )
+
+
+def _no_session() -> SparkSession:
+    raise ReplayError("Spark was not started.")

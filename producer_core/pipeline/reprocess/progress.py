@@ -7,6 +7,7 @@ comes next (the floors), never what is under way: a stale EndTxn can commit half
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -36,11 +37,15 @@ _ANSWER = 10.0
 _TRIES = 60.0
 """Seconds for which a seal is tried."""
 _TOGETHER = 8
+_PAUSE = 0.5
+DRIVER_BITS = 32
+"""A number's lower bits count a driver's waves and seals; the others count drivers."""
+_never = threading.Event()  # waiting on it is a pause
 
 
 @dataclass(frozen=True)
 class Notes:
-    """Where an operation's seals are. `since` is, by slice, the offset above which a newer one could be."""
+    """Where an operation's seals are. `since` is, by slice, an offset right below this driver's seal."""
 
     topic: str
     partitions: int
@@ -98,7 +103,7 @@ def seal(
 ) -> dict[int, int]:
     """From now on no attempt with a smaller number sends anything of these slices; what it had open is aborted.
 
-    By slice the offset above which a newer seal could be. Waits for brokers; Interrupted when told to leave.
+    By slice the offset right below its seal. Waits for brokers; Interrupted when told to leave.
     """
 
     def one(slice_: int) -> int:
@@ -139,7 +144,7 @@ def _seal(
             client.fence(lambda error: say(f"Waits for the brokers: {error.str()}"))
             record = _record(operation_id, slice_, number, floors, topic, partition)
             reports, _ = client.transact([record], time.monotonic() + 20)
-            return int(reports[0][2].offset()) + 1  # the end of its transaction comes next
+            return int(reports[0][2].offset()) - 1
         except TransactionFailed as failed:
             if time.monotonic() > deadline:
                 raise ReplayError(
@@ -149,6 +154,9 @@ def _seal(
             say(f"Cannot write the progress of slice {slice_}: {failed}")
         finally:
             client.destroy()
+        _never.wait(_PAUSE)
+        if interrupt():
+            raise Stopped
 
 
 def _record(
@@ -161,7 +169,8 @@ def _record(
         "before": {name: {str(part): off for part, off in parts.items()} for name, parts in floors.items()},
     }
     raw = _mark(operation_id, slice_) + number.to_bytes(8, "big")
-    key = f"{operation_id}/{slice_}".encode()
+    # By driver: a seal that an earlier one puts late, when he wakes, must not compact a later one's away.
+    key = f"{operation_id}/{slice_}/{_driver(number)}".encode()
     return Delivery(raw, -1, topic, key, orjson.dumps(told), [(ID_HEADER, raw)], partition)
 
 
@@ -174,13 +183,21 @@ def admitted(
     *,
     wait: Callable[[float], None],
 ) -> None:
-    """After the fence: Stopped when a seal says that a newer driver, or wave, has the slice."""
+    """After the fence: Stopped unless the newest seal is this driver's, and not later than this attempt's wave.
+
+    Where there is none the topic is not the one that was sealed, and nobody can say whose the slice is.
+    """
     where, mark = notes.where(slice_), _mark(operation_id, slice_)
     read_back = ReadBack(settings, wait, lambda *_: None, lambda _: None)
     seen = read_back({where: notes.since[slice_]}, lambda raw: raw[:16] == mark)
     newest = max((int.from_bytes(raw[16:]) for raw, _ in seen.found.get(where, ())), default=0)
-    if newest > number or (where in seen.gone and where not in seen.ends):
+    if newest > number or _driver(newest) != _driver(number):
         raise Stopped
+
+
+def _driver(number: int) -> int:
+    """Which driver's, of the operation's, counted from 1."""
+    return number >> DRIVER_BITS
 
 
 def _mark(operation_id: str, slice_: int) -> bytes:

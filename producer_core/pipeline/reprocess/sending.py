@@ -99,7 +99,7 @@ class _Slice:
             errand.settings,
             slice_id(errand.operation_id, slice_),
             floors=errand.floors,
-            most=errand.most,
+            most=errand.most if errand.rate is None else max(1, min(errand.most, int(errand.rate))),
             interrupt=self._alone,
             say=lambda text: logger.info("replay waits", extra={"why": text}),
             clock=time.time,
@@ -111,33 +111,29 @@ class _Slice:
         """What became of them; nothing of those that were under way when this attempt had to leave."""
         outcomes: list[Outcome] = []
         try:
-            self._way.begin(sorted({letter.topic for letter in letters}))
+            # No floors of its own: an earlier attempt may have sent below the ends of now.
+            self._way.begin(())
             found = {one.message_id: one for one in self._way.after([Orphan(one, 0.0) for one in letters])}
             outcomes += [_as_sent(one) for one in found.values() if one.ending != "pending"]
-            left = [letter for letter in letters if found[letter.message_id].ending == "pending"]
-            for some in self._paced(left):
-                outcomes += self._way.send(some)
-                while self._way.in_flight:
-                    outcomes += self._way.gather(0.1)
+            outcomes += self._way.send([one for one in letters if found[one.message_id].ending == "pending"])
+            pace = Pace(self._errand.rate, time.monotonic())
+            while self._way.in_flight:
+                self._await_room(pace)
+                before = self._way.in_flight
+                outcomes += self._way.gather(0.1)
+                pace.spend(before - self._way.in_flight)
         except Interrupted:
             logger.info("a slice is left to another attempt")
         finally:
             self._way.close()
         return outcomes
 
-    def _paced(self, letters: list[DeadLetter]) -> Iterator[list[DeadLetter]]:
-        pace, done = Pace(self._errand.rate, time.monotonic()), 0
-        while done < len(letters):
-            room = pace.room(time.monotonic(), len(letters) - done)
-            if room <= 0:
-                try:
-                    self._wait(0.05)
-                except Stopped:
-                    raise Interrupted from None
-                continue
-            pace.spend(room)
-            yield letters[done : done + room]
-            done += room
+    def _await_room(self, pace: Pace) -> None:
+        while not pace.room(time.monotonic(), 1):
+            try:
+                self._wait(0.05)
+            except Stopped:
+                raise Interrupted from None
 
     def _wait(self, seconds: float) -> None:
         time.sleep(seconds)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from producer_core.errors import ConfigError, ReplayError
 from producer_core.messages import parse_id
+from producer_core.pipeline.reprocess.progress import DRIVER_BITS, PROGRESS_TOPIC
 
 if TYPE_CHECKING:
     from producer_core.events import DeadLetter
@@ -46,31 +47,49 @@ class Slicing:
 
 @dataclass(frozen=True)
 class Life:
-    """One driver's time with an operation: how it is sliced, and the first of its numbers. Numbers rise from wave
-    to wave and from driver to driver."""
+    """One driver's time with an operation: how it is sliced, the first of its numbers, and the progress topic with
+    so many of its partitions. Numbers rise from wave to wave and from driver to driver."""
 
     slicing: Slicing
     first: int
+    topic: str
+    partitions: int
 
 
-def begin_life(store: Store, operation_id: str, asked: Slicing | None, otherwise: Slicing) -> Life:
-    """Writes down that another driver begins. The first one's slicing stays: `asked` must be equal to it.
+def begin_life(
+    store: Store,
+    operation_id: str,
+    *,
+    asked: Slicing | None,
+    otherwise: Slicing,
+    topic: str | None,
+    partitions: Callable[[str], int],
+) -> Life:
+    """Writes down that another driver begins; only who has the lease may.
 
-    ReplayError when it is not.
+    The first one's slicing and progress topic stay, for what is left of his tasks knows no other: `asked` and `topic`
+    must be equal to them, or None. ReplayError when they are not. `partitions` says how many a topic has.
     """
     name = f"reprocess.{operation_id}"
-    with store.borrow(write=True):
-        known: dict[str, Any] | None = store.get_setting(name)
-        slicing = Slicing(known["slices"], known["by"]) if known else asked or otherwise
-        if asked is not None and asked != slicing:
-            raise ReplayError(
-                f"The replay {operation_id} was begun with {slicing.count} slices by {slicing.by}.",
-                fix="Go on with the same, or leave --slices and --slice-by out: a letter sent from two slices could "
-                "be sent twice.",
-            )
-        lives = (known["lives"] if known else 0) + 1
-        store.set_setting(name, {"slices": slicing.count, "by": slicing.by, "lives": lives})
-    return Life(slicing, lives << 32)
+    known: dict[str, Any] | None = store.get_setting(name)
+    slicing = Slicing(known["slices"], known["by"]) if known else asked or otherwise
+    if asked is not None and asked != slicing:
+        raise ReplayError(
+            f"The replay {operation_id} was begun with {slicing.count} slices by {slicing.by}.",
+            fix="Go on with the same, or leave --slices and --slice-by out: a letter sent from two slices could "
+            "be sent twice.",
+        )
+    chosen = known["topic"] if known else topic or PROGRESS_TOPIC
+    if topic is not None and topic != chosen:
+        raise ReplayError(
+            f"The replay {operation_id} was begun with the progress topic {chosen}.",
+            fix="Go on with the same, or leave --progress-topic out.",
+        )
+    lives = (known["lives"] if known else 0) + 1
+    size = min(partitions(chosen), known["partitions"] if known else MOST)
+    told = {"slices": slicing.count, "by": slicing.by, "lives": lives, "topic": chosen, "partitions": size}
+    store.set_setting(name, told)
+    return Life(slicing, lives << DRIVER_BITS, chosen, size)
 
 
 def places(slices: Sequence[int]) -> dict[int, int]:

@@ -57,8 +57,6 @@ class Course:
 
     operation_id: str
     settings: Mapping[str, Any]
-    topic: str
-    partitions: int
     life: Life
     wave: int
     cores: int
@@ -163,7 +161,7 @@ class Spreading:
         self._since |= since
 
     def _notes(self) -> Notes:
-        return Notes(self._course.topic, self._course.partitions, dict(self._since))
+        return Notes(self._course.life.topic, self._course.life.partitions, dict(self._since))
 
     # sending
 
@@ -180,14 +178,20 @@ class Spreading:
         """What became of the wave that is under way, when it is over: the next one has begun then, if there is one."""
         if self._wave is None and self._unknown:  # interrupted while it was found out, and asked again
             return self._find_out({})
+        if self._wave is None and self._ending():
+            return self.give_back()
         if self._wave is None and not self._hand:
             self._idle(seconds)
             return []
         wave = self._wave or self._begin_wave()
         if not wave.done.wait(seconds):
             return self._goes_on(wave)
-        self._wave = None
+        leaving, self._wave, self._leave_at = self._leave_at < float("inf"), None, float("inf")
+        if (lasted := time.monotonic() - wave.began) > _QUIET:
+            self._say(f"Spark sent {len(self._unknown):,} records in {lasted:.0f} s")
         outcomes = self._find_out(self._answers(wave))
+        if leaving:
+            return [*outcomes, *self.give_back()]
         if self._hand and not any(one.ending == "failed" for one in outcomes):
             # While the store is told; where something failed, whoever counts is asked first. What is known must not
             # be lost: a wave that cannot begin raises when it is tried again.
@@ -196,12 +200,15 @@ class Spreading:
         return outcomes
 
     def _goes_on(self, wave: Wave) -> list[Outcome]:
-        """Nothing yet; a wave that does not end though somebody wants it to is killed, and what became of it found out."""
+        """Nothing yet; a wave that does not end though somebody wants it to is killed, and what became of it found out.
+
+        Nothing goes after it then: who still wants the rest claims it again.
+        """
         now = time.monotonic()
         if now - wave.began > _QUIET:
             self._say(f"Spark has been sending {len(self._unknown):,} records for {now - wave.began:.0f} s")
-        leave = self._interrupt() or self._ending()
-        self._leave_at = min(self._leave_at, now + _GRACE) if leave else float("inf")
+        if self._interrupt() or self._ending():
+            self._leave_at = min(self._leave_at, now + _GRACE)
         if now < self._leave_at and self._holds():
             return []
         wave.cancel()
@@ -210,7 +217,7 @@ class Spreading:
             raise Interrupted
         self._settle_by = now + _SETTLE
         try:
-            return self._find_out({})
+            return [*self._find_out({}), *self.give_back()]
         finally:
             self._settle_by = None
 
@@ -316,7 +323,10 @@ class Spreading:
             raise Interrupted from None
 
     def close(self) -> None:
-        """Nothing of ours is left open: tasks end with their wave."""
+        """A wave that is still under way is killed; whoever comes next finds out what became of it."""
+        if self._wave is not None:
+            self._wave.cancel()
+            self._wave = None
 
 
 def _outcome(row: Mapping[str, Any], letter: DeadLetter) -> Outcome:

@@ -74,6 +74,7 @@ CREATE TABLE audits (
     unledgered     BIGINT,
     given_up       BIGINT,
     given_up_found BIGINT,               -- given up, and on the log all the same
+    undecided      BIGINT,               -- acknowledged at an unknown offset, and not in the part that was read
     ledger_gaps    BIGINT,               -- batches of the ledger that are missing
     auditable      BOOLEAN,              -- false: a compacted topic cannot be audited for loss
     sentence       VARCHAR,

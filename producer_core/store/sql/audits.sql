@@ -5,7 +5,7 @@
 -- first.
 SELECT audit_id, topic, cluster_id, started_at, finished_at, state, isolation, since, until, ranges, records, ours,
        foreign_records, acknowledged, lost, duplicated, reordered, expired, pending, unledgered, given_up, given_up_found,
-       ledger_gaps, auditable, sentence, findings_path
+       undecided, ledger_gaps, auditable, sentence, findings_path
 FROM (SELECT *, coalesce(lost, 0) + coalesce(duplicated, 0) + coalesce(reordered, 0) > 0 AS faulty FROM audits)
 WHERE $topic IS NULL OR topic = $topic
 QUALIFY row_number() OVER (PARTITION BY cluster_id, topic ORDER BY started_at DESC, audit_id) = 1
@@ -18,14 +18,14 @@ ORDER BY started_at DESC, audit_id LIMIT 3000;
 -- One audit by its id.
 SELECT audit_id, topic, cluster_id, started_at, finished_at, state, isolation, since, until, ranges, records, ours,
        foreign_records, acknowledged, lost, duplicated, reordered, expired, pending, unledgered, given_up, given_up_found,
-       ledger_gaps, auditable, sentence, findings_path
+       undecided, ledger_gaps, auditable, sentence, findings_path
 FROM audits WHERE audit_id = $audit;
 
 -- name: audits_of_topic
 -- The audits of a topic, the newest first.
 SELECT audit_id, topic, cluster_id, started_at, finished_at, state, isolation, since, until, ranges, records, ours,
        foreign_records, acknowledged, lost, duplicated, reordered, expired, pending, unledgered, given_up, given_up_found,
-       ledger_gaps, auditable, sentence, findings_path
+       undecided, ledger_gaps, auditable, sentence, findings_path
 FROM audits WHERE topic = $topic AND cluster_id = $cluster
 ORDER BY started_at DESC, audit_id LIMIT $limit;
 

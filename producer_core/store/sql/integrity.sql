@@ -5,6 +5,13 @@
 SELECT partition, verified_until, audit_id FROM audit_marks WHERE cluster_id = $cluster AND topic = $topic
 ORDER BY partition;
 
+-- name: audit_waiting
+-- What the last incremental audit of a topic could not judge: acknowledged nobody knows where, and perhaps not yet to be seen.
+SELECT DISTINCT message_id FROM audit_findings
+WHERE kind = 'pending' AND "offset" IS NULL
+  AND audit_id IN (SELECT audit_id FROM audit_marks WHERE cluster_id = $cluster AND topic = $topic)
+ORDER BY message_id;
+
 -- name: begin_audit
 -- An audit begins; its counts are NULL until it has finished.
 INSERT INTO audits (audit_id, topic, cluster_id, started_at, state, isolation)
@@ -19,8 +26,8 @@ UPDATE audits SET state = 'failed', finished_at = $now, sentence = $sentence WHE
 UPDATE audits SET state = 'done', finished_at = $finished, since = $since, until = $until, ranges = $ranges,
     records = $records, ours = $ours, foreign_records = $foreign_records, acknowledged = $acknowledged,
     lost = $lost, duplicated = $duplicated, reordered = $reordered, expired = $expired, pending = $pending,
-    unledgered = $unledgered, given_up = $given_up, given_up_found = $given_up_found, ledger_gaps = $ledger_gaps,
-    auditable = $auditable, sentence = $sentence, findings_path = $findings_path
+    unledgered = $unledgered, given_up = $given_up, given_up_found = $given_up_found, undecided = $undecided,
+    ledger_gaps = $ledger_gaps, auditable = $auditable, sentence = $sentence, findings_path = $findings_path
 WHERE audit_id = $id;
 
 -- name: add_audit_findings

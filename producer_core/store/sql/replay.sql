@@ -235,8 +235,10 @@ WHERE action LIKE 'replay%' AND action <> 'replay_end' ORDER BY acted_at DESC, r
 SELECT operation_id FROM operations WHERE state = 'cancelled' AND finished_at IS NULL ORDER BY created_at;
 
 -- name: replay_claimed
--- How many records of an operation were claimed and have no outcome.
-SELECT count(*) AS claimed FROM operation_records WHERE operation_id = $operation AND state = 'claimed';
+-- How many records of an operation were claimed and have no outcome, and when the last of them was.
+SELECT count(*) AS claimed, max(letters.state_at) AS since
+FROM operation_records AS records LEFT JOIN dead_letters AS letters USING (message_id)
+WHERE records.operation_id = $operation AND records.state = 'claimed';
 
 -- name: replay_listed
 -- The records of an operation that are to be looked ahead for, a slice of them.

@@ -1,0 +1,74 @@
+"""The letterbox: `producer.dlq` over a store, with the contract's names and what a person asks of one letter."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Protocol
+
+from producer_core.dlq import DeadLetterFilter, DeadLetters, Groups
+from producer_core.errors import StoreError
+from producer_core.events import DeadLetter
+from producer_core.messages import Message
+
+
+class Letters(Protocol):
+    """Who keeps the dead letters."""
+
+    def letters(self) -> DeadLetters: ...
+    def messages(self, topic: str | None) -> list[Message]: ...
+    def clear(self, topic: str | None) -> int: ...
+    def waiting(self) -> int: ...
+
+
+class Letterbox:
+    """What it shows is the store's; while that cannot be had, only a number."""
+
+    def __init__(self, keeping: Letters, limit: int) -> None:
+        self._keeping = keeping
+        self.max_size = limit
+
+    def get(self, message_id: str) -> DeadLetter | None:
+        """One dead letter with all its bytes."""
+        return self._keeping.letters().get(message_id)
+
+    def groups(self, where: DeadLetterFilter | None = None, *, limit: int = 50) -> Groups:
+        """The causes, the largest first."""
+        return self._keeping.letters().groups(where or DeadLetterFilter(), limit=limit)
+
+    def to_frame(self, where: DeadLetterFilter | None = None, **options: Any) -> Any:
+        """A frame of the letters that the filter matches; see `DeadLetters.to_frame`."""
+        return self._keeping.letters().to_frame(where, **options)
+
+    def get_messages_by_topic(self, topic: str) -> list[Message]:
+        return self._keeping.messages(topic)
+
+    def clear_topic(self, topic: str) -> int:
+        return self._keeping.clear(topic)
+
+    @property
+    def messages(self) -> list[Message]:
+        return self._keeping.messages(None)
+
+    @property
+    def topic_stats(self) -> dict[str, int]:
+        return self._keeping.letters().count_by(DeadLetterFilter(), "topic")
+
+    def get_stats(self) -> dict[str, Any]:
+        """How many are held, by topic, with the oldest and the newest; zeros while the store cannot be had."""
+        try:
+            letters = self._keeping.letters()
+            by_topic = letters.count_by(DeadLetterFilter(), "topic")
+            oldest = letters.bodies(letters.ids(DeadLetterFilter(), limit=1))
+            newest = letters.find(DeadLetterFilter(), limit=1)
+        except StoreError:
+            by_topic, oldest, newest = {"": self._keeping.waiting()}, [], []
+        return {
+            "total_messages": sum(by_topic.values()),
+            "topic_breakdown": {topic: count for topic, count in by_topic.items() if topic},
+            "oldest_message": _iso(oldest),
+            "newest_message": _iso(newest),
+        }
+
+
+def _iso(letters: list[DeadLetter]) -> str | None:
+    return datetime.fromtimestamp(letters[0].accepted_at).isoformat() if letters else None
