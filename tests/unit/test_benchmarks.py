@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from benchmarks import __main__ as everything
-from benchmarks import frame, history_store, plot, sending
+from benchmarks import frame, history_store, plot, sending, soak
 from benchmarks.frame import Bench, Case
 from benchmarks.stage import Stage
 
@@ -148,3 +148,26 @@ def test_a_history_is_finer_where_it_is_younger():
         parts = history_store.steps(seconds)
         assert all(before[2] == after[1] for before, after in pairwise(parts))
         assert parts[-1][2] == history_store.NOW
+
+
+def test_a_soak_tells_what_grows_and_leaves_out_the_latency_of_moments_with_faults():
+    samples = [
+        {"at": float(at), "memory": 50.0 + at, "threads": 20, "p50": 900.0 if at == 95 else 5.0}
+        for at in range(0, 101, 5)
+    ]
+    quiet = soak.calm(samples, [soak.Fault("resets", 94.0, 96.0)], after=2.0)
+
+    found = {one.name: one for one in soak.drifts(samples, quiet)}
+
+    assert [one["at"] for one in samples if one not in quiet] == [95.0]
+    assert {name: one.flat for name, one in found.items()} == {"memory": False, "threads": True, "p50": True}
+    assert (found["memory"].early, found["memory"].late) == (77.5, 140.0)
+
+
+def test_a_soak_draws_what_it_measured(tmp_path):
+    samples = [{"at": float(at), "memory": 50.0, "threads": 20, "handles": 9, "store": 4.0} for at in range(24)]
+
+    soak.draw(tmp_path, samples, samples)
+
+    for name in ("process", "files"):
+        ElementTree.parse(tmp_path / f"soak-{name}.svg")
