@@ -3,16 +3,20 @@
 # make check  the quick loop: format, lint, types, unit tests
 # make faults       every scenario of tests/faults against real and embedded brokers, 45 minutes at most
 # make faults-long  100,000 messages a scenario and a thousand kills; goes on where it stopped
+# make bench        every benchmark that fits in an hour, into benchmarks/README.md; goes on where it stopped
+# make bench-quick  the same at tiny counts, in two minutes: only to see that each still runs
+# make soak         half an hour of even sending while the network fails at random: does anything grow? (MINUTES=60)
 # make pipeline-test the Spark jobs at full size, with kill -9 of drivers and workers; goes on too
 # make replays-long 200,000 dead letters a scenario, replayed under kill -9, SIGSTOP and lost answers; goes on too
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 PORT ?= 8501
+MINUTES ?= 30
 AGAIN = { echo "What failed runs once more, alone:"; $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 PIP := VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet
 
-.PHONY: help run test check format lock clean setup setup-dev services faults faults-long replays-long pipeline-test
+.PHONY: help run test check format lock clean setup setup-dev services faults faults-long replays-long bench bench-quick soak pipeline-test
 
 help:
 	@sed -n 's/^# //p' $(MAKEFILE_LIST)
@@ -42,6 +46,15 @@ faults-long: .venv/.dev services
 
 replays-long: .venv/.dev services
 	@$(BIN)/python -m tests.replays run --letters 200000 --resume --out artifacts/replays-long
+
+bench: .venv/.dev services
+	@$(BIN)/python -m benchmarks --write
+
+bench-quick: .venv/.dev services
+	@$(BIN)/python -m benchmarks --quick
+
+soak: .venv/.dev services
+	@$(BIN)/python -m benchmarks.soak --minutes $(MINUTES)
 
 pipeline-test: .venv/.dev services
 	@$(BIN)/python -m tests.pipelines run --resume --out artifacts/pipelines

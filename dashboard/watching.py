@@ -11,6 +11,7 @@ from pathlib import Path
 
 from producer_core.alerts import Watcher
 from producer_core.errors import ProducerError
+from producer_core.looking import nobody_looks
 from producer_core.replay.operation import end_abandoned
 from producer_core.store import Store
 
@@ -37,6 +38,7 @@ class Watch:
         self._thread.join(timeout + 0.5)
 
     def _run(self) -> None:
+        nobody_looks()
         store = store_at(self._path, self._stopping)
         if store is None:
             return

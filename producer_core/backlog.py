@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from producer_core.errors import Fenced, JournalError
 from producer_core.journal import Journal, Record
-from producer_core.messages import ID_HEADER, parse_id
+from producer_core.messages import parse_id
 from producer_core.stand_in import Sender
-from producer_core.transport import Delivery
+from producer_core.transport import Delivery, Ended
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,9 @@ _FEW = 1_000
 """Messages so few that handing them on may keep the writers waiting."""
 _NOTHING = 1 << 64
 
-_Owner = tuple[Callable[[bool, Any, Any], None] | None, Callable[[Any], None] | None, Any]
+_Owner = tuple[
+    Callable[[bool, Any, Any], None] | None, Callable[[Any], None] | None, Any, Callable[[Ended], None] | None
+]  # fmt: skip
 
 
 class Backlog:
@@ -97,6 +99,25 @@ class Backlog:
             self._behind = True
             self._remember_owner(delivery)
         self._awake.set()
+
+    def take_many(self, deliveries: Sequence[Delivery]) -> None:
+        """As `take` for each, in order, written down together. JournalFull when there is no room for all of them."""
+        with self._gate:
+            if self._refused is not None:
+                raise self._refused
+            self.journal.append_many([_record(delivery) for delivery in deliveries])
+            for place, delivery in enumerate(deliveries):
+                try:
+                    if not self._behind and self._sender.offer(delivery):
+                        continue
+                except BaseException:  # the caller is told that neither this one nor the rest was accepted
+                    self.journal.settle([left.seq for left in deliveries[place:]])
+                    raise
+                self._low = min(self._low, delivery.seq) if self._behind else delivery.seq
+                self._behind = True
+                self._remember_owner(delivery)
+        if self._behind:
+            self._awake.set()
 
     def _offered(self, delivery: Delivery) -> bool:
         try:
@@ -218,8 +239,9 @@ class Backlog:
 
     def _remember_owner(self, delivery: Delivery) -> None:
         """Callbacks cannot be written down; they wait here until their message is read back."""
-        if delivery.callback is not None or delivery.on_delivery is not None:
-            self._owners[delivery.seq] = (delivery.callback, delivery.on_delivery, delivery.record_id)
+        owner = (delivery.callback, delivery.on_delivery, delivery.record_id, delivery.ended)
+        if any(one is not None for one in owner):
+            self._owners[delivery.seq] = owner
 
     def _is_waiting(self, seq: int) -> bool:
         """A message goes from `pending` to `_leaving` in one step, and is settled before it is not leaving any more."""
@@ -240,16 +262,15 @@ class Backlog:
 
     def _delivery(self, record: Record) -> Delivery:
         raw = _raw_id(self._session, record.seq)
-        headers = [(ID_HEADER, raw), *record.headers]
         delivery = Delivery(
-            raw, record.seq, record.topic, record.key, record.value, headers, record.partition, record.timestamp_ms
+            raw, record.seq, record.topic, record.key, record.value, record.headers, record.partition, record.timestamp_ms
         )  # fmt: skip
         delivery.accepted_at = record.accepted_at
         delivery.checksum = record.checksum
         delivery.dedup_topic = record.dedup_topic
         with self._gate:
-            owner = self._owners.pop(record.seq, (None, None, None))
-        delivery.callback, delivery.on_delivery, delivery.record_id = owner
+            owner = self._owners.pop(record.seq, (None, None, None, None))
+        delivery.callback, delivery.on_delivery, delivery.record_id, delivery.ended = owner
         return delivery
 
 
@@ -259,6 +280,6 @@ def _raw_id(session: bytes, seq: int) -> bytes:
 
 def _record(delivery: Delivery) -> Record:
     return Record(
-        delivery.seq, delivery.topic, delivery.key, delivery.value, tuple(delivery.headers[1:]), delivery.partition,
+        delivery.seq, delivery.topic, delivery.key, delivery.value, tuple(delivery.headers), delivery.partition,
         delivery.timestamp_ms, delivery.accepted_at, delivery.checksum, delivery.dedup_topic,
     )  # fmt: skip

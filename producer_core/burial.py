@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from producer_core.events import DeadLetter, Verdict
 from producer_core.failures import Failure, fingerprint
-from producer_core.messages import ID_HEADER, id_text, parse_id
+from producer_core.messages import id_text, parse_id
 from producer_core.transport import Delivery
 
 ORIGINAL_TIMESTAMP = "pc-original-timestamp"
@@ -41,7 +41,7 @@ def dead_letter(
         topic=delivery.topic,
         key=delivery.key,
         value=delivery.value,
-        headers=tuple(delivery.headers[1:]),
+        headers=tuple(delivery.headers),
         partition=None if delivery.partition < 0 else delivery.partition,
         timestamp_ms=delivery.timestamp_ms or None,
         verdict=verdict,
@@ -62,7 +62,7 @@ def delivery_of(letter: DeadLetter) -> Delivery:
     """The record as a replay sends it: its own id, its own headers, the time now, and its first time in a header."""
     raw = parse_id(letter.message_id)
     original = str(letter.timestamp_ms or int(letter.accepted_at * 1000)).encode()
-    headers = [(ID_HEADER, raw), *letter.headers]
+    headers = list(letter.headers)
     if all(name != ORIGINAL_TIMESTAMP for name, _ in letter.headers):
         headers.append((ORIGINAL_TIMESTAMP, original))
     partition = -1 if letter.partition is None else letter.partition

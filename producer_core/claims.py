@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -13,6 +14,9 @@ from producer_core.errors import ConfigError, DedupError
 
 _PATIENCE = 0.25
 """Seconds that Redis may take to answer before it counts as gone."""
+
+
+_SWEEP = 1.0
 
 
 class Claim(Enum):
@@ -35,7 +39,8 @@ class Backend(Protocol):
 class MemoryBackend:
     """Claims of this process. Thread-safe. Of the confirmed it remembers the last `max_size`; claims expire.
 
-    Both tables are in the order of expiry, since all entries of a table live equally long.
+    Both tables are in the order of expiry, since all entries of a table live equally long. What has expired counts
+    for nothing at once, and its memory is free within `_SWEEP` seconds of use.
     """
 
     def __init__(
@@ -46,55 +51,64 @@ class MemoryBackend:
         self._max_size = max_size
         self._clock = clock
         self._lock = threading.Lock()  # guards the two tables
-        self._pending: OrderedDict[str, tuple[float, str]] = OrderedDict()
-        self._confirmed: OrderedDict[str, tuple[float, str]] = OrderedDict()
+        self._pending: OrderedDict[str, tuple[float, str | bytes]] = OrderedDict()
+        self._confirmed: OrderedDict[str, float] = OrderedDict()
+        self._sweep_at = -math.inf
 
-    def claim(self, key: str, owner: str) -> Claim:
+    def claim(self, key: str, owner: str | bytes) -> Claim:
+        return self.take(key, owner)[0]
+
+    def take(self, key: str, owner: str | bytes) -> tuple[Claim, bool]:
+        """What a claim finds, and whether the owner had it before."""
         with self._lock:
-            self._expire()
-            if key in self._confirmed:
-                return Claim.DUPLICATE
-            if key in self._pending and self._pending[key][1] != owner:
-                return Claim.PENDING
-            self._put(self._pending, key, self._claim_ttl, owner)
-            return Claim.NEW
+            now = self._clock()
+            if now >= self._sweep_at:
+                self._expire(now)
+            if self._confirmed and self._confirmed.get(key, now) > now:
+                return Claim.DUPLICATE, False
+            held = self._pending.get(key)
+            renewed = held is not None and held[0] > now
+            if held is not None:
+                if renewed and held[1] != owner:
+                    return Claim.PENDING, False
+                del self._pending[key]  # to its end, where it expires last
+            self._pending[key] = (now + self._claim_ttl, owner)
+            return Claim.NEW, renewed
 
     def confirm(self, key: str) -> None:
         with self._lock:
             self._pending.pop(key, None)
-            self._put(self._confirmed, key, self._ttl, "")
-            while len(self._confirmed) > self._max_size:
-                self._confirmed.popitem(last=False)
+            confirmed = self._confirmed
+            if key in confirmed:
+                del confirmed[key]
+            elif len(confirmed) >= self._max_size > 0:
+                confirmed.popitem(last=False)
+            confirmed[key] = self._clock() + self._ttl
+            if not self._max_size:
+                confirmed.clear()
 
-    def release(self, key: str, owner: str) -> None:
+    def release(self, key: str, owner: str | bytes) -> None:
         with self._lock:
             if self._pending.get(key, (0.0, ""))[1] == owner:
                 del self._pending[key]
 
-    def holds(self, key: str, owner: str) -> bool:
-        with self._lock:
-            self._expire()
-            return self._pending.get(key, (0.0, ""))[1] == owner
-
     def confirmed(self, key: str) -> bool:
         with self._lock:
-            self._expire()
-            return key in self._confirmed
+            now = self._clock()
+            return self._confirmed.get(key, now) > now
 
     def __len__(self) -> int:
         with self._lock:
-            self._expire()
+            self._expire(self._clock())
             return len(self._confirmed)
 
-    def _put(self, table: OrderedDict[str, tuple[float, str]], key: str, ttl: float, owner: str) -> None:
-        table[key] = (self._clock() + ttl, owner)
-        table.move_to_end(key)
-
-    def _expire(self) -> None:
-        now = self._clock()
-        for table in (self._pending, self._confirmed):
-            while table and next(iter(table.values()))[0] <= now:
-                table.popitem(last=False)
+    def _expire(self, now: float) -> None:
+        self._sweep_at = now + _SWEEP
+        pending, confirmed = self._pending, self._confirmed
+        while pending and next(iter(pending.values()))[0] <= now:
+            pending.popitem(last=False)
+        while confirmed and next(iter(confirmed.values())) <= now:
+            confirmed.popitem(last=False)
 
 
 class Word(NamedTuple):
@@ -105,12 +119,27 @@ class Word(NamedTuple):
 
 
 _CLAIM = """
-local held = redis.call('GET', KEYS[1])
-if held == ARGV[1] or not held then redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) return 'new' end
-if string.sub(held, 1, 2) == 'p:' then return 'pending' end
-return 'duplicate'
+local found = {}
+for at, key in ipairs(KEYS) do
+    local held, own = redis.call('GET', key), ARGV[at + 1]
+    if held == own or not held then
+        redis.call('SET', key, own, 'PX', ARGV[1])
+        found[at] = 'new'
+    elseif string.sub(held, 1, 2) == 'p:' then
+        found[at] = 'pending'
+    else
+        found[at] = 'duplicate'
+    end
+end
+return found
 """
-_RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
+_CONFIRM = "for _, key in ipairs(KEYS) do redis.call('SET', key, '1', 'PX', ARGV[1]) end"
+_RELEASE = """
+for at, key in ipairs(KEYS) do
+    if redis.call('GET', key) == ARGV[at + 1] then redis.call('DEL', key) end
+end
+"""
+"""Each for many keys in one step; the life of a claim in milliseconds comes first, then whose each is."""
 
 
 class RedisBackend:
@@ -142,34 +171,44 @@ class RedisBackend:
         self._release = self._redis.register_script(_RELEASE)
 
     def claim(self, key: str, owner: str) -> Claim:
-        return Claim(self._ask(lambda: self._claim(keys=[key], args=[f"p:{owner}", self._claim_ttl])))
+        return self.claim_many([(key, owner)])[0]
+
+    def claim_many(self, asked: Sequence[tuple[str, str]]) -> list[Claim]:
+        """Of each key for its owner, in order, in one round trip: what `claim` finds."""
+        found = self._ask(lambda: self._claim(*self._own(asked)))
+        return [Claim(word) for word in found]
 
     def confirm(self, key: str) -> None:
         self._ask(lambda: self._redis.set(key, "1", px=self._ttl))
 
     def release(self, key: str, owner: str) -> None:
-        self._ask(lambda: self._release(keys=[key], args=[f"p:{owner}"]))
+        self._ask(lambda: self._release(*self._own([(key, owner)])))
 
     def confirmed(self, key: str) -> bool:
         return bool(self._ask(lambda: self._redis.get(key)) == "1")
 
     def tell(self, words: Sequence[tuple[str, Word]]) -> None:
-        """Many steps in one round trip, in order; each is atomic by itself, and telling one twice does no harm."""
-        self._ask(lambda: self._pipeline(words).execute())
+        """A word on each of many keys, in one round trip; telling one twice does no harm."""
+        self._ask(lambda: self._told(words).execute())
+
+    def _told(self, words: Sequence[tuple[str, Word]]) -> Any:
+        pipeline = self._redis.pipeline(transaction=False)
+        confirmed = [key for key, word in words if word.kind == "confirm"]
+        if confirmed:
+            pipeline.eval(_CONFIRM, len(confirmed), *confirmed, self._ttl)
+        for kind, script in (("release", _RELEASE), ("claim", _CLAIM)):
+            told = [(key, word.owner) for key, word in words if word.kind == kind]
+            if told:
+                keys, arguments = self._own(told)
+                pipeline.eval(script, len(keys), *keys, *arguments)
+        return pipeline
+
+    def _own(self, asked: Sequence[tuple[str, str]]) -> tuple[list[str], list[Any]]:
+        """Keys and arguments of a script that asks whose they are."""
+        return [key for key, _ in asked], [self._claim_ttl, *(f"p:{owner}" for _, owner in asked)]
 
     def ping(self) -> None:
         self._ask(self._redis.ping)
-
-    def _pipeline(self, words: Sequence[tuple[str, Word]]) -> Any:
-        pipeline = self._redis.pipeline(transaction=False)
-        for key, word in words:
-            if word.kind == "confirm":
-                pipeline.set(key, "1", px=self._ttl)
-            elif word.kind == "release":
-                pipeline.eval(_RELEASE, 1, key, f"p:{word.owner}")
-            else:
-                pipeline.eval(_CLAIM, 1, key, f"p:{word.owner}", self._claim_ttl)
-        return pipeline
 
     def close(self) -> None:
         self._redis.connection_pool.disconnect()

@@ -53,8 +53,8 @@ class MessageDeduplicator:
             ttl=ttl_seconds, claim_ttl=claim_ttl, max_size=max_memory_size, clock=clock
         )
         self._shared = None if redis_client is None else self._share(redis_client, claim_ttl)
-        self._lock = threading.Lock()  # guards the counts
-        self.stats = {"total_checked": 0, "duplicates_found": 0, "cache_hits": 0, "cache_misses": 0}
+        self._lock = threading.Lock()  # guards the counts below
+        self._new = self._duplicates = 0
 
     def _share(self, redis_client: Any, claim_ttl: float) -> SharedClaims:
         return SharedClaims(
@@ -68,11 +68,26 @@ class MessageDeduplicator:
 
     def claim(self, digest: str, topic: str, owner: bytes | str) -> Claim:
         """Before sending. A duplicate is one that was acknowledged within the ttl."""
-        key, who = _key(topic, digest), _owner(owner)
-        renewed = self._memory.holds(key, who)
-        found = self._claim(key, who)
+        key = f"msg_dedup:{topic}:{digest}"
+        if self._shared is None:
+            found, renewed = self._memory.take(key, owner)
+        else:
+            found, renewed = self._claim(key, _owner(owner))
         if not renewed and found is not Claim.PENDING:  # a copy that waits is counted when that ends
             self._count(found is Claim.DUPLICATE)
+        return found
+
+    def claim_many(self, asked: Sequence[tuple[str, str, bytes]]) -> list[Claim]:
+        """As `claim` of digest, topic and owner for each, in order; of all that are new in one round trip to Redis."""
+        if self._shared is None:
+            found = [self._memory.claim(_key(topic, digest), owner) for digest, topic, owner in asked]
+        else:
+            found = self._claim_shared(
+                [(_key(topic, digest), _owner(owner)) for digest, topic, owner in asked]
+            )
+        duplicates = found.count(Claim.DUPLICATE)
+        self._count(True, duplicates)
+        self._count(False, len(found) - duplicates - found.count(Claim.PENDING))
         return found
 
     def confirm(self, digest: str, topic: str) -> None:
@@ -84,10 +99,10 @@ class MessageDeduplicator:
 
     def release(self, digest: str, topic: str, owner: bytes | str) -> None:
         """It is certain that the broker does not have it: the next copy may be sent. Never waits."""
-        key, who = _key(topic, digest), _owner(owner)
+        key, who = _key(topic, digest), owner if self._shared is None else _owner(owner)
         self._memory.release(key, who)
         if self._shared is not None:
-            self._shared.release(key, who)
+            self._shared.release(key, _owner(owner))
 
     def close(self, timeout: float = 1.0) -> None:
         """Tell Redis what it has yet to hear, and let its connections go. At exit this is done for you."""
@@ -102,7 +117,7 @@ class MessageDeduplicator:
         One step: of two callers with equal messages, in threads or processes, only one is told False.
         """
         digest = self.checksum(topic, None, message)
-        seen = self._claim(_key(topic, digest), uuid.uuid4().hex) is not Claim.NEW
+        seen = self._claim(_key(topic, digest), uuid.uuid4().hex)[0] is not Claim.NEW
         if not seen:
             self.confirm(digest, topic)
         self._count(seen)
@@ -117,9 +132,19 @@ class MessageDeduplicator:
         """Redis was asked for and does not answer: duplicates of other processes are not seen."""
         return self._shared is not None and self._shared.degraded
 
-    def get_stats(self) -> dict[str, Any]:
+    @property
+    def stats(self) -> dict[str, int]:
         with self._lock:
-            counts = dict(self.stats)
+            new, duplicates = self._new, self._duplicates
+        return {
+            "total_checked": new + duplicates,
+            "duplicates_found": duplicates,
+            "cache_hits": duplicates,
+            "cache_misses": new,
+        }
+
+    def get_stats(self) -> dict[str, Any]:
+        counts = self.stats
         checked = counts["total_checked"]
         return {
             **counts,
@@ -131,16 +156,31 @@ class MessageDeduplicator:
 
     # Redis, and when it is gone
 
-    def _claim(self, key: str, who: str) -> Claim:
-        """In this process first, so that its own copies are told apart while Redis comes and goes."""
-        found = self._memory.claim(key, who)
-        if found is not Claim.NEW or self._shared is None:
+    def _claim(self, key: str, who: str | bytes) -> tuple[Claim, bool]:
+        """In this process first, so that its own copies are told apart while Redis comes and goes.
+
+        And whether the owner had it before.
+        """
+        found = self._memory.take(key, who)
+        if found[0] is not Claim.NEW or self._shared is None:
             return found
-        shared = self._shared.claim(key, who)
+        shared = self._shared.claim(key, _owner(who))
         if shared in (Claim.PENDING, Claim.DUPLICATE):
             self._memory.release(key, who)
-            return shared
-        return Claim.NEW
+            return shared, found[1]
+        return found
+
+    def _claim_shared(self, keys: Sequence[tuple[str, str]]) -> list[Claim]:
+        """The same for many."""
+        assert self._shared is not None
+        found = [self._memory.claim(*key) for key in keys]
+        fresh = [place for place, claim in enumerate(found) if claim is Claim.NEW]
+        told = self._shared.claim_many([keys[place] for place in fresh]) if fresh else ()
+        for place, shared in zip(fresh, told, strict=True):
+            if shared in (Claim.PENDING, Claim.DUPLICATE):
+                self._memory.release(*keys[place])
+                found[place] = shared
+        return found
 
     def _changed(self, degraded: bool, text: str) -> None:
         if degraded:
@@ -154,11 +194,12 @@ class MessageDeduplicator:
         except Exception:
             logger.exception("de-duplication callback failed")
 
-    def _count(self, duplicate: bool) -> None:
+    def _count(self, duplicate: bool, number: int = 1) -> None:
         with self._lock:
-            self.stats["total_checked"] += 1
-            self.stats["duplicates_found"] += duplicate
-            self.stats["cache_hits" if duplicate else "cache_misses"] += 1
+            if duplicate:
+                self._duplicates += number
+            else:
+                self._new += number
 
 
 def _key(topic: str, digest: str) -> str:

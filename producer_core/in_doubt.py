@@ -16,6 +16,7 @@ from producer_core.events import Acknowledged
 from producer_core.failures import Failure
 from producer_core.landing import Landing
 from producer_core.messages import id_text
+from producer_core.standing.memory import runs
 from producer_core.transport import Delivery
 
 logger = logging.getLogger(__name__)
@@ -66,9 +67,9 @@ class Marks:
 
     def note(self, batch: Sequence[Acknowledged]) -> None:
         """On the poll thread, for each batch of acknowledgements."""
-        for topic, partition, offset, *_ in batch:
-            if offset is not None and offset >= 0:
-                self._offsets[topic, partition] = offset
+        for _, last in runs(batch):  # offsets rise within a run
+            if last.offset is not None and last.offset >= 0:
+                self._offsets[last.topic, last.partition] = last.offset
         if (now := time.monotonic()) >= self._due:
             self._due = now + self._every
             self._marks.append((self._next_sequence(), dict(self._offsets)))

@@ -11,15 +11,17 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError
 
+from producer_core.acknowledgements import Acknowledgements
 from producer_core.burial import Origin, dead_letter
 from producer_core.config import ClientConfig, RetryConfig
 from producer_core.connection import Connection
 from producer_core.dedup import Claim, MessageDeduplicator
-from producer_core.errors import JournalFull, QueueFull
+from producer_core.errors import JournalFull, NotAccepted, QueueFull
 from producer_core.events import Acknowledged, Attempt, Hook, Notice, Remark, Verdict
 from producer_core.failures import Failure, failure_of, judge, refused_here
 from producer_core.in_doubt import QUIET, Doubt, InDoubt, Landed, Marks, OnAmbiguous, resolve
@@ -38,6 +40,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_new = tuple.__new__
+_NEW = Claim.NEW
+_topic_of, _seq_of, _id_of = attrgetter("topic"), attrgetter("seq"), attrgetter("id")
+_PENDING, _SENT, _DUPLICATE = MessageStatus.PENDING, MessageStatus.SENT, MessageStatus.DUPLICATE
 _MOST_HELD = 10_000
 """Messages that wait in memory for a twin, a retry or an earlier one of their key, before send_message waits too."""
 _HOLD = 0.1
@@ -109,8 +115,72 @@ class Lifecycle:
     def accept(self, delivery: Delivery) -> bool:
         """Take responsibility for a message; False when it is a confirmed duplicate. QueueFull after max_block."""
         delivery.accepted_at = self._clock()
+        claim = _NEW if delivery.checksum is None else self._claim(delivery)
+        if claim is _NEW and self.backlog is None and not self._saturated():
+            try:
+                if self.offer(delivery):
+                    return True  # as nearly all do
+            except BaseException:
+                self._release(delivery)
+                raise
         deadline = time.monotonic() + self._config.max_block
-        claim = self._claim_or_wait(delivery, deadline)
+        if claim is Claim.PENDING:
+            claim = self._claim_or_wait(delivery, deadline)
+        return self._accept_claimed(delivery, claim, deadline)
+
+    def accept_many(self, deliveries: Sequence[Delivery]) -> list[bool | NotAccepted]:
+        """As accept for each, in order: one round trip to Redis and one write of the journal for all; what it raised."""
+        now = self._clock()
+        for delivery in deliveries:
+            delivery.accepted_at = now
+        claims = self._claim_many(deliveries)
+        room = not self._saturated() and self.retry_manager.pending < _MOST_HELD
+        if room and self.backlog is not None and self._taken_together(self.backlog, deliveries, claims):
+            return [claim is not Claim.DUPLICATE for claim in claims]
+        return [self._outcome(delivery, claim) for delivery, claim in zip(deliveries, claims, strict=True)]
+
+    def _outcome(self, delivery: Delivery, claim: Claim) -> bool | NotAccepted:
+        """What accept says of it, or raises."""
+        deadline = time.monotonic() + self._config.max_block
+        try:
+            if claim is Claim.PENDING:  # perhaps not any more, and there may be too many that wait
+                claim = self._claim_or_wait(delivery, deadline)
+            return self._accept_claimed(delivery, claim, deadline)
+        except NotAccepted as error:
+            return error
+
+    def _claim_many(self, deliveries: Sequence[Delivery]) -> list[Claim]:
+        if self._dedup is None:
+            return [Claim.NEW] * len(deliveries)
+        return self._dedup.claim_many(
+            [(d.checksum or "", d.dedup_topic or d.topic, d.id) for d in deliveries]
+        )
+
+    def _taken_together(
+        self, backlog: Keeper, deliveries: Sequence[Delivery], claims: Sequence[Claim]
+    ) -> bool:
+        """Into the journal in one step, those that are no duplicates; False when there was no room, and none was."""
+        wanted = []
+        for delivery, claim in zip(deliveries, claims, strict=True):
+            if claim is not Claim.DUPLICATE:
+                delivery.status = MessageStatus.DUPLICATE if claim is Claim.PENDING else MessageStatus.PENDING
+                wanted.append(delivery)
+        try:
+            if wanted:
+                backlog.take_many(wanted)
+        except JournalFull:
+            return False
+        except BaseException:
+            for delivery in wanted:
+                if delivery.id not in self.pending:
+                    self._release(delivery)
+            raise
+        for delivery, claim in zip(deliveries, claims, strict=True):
+            if claim is Claim.DUPLICATE:
+                self._duplicate(delivery)
+        return True
+
+    def _accept_claimed(self, delivery: Delivery, claim: Claim, deadline: float) -> bool:
         if claim is Claim.DUPLICATE:
             self._duplicate(delivery)
             return False
@@ -151,21 +221,27 @@ class Lifecycle:
     def offer(self, delivery: Delivery) -> bool:
         """Start a message on its way, or let it wait for its turn; False when there is no room for it now."""
         self.pending[delivery.id] = delivery
-        if delivery.status is MessageStatus.DUPLICATE:
+        if delivery.status is _DUPLICATE:
             self._hold(delivery)
             return True
-        if self.lanes.strict or self.lanes.busy:
+        if self.lanes.queues or self.lanes.strict:
             if self.lanes.held >= _MOST_HELD:
                 self.pending.pop(delivery.id, None)
                 return False
             if not self.lanes.admit(delivery):  # it waits, and may be sent by another thread from now on
                 return True
         try:
-            self._produce(delivery)
+            delivery.flying = True  # from here as in _produce, without its call
+            self.transport.produce(delivery)
+        except Refused as refusal:
+            delivery.flying = False
+            self._failed_attempt(delivery, refusal.error, None)
         except Full:
+            delivery.flying = False
             self._not_after_all(delivery)
             return False
         except BaseException:
+            delivery.flying = False
             self._not_after_all(delivery)
             raise
         return True
@@ -176,12 +252,14 @@ class Lifecycle:
 
     def _produce(self, delivery: Delivery) -> None:
         """Hand to the client. Full is raised; a refusal settles the message here and now."""
-        delivery.status = MessageStatus.PENDING
+        if delivery.status is not _PENDING:
+            delivery.status = _PENDING
         delivery.flying = True
         try:
             self.transport.produce(delivery)
         except Refused as refusal:
-            self._settle(delivery, refusal.error, None)
+            delivery.flying = False
+            self._failed_attempt(delivery, refusal.error, None)
         except BaseException:
             delivery.flying = False
             raise
@@ -206,11 +284,8 @@ class Lifecycle:
 
     def reports(self, batch: Sequence[Report]) -> None:
         """Delivery reports, on the poll thread."""
-        acknowledged: list[Acknowledged] = []
-        for delivery, error, message in batch:
-            item = self._settle(delivery, error, message)
-            if item is not None:
-                acknowledged.append(item)
+        plain = self.backlog is None and _plain(batch)
+        acknowledged = self._all_acked(batch) if plain else self._each(batch)
         if acknowledged:
             self.connection.acknowledged()
             self._broken = ""
@@ -220,15 +295,50 @@ class Lifecycle:
             self.backlog.flush()
         self._settled.set()
 
-    def _settle(self, delivery: Delivery, error: KafkaError | None, message: Any) -> Acknowledged | None:
-        delivery.flying = False
-        if error is None:
-            return self._acked(delivery, message)
+    def _each(self, batch: Sequence[Report]) -> list[Acknowledged]:
+        acknowledged: list[Acknowledged] = []
+        for delivery, error, message in batch:
+            if error is not None:
+                delivery.flying = False
+                self._failed_attempt(delivery, error, message)
+            elif item := self._acked(delivery, message):
+                acknowledged.append(item)
+        return acknowledged
+
+    def _all_acked(self, batch: Sequence[Report]) -> Acknowledgements:
+        """As `_acked` for each of a plain batch, one step for all at a time: what nearly every message costs."""
+        settle = self.pending.pop
+        settled = [report for report in batch if settle(report[0].id, None) is not None]
+        deliveries = [delivery for delivery, _, _ in settled]
+        messages = [message for _, _, message in settled]
+        if self._dedup is not None:
+            for delivery in deliveries:
+                if delivery.checksum is not None:
+                    self._dedup.confirm(delivery.checksum, delivery.dedup_topic or delivery.topic)
+        for delivery in deliveries:
+            if delivery.ended is not None:
+                delivery.ended("sent")
+        if self.lanes.queues:
+            for delivery in deliveries:
+                self._turns.settled(delivery, acknowledged=True)
+        seqs = list(map(_seq_of, deliveries))
+        self.highest = max(self.highest, max(seqs, default=-1))
+        return Acknowledgements(
+            list(map(_topic_of, deliveries)),
+            [message.partition() for message in messages],
+            [message.offset() for message in messages],
+            [message.latency() or 0.0 for message in messages],
+            [0 if (value := delivery.value) is None else len(value) for delivery in deliveries],
+            [1] * len(deliveries),
+            seqs,
+            list(map(_id_of, deliveries)),
+        )
+
+    def _failed_attempt(self, delivery: Delivery, error: KafkaError, message: Any) -> None:
         failure = failure_of(error)
         verdict = _judge(failure, message, self._config.retry_backoff)
         delivery.attempts = (*delivery.attempts, (Attempt(self._clock(), failure.code, error.str()), verdict))
         self._failed(delivery, failure, verdict)
-        return None
 
     def _failed(self, delivery: Delivery, failure: Failure, verdict: Verdict) -> None:
         """An attempt came back: send again, look first, or give up."""
@@ -255,27 +365,35 @@ class Lifecycle:
             self._bury(delivery, failure)
 
     def _acked(self, delivery: Delivery, message: Any) -> Acknowledged | None:
-        if not self._leave(delivery):
+        if self.backlog is None:  # as in _leave, without its call
+            if self.pending.pop(delivery.id, None) is None:
+                return None
+        elif not self.backlog.leave(delivery):
             return None
-        delivery.status = MessageStatus.SENT
-        self.highest = max(self.highest, delivery.seq)
+        delivery.status = _SENT
+        if delivery.seq > self.highest:
+            self.highest = delivery.seq
         if delivery.checksum is not None and self._dedup is not None:
-            self._dedup.confirm(delivery.checksum, delivery.dedup_topic)
-        tries = len(delivery.attempts) + 1
-        if tries > 1:
+            self._dedup.confirm(delivery.checksum, delivery.dedup_topic or delivery.topic)
+        tries = 1
+        if delivery.attempts:
+            tries += len(delivery.attempts)
             self.retry_manager.settled(delivery, True)
         partition, offset, latency = message.partition(), message.offset(), message.latency()
         if delivery.replay is not None:
             delivery.replay(Resent(id_text(delivery.id), "acknowledged", partition, offset))
         if self.backlog is not None:
             self.backlog.acknowledged(delivery)
-        self._audience.call_back(delivery, message, None)
-        if self.lanes.busy:
+        if delivery.callback is not None or delivery.on_delivery is not None:
+            self._audience.call_back(delivery, message, None)
+        elif delivery.ended is not None:
+            delivery.ended("sent")
+        if self.lanes.queues:
             self._turns.settled(delivery, acknowledged=True)
-        return Acknowledged(
-            delivery.topic, partition, offset, latency or 0.0, len(delivery.value or b""), tries, delivery.seq,
-            delivery.id,
-        )  # fmt: skip
+        value = delivery.value
+        size = 0 if value is None else len(value)
+        row = (delivery.topic, partition, offset, latency or 0.0, size, tries, delivery.seq, delivery.id)
+        return _new(Acknowledged, row)  # as Acknowledged(…) makes it, without a Python call for each message
 
     def _leave(self, delivery: Delivery) -> bool:
         """The one step that settles a message; False when it was settled before."""
@@ -415,7 +533,7 @@ class Lifecycle:
     def _claim(self, delivery: Delivery) -> Claim:
         if delivery.checksum is None or self._dedup is None:
             return Claim.NEW
-        return self._dedup.claim(delivery.checksum, delivery.dedup_topic, delivery.id)
+        return self._dedup.claim(delivery.checksum, delivery.dedup_topic or delivery.topic, delivery.id)
 
     def _claim_or_wait(self, delivery: Delivery, deadline: float) -> Claim:
         """Claim; where too many copies are held already, wait for their twins as for room in the queue."""
@@ -426,7 +544,7 @@ class Lifecycle:
 
     def _release(self, delivery: Delivery) -> None:
         if delivery.checksum is not None and self._dedup is not None:
-            self._dedup.release(delivery.checksum, delivery.dedup_topic, delivery.id)
+            self._dedup.release(delivery.checksum, delivery.dedup_topic or delivery.topic, delivery.id)
 
     # what the transport tells
 
@@ -452,7 +570,8 @@ class Lifecycle:
         silent = KafkaError(KafkaError._PURGE_INFLIGHT, "the client failed before it reported this message")
         for delivery in list(self.pending.values()):
             if delivery.generation == generation and delivery.flying:
-                self._settle(delivery, silent, SILENT if sent else NOT_SENT)
+                delivery.flying = False
+                self._failed_attempt(delivery, silent, SILENT if sent else NOT_SENT)
 
     def notice(self, notice: Notice) -> None:
         self._audience.tell("notice", notice)
@@ -463,12 +582,19 @@ class Lifecycle:
     # looking and closing
 
     def pending_by_topic(self) -> Counter[str]:
-        return Counter(delivery.topic for delivery in list(self.pending.values()))
+        return Counter(map(_topic_of, list(self.pending.values())))  # a hundred thousand, once a second
 
     @property
     def waiting(self) -> int:
         """Accepted and not settled: in memory, and in the journal behind it."""
         return len(self.pending) + (0 if self.backlog is None else self.backlog.waiting)
+
+    def wait_until(self, done: Callable[[], bool]) -> None:
+        """Until something that reports bring about is so, or nothing can any more."""
+        while not done() and not self.transport.ended and (self.pending or not self._closing):
+            self._settled.clear()
+            if not done():
+                self._settled.wait(0.1)
 
     def wait_idle(self, timeout: float | None) -> bool:
         """Until nothing is pending; False when the timeout in seconds ran out first."""
@@ -520,6 +646,20 @@ class Lifecycle:
         delivery.attempts = (*delivery.attempts, (attempt, verdict))
         self._audience.attempt_failed(delivery, failure, None)
         return self._keep(delivery, failure)
+
+
+def _plain(batch: Sequence[Report]) -> bool:
+    """Whether all were acknowledged at the first try, and none has an owner who hears of it alone."""
+    for delivery, error, _ in batch:
+        if (
+            error is not None
+            or delivery.attempts
+            or delivery.callback is not None
+            or delivery.on_delivery is not None
+            or delivery.replay is not None
+        ):
+            return False
+    return True
 
 
 _NEVER_SENT: tuple[Verdict, str] = ("not_sent", "The client never sent a produce request to any broker.")

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from producer_core.acknowledgements import Acknowledgements
 from producer_core.events import Acknowledged, AttemptFailed, DeadLetter, Hook, Remark
-from producer_core.histogram import Histogram, bucket_of
+from producer_core.histogram import Histogram
 
 _HISTORY = 1000
 """Latencies kept one by one, for the contract's `latency_history`."""
@@ -39,7 +40,10 @@ class TopicCounters:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All counters at one moment. `errors` counts failed attempts by (topic, code, kind)."""
+    """All counters at one moment; nobody changes them, and two snapshots share those of a topic that rested.
+
+    `errors` counts failed attempts by (topic, code, kind).
+    """
 
     topics: Mapping[str, TopicCounters]
     errors: Mapping[tuple[str, str, str], int]
@@ -68,19 +72,16 @@ class Metrics(Hook):
     """Counts what the hooks hear. Batches come from the poll thread, single events from any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards the three fields below
+        self._lock = threading.Lock()  # guards the four fields below
         self._topics: dict[str, TopicCounters] = {}
+        self._copies: dict[str, TopicCounters] = {}  # of topics that nothing happened to since
         self._errors: Counter[tuple[str, str, str]] = Counter()
         self._latencies: deque[float] = deque(maxlen=_HISTORY)
 
     def acknowledged(self, batch: Sequence[Acknowledged]) -> None:
-        by_topic: dict[str, list[Acknowledged]] = {}
-        for item in batch:
-            by_topic.setdefault(item.topic, []).append(item)
         with self._lock:
-            for topic, items in by_topic.items():
+            for topic, items in Acknowledgements.of(batch).by_topic() if batch else ():
                 self._count(self._of(topic), items)
-            self._latencies.extend(item.latency for item in batch[-_HISTORY:] if item.latency > 0)
 
     def attempt_failed(self, event: AttemptFailed) -> None:
         with self._lock:
@@ -105,20 +106,27 @@ class Metrics(Hook):
 
     def snapshot(self) -> Snapshot:
         with self._lock:
+            for topic, counters in self._topics.items():
+                if topic not in self._copies:
+                    self._copies[topic] = counters.copy()
             return Snapshot(
-                {topic: counters.copy() for topic, counters in self._topics.items()},
+                {topic: self._copies[topic] for topic in self._topics},
                 dict(self._errors),
                 tuple(self._latencies),
             )
 
     def _of(self, topic: str) -> TopicCounters:
+        """Those of a topic that something happens to."""
+        self._copies.pop(topic, None)
         return self._topics.get(topic) or self._topics.setdefault(topic, TopicCounters())
 
-    @staticmethod
-    def _count(counters: TopicCounters, items: list[Acknowledged]) -> None:
+    def _count(self, counters: TopicCounters, items: Acknowledgements) -> None:
+        latencies = items.latencies
         counters.acknowledged += len(items)
-        counters.bytes += sum(item.size for item in items)
-        counters.latency_sum += sum(item.latency for item in items)
-        counters.retry_successes += sum(item.attempts > 1 for item in items)
+        counters.bytes += sum(items.sizes)
+        counters.latency_sum += sum(latencies)
+        counters.retry_successes += len(items) - items.attempts.count(1)
         # What a look found on its topic has no latency: nobody knows when it was appended.
-        counters.histogram.counts.update([bucket_of(item.latency) for item in items if item.latency > 0])
+        known = latencies if min(latencies) > 0 else [latency for latency in latencies if latency > 0]
+        counters.histogram.add(known)
+        self._latencies.extend(known[-_HISTORY:])

@@ -35,24 +35,19 @@ class Lanes:
         self.strict = ordering == "strict"
         self._off = ordering == "none"
         self._lock = threading.Lock()  # guards the fields below
-        self._queues: dict[Lane, _Queue] = {}
+        self.queues: dict[Lane, _Queue] = {}  # looked at without the lock, so that an idle path pays one test
         self.held = 0
-
-    @property
-    def busy(self) -> bool:
-        """Whether any lane holds a message back; looked at without the lock, so an idle path pays one test."""
-        return bool(self._queues)
 
     def admit(self, delivery: Delivery) -> bool:
         """Whether a new message may go now; otherwise it waits in its lane until `following` hands it out."""
         lane = self._lane(delivery)
-        if lane is None or not (self.strict or self._queues):
+        if lane is None or not (self.strict or self.queues):
             return True
         with self._lock:
-            queue = self._queues.get(lane)
+            queue = self.queues.get(lane)
             if queue is None:
                 if self.strict:
-                    self._queues[lane] = _Queue(delivery)
+                    self.queues[lane] = _Queue(delivery)
                 return True
             self._wait(queue, delivery)
             return False
@@ -63,7 +58,7 @@ class Lanes:
         if lane is None:
             return
         with self._lock:
-            queue = self._queues.setdefault(lane, _Queue(delivery))
+            queue = self.queues.setdefault(lane, _Queue(delivery))
             if queue.head is not delivery:
                 self._wait(queue, delivery)
 
@@ -73,10 +68,10 @@ class Lanes:
         if lane is None:
             return True
         with self._lock:
-            queue = self._queues.get(lane)
+            queue = self.queues.get(lane)
             if queue is None:
                 if self.strict or delivery.attempts:
-                    self._queues[lane] = _Queue(delivery)
+                    self.queues[lane] = _Queue(delivery)
                 return True
             if queue.head is delivery:
                 queue.head = None
@@ -93,7 +88,7 @@ class Lanes:
         if lane is None or self.strict or delivery.attempts:
             return False
         with self._lock:
-            queue = self._queues.get(lane)
+            queue = self.queues.get(lane)
             if queue is None or queue.head is not delivery:
                 return False
             queue.head = None
@@ -104,10 +99,10 @@ class Lanes:
 
         `break` when it was acknowledged while an earlier one of its lane still waits: their order is broken.
         """
-        if not self._queues or (lane := self._lane(delivery)) is None:
+        if not self.queues or (lane := self._lane(delivery)) is None:
             return ""
         with self._lock:
-            queue = self._queues.get(lane)
+            queue = self.queues.get(lane)
             if queue is None:
                 return ""
             if queue.head is delivery:
@@ -126,11 +121,11 @@ class Lanes:
         if lane is None:
             return None
         with self._lock:
-            queue = self._queues.get(lane)
+            queue = self.queues.get(lane)
             if queue is None or queue.head is not None:
                 return None
             if not queue.waiting:
-                del self._queues[lane]
+                del self.queues[lane]
                 return None
             following = self._take(queue)
             if self.strict or following.attempts:
@@ -143,7 +138,7 @@ class Lanes:
         if lane is None:
             return
         with self._lock:
-            queue = self._queues.setdefault(lane, _Queue(None))
+            queue = self.queues.setdefault(lane, _Queue(None))
             if queue.head is None:
                 queue.head = delivery
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from producer_core.journal import Progress
@@ -44,6 +44,9 @@ class Keeper(Protocol):
     def stop(self) -> None: ...
     def take(self, delivery: Delivery) -> None:
         """Keep a message and send it on its way. JournalFull when there is no room."""
+
+    def take_many(self, deliveries: Sequence[Delivery]) -> None:
+        """As `take` for each. JournalFull when there is no room for all of them; then none was taken."""
 
     def holds(self, seq: int) -> bool: ...
     def leave(self, delivery: Delivery) -> bool:

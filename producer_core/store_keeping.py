@@ -125,7 +125,7 @@ class InStore:
             self.store.close()
 
     def full(self) -> bool:
-        return self.recorder.full
+        return self.recorder.trouble is not None and self.recorder.full
 
     def hurry(self) -> None:
         self.recorder.hurry(2.0)

@@ -46,6 +46,8 @@ class Audience:
 
     def call_back(self, delivery: Delivery, message: Any, letter: DeadLetter | None) -> None:
         """Tell the owner, once, how the message ended."""
+        if delivery.ended is not None:
+            delivery.ended("failed" if letter else "duplicate" if message is None else "sent")
         if delivery.callback is None and delivery.on_delivery is None:
             return
         report = delivery_report(delivery, message, letter)

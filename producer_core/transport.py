@@ -8,14 +8,14 @@ each poll the list is handed to the listener in one call, so that a message cost
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
+import orjson
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from producer_core import asking, landing
@@ -26,7 +26,7 @@ from producer_core.events import Attempt, Notice, Verdict
 from producer_core.landing import Landing
 from producer_core.librdkafka import client_log
 from producer_core.masking import mask_told
-from producer_core.messages import MessageStatus
+from producer_core.messages import ID_HEADER, Headers, MessageStatus
 from producer_core.unreported import NOT_SENT, truly_placed
 
 logger = logging.getLogger(__name__)
@@ -43,13 +43,33 @@ _LONGEST_PAUSE = 30.0
 """Seconds between two clients when one after the other breaks."""
 
 
+_PENDING = MessageStatus.PENDING
+_forks = 0
+"""How many forks lie between this process and the first that loaded this module: one test a message, no system call."""
+
+
+def _forked() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def _nobody(report: object) -> None:
+    raise AssertionError("a delivery reported before a transport took it")
+
+
+Ended = Literal["sent", "failed", "duplicate"]
+
+
 class Delivery:
     """One message on its way: the record to produce, the pending entry, and the delivery callback in one object."""
 
+    # Slots that are all set cost less than class attributes: those of an instance with slots are found at once.
     __slots__ = (
-        "accepted_at", "attempts", "callback", "checksum", "dedup_topic", "flying", "generation", "headers", "id",
-        "in_doubt", "key", "on_delivery", "partition", "record_id", "replay", "report", "seq", "status", "timestamp_ms", "topic",
-        "value",
+        "accepted_at", "attempts", "callback", "checksum", "dedup_topic", "ended", "flying", "generation", "headers", "id",
+        "in_doubt", "key", "on_delivery", "partition", "record_id", "replay", "report", "seq", "status", "timestamp_ms", "topic", "value",
     )  # fmt: skip
 
     def __init__(
@@ -59,7 +79,7 @@ class Delivery:
         topic: str,
         key: bytes | None,
         value: bytes | None,
-        headers: list[tuple[str, bytes | None]],
+        headers: Headers = (),
         partition: int = -1,
         timestamp_ms: int = 0,
     ) -> None:
@@ -68,29 +88,32 @@ class Delivery:
         self.topic = topic
         self.key = key
         self.value = value
-        self.headers = headers  # the id first, then the user's
+        self.headers = headers  # the user's
         self.partition = partition  # -1: the partitioner chooses
         self.timestamp_ms = timestamp_ms  # 0: now
         self.attempts: tuple[tuple[Attempt, Verdict], ...] = ()
-        self.status = MessageStatus.PENDING
+        self.status = _PENDING
         self.accepted_at = 0.0
         self.checksum: str | None = None
-        self.dedup_topic = topic
+        self.dedup_topic = ""  # of its claim, where that is not its own
         self.record_id: Any = None
         self.callback: Callable[[bool, Any, Any], None] | None = None
         self.on_delivery: Callable[[Any], None] | None = None
+        self.ended: Callable[[Ended], None] | None = None  # who only counts: a batch
         self.replay: Callable[[Any], None] | None = None
         self.generation = 0  # of the client that took it
         self.flying = False  # with the client, its report outstanding
         self.in_doubt = False  # its topic is being looked at
         self.report: Callable[[Report], None] = _nobody
 
+    @property
+    def record_headers(self) -> list[tuple[str, bytes | None]]:
+        """What the record carries: the id first, then the user's. Made anew for each try, for many wait at once."""
+        own: list[tuple[str, bytes | None]] = [(ID_HEADER, self.id)]
+        return [*own, *self.headers] if self.headers else own
+
     def __call__(self, error: KafkaError | None, message: Any) -> None:
         self.report((self, error, message))
-
-
-def _nobody(report: Report) -> None:
-    raise AssertionError("a delivery reported before a transport took it")
 
 
 Report = tuple[Delivery, KafkaError | None, Any]
@@ -177,7 +200,8 @@ class KafkaTransport:
         self._reports: list[Report] = []
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="producer-core-poll", daemon=True)
-        self._pid = os.getpid()
+        self._report = self._reports.append
+        self._forks = _forks
         self._live = (self._connect(), 0)  # the client and its generation, replaced together
         self._refusal: KafkaError | None = None  # why nothing can be sent until the next client
         # touched on the poll thread only
@@ -188,17 +212,18 @@ class KafkaTransport:
         self._thread.start()
 
     def produce(self, delivery: Delivery) -> None:
-        if os.getpid() != self._pid:
+        if self._forks != _forks:
             raise ForkedProducer
         if self._refusal is not None:
             raise Refused(self._refusal)
         client, delivery.generation = self._live
-        delivery.report = self._reports.append
+        delivery.report = self._report
+        headers = delivery.record_headers if delivery.headers else [(ID_HEADER, delivery.id)]
         try:
             # Positional: keywords cost 0.1 µs each. The fifth is `callback`; its alias on_delivery is the sixth.
             client.produce(
                 delivery.topic, delivery.value, delivery.key, delivery.partition, delivery, None,
-                delivery.timestamp_ms, delivery.headers,
+                delivery.timestamp_ms, headers,
             )  # fmt: skip
         except BufferError as error:
             raise Full from error
@@ -251,7 +276,7 @@ class KafkaTransport:
         return settings
 
     def _statistics(self, text: str) -> None:
-        statistics = json.loads(text)
+        statistics = orjson.loads(text)  # megabytes each second, with a thousand partitions
         self._latest[:] = [statistics]
         self._listener.statistics(statistics)
 

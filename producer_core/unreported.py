@@ -65,7 +65,7 @@ def truly_placed(batch: Sequence[_Report]) -> Sequence[_Report]:
     client counts on from there: none for the first message of the batch, then 0, 1, 2 for those behind it
     (rdkafka_msg.c, rd_kafka_msgq_set_metadata). A batch's reports come together and in order.
     """
-    return _counted_on(batch) if any(message.offset() is None for _, _, message in batch) else batch
+    return _counted_on(batch) if None in [message.offset() for _, _, message in batch] else batch
 
 
 def _counted_on(batch: Sequence[_Report]) -> Sequence[_Report]:

@@ -16,6 +16,7 @@ from producer_core.alerts.outbox import LONGEST_PAUSE, Entry, Outbox, pause
 from producer_core.alerts.payload import Status, notification
 from producer_core.alerts.routes import Answer, Notification, Route
 from producer_core.errors import StoreError
+from producer_core.looking import nobody_looks
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -114,6 +115,7 @@ class Sender:
         return taken
 
     def _run(self) -> None:
+        nobody_looks()
         away = False
         while not self._stopping.is_set():
             self._wake.wait(self._every)

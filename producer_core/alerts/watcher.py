@@ -15,6 +15,7 @@ from producer_core.alerts.life import Alert, Change, alert, resolved
 from producer_core.alerts.routes import Route, routes_of
 from producer_core.alerts.sender import Sender
 from producer_core.errors import ConfigError, StoreError
+from producer_core.looking import nobody_looks
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -122,6 +123,7 @@ class Watcher:
         return changes
 
     def _run(self) -> None:
+        nobody_looks()
         self._stopping.wait(self._first)
         while not self._stopping.is_set():
             if changes := self.look():

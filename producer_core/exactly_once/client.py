@@ -132,7 +132,7 @@ class Client:
                     # Positional, as in KafkaTransport: topic, value, key, partition, callback, -, timestamp, headers.
                     produce(
                         delivery.topic, delivery.value, delivery.key, delivery.partition, delivery, None,
-                        delivery.timestamp_ms, delivery.headers,
+                        delivery.timestamp_ms, delivery.record_headers,
                     )  # fmt: skip
                     break
                 except BufferError:

@@ -44,4 +44,4 @@ class Outcome:
         return (1, self._place.timestamp if self._place else -1)
 
     def headers(self) -> list[tuple[str, bytes | None]]:
-        return self._delivery.headers
+        return self._delivery.record_headers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from producer_core import stand_in
@@ -252,6 +252,11 @@ class RowsKeeper:
                 raise QueueFull(f"No room for the next row within {_PATIENCE} s.")
             self._room.clear()
             self._room.wait(_PATIENCE / 10)
+
+    def take_many(self, deliveries: Sequence[Delivery]) -> None:
+        """One after the other: rows are handed over singly."""
+        for delivery in deliveries:
+            self.take(delivery)
 
     def leave(self, delivery: Delivery) -> bool:
         with self._lock:

@@ -14,6 +14,7 @@ from producer_core.config import ClientConfig
 from producer_core.errors import OtherCluster, ProducerError, ReplayError, StoreError, StoreLocked
 from producer_core.in_doubt import QUIET
 from producer_core.landing import prober
+from producer_core.looking import nobody_looks
 from producer_core.replay import operation as operations
 from producer_core.replay.ahead import look_ahead
 from producer_core.replay.check import Check
@@ -150,6 +151,7 @@ class ReplayRunner:
                 return operations.get(self._store, operation_id)
 
     def _loop(self, ahead: bool) -> None:
+        nobody_looks()
         while not self._stopping.is_set():
             try:
                 ran = self.look(ahead=ahead)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from producer_core.acknowledgements import Acknowledgements
 from producer_core.events import Acknowledged
 from producer_core.standing.evidence import Mark
 
@@ -20,20 +21,24 @@ def runs(batch: Sequence[Acknowledged]) -> Iterator[tuple[Acknowledged, Acknowle
     list, what lies between need not be looked at: a thousand messages cost a dozen comparisons. Should
     somebody else's records fill such a gap by chance, an older mark is kept, which is true as well.
     """
-    start, count = 0, len(batch)
+    columns = Acknowledgements.of(batch)
+    topics, partitions, offsets = columns.topics, columns.partitions, columns.offsets
+    start, count = 0, len(columns)
     while start < count:
-        first = batch[start]
-        topic, partition, offset = first[:3]
+        topic, partition, offset = topics[start], partitions[start], offsets[start]
         end, step = start, 1
         while step and offset is not None:
             there = end + step
-            if there < count:
-                item = batch[there]
-                if item[2] == offset + there - start and item[1] == partition and item[0] == topic:
-                    end, step = there, _STEP if there == start + 1 else step
-                    continue
-            step //= 4
-        yield first, batch[end]
+            if (
+                there < count
+                and offsets[there] == offset + there - start
+                and partitions[there] == partition
+                and topics[there] == topic
+            ):
+                end, step = there, _STEP if there == start + 1 else step
+            else:
+                step //= 4
+        yield columns[start], columns[end]
         start = end + 1
 
 

@@ -93,6 +93,10 @@ class Lender:
         with self._attached(path, write=write, deadline=time.monotonic()) as connection:
             yield connection
 
+    def looked_at(self) -> bool:
+        """Whether somebody has read the file within the last seconds, in whatever process."""
+        return self._turnstile.looked_at()
+
     def close(self) -> None:
         """Free the instance; the next borrow makes a new one."""
         with self._one:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from producer_core import looking
 from producer_core.errors import StoreLocked, StoreUnavailable
 
 if sys.platform != "win32":
@@ -37,11 +38,17 @@ class Turnstile:
     def hold(self, *, exclusive: bool, deadline: float) -> Iterator[None]:
         """Hold the lock until the block ends; StoreLocked when `deadline` (monotonic) passes first."""
         with contextlib.ExitStack() as leaving:
-            with self._locked(self._gate, exclusive=True, deadline=deadline, needed=exclusive):
+            with self._locked(self._gate, exclusive=True, deadline=deadline, needed=exclusive) as gate:
+                if not exclusive:
+                    looking.seen(gate)
                 inner = self._locked(self._lock, exclusive=exclusive, deadline=deadline, needed=exclusive)
                 descriptor = leaving.enter_context(inner)
             _sign(descriptor)
             yield
+
+    def looked_at(self) -> bool:
+        """Whether somebody has read through this turnstile within the last seconds, in whatever process."""
+        return looking.lately(self._gate)
 
     @contextlib.contextmanager
     def _locked(self, path: Path, *, exclusive: bool, deadline: float, needed: bool) -> Iterator[int | None]:

@@ -15,6 +15,7 @@ import duckdb
 import orjson
 
 from producer_core.errors import StoreUnavailable
+from producer_core.looking import unattended
 from producer_core.store import compacting, counts, faults, inspect, merge, place, retention
 from producer_core.store.batch import Batch
 from producer_core.store.borrow import Lender
@@ -90,10 +91,14 @@ class Store:
             changed = connection.execute(asked.sql, asked.bind(params)).fetchone()
             return int(changed[0]) if changed else 0
 
-    def append(self, batch: Batch) -> bool:
-        """Merge a recorder's batch in one transaction; False when the store has it already."""
+    def append(self, *batches: Batch) -> int:
+        """Merge recorders' batches in one transaction; how many of them the store did not have yet."""
         with self.borrow(write=True) as connection:
-            return merge.merge(connection, batch)
+            return merge.merge(connection, *batches)
+
+    def looked_at(self) -> bool:
+        """Whether a person, or a program for one, has read this store within the last seconds, in whatever process."""
+        return self._lender.looked_at()
 
     def take_lease(self, name: str, owner: str, seconds: float, now: float) -> bool:
         """Take or renew a lease; False while somebody else holds it."""
@@ -225,7 +230,7 @@ class Store:
             if not self._create:
                 raise faults.missing(self.path)
             self._make()
-        with self._lender.borrow() as connection:
+        with unattended(), self._lender.borrow() as connection:
             version = check(connection, self.path)
         if version < newest():
             with self._lender.borrow(write=True) as connection:

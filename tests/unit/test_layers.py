@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 LAYERS = {
     0: "errors exits messages histogram librdkafka person",
-    1: "config events failures failure_table failure_names masking reader shown",
+    1: "acknowledgements config events failures failure_table failure_names looking masking reader shown",
     2: "retry metrics health ledger partitions asking stopping",
     3: "dedup claims shared_claims journal store transport connection cluster permissions replication landing unreported",
     4: "client_view exactly_once guarantees dlq ordering in_doubt turns backlog stand_in telling alerts recorder tally testing reports lifecycle burial telemetry numbering batches sampler standing frames",

@@ -83,14 +83,15 @@ def test_the_id_stays_through_retries():
     seen = []
     producer, transport = make(
         lambda delivery: (
-            seen.append(delivery.headers[0]) or (None if len(seen) > 1 else KafkaError.REQUEST_TIMED_OUT)
+            seen.append(delivery.record_headers[0])
+            or (None if len(seen) > 1 else KafkaError.REQUEST_TIMED_OUT)
         )
     )
 
     producer.send_message("orders", {})
     producer.flush(5)
 
-    assert seen[0] == seen[1] == transport.log["orders"][0].headers[0]
+    assert seen[0] == seen[1] == transport.log["orders"][0].record_headers[0]
     producer.close()
 
 

@@ -220,4 +220,4 @@ def test_a_lane_hands_out_everything_once_and_in_order_after_its_head(steps, str
 
     assert sorted(delivery.seq for delivery in out) == list(range(len(steps)))
     assert lanes.held == 0
-    assert not lanes.busy
+    assert not lanes.queues

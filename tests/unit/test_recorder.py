@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from producer_core.errors import StoreFull, StoreLocked
-from producer_core.events import Acknowledged
+from producer_core.events import Acknowledged, AttemptFailed, Notice
 from producer_core.metrics import Metrics
 from producer_core.recorder import Destination, Recorder, added_up
 from producer_core.store.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
@@ -25,11 +25,17 @@ class FakeStore:
     trouble: Exception | None = None
     batches: list = field(default_factory=list)
     letters: list = field(default_factory=list)
+    looked: bool = False
+    writes: int = 0
 
-    def append(self, batch):
+    def append(self, *batches):
         self._check()
-        self.batches.append(batch)
-        return True
+        self.batches.extend(batches)
+        self.writes += 1
+        return len(batches)
+
+    def looked_at(self):
+        return self.looked
 
     def add(self, letters):
         self._check()
@@ -98,6 +104,30 @@ def test_each_message_is_counted_in_exactly_one_batch(parts):
     buckets = [item for batch in store.batches for item in batch.latencies]
     assert (sum(item.acknowledged for item in rows), sum(item.count for item in buckets)) == (300, 300)
     assert [batch.sequence for batch in store.batches] == list(range(len(store.batches)))
+
+
+def test_seconds_that_nobody_looks_at_are_written_together_and_those_that_tell_something_at_once():
+    store, metrics = FakeStore(), Metrics()
+    recorder = Recorder(
+        lambda: Destination(store, store), FakeSpill(), metrics=metrics, describe=row, pending=Counter
+    )
+
+    def second():
+        metrics.acknowledged(acknowledged(1))
+        recorder._tick(write=False)
+        return store.writes, len(store.batches)
+
+    assert second() == (1, 1)  # the first heartbeat is news
+    assert [second(), second()] == [(1, 1), (1, 1)]
+    recorder.notice(Notice("connected", "info", "Connected.", 1.0))
+    assert second() == (2, 4)
+    metrics.attempt_failed(
+        AttemptFailed("m", "orders", "_MSG_TIMED_OUT", "timed_out", "t", 1, None, True, 1.0)
+    )
+    assert [second(), second()] == [(3, 5), (3, 5)]
+    store.looked = True
+    assert [second(), second()] == [(4, 7), (5, 8)]
+    assert sum(item.acknowledged for batch in store.batches for item in batch.statistics) == 8
 
 
 def test_a_dead_letter_is_written_within_a_moment(parts):

@@ -106,6 +106,29 @@ def test_a_batch_that_comes_twice_adds_nothing(store):
     assert ranges == [(0, 1), (5, 5)]
 
 
+def test_batches_in_one_go_are_as_batches_one_by_one(store, tmp_path):
+    rows = [(0, 1.0), (1, 2.0), (1, 9.0), (4, 5.0), (3, 4.0)]
+    batches = [
+        Batch("p", number, (statistics(),), producer=heartbeat(NOW + at), resolution=1 + number)
+        for number, at in rows
+    ]
+    batches += [Batch("q", 0, (statistics(), statistics())), Batch("p", 5)]
+    other = Store.open(tmp_path / "other.duckdb")
+
+    assert store.append(*batches) == 6
+    assert sum(other.append(batch) for batch in batches) == 6
+    assert store.append(*batches) == 0
+
+    def content(one):
+        with one.borrow() as connection:
+            return [
+                sorted(connection.execute(f"SELECT * FROM {table}").fetchall())
+                for table in ("statistics", "producers", "merged_batches")
+            ]
+
+    assert content(store) == content(other)
+
+
 def test_batches_of_two_producers_do_not_know_each_other(store):
     assert store.append(Batch("a", 0, (statistics(),)))
     assert store.append(Batch("b", 0, (statistics(),)))

@@ -13,6 +13,7 @@ import duckdb
 import pytest
 
 from producer_core.errors import StoreError, StoreLocked
+from producer_core.looking import nobody_looks
 from producer_core.store import Batch, StatisticsRow, Store
 from tests.support import eventually
 
@@ -368,3 +369,22 @@ def test_a_thread_inside_the_store_does_not_abort_the_interpreters_end(tmp_path)
             [sys.executable, "-c", ENDING, str(tmp_path / "store.duckdb")], capture_output=True, timeout=60
         )
         assert ended.returncode == 0, ended.stderr.decode()
+
+
+def test_whoever_reads_the_store_looks_at_it_but_not_a_thread_that_reads_for_itself(store):
+    def gone():
+        os.utime(store.path.with_name(store.path.name + ".gate"), (1.0, 1.0))
+
+    def judge():
+        nobody_looks()
+        store.rows("totals")
+
+    gone()
+    thread = threading.Thread(target=judge)
+    thread.start()
+    thread.join()
+    Store.open(store.path).append(batch("p", 0))
+    assert not store.looked_at()
+
+    Store.open(store.path).rows("totals")
+    assert store.looked_at()

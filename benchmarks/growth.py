@@ -1,0 +1,284 @@
+"""How the cost of a send grows: with the payload, the network, topics, partitions, threads, failures, and the history.
+
+    python -m benchmarks.growth --rounds 5
+
+Each axis is a plot of its own in `benchmarks/plots`, with the points as JSON lines in `benchmarks/results/growth.jsonl`.
+Ours stands beside the careful loop by hand with `orjson`, so that what the client and the broker do can be told from
+what we do.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from benchmarks import history_store, plot
+from benchmarks.frame import Bench, Case, Outcome, Runs, alone, markdown, spread, times
+from benchmarks.guarantees import message
+from benchmarks.peers import ByHand
+from benchmarks.stage import KINDS, Broker, Kind
+
+QUESTION = "How does the cost of a send grow, and is there a cliff?"
+SHOWS_NOT = (
+    "two axes at once (a thousand topics over a long way); sizes above `message.max.bytes`, which are refused; more than "
+    "two cores: brokers and sender share them."
+)
+_DIFFERENT = 2_000
+_BATCH = 1_000
+
+Send = Callable[[str, Any, str], Any]
+
+
+@contextmanager
+def _by_hand(servers: str, folder: Path) -> Iterator[tuple[Send, Callable[[], None]]]:
+    loop = ByHand(servers, orjson.dumps)
+    try:
+        yield loop.send, loop.flush
+    finally:
+        loop.close()
+
+
+@contextmanager
+def _ours(servers: str, folder: Path) -> Iterator[tuple[Send, Callable[[], None]]]:
+    from producer_core import ReliableKafkaProducer
+
+    producer = ReliableKafkaProducer(servers, store=folder / "store.duckdb")
+
+    def flush() -> None:
+        producer.flush(300)
+        assert not producer.pending_count
+
+    yield producer.send_message, flush
+    producer.close()
+
+
+_WAYS: Mapping[str, Any] = {"by hand": _by_hand, "ours": _ours}
+
+
+def one(
+    *, way: str, count: int, servers: str, size: int = 0, threads: int = 1, failing: float = 0.0, topics: int = 1,
+    topic: str = "", prefix: str = "", refused: str = "",
+) -> dict[str, float]:  # fmt: skip
+    """Messages a second until the last is settled, the processor's microseconds for each, and megabytes a second."""
+    values = [
+        _sized(message(number), size)
+        for number in range(max(20, min(_DIFFERENT, count, 20_000_000 // max(size, 1))))
+    ]
+    names = [f"{prefix}{number}" for number in range(topics)] if prefix else [topic]
+    with tempfile.TemporaryDirectory() as folder, _WAYS[way](servers, Path(folder)) as (send, flush):
+        for place, name in enumerate([*names, *([refused] if refused and way == "ours" else [])]):
+            send(name, values[place % len(values)], "warm")
+        flush()
+        begun, cpu = time.perf_counter(), time.process_time()
+        _in_threads(
+            threads, lambda first: _send(send, names, refused, failing, values, range(first, count, threads))
+        )
+        flush()
+        took, spent = time.perf_counter() - begun, time.process_time() - cpu
+    return {
+        "rate": count / took,
+        "cpu": 1e6 * spent / count,
+        "MB/s": count * len(orjson.dumps(values[0])) / took / 1e6,
+    }
+
+
+def _sized(value: dict[str, Any], size: int) -> dict[str, Any]:
+    """The message with a note as long as is missing; 0 leaves it as it is."""
+    missing = size - len(orjson.dumps({**value, "note": ""}))
+    if not size:
+        return value
+    return (
+        {**value, "note": "x" * missing}
+        if missing > 0
+        else {"order": value["order"], "note": "x" * max(0, size - 30)}
+    )
+
+
+def _send(
+    send: Send, names: Sequence[str], refused: str, failing: float, values: Sequence[Any], numbers: range
+) -> None:
+    """Every so many go to the topic that refuses, spread evenly."""
+    for number in numbers:
+        bad = failing and int((number + 1) * failing) > int(number * failing)
+        name = refused if bad else names[number % len(names)]
+        send(name, values[number % len(values)], f"key-{number % 10_000}")
+
+
+def _in_threads(count: int, work: Callable[[int], None]) -> None:
+    workers = [threading.Thread(target=work, args=(first,)) for first in range(count)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One plot: its places, each with the settings of a run, and where it is measured."""
+
+    name: str
+    title: str
+    across: str
+    places: Mapping[str, Mapping[str, Any]]
+    broker: Kind = "one"
+    shown: str = "rate"
+    up: str = "messages a second"
+
+
+_MANY = 100_000
+_PAYLOAD = 60_000_000
+"""Bytes of all messages of a run, at most."""
+
+
+def _sizes() -> Mapping[str, Mapping[str, Any]]:
+    words = {"100 B": 100, "1 kB": 1_000, "10 kB": 10_000, "100 kB": 100_000, "1 MB": 980_000}
+    return {word: {"size": size, "count": min(_MANY, _PAYLOAD // size)} for word, size in words.items()}
+
+
+AXES: Sequence[Axis] = (
+    Axis("payload", "Throughput by the size of a message", "size of the value (1 MB: 980 kB, below the client's limit)", _sizes()),
+    Axis("topics", "Throughput by the number of topics", "topics, one partition each", {
+        str(count): {"topics": count, "count": _MANY} for count in (1, 10, 100, 1_000)
+    }),
+    Axis("partitions", "Throughput by the number of partitions", "partitions of one topic", {
+        str(count): {"partitions": count, "count": _MANY} for count in (1, 10, 100, 1_000)
+    }),
+    Axis("threads", "Throughput by the number of threads that send", "threads, one producer", {
+        str(count): {"threads": count, "count": _MANY} for count in (1, 2, 4, 8, 16)
+    }),
+    Axis("failures", "Throughput by the share that the broker refuses", "refused for good: a dead letter each", {
+        f"{share:.0%}": {"failing": share, "count": 20_000} for share in (0.0, 0.01, 0.1, 0.25, 0.5)
+    }, broker="embedded"),
+    Axis("round-trip", "Throughput by the way to the broker", "milliseconds added to every request, in the proxy", {
+        str(round_trip): {"round_trip": round_trip, "count": 50_000} for round_trip in (0, 1, 20, 100)
+    }, broker="proxied"),
+)  # fmt: skip
+HISTORY = Axis(
+    "history", "A live refresh of the overview by the length of the history", "history, at a thousand messages a second",
+    {"1 hour": {"hours": 1}, "1 day": {"hours": 24}, "7 days": {"hours": 168}, "30 days": {"hours": 720}, "90 days": {"hours": 2160}},
+    shown="ms", up="milliseconds",
+)  # fmt: skip
+_WINDOWS = ("15 min", "30 days")
+
+
+def measure(bench: Bench) -> Outcome:
+    parts = []
+    for axis in AXES:
+        runs = _along(bench, axis)
+        parts.append(_drawn(bench, axis, runs, list(_WAYS)))
+    parts.append(_drawn(bench, HISTORY, _history(bench), _WINDOWS))
+    return Outcome("\n\n".join(parts))
+
+
+def _fewer(bench: Bench) -> int:
+    """Rounds: the shape is wanted here, and there are many places."""
+    return max(1, bench.rounds * 3 // 5)
+
+
+def _along(bench: Bench, axis: Axis) -> Runs:
+    broker = bench.stage.broker(axis.broker)
+    places = dict(list(axis.places.items())[1:2]) if bench.quick else axis.places
+    cases, where = [], {}
+    for place, settings in places.items():
+        for way in _WAYS:
+            given = {
+                name: value for name, value in settings.items() if name not in ("partitions", "round_trip")
+            }
+            case = Case(
+                f"{way}, {place}",
+                "growth:one",
+                {**given, "way": way, "count": bench.size(given["count"], 100)},
+            )
+            cases.append(case)
+            where[case.name] = settings
+    return bench.run(
+        axis.name, cases, rounds=_fewer(bench), around=lambda case: _prepared(broker, axis, where[case.name])
+    )
+
+
+@contextmanager
+def _prepared(broker: Broker, axis: Axis, settings: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The topics of one run, and what stands in its way."""
+    if axis.name == "topics":
+        with broker.topics(settings["topics"]) as named:
+            yield named
+        return
+    if axis.name == "round-trip":
+        broker.delay(settings["round_trip"] / 1000)
+    with ExitStack() as stack:
+        prepared: dict[str, Any] = stack.enter_context(broker.topic(settings.get("partitions", 6)))
+        if axis.name == "failures":
+            broker.cluster.reject("refused", "POLICY_VIOLATION")
+            stack.callback(broker.cluster.accept, "refused")
+            prepared = {**prepared, "refused": "refused"}
+        yield prepared
+
+
+def _history(bench: Bench) -> Runs:
+    places = dict(list(HISTORY.places.items())[:1]) if bench.quick else HISTORY.places
+    with tempfile.TemporaryDirectory() as folder:
+        for place, settings in places.items():
+            history_store.make(Path(folder) / place, bench.size(3600, 36) * settings["hours"])
+        cases = [
+            Case(f"{window}, {place}", "overview:one", {"window": window, "looks": bench.size(30, 2)})
+            for place in places
+            for window in _WINDOWS
+        ]
+
+        @contextmanager
+        def around(case: Case) -> Iterator[Mapping[str, Any]]:
+            yield {"store": str(Path(folder) / case.name.partition(", ")[2])}
+
+        return bench.run(HISTORY.name, cases, rounds=_fewer(bench), around=around)
+
+
+def _drawn(bench: Bench, axis: Axis, runs: Runs, lines: Sequence[str]) -> str:
+    """The plot as a file, and what the page says of it."""
+    measured = {
+        line: {
+            place: runs.numbers(f"{line}, {place}", axis.shown)
+            for place in axis.places
+            if f"{line}, {place}" in runs
+        }
+        for line in lines
+    }
+    names = {line: f"{line}, range" if axis is HISTORY else line for line in lines}
+    file = bench.plots / f"{axis.name}.svg"
+    plot.draw(
+        file, title=axis.title, places=list(axis.places), across=axis.across, up=axis.up,
+        lines={names[line]: measured[line] for line in lines},
+    )  # fmt: skip
+    where = "" if axis is HISTORY else f" On {KINDS[axis.broker]}."
+    picture = f"![{axis.title}](plots/{axis.name}.svg)"
+    return f"**{axis.title}.**{where}\n\n{picture}\n\n{_table(axis, runs, lines)}"
+
+
+def _table(axis: Axis, runs: Runs, lines: Sequence[str]) -> str:
+    form = partial(spread, form=",.1f" if axis is HISTORY else ",.0f")
+    rows = []
+    for place in axis.places:
+        names = [f"{line}, {place}" for line in lines]
+        if all(name in runs for name in names):
+            cells = [form(runs.numbers(name, axis.shown)) for name in names]
+            ours = (
+                []
+                if axis is HISTORY
+                else [times(runs.ratio(names[1], names[0])), f"{runs.median(names[1], 'cpu'):.1f}"]
+            )
+            rows.append((place, *cells, *ours))
+    head = (axis.across, *lines, *([] if axis is HISTORY else ["ours / by hand", "ours: CPU, µs a message"]))
+    return markdown(head, rows)
+
+
+if __name__ == "__main__":
+    alone(sys.modules[__name__])

@@ -1,0 +1,143 @@
+"""What a message waits longer for being sent by us: paced at a thousand a second, against the loop by hand.
+
+    python -m benchmarks.latency --rounds 5
+
+Each message is sent at its own time and hears of its end by a callback. Two times are taken: that of the call, in which
+the caller stands still, and that from the call to the callback.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from benchmarks.frame import Bench, Case, Outcome, Runs, alone, at_most, markdown, spread
+from benchmarks.guarantees import message
+from benchmarks.peers import ByHand
+from benchmarks.stage import KINDS
+
+QUESTION = "How much later is a message acknowledged, at 1,000 messages a second, for being sent by us?"
+SHOWS_NOT = (
+    "latency under full load, where the queue decides and not the code; what a longer way to the brokers adds, which is "
+    "the same for both; pauses of Python's garbage collector in a program with many objects."
+)
+_WARM = 500
+
+Send = Callable[[Any, str, Callable[[], None]], None]
+"""Sends a value with a key, and calls back when it was acknowledged."""
+
+
+@contextmanager
+def by_hand(servers: str, topic: str, folder: Path) -> Iterator[Send]:
+    loop = ByHand(servers, orjson.dumps)
+
+    def send(value: Any, key: str, ended: Callable[[], None]) -> None:
+        def delivered(error: Any, record: Any) -> None:
+            loop.latencies.append(time.perf_counter() - begun)
+            loop.counts[record.topic(), error is None] += 1
+            ended()
+
+        begun = time.perf_counter()
+        data = orjson.dumps(value)
+        loop.client.produce(topic, data, key, on_delivery=delivered)
+
+    try:
+        yield send
+        loop.flush()
+    finally:
+        loop.close()
+
+
+@contextmanager
+def ours(servers: str, topic: str, folder: Path) -> Iterator[Send]:
+    from producer_core import ReliableKafkaProducer
+
+    producer = ReliableKafkaProducer(servers, store=folder / "store.duckdb")
+
+    def send(value: Any, key: str, ended: Callable[[], None]) -> None:
+        producer.send_message(topic, value, key, on_delivery=lambda report: ended())
+
+    yield send
+    producer.flush(60)
+    producer.close()
+
+
+_WAYS: Mapping[str, Any] = {"by hand": by_hand, "ours": ours}
+PLACES = (0.5, 0.9, 0.99, 0.999)
+
+
+def one(*, way: str, servers: str, topic: str, count: int, rate: float) -> dict[str, float]:
+    """Microseconds at each quantile, of the call and of the whole way."""
+    calls, whole = [0.0] * count, [0.0] * count
+    clock = time.perf_counter
+    with tempfile.TemporaryDirectory() as folder, _WAYS[way](servers, topic, Path(folder)) as send:
+        warm: list[None] = []
+        for number in range(_WARM):
+            send(message(number), "warm", lambda: warm.append(None))
+        while len(warm) < _WARM:
+            time.sleep(0.01)
+        start = clock()
+        for number in range(count):
+            value, key = message(number), f"key-{number % 1000}"
+            _wait_until(start + number / rate)
+            begun = clock()
+
+            def ended(number: int = number, begun: float = begun) -> None:
+                whole[number] = clock() - begun
+
+            send(value, key, ended)
+            calls[number] = clock() - begun
+    assert all(whole), "a message was not acknowledged"
+    return {**_quantiles("call", calls), **_quantiles("whole", whole)}
+
+
+def _wait_until(moment: float) -> None:
+    while (left := moment - time.perf_counter()) > 0:
+        time.sleep(left)
+
+
+def _quantiles(name: str, seconds: list[float]) -> dict[str, float]:
+    ordered = sorted(seconds)
+    return {f"{name} p{100 * place:g}": 1e6 * ordered[int(place * (len(ordered) - 1))] for place in PLACES}
+
+
+def measure(bench: Bench) -> Outcome:
+    kind = "one"
+    broker, count = bench.stage.broker("one"), bench.size(10_000, 300)
+    cases = [Case(way, "latency:one", {"way": way, "count": count, "rate": 1000.0}) for way in _WAYS]
+    runs = bench.run(kind, cases, around=lambda case: broker.topic())
+    targets = [
+        at_most(f"added from call to callback, {place}", bound, runs.differences("ours", "by hand", f"whole {place}"), "µs")
+        for place, bound in (("p50", 20), ("p99", 200))
+    ] + [
+        at_most(f"added to the call itself, {place}", bound, runs.differences("ours", "by hand", f"call {place}"), "µs")
+        for place, bound in (("p50", 20), ("p99", 200))
+    ]  # fmt: skip
+    text = f"On {KINDS[broker.kind]}, {count:,} messages a run at 1,000 a second, microseconds:\n\n{_table(runs)}"
+    return Outcome(text, targets)
+
+
+def _table(runs: Runs) -> str:
+    rows = []
+    for what, words in (("call", "the call"), ("whole", "from call to callback")):
+        for place in PLACES:
+            name = f"{what} p{100 * place:g}"
+            rows.append(
+                (
+                    f"{words}, p{100 * place:g}",
+                    *(spread(runs.numbers(way, name)) for way in _WAYS),
+                    spread(runs.differences("ours", "by hand", name)),
+                )
+            )
+    return markdown(("", *_WAYS, "added"), rows)
+
+
+if __name__ == "__main__":
+    alone(sys.modules[__name__])

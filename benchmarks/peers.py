@@ -1,0 +1,288 @@
+"""The peers: the same messages sent without us, as somebody would write it by hand or with another library.
+
+Each is opened with servers, topic and a folder of its own, and gives a function that sends all it is handed and returns
+when the last is acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+Messages = Iterable[tuple[Any, str]]
+"""Values (dicts, or bytes) with their keys."""
+Send = Callable[[Messages], None]
+
+SETTINGS: Mapping[str, Any] = {
+    "enable.idempotence": True, "linger.ms": 5, "compression.type": "lz4", "partitioner": "murmur2_random",
+}  # fmt: skip
+"""What ours has by default; all else is librdkafka's default in both."""
+
+
+def by_json(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def missing(package: str | None) -> str | None:
+    """Why a peer cannot be measured here, if it cannot."""
+    return None if package is None or find_spec(package) else f"{package} is not installed here"
+
+
+@contextmanager
+def bare(servers: str, topic: str, folder: Path, **settings: Any) -> Iterator[Send]:
+    """As quick as the binding lets: bytes, one shared callback, polled every 1,000 messages."""
+    import confluent_kafka
+
+    client = confluent_kafka.Producer({"bootstrap.servers": servers, **SETTINGS, **settings})
+    acknowledged = 0
+
+    def delivered(error: Any, message: Any) -> None:
+        nonlocal acknowledged
+        acknowledged += error is None
+
+    def send_all(messages: Messages) -> None:
+        nonlocal acknowledged
+        acknowledged = sent = 0
+        produce = client.produce
+        for value, key in messages:
+            while True:
+                try:
+                    produce(topic, value, key, on_delivery=delivered)
+                    break
+                except BufferError:
+                    client.poll(0.01)
+            sent += 1
+            if sent % 1000 == 0:
+                client.poll(0)
+        client.flush()
+        assert acknowledged == sent, f"{acknowledged} of {sent} were acknowledged"
+
+    yield send_all
+
+
+class ByHand:
+    """A careful loop: JSON, a closure a message, latencies, counts by topic, room waited for, a thread that polls."""
+
+    def __init__(self, servers: str, dumps: Callable[[Any], bytes], **settings: Any) -> None:
+        import confluent_kafka
+
+        self.client = confluent_kafka.Producer({"bootstrap.servers": servers, **SETTINGS, **settings})
+        self.latencies: list[float] = []
+        self.counts: Counter[tuple[str, bool]] = Counter()
+        self._dumps = dumps
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._poll)
+        self._thread.start()
+
+    def send(self, topic: str, value: Any, key: str) -> None:
+        begun = time.perf_counter()
+
+        def delivered(error: Any, message: Any) -> None:
+            self.latencies.append(time.perf_counter() - begun)
+            self.counts[message.topic(), error is None] += 1
+
+        data = self._dumps(value)
+        while True:
+            try:
+                self.client.produce(topic, data, key, on_delivery=delivered)
+                return
+            except BufferError:
+                time.sleep(0.005)
+
+    def flush(self) -> None:
+        self.client.flush()
+
+    def failed(self) -> int:
+        return sum(count for (_, good), count in self.counts.items() if not good)
+
+    def close(self) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _poll(self) -> None:
+        while not self._ended.is_set():
+            self.client.poll(0.1)
+
+
+@contextmanager
+def by_hand(servers: str, topic: str, folder: Path, dumps: Callable[[Any], bytes]) -> Iterator[Send]:
+    loop = ByHand(servers, dumps)
+
+    def send_all(messages: Messages) -> None:
+        for value, key in messages:
+            loop.send(topic, value, key)
+        loop.flush()
+        assert not loop.failed()
+
+    try:
+        yield send_all
+    finally:
+        loop.close()
+
+
+@contextmanager
+def with_duckdb(servers: str, topic: str, folder: Path) -> Iterator[Send]:
+    """The same loop with orjson, and a thread that writes counts and percentiles into DuckDB once a second."""
+    import duckdb
+
+    loop, ended = ByHand(servers, orjson.dumps), threading.Event()
+
+    def write(database: Any) -> None:
+        latencies, loop.latencies = loop.latencies, []
+        counts, loop.counts = loop.counts, Counter()
+        latencies.sort()
+        percentiles = [
+            latencies[int(part * (len(latencies) - 1))] if latencies else None for part in (0.5, 0.95, 0.99)
+        ]
+        for (name, good), count in counts.items():
+            database.execute(
+                "INSERT INTO statistics VALUES (now(), ?, ?, ?, ?, ?, ?)", [name, good, count, *percentiles]
+            )
+
+    def record() -> None:
+        with duckdb.connect(str(folder / "own.duckdb")) as database:
+            database.execute(
+                "CREATE TABLE statistics (at TIMESTAMPTZ, topic TEXT, good BOOLEAN, n BIGINT, p50 DOUBLE, p95 DOUBLE, p99 DOUBLE)"
+            )
+            while not ended.wait(1.0):
+                write(database)
+            write(database)
+
+    writer = threading.Thread(target=record)
+    writer.start()
+
+    def send_all(messages: Messages) -> None:
+        for value, key in messages:
+            loop.send(topic, value, key)
+        loop.flush()
+
+    try:
+        yield send_all
+    finally:
+        ended.set()
+        writer.join()
+        loop.close()
+
+
+@contextmanager
+def serializing(servers: str, topic: str, folder: Path) -> Iterator[Send]:
+    """confluent-kafka's SerializingProducer with orjson, polled after each message as its examples do."""
+    from confluent_kafka import SerializingProducer
+
+    settings = {
+        "key.serializer": lambda key, context: key.encode(),
+        "value.serializer": lambda value, context: orjson.dumps(value),
+    }
+    client = SerializingProducer({"bootstrap.servers": servers, **SETTINGS, **settings})
+    failed = 0
+
+    def delivered(error: Any, message: Any) -> None:
+        nonlocal failed
+        failed += error is not None
+
+    def send_all(messages: Messages) -> None:
+        for value, key in messages:
+            while True:
+                try:
+                    client.produce(topic, key=key, value=value, on_delivery=delivered)
+                    break
+                except BufferError:
+                    client.poll(0.01)
+            client.poll(0)
+        client.flush()
+        assert not failed
+
+    yield send_all
+
+
+@contextmanager
+def kafka_python(servers: str, topic: str, folder: Path) -> Iterator[Send]:
+    """kafka-python, pure Python: idempotent where this version knows it."""
+    from kafka import KafkaProducer
+    from kafka.codec import has_lz4
+
+    settings: dict[str, Any] = {
+        "bootstrap_servers": servers.split(","), "acks": "all", "linger_ms": 5, "max_in_flight_requests_per_connection": 5,
+        "value_serializer": orjson.dumps, "key_serializer": str.encode, "compression_type": "lz4" if has_lz4() else None,
+    }  # fmt: skip
+    if "enable_idempotence" in KafkaProducer.DEFAULT_CONFIG:
+        settings["enable_idempotence"] = True
+    client = KafkaProducer(**settings)
+    acknowledged = failed = 0
+
+    def delivered(record: Any) -> None:
+        nonlocal acknowledged
+        acknowledged += 1
+
+    def lost(error: Any) -> None:
+        nonlocal failed
+        failed += 1
+
+    def send_all(messages: Messages) -> None:
+        nonlocal acknowledged
+        acknowledged = sent = 0
+        for value, key in messages:
+            client.send(topic, value, key).add_callback(delivered).add_errback(lost)
+            sent += 1
+        client.flush()
+        assert acknowledged == sent and not failed
+
+    try:
+        yield send_all
+    finally:
+        client.close()
+
+
+@contextmanager
+def aiokafka(servers: str, topic: str, folder: Path) -> Iterator[Send]:
+    """aiokafka in a loop of its own, which is also what Faust-style wrappers send with."""
+    from aiokafka import AIOKafkaProducer
+    from aiokafka.codec import has_lz4
+
+    loop = asyncio.new_event_loop()
+    acknowledged = 0
+
+    async def connect() -> Any:
+        client = AIOKafkaProducer(
+            bootstrap_servers=servers, enable_idempotence=True, linger_ms=5, compression_type="lz4" if has_lz4() else None,
+            value_serializer=orjson.dumps, key_serializer=str.encode,
+        )  # fmt: skip
+        await client.start()
+        return client
+
+    client = loop.run_until_complete(connect())
+
+    def delivered(done: Any) -> None:
+        nonlocal acknowledged
+        done.result()
+        acknowledged += 1
+
+    async def send(messages: Messages) -> int:
+        sent = 0
+        for value, key in messages:
+            done = await client.send(topic, value, key)
+            done.add_done_callback(delivered)
+            sent += 1
+        await client.flush()
+        return sent
+
+    def send_all(messages: Messages) -> None:
+        nonlocal acknowledged
+        acknowledged = 0
+        assert loop.run_until_complete(send(messages)) == acknowledged
+
+    try:
+        yield send_all
+    finally:
+        loop.run_until_complete(client.stop())
+        loop.close()

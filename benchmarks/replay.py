@@ -1,0 +1,139 @@
+"""How quickly dead letters are sent again, from the store and with every outcome written down, against a bare loop.
+
+    python -m benchmarks.replay --rounds 5
+
+A store with the dead letters is made once and copied for each run. A replay is planned, claimed in waves, sent under
+the letters' own ids, and settled in the store, each by its own report; the bare loop has the same bytes in a list.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+from confluent_kafka.admin import AdminClient
+
+from benchmarks import peers
+from benchmarks.frame import Bench, Case, Outcome, Runs, alone, at_least, markdown, spread, times
+from benchmarks.guarantees import message
+from benchmarks.stage import KINDS
+
+QUESTION = "How quickly are dead letters sent again, against a bare loop?"
+SHOWS_NOT = (
+    "letters that are looked for on their topic first, as those in doubt are; a slow disk under the store; a replay that "
+    "several processes take turns at, or that Spark's workers share."
+)
+_WORDS = {"bare": "(a) bare, bytes from a list", "ours": "a replay: planned, claimed, sent, settled"}
+_WRITTEN = 10_000
+_CONNECTED_WITHIN = 30.0
+
+
+def bare(*, count: int, servers: str, topic: str) -> dict[str, float]:
+    records = [(_value(number), f"key-{number}") for number in range(count)]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        peers.bare(servers, topic, Path(folder)) as send,
+    ):
+        send(records[:1_000])
+        begun, cpu = time.perf_counter(), time.process_time()
+        send(records)
+        took, spent = time.perf_counter() - begun, time.process_time() - cpu
+    return {"rate": count / took, "cpu": 1e6 * spent / count}
+
+
+def ours(*, count: int, store: str, servers: str, topic: str) -> dict[str, float]:
+    from producer_core import ReliableKafkaProducer
+
+    with ReliableKafkaProducer(servers, store=store, run_replays=False) as producer:
+        deadline = time.monotonic() + _CONNECTED_WITHIN
+        while not producer.cluster_id and time.monotonic() < deadline:
+            time.sleep(0.05)
+        begun, cpu = time.perf_counter(), time.process_time()
+        sent = producer.replay_dlq_messages(topic, timeout=500)
+        took, spent = time.perf_counter() - begun, time.process_time() - cpu
+    assert sent == count, f"{sent} of {count} were sent again"
+    return {"rate": count / took, "cpu": 1e6 * spent / count}
+
+
+def fill(path: Path, count: int, *, cluster: str, topic: str) -> None:
+    """A new store with so many dead letters of one topic, all of them safe to send again."""
+    from producer_core.dlq import DeadLetters
+    from producer_core.store import Store
+
+    store = Store.open(path)
+    for first in range(0, count, _WRITTEN):
+        DeadLetters(store).add(_letters(range(first, min(first + _WRITTEN, count)), cluster, topic))
+    store.close()
+
+
+def _letters(numbers: Sequence[int], cluster: str, topic: str) -> list[Any]:
+    from producer_core.events import Attempt, DeadLetter
+    from producer_core.messages import id_bytes, id_text
+
+    session, text = uuid.UUID("01930000-0000-7000-8000-000000000001"), "Broker: Policy violation"
+    died = (Attempt(1_790_000_000.0, "POLICY_VIOLATION", text),)
+    return [
+        DeadLetter(
+            message_id=id_text(id_bytes(session, number)), cluster_id=cluster, producer_id=str(session), topic=topic,
+            key=b"key-%d" % number, value=_value(number), headers=(), partition=None, timestamp_ms=None,
+            verdict="rejected", verdict_reason="The broker refused it.", kind="permanent", code="POLICY_VIOLATION",
+            error_text=text, fingerprint="policy", attempts=died, accepted_at=1_790_000_000.0,
+            failed_at=1_790_000_000.0 + number / 1000,
+        )
+        for number in numbers
+    ]  # fmt: skip
+
+
+def _value(number: int) -> bytes:
+    return orjson.dumps(message(number))
+
+
+def measure(bench: Bench) -> Outcome:
+    broker, count = bench.stage.broker("one"), bench.size(200_000, 2_000)
+    cases = [Case(name, f"replay:{name}", {"count": count}) for name in _WORDS]
+    with tempfile.TemporaryDirectory() as folder, broker.topic() as where:
+        full = Path(folder) / "full.duckdb"
+        cluster = AdminClient({"bootstrap.servers": broker.servers}).list_topics(timeout=30).cluster_id
+        fill(full, count, cluster=cluster, topic=where["topic"])
+
+        @contextmanager
+        def around(case: Case) -> Iterator[Mapping[str, Any]]:
+            if case.name == "bare":
+                yield where
+                return
+            with tempfile.TemporaryDirectory() as own:
+                copy = Path(own) / "store.duckdb"
+                shutil.copyfile(full, copy)
+                copy.chmod(0o600)
+                yield {**where, "store": str(copy)}
+
+        runs = bench.run(broker.kind, cases, around=around)
+    text = f"On {KINDS[broker.kind]}, {count:,} letters of about 200 bytes:\n\n{_table(runs)}"
+    return Outcome(
+        text, [at_least(f"replay of {count:,} against (a) bare", 0.7, runs.ratios("ours", "bare"))]
+    )
+
+
+def _table(runs: Runs) -> str:
+    rows = [
+        (
+            words,
+            spread(runs.numbers(name, "rate")),
+            times(runs.ratio(name, "bare")),
+            spread(runs.numbers(name, "cpu"), ".1f"),
+        )
+        for name, words in _WORDS.items()
+    ]
+    return markdown(("", "msg/s", "x (a)", "CPU, µs a message"), rows)
+
+
+if __name__ == "__main__":
+    alone(sys.modules[__name__])

@@ -1,0 +1,264 @@
+"""What a send costs: ours in every way, against what a careful engineer writes by hand and against other libraries.
+
+    python -m benchmarks.sending --rounds 5
+
+The same messages, about 200 bytes as JSON, on the same broker with the same settings: on the embedded broker, on a real
+Kafka of one node, and of three with every message acknowledged by all. A run sends its messages as fast as it is let and
+ends when the last is acknowledged; the seconds between two reports, and the store, are in it.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from benchmarks import peers
+from benchmarks.frame import Bench, Case, Outcome, Runs, Target, alone, at_least, markdown, spread, times
+from benchmarks.guarantees import message
+from benchmarks.peers import Messages, Send
+from benchmarks.stage import KINDS, Kind, redis_server
+
+QUESTION = "What does a send cost, against the same loop written by hand?"
+SHOWS_NOT = (
+    "messages of other sizes, other numbers of topics, partitions and threads, networks and failures (`growth` does); "
+    "latency (`latency` does); how fast your cluster is, for brokers and sender share two cores here, so that whatever "
+    "the sender saves the broker gets."
+)
+_DIFFERENT = 10_000
+"""Different messages, made before the clock starts; each gets a number of its own when it is sent."""
+_WARM = 1_000
+
+
+_KEYS: Mapping[bool, Callable[[Any], Any]] = {True: itemgetter("customer"), False: itemgetter(slice(0, 14))}
+"""How `send_batch` finds a key in a dict, and in the bytes of one, which begin with the number of the order."""
+
+
+@contextmanager
+def ours(
+    servers: str, topic: str, folder: Path, *, dedup: str = "", redis_port: int | None = None, batch: bool = False,
+    dicts: bool = True, threads: int = 1, **options: Any,
+) -> Iterator[Send]:  # fmt: skip
+    """A ReliableKafkaProducer with its store, as anybody has it."""
+    from producer_core import ReliableKafkaProducer
+
+    if "journal_level" in options:
+        options["journal_dir"] = folder / "journal"
+    if dedup == "redis":
+        import redis
+
+        options["redis_client"] = redis.Redis(port=redis_port)
+        options["redis_client"].flushall()  # the server is ours, and an earlier run sent the same messages
+    producer = ReliableKafkaProducer(
+        servers, enable_deduplication=bool(dedup), **{"store": folder / "store.duckdb", **options}
+    )
+    send = producer.send_message
+
+    def one_by_one(messages: Messages) -> None:
+        for value, key in messages:
+            send(topic, value, key)
+
+    def by_key(messages: Messages) -> None:
+        for value, key in messages:
+            send(topic, value, key, dedup_key=f"order-{value['order']}")
+
+    def together(messages: Messages) -> None:
+        done = producer.send_batch(topic, (value for value, _ in messages), _KEYS[dicts])
+        assert done["sent"] == done["total"], done
+
+    way = together if batch else by_key if dedup == "key" else one_by_one
+
+    def send_all(messages: Messages) -> None:
+        if threads == 1:
+            way(messages)
+        else:
+            _shared_out(way, messages, threads)
+        producer.flush(300)
+        snapshot = producer.metrics.snapshot()
+        assert not producer.pending_count and not snapshot.dead and not snapshot.total("duplicates")
+
+    yield send_all
+    producer.close()
+
+
+def _shared_out(way: Send, messages: Messages, threads: int) -> None:
+    import threading
+
+    everything = list(messages)
+    workers = [threading.Thread(target=way, args=(everything[first::threads],)) for first in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+
+@dataclass(frozen=True)
+class Way:
+    """One row. `share` of the messages, where a run would take too long; `brokers` it is measured on."""
+
+    title: str
+    open: Callable[..., Any]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    dicts: bool = True
+    package: str | None = None
+    share: float = 1.0
+    brokers: Sequence[Kind] = ("embedded", "one", "three")
+
+
+_TWO: Sequence[Kind] = ("embedded", "one")
+_OURS = "ours: "
+
+
+def _way(
+    title: str, *, dicts: bool = True, share: float = 1.0, brokers: Sequence[Kind] = _TWO, **options: Any
+) -> Way:
+    return Way(_OURS + title, ours, options, dicts, share=share, brokers=brokers)
+
+
+_ALL: Sequence[Kind] = ("embedded", "one", "three")
+WAYS: Mapping[str, Way] = {
+    "bare": Way("(a) bare `produce(bytes)`, one callback", peers.bare, dicts=False),
+    "json": Way("(b) careful loop by hand, `json`", partial(peers.by_hand, dumps=peers.by_json)),
+    "orjson": Way("(b) careful loop by hand, `orjson`", partial(peers.by_hand, dumps=peers.orjson.dumps)),
+    "serializing": Way("(c) `SerializingProducer`, `orjson`, no counts", peers.serializing),
+    "kafka-python": Way("(d) kafka-python", peers.kafka_python, package="kafka", share=0.1, brokers=("one",)),
+    "aiokafka": Way("(d) aiokafka", peers.aiokafka, package="aiokafka", share=0.1, brokers=("one",)),
+    "duckdb": Way("(e) (b) with `orjson` and DuckDB once a second", peers.with_duckdb),
+    "ours": _way("`send_message(dict)`, all at its default", brokers=_ALL),
+    "storeless": _way("the same with `store=None`", store=None),
+    "bytes": _way("`send_message(bytes)`", dicts=False, brokers=_ALL),
+    "batch": _way("`send_batch` of dicts", batch=True, brokers=_ALL),
+    "batch-bytes": _way("`send_batch` of bytes", batch=True, dicts=False, brokers=_ALL),
+    "dedup-key": _way("de-duplication by `dedup_key`", dedup="key"),
+    "dedup-content": _way("de-duplication by content", dedup="content"),
+    "redis-batch": _way("de-duplication in Redis, `send_batch`", dedup="redis", batch=True, share=0.1),
+    "redis": _way("de-duplication in Redis, one by one: a round trip each", dedup="redis", share=0.02),
+    "buffered": _way('`journal_level="buffered"`', journal_level="buffered"),
+    "process": _way('`journal_level="process"`', journal_level="process", brokers=_ALL),
+    "power": _way('`journal_level="power"`, one by one: a sync each', journal_level="power", share=0.01),
+    "power-batch": _way('`journal_level="power"`, `send_batch`', journal_level="power", batch=True, share=0.1, brokers=_ALL),
+    "power-threads": _way('`journal_level="power"`, 16 threads', journal_level="power", threads=16, share=0.05),
+}  # fmt: skip
+
+
+def one(*, way: str, count: int, servers: str, topic: str, redis_port: int | None = None) -> dict[str, float]:
+    """A run: messages a second until the last was acknowledged, and microseconds of this process's processor time for
+    each."""
+    chosen = WAYS[way]
+    values: list[Any] = [message(number) for number in range(_DIFFERENT)]
+    if not chosen.dicts:
+        values = [peers.orjson.dumps(value) for value in values]
+    options = dict(chosen.options)
+    if options.get("dedup") == "redis":
+        options["redis_port"] = redis_port
+    if options.get("batch"):
+        options["dicts"] = chosen.dicts
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        chosen.open(servers, topic, Path(folder), **options) as send_all,
+    ):
+        send_all(_messages(values, -_WARM, 0))
+        gc.collect()
+        begun, cpu = time.perf_counter(), time.process_time()
+        send_all(_messages(values, 0, count))
+        took, spent = time.perf_counter() - begun, time.process_time() - cpu
+    return {"rate": count / took, "cpu": 1e6 * spent / count}
+
+
+def _messages(values: list[Any], first: int, last: int) -> Iterator[tuple[Any, str]]:
+    keys, dicts = [f"key-{number}" for number in range(_DIFFERENT)], isinstance(values[0], dict)
+    for number in range(first, last):
+        place = number % _DIFFERENT
+        value = values[place]
+        if dicts:
+            value["order"] = number  # no two are equal
+        yield value, keys[place]
+
+
+def measure(bench: Bench) -> Outcome:
+    parts: list[str] = []
+    targets: list[Target] = []
+    kinds: Sequence[Kind] = ("embedded",) if bench.quick else ("embedded", "one", "three")
+    left_out = {way.title: reason for way in WAYS.values() if (reason := peers.missing(way.package))}
+    with ExitStack() as services:
+        port = services.enter_context(redis_server())
+        if port is None:
+            left_out["de-duplication in Redis"] = "there is no redis-server here"
+        for kind in kinds:
+            runs = _on(bench, kind, port)
+            targets += _targets(runs, kind)
+            parts.append(f"On {KINDS[kind]}:\n\n{_table(runs, kind)}")
+    parts += [f"Left out: {title}, for {reason}." for title, reason in left_out.items()]
+    return Outcome("\n\n".join(parts), targets)
+
+
+def _on(bench: Bench, kind: Kind, redis_port: int | None) -> Runs:
+    broker, count = bench.stage.broker(kind), bench.size(200_000 if kind != "three" else 100_000, 300)
+    cases = [
+        Case(name, "sending:one", {"way": name, "count": max(100, int(count * way.share))})
+        for name, way in WAYS.items()
+        if (kind in way.brokers or bench.quick)
+        and not peers.missing(way.package)
+        and (redis_port is not None or way.options.get("dedup") != "redis")
+    ]
+
+    @contextmanager
+    def around(case: Case) -> Iterator[dict[str, Any]]:
+        with broker.topic() as where:
+            yield {**where, "redis_port": redis_port}
+
+    return bench.run(kind, cases, around=around)
+
+
+def _table(runs: Runs, kind: Kind) -> str:
+    head = (
+        "",
+        "msg/s: median (lowest to highest)",
+        "x (a)",
+        "x (b) json",
+        "x (b) orjson",
+        "x default",
+        "CPU, µs a message",
+    )
+    rows = [
+        (
+            way.title,
+            spread(runs.numbers(name, "rate")),
+            *(times(runs.ratio(name, peer)) for peer in ("bare", "json", "orjson", "ours")),
+            f"{runs.median(name, 'cpu'):.1f}",
+        )
+        for name, way in WAYS.items()
+        if name in runs
+    ]
+    return markdown(head, rows)
+
+
+def _targets(runs: Runs, kind: Kind) -> Iterator[Target]:
+    """What issue 8 asks of this question, on one broker."""
+    asked = (
+        ("default against (b) with json", "ours", "json", 1.0),
+        ("default against (b) with orjson", "ours", "orjson", 0.9),
+        ("default against (a)", "ours", "bare", 0.8),
+        ("a bytes value against (a)", "bytes", "bare", 0.9),
+        ("`send_batch` of bytes against (a)", "batch-bytes", "bare", 0.9),
+        ("de-duplication by key, of default", "dedup-key", "ours", 0.9),
+        ("de-duplication by content, of default", "dedup-content", "ours", 0.6),
+        ("de-duplication in Redis in `send_batch`, of default", "redis-batch", "ours", 0.4),
+        ("journal that survives the process, of default", "process", "ours", 0.8),
+        ("journal that survives power loss, in `send_batch`, of default", "power-batch", "ours", 0.6),
+    )
+    for text, case, peer, bound in asked:
+        if case in runs:
+            yield at_least(f"{text}: {KINDS[kind]}", bound, runs.ratios(case, peer))
+
+
+if __name__ == "__main__":
+    alone(sys.modules[__name__])

@@ -1,0 +1,296 @@
+"""Whether anything grows in a producer that sends for long while the network fails at random.
+
+    python -m benchmarks.soak                 half an hour at 2,000 messages a second, on a real Kafka
+    python -m benchmarks.soak --minutes 1 --embedded
+
+A process with a store and a journal sends evenly; between it and its broker faults come and go, each a few seconds long.
+It measures itself every few seconds. What is told is each number's median late in the run, against early in it: only
+moments without a fault count, and the first fifth is for settling down.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks import frame, plot
+from benchmarks.frame import call, markdown
+from benchmarks.guarantees import machine, message
+from producer_core.brokers import embedded, kafka
+from producer_core.brokers.proxy import BlackHole, Delay, FaultProxy, Hold, Reset, Rule, Slow, Swallow
+from producer_core.histogram import Histogram
+
+TOPIC, PARTITIONS = "soak", 6
+_STEP = 0.01
+_AFTER = 5.0
+"""Seconds after a fault until what it held up is through."""
+
+TROUBLES: Mapping[str, tuple[Rule, ...]] = {
+    "resets": (Rule(Reset(), api="Produce", chance=0.05),),
+    "lost answers": (Rule(Swallow(0.1), api="Produce", chance=0.05),),
+    "late requests": (Rule(Hold(0.05, up_to=0.5), api="Produce", chance=0.05),),
+    "lost requests": (Rule(BlackHole(0.5), api="Produce", chance=0.02),),
+    "a slow round trip": (Rule(Delay(0.05, up_to=0.3)),),
+    "a narrow line": (Rule(Slow(300_000)),),
+}
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How much higher a number may be late than early: by this quotient, or by so much, whichever allows more."""
+
+    unit: str
+    quotient: float
+    more: float
+
+
+BOUNDS: Mapping[str, Bound] = {
+    "memory": Bound("MB", 1.15, 16),
+    "threads": Bound("", 1.0, 1),
+    "handles": Bound("", 1.1, 6),
+    "journal": Bound("MB", 1.5, 80),
+    "store": Bound("MB", 1.2, 16),
+    "p50": Bound("ms", 1.5, 5),
+    "p99": Bound("ms", 2.0, 25),
+}
+
+
+# the producer's process
+
+
+def send(*, seconds: float, rate: float, every: float, servers: str, folder: str) -> dict[str, Any]:
+    """Send evenly, with a line of numbers every few seconds; what came of it all."""
+    from producer_core import ReliableKafkaProducer
+    from producer_core.errors import QueueFull
+
+    place, ended, refused = Path(folder), threading.Event(), 0
+    store, journal = place / "store.duckdb", place / "journal"
+    with ReliableKafkaProducer(servers, store=store, journal_dir=journal) as producer:
+        told = threading.Thread(
+            target=_tell, args=(producer, place, every, ended), name="benchmark", daemon=True
+        )
+        told.start()
+        begun, number = time.perf_counter(), 0
+        while (now := time.perf_counter() - begun) < seconds:
+            while number < int(now * rate):
+                try:
+                    producer.send_message(TOPIC, message(number), f"key-{number % 1000}")
+                except QueueFull:  # an outage that was longer than max_block_ms
+                    refused += 1
+                number += 1
+            time.sleep(_STEP)
+        producer.flush(180)
+        ended.set()
+        told.join()
+        stats, left = producer.metrics.snapshot(), producer.pending_count
+    return {
+        "tried": number, "refused": refused, "acknowledged": stats.acknowledged, "dead": stats.dead, "left": left,
+        "possible_duplicates": stats.total("possible_duplicates"), "retried": stats.total("retried"),
+    }  # fmt: skip
+
+
+def _tell(producer: Any, place: Path, every: float, ended: threading.Event) -> None:
+    before = Histogram()
+    with (place / "samples.jsonl").open("a") as file:
+        while not ended.wait(every):
+            now = producer.metrics.snapshot().histogram
+            fresh = Histogram({bucket: count - before.counts[bucket] for bucket, count in now.counts.items()})
+            before = now
+            line = {"at": time.time(), **_of_process(place), **_latencies(fresh)}
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+
+
+def _latencies(found: Histogram) -> dict[str, float]:
+    if not found.total:
+        return {}
+    return {name: 1000 * (found.quantile(q) or 0.0) for name, q in (("p50", 0.5), ("p99", 0.99))}
+
+
+def _of_process(place: Path) -> dict[str, float]:
+    """Megabytes of memory that is no file's, threads, handles, and megabytes of files."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return {
+        "memory": int(status["RssAnon"].split()[0]) / 1024,
+        "threads": int(status["Threads"]),
+        "handles": len(list(Path("/proc/self/fd").iterdir())),
+        "journal": _megabytes((place / "journal").rglob("*")),
+        "store": _megabytes(place.glob("store.duckdb*")),
+    }
+
+
+def _megabytes(files: Iterator[Path]) -> float:
+    found = 0
+    for file in files:
+        try:
+            found += file.stat().st_blocks * 512
+        except FileNotFoundError:  # a segment that is done with
+            continue
+    return found / 1e6
+
+
+# what happens to it
+
+
+@contextmanager
+def behind_a_proxy(on_embedded: bool, seed: int) -> Iterator[tuple[str, FaultProxy]]:
+    with FaultProxy(seed=seed) as proxy:
+        if on_embedded:
+            with embedded.start(topics={TOPIC: PARTITIONS}) as small:
+                small.advertise(proxy.listen)
+                yield proxy.bootstrap_servers, proxy
+        else:
+            with kafka.start(nodes=1, advertise=proxy.stand_before) as cluster:
+                cluster.create_topic(TOPIC, PARTITIONS)
+                yield proxy.bootstrap_servers, proxy
+
+
+def trouble(proxy: FaultProxy, chance: random.Random, pace: float, ended: threading.Event) -> list[Fault]:
+    """Faults of a few seconds with rest between them, until the end."""
+    came: list[Fault] = []
+    while not ended.wait(chance.uniform(0.5, 1.5) * 12 * pace):
+        name, begun = chance.choice(list(TROUBLES)), time.time()
+        with proxy.during(*TROUBLES[name]):
+            ended.wait(chance.uniform(0.3, 1.5) * 4 * pace)
+        proxy.reset_connections()
+        came.append(Fault(name, begun, time.time()))
+    return came
+
+
+@dataclass(frozen=True)
+class Fault:
+    name: str
+    begun: float
+    ended: float
+
+
+# what is told of it
+
+
+Samples = Sequence[Mapping[str, float]]
+
+
+def calm(samples: Samples, faults: Sequence[Fault], after: float) -> Samples:
+    """Those at moments that no fault was near."""
+    return [
+        one
+        for one in samples
+        if not any(fault.begun - 1 <= one["at"] <= fault.ended + after for fault in faults)
+    ]
+
+
+@dataclass(frozen=True)
+class Drift:
+    """One number early and late in the run."""
+
+    name: str
+    early: float
+    late: float
+
+    @property
+    def flat(self) -> bool:
+        bound = BOUNDS[self.name]
+        return self.late <= max(self.early * bound.quotient, self.early + bound.more)
+
+
+def drifts(samples: Samples, quiet: Samples) -> list[Drift]:
+    """From the second fifth to the last, of quiet moments: what a fault holds up waits in memory, and is no leak."""
+    begun, took = samples[0]["at"], samples[-1]["at"] - samples[0]["at"]
+    found = []
+    for name in BOUNDS:
+        values = [[one[name] for one in quiet if name in one and _fifth(one["at"] - begun, took) == part] for part in (1, 4)]  # fmt: skip
+        if all(values):
+            found.append(Drift(name, median(values[0]), median(values[1])))
+    return found
+
+
+def _fifth(at: float, took: float) -> int:
+    return min(4, int(5 * at / took)) if took else 0
+
+
+def draw(folder: Path, samples: Samples, quiet: Samples) -> None:
+    """Each number by its first calm value, so that all stand in one picture."""
+    begun, took, parts = samples[0]["at"], samples[-1]["at"] - samples[0]["at"], 12
+    places = [f"{took * (part + 1) / parts / 60:.3g}" for part in range(parts)]
+    for file, names in (("process", ("memory", "threads", "handles")), ("files", ("store", "p50", "p99"))):
+        lines: dict[str, dict[str, list[float]]] = {}
+        for name in names:
+            line: dict[str, list[float]] = {}
+            for one in quiet:
+                if name in one:
+                    part = min(parts - 1, int(parts * (one["at"] - begun) / took))
+                    line.setdefault(places[part], []).append(one[name])
+            if line:
+                first = median(line[next(place for place in places if place in line)]) or 1.0
+                lines[name] = {place: [value / first for value in values] for place, values in line.items()}
+        plot.draw(
+            folder / f"soak-{file}.svg", title=f"A soak: {', '.join(names)}, by their first values", places=places,
+            across="minutes", up="x", lines=lines,
+        )  # fmt: skip
+
+
+def report(given: argparse.Namespace, done: Mapping[str, Any], found: Sequence[Drift], faults: int) -> str:
+    rows = []
+    for one in found:
+        bound = BOUNDS[one.name]
+        words = f"{bound.unit} ".lstrip()
+        rows.append((one.name, f"{one.early:,.1f} {words}".strip(), f"{one.late:,.1f} {words}".strip(), "yes" if one.flat else "**no**"))  # fmt: skip
+    kept = done["tried"] - done["refused"] == done["acknowledged"] + done["dead"] and not done["left"]
+    verdict = "flat" if kept and all(one.flat for one in found) else "**not flat**"
+    if untold := [name for name in BOUNDS if name not in {one.name for one in found}]:
+        verdict += f" (too short to tell of {', '.join(untold)})"
+    return (
+        f"{given.minutes:g} minutes at {given.rate:,.0f} messages a second, {faults} faults: {verdict}.\n\n"
+        f"{markdown(('', 'early', 'late', 'flat'), rows)}\n\n"
+        f"{done['tried']:,} messages: {done['acknowledged']:,} acknowledged, {done['dead']:,} dead letters, "
+        f"{done['refused']:,} not accepted, {done['left']:,} without an end; {done['retried']:,} sent again by us, "
+        f"{done['possible_duplicates']:,} of them perhaps twice.\n\nMachine: {machine()}."
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--rate", type=float, default=2_000, help="messages a second")
+    parser.add_argument("--seed", type=int, default=0, help="of the faults")
+    parser.add_argument("--embedded", action="store_true", help="the embedded broker instead of a real Kafka")
+    parser.add_argument("--plots", type=Path, default=frame.PLOTS)
+    given = parser.parse_args()
+    seconds = 60 * given.minutes
+    pace, ended = min(1.0, max(0.5, seconds / 600)), threading.Event()
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as pool:
+        with behind_a_proxy(given.embedded, given.seed) as (servers, proxy):
+            harm = pool.submit(trouble, proxy, random.Random(given.seed), pace, ended)
+            try:
+                done = call(
+                    "soak:send", within=seconds + 600, seconds=seconds, rate=given.rate, every=min(5.0, seconds / 60), servers=servers, folder=folder
+                )  # fmt: skip
+            finally:
+                ended.set()
+            faults = harm.result()
+        samples = [json.loads(line) for line in (Path(folder) / "samples.jsonl").read_text().splitlines()]
+    quiet = calm(samples, faults, _AFTER)
+    found = drifts(samples, quiet)
+    draw(given.plots, samples, quiet)
+    text = report(given, done, found, len(faults))
+    print(text)
+    if "**" in text:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

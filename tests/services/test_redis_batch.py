@@ -1,0 +1,105 @@
+"""A batch whose claims are asked for in Redis together: what one by one would find, in one round trip."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+import redis
+
+from producer_core import ReliableKafkaProducer
+from producer_core.claims import Claim, Word
+from producer_core.dedup import MessageDeduplicator, RedisBackend
+from producer_core.testing import InMemoryTransport
+from tests.support import eventually
+
+pytestmark = pytest.mark.redis
+
+
+@pytest.fixture
+def client(redis_server):
+    with redis.Redis(port=redis_server) as opened:
+        yield opened
+
+
+@pytest.fixture
+def backend(client):
+    backend = RedisBackend(client, ttl=60, claim_ttl=60)
+    yield backend
+    backend.close()
+
+
+def keys(count):
+    prefix = uuid.uuid4().hex
+    return [f"{prefix}-{number}" for number in range(count)]
+
+
+def test_claims_together_find_what_each_would_find_alone(backend):
+    free, held, done, own = keys(4)
+    backend.claim(held, "somebody")
+    backend.claim(own, "me")
+    backend.confirm(done)
+
+    found = backend.claim_many([(free, "me"), (held, "me"), (done, "me"), (own, "me")])
+
+    assert found == [Claim.NEW, Claim.PENDING, Claim.DUPLICATE, Claim.NEW]
+    assert backend.claim(free, "somebody") is Claim.PENDING
+
+
+def test_words_told_together_each_do_what_they_say(backend):
+    confirmed, mine, others, claimed = keys(4)
+    backend.claim(mine, "me")
+    backend.claim(others, "somebody")
+
+    backend.tell(
+        [
+            (confirmed, Word("confirm")),
+            (mine, Word("release", "me")),
+            (others, Word("release", "me")),
+            (claimed, Word("claim", "me")),
+        ]
+    )
+
+    assert backend.confirmed(confirmed)
+    assert backend.claim(mine, "next") is Claim.NEW
+    assert backend.claim(others, "next") is Claim.PENDING
+    assert backend.claim(claimed, "next") is Claim.PENDING
+
+
+def producer_on(client):
+    made = []
+    transport = InMemoryTransport.factory(made)
+    producer = ReliableKafkaProducer(
+        "memory:1", store=None, transport=transport, redis_client=client, enable_deduplication=True
+    )
+    return producer, made[0]
+
+
+def test_of_two_producers_with_equal_batches_each_message_is_sent_once(client):
+    topic, values = f"orders-{uuid.uuid4().hex}", [{"n": number} for number in range(1_100)]
+    first, log = producer_on(client)
+    second, other = producer_on(client)
+
+    sent = first.send_batch(topic, values)
+    eventually(lambda: not first.deduplicator._shared.waiting)
+    again = second.send_batch(topic, [*values, {"n": "new"}])
+
+    assert (sent["sent"], sent["duplicate"]) == (1_100, 0)
+    assert (again["sent"], again["duplicate"]) == (1, 1_100)
+    assert (len(log.log[topic]), len(other.log[topic])) == (1_100, 1)
+    first.close()
+    second.close()
+
+
+def test_a_batch_is_sent_without_redis_and_tells_it_later(client, redis_server):
+    told = []
+    with redis.Redis(port=1) as gone:
+        dedup = MessageDeduplicator(gone, on_degraded=lambda degraded, text: told.append(degraded))
+        found = dedup.claim_many(
+            [("a", "orders", b"x" * 24), ("b", "orders", b"y" * 24), ("a", "orders", b"z" * 24)]
+        )
+
+        assert found == [Claim.NEW, Claim.NEW, Claim.PENDING]
+        assert told == [True]
+        assert dedup._shared.waiting == 2
+        dedup.close(0.1)

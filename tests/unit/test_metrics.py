@@ -1,0 +1,65 @@
+"""The metrics: snapshots that stay as they were, and cost nothing for topics that rest."""
+
+from __future__ import annotations
+
+from producer_core.acknowledgements import Acknowledgements
+from producer_core.events import Acknowledged
+from producer_core.metrics import Metrics
+
+
+def acknowledged(topic, seq=0, latency=0.01):
+    return Acknowledged(topic, 0, seq, latency, 100, 1, seq)
+
+
+def test_a_snapshot_stays_as_it_was():
+    metrics = Metrics()
+    metrics.acknowledged([acknowledged("orders")])
+
+    before = metrics.snapshot()
+    metrics.acknowledged([acknowledged("orders", 1), acknowledged("payments", 2)])
+    metrics.duplicate("orders")
+
+    assert (before.acknowledged, before.total("duplicates"), before.histogram.total) == (1, 0, 1)
+    after = metrics.snapshot()
+    assert (after.acknowledged, after.total("duplicates"), after.histogram.total) == (3, 1, 3)
+    assert list(after.topics) == ["orders", "payments"]
+
+
+def test_a_topic_that_rests_is_not_copied_again():
+    metrics = Metrics()
+    metrics.acknowledged([acknowledged("orders"), acknowledged("payments")])
+    first = metrics.snapshot()
+    metrics.acknowledged([acknowledged("orders", 1)])
+    second = metrics.snapshot()
+
+    assert second.topics["payments"] is first.topics["payments"]
+    assert second.topics["orders"] is not first.topics["orders"]
+
+
+def test_what_a_look_found_has_no_latency():
+    metrics = Metrics()
+    metrics.acknowledged([acknowledged("orders", latency=0.0), acknowledged("orders", 1, latency=0.5)])
+
+    snapshot = metrics.snapshot()
+
+    assert snapshot.acknowledged == 2
+    assert snapshot.histogram.total == 1
+    assert snapshot.recent_latencies == (0.5,)
+
+
+def test_a_batch_kept_as_columns_is_the_same_sequence_and_counts_the_same():
+    items = [acknowledged("orders"), acknowledged("payments", 1), acknowledged("orders", 2, latency=0.5)]
+    columns = Acknowledgements.of(items)
+
+    assert (list(columns), columns[1], list(columns[1:]), len(columns)) == (items, items[1], items[1:], 3)
+    assert [(topic, list(some)) for topic, some in columns.by_topic()] == [
+        ("orders", [items[0], items[2]]),
+        ("payments", [items[1]]),
+    ]
+    assert not Acknowledgements.of([])
+
+    one, other = Metrics(), Metrics()
+    one.acknowledged(items)
+    other.acknowledged(columns)
+    assert one.snapshot().total("bytes") == other.snapshot().total("bytes") == 300
+    assert one.snapshot().histogram.counts == other.snapshot().histogram.counts
