@@ -225,11 +225,8 @@ class Claims:
                 case "planned" | "running" if not busy:
                     operations.end(self._store, self.operation_id, self._clock(), stopped=stop)
                     return Turn(over=True)
-                case "paused" if not busy:
-                    self.let_go()
-                    return Turn(over=True)
-                case "cancelled" if not busy:
-                    operations.end(self._store, self.operation_id, self._clock())
+                case "paused" | "cancelled" if not busy:
+                    self.let_go()  # ends what was cancelled, unless something is claimed that nobody has looked for
                     return Turn(over=True)
                 case "planned" | "running" | "paused" | "cancelled":
                     return Turn(over=False, halt=True)

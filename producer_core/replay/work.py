@@ -91,6 +91,7 @@ class Work:
         self._asked = self._said = 0.0
         self._leave_by: float | None = None
         self._over = self._store_away = self._begun = False
+        self._began_as = ""  # the operation's state when this work began
         self._make_way = make_way
 
     def run(self, *, until: float, started: float) -> None:
@@ -123,7 +124,8 @@ class Work:
     def _look_ahead(self) -> bool:
         """Whether to go on: not where nobody wants it now."""
         self._ahead(self)
-        if self._keeper.holds() and self._claims.get().state in ("planned", "running", "paused", "cancelled"):
+        self._began_as = self._claims.get().state
+        if self._keeper.holds() and self._began_as in ("planned", "running", "paused", "cancelled"):
             return True
         self._claims.let_go()
         return False
@@ -135,7 +137,10 @@ class Work:
         return self._keeper.holds()
 
     def interrupted(self) -> bool:
-        """Whether to leave while waiting: it is not ours any more, the process must end, or nobody wants it now."""
+        """Whether to leave while waiting: it is not ours any more, the process must end, or nobody wants it any more.
+
+        Who took over what was cancelled already is here to find out what its dead owner sent, and does not leave for it.
+        """
         now = time.monotonic()
         if not self._keeper.holds():
             return True
@@ -145,7 +150,8 @@ class Work:
         if now - self._asked > _ASK:
             self._asked = now
             with contextlib.suppress(StoreError):
-                return self._claims.get().state in ("paused", "cancelled")
+                state = self._claims.get().state
+                return state in ("paused", "cancelled") and state != self._began_as
         return False
 
     def say(self, text: str) -> None:
