@@ -293,7 +293,7 @@ def _member(
     )
 
 
-def _alerts(store: Store, firing: Rows, span: Mapping[str, Any]) -> Mapping[str, tuple[tuple[str, str], ...]]:
+def _alerts(store: Store, firing: Rows, span: dict[str, Any]) -> Mapping[str, tuple[tuple[str, str], ...]]:
     """What fires and is not silenced, by the producer that it is about or that says so, and by those whose messages died
     on the topic that it is about: severity and text, what one should read first in front.
 
