@@ -10,7 +10,7 @@ from typing import Any
 
 from dashboard.admission import Admission
 from dashboard.door import COOKIE
-from dashboard.sessions import Attempts, Sessions
+from dashboard.sessions import Attempts, Ended, Sessions
 from producer_core.errors import ProducerError
 from producer_core.person import person
 
@@ -26,6 +26,7 @@ class Guard:
     admission: Admission = field(default_factory=Admission)
     sessions: Sessions = field(default_factory=lambda: Sessions(0.0))
     attempts: Attempts = field(default_factory=Attempts)
+    ended: Ended = field(default_factory=Ended)
     started: bool = False
 
 
@@ -68,8 +69,9 @@ def actor() -> str:
 
 
 def sign_out() -> None:
-    """End the session of this browser; with OIDC Streamlit also forgets who it was."""
+    """End the session of this browser, in every tab; with OIDC also that at the provider, where it can be."""
     if guard().admission.oidc:
+        guard().ended.add(_sign_in(_claims()))
         _streamlit().logout()
     else:
         guard().sessions.end(_token())
@@ -94,14 +96,24 @@ def _signed_in() -> str | None:
     claims = _claims()
     if not claims.get("is_logged_in") or _over(claims, admission.session):
         return None
+    if _sign_in(claims) in guard().ended:
+        return None
     name = _name_in(claims)
     return name if admission.sees(name) else None
 
 
 def _over(claims: Mapping[str, Any], length: float) -> bool:
-    """Who signed in too long ago; one whose provider does not say when has to sign in again."""
-    since = claims.get("auth_time") or claims.get("iat")
+    """Who signed in here too long ago; one whose provider does not say when has to sign in again.
+
+    Not by `auth_time`: a provider may remember a person for days, and then nobody would ever come in.
+    """
+    since = claims.get("iat")
     return not isinstance(since, int | float) or time.time() - since > length
+
+
+def _sign_in(claims: Mapping[str, Any]) -> str:
+    """One coming in of one person, the same in every tab."""
+    return repr([claims.get(name) for name in ("iss", "sub", "iat", "nonce", "jti", "sid")])
 
 
 def _name_in(claims: Mapping[str, Any]) -> str:

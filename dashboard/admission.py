@@ -15,15 +15,25 @@ from producer_core.errors import ConfigError
 
 SESSION_HOURS = 12.0
 
+SHORTEST_SECRET = 32
+"""Characters of the secret that signs who people are, with OIDC."""
+
+_SHARED = ("redirect_uri", "cookie_secret")
+_CLIENT = ("client_id", "client_secret", "server_metadata_url")
 _KEYS = ("passwords", "may_see", "may_act", "read_only", "session_hours")
 
 
 @dataclass(frozen=True)
 class Admission:
-    """`passwords` are hashes by name. Patterns (`*@example.com`) are compared without regard to case."""
+    """`passwords` are hashes by name. Patterns (`*@example.com`) are compared without regard to case.
+
+    `provider` is the name of the OIDC provider where it has one, `comes_back_to` the address that it sends people to.
+    """
 
     passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
     oidc: bool = False
+    provider: str | None = None
+    comes_back_to: str = ""
     may_see: tuple[str, ...] = ("*",)
     may_act: tuple[str, ...] = ("*",)
     read_only: tuple[str, ...] = ()
@@ -55,7 +65,7 @@ def read(places: Sequence[Path] | None = None) -> Admission:
     raw: dict[str, Any] = {}
     for path in files() if places is None else places:
         raw |= _table(path)
-    return _admission(raw.get("dashboard", {}), oidc="auth" in raw)
+    return _admission(raw.get("dashboard", {}), raw.get("auth"))
 
 
 def refusal(address: str, hosts: Sequence[str], admission: Admission) -> str | None:
@@ -86,7 +96,7 @@ def _table(path: Path) -> dict[str, Any]:
         ) from None
 
 
-def _admission(table: Any, *, oidc: bool) -> Admission:
+def _admission(table: Any, auth: Any) -> Admission:
     if not isinstance(table, dict):
         raise ConfigError("[dashboard] in secrets.toml must be a table.")
     if unknown := [name for name in table if name not in _KEYS]:
@@ -94,6 +104,7 @@ def _admission(table: Any, *, oidc: bool) -> Admission:
             f"[dashboard] in secrets.toml has no key {unknown[0]!r}.", fix=f"There are {', '.join(_KEYS)}."
         )
     passwords = _passwords(table.get("passwords", {}))
+    oidc = auth is not None
     if oidc and passwords:
         raise ConfigError(
             "secrets.toml has both [auth] and [dashboard.passwords].", fix="Keep one: people sign in one way."
@@ -103,14 +114,45 @@ def _admission(table: Any, *, oidc: bool) -> Admission:
             "With [auth], [dashboard] in secrets.toml must say who is let in.",
             fix='For example may_see = ["*@example.com"]; ["*"] is everybody that the provider signs in.',
         )
+    provider, comes_back_to = _provider(auth) if oidc else (None, "")
     return Admission(
         passwords,
         oidc,
+        provider,
+        comes_back_to,
         may_see=_patterns(table, "may_see", ("*",)),
         may_act=_patterns(table, "may_act", ("*",)),
         read_only=_patterns(table, "read_only", ()),
         session=3600 * _hours(table.get("session_hours", SESSION_HOURS)),
     )
+
+
+def _provider(auth: Any) -> tuple[str | None, str]:
+    """The name of the provider, None for the only one that has no name, and where it sends people back to."""
+    if not isinstance(auth, dict):
+        raise ConfigError("[auth] in secrets.toml must be a table.")
+    named = [name for name, table in auth.items() if isinstance(table, dict) and name != "client_kwargs"]
+    name = named[0] if len(named) == 1 and "client_id" not in auth else None
+    client = auth if name is None else auth[name]
+    for table, wanted in ((auth, _SHARED), (client, _CLIENT)):
+        if missing := [key for key in wanted if not isinstance(table.get(key), str) or not table[key]]:
+            where = "[auth]" if table is auth else f"[auth.{name}]"
+            raise ConfigError(
+                f"{where} in secrets.toml has no {missing[0]}.",
+                fix="One provider, with what «Access» in the README lists.",
+            )
+    if not auth["redirect_uri"].endswith("/oauth2callback"):
+        raise ConfigError(
+            "redirect_uri in secrets.toml must end in /oauth2callback.",
+            fix="It is the dashboard's own address with that path; the provider must know the same.",
+        )
+    if len(auth["cookie_secret"]) < SHORTEST_SECRET:
+        raise ConfigError(
+            f"cookie_secret in secrets.toml has fewer than {SHORTEST_SECRET} characters: who guesses it is whoever he "
+            "wants to be.",
+            fix="Make it with: openssl rand -hex 32",
+        )
+    return name, auth["redirect_uri"]
 
 
 def _passwords(table: Any) -> Mapping[str, str]:

@@ -87,7 +87,7 @@ class Door:
         return receive_while_signed_in
 
     async def _sign_in(self, scope: Scope, asked: _Asked, receive: Receive, send: Send) -> None:
-        following = _local(asked.query("next"), self._base or "/")
+        following = local(asked.query("next"), self._base or "/")
         if scope["method"] in ("GET", "HEAD"):
             if self._sessions.name(asked.token) is not None:
                 return await _redirect(send, following)
@@ -96,7 +96,7 @@ class Door:
             return await _say(send, 403, "Not from the page of this dashboard.", kind="text/plain")
         form = await _form(receive)
         name, guess = form.get("name", "").strip()[:200], form.get("password", "")
-        following = _local(form.get("next", ""), self._base or "/")
+        following = local(form.get("next", ""), self._base or "/")
         problem = await self._why_not(name, guess, asked.address)
         if problem is not None:
             return await _say(
@@ -170,7 +170,7 @@ def _asked(scope: Scope) -> _Asked:
     return _Asked(headers, parse_qs(scope["query_string"].decode("latin-1")), client[0] if client else "")
 
 
-def _local(path: str, otherwise: str) -> str:
+def local(path: str, otherwise: str) -> str:
     """Where to go on: only on this server."""
     good = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
     return path if good else otherwise

@@ -11,16 +11,29 @@ from typing import Any
 import streamlit as st
 
 from dashboard.figures.charts import Drawn, drawn
+from dashboard.serve import PLOTLY_JS
 
 _JS = r"""
 let loading
+// The page that opens with a chart asks for it in its head already; then it is on its way.
 const load = () => window.Plotly ? Promise.resolve(window.Plotly) : (loading ??= new Promise((ok, no) => {
-  const script = document.createElement('script')
-  script.src = new URL('app/static/plotly.min.js', document.baseURI).href
-  script.onload = () => ok(window.Plotly)
-  script.onerror = () => { loading = undefined; no() }
+  const file = 'PLOTLY_JS', known = document.querySelector(`script[src$="${file}"]`)
+  const script = known ?? document.createElement('script')
+  script.addEventListener('load', () => ok(window.Plotly))
+  script.addEventListener('error', () => { loading = undefined; script.remove(); no() })
+  if (known) return
+  script.src = new URL('app/static/' + file, document.baseURI).href
   document.head.append(script)
 }))
+// One chart at a time, so that the browser shows the first while it draws the second.
+const waiting = []
+const inTurn = () => {
+  try { waiting[0]() } finally {
+    waiting.shift()
+    if (waiting.length) setTimeout(inTurn)
+  }
+}
+const soon = act => { if (waiting.push(act) === 1) inTurn() }
 // uirevision alone keeps no zoom here: the range moves on with each refresh, which Plotly takes for a new wish.
 const listen = plot => {
   if (plot.pcListens) return
@@ -104,8 +117,10 @@ export default function ({ data, parentElement }) {
   plot.setAttribute('aria-label', data.alt)
   plot.style.minHeight ||= data.height + 'px'
   load().then(Plotly => {
+    const due = plot.pcDraw
     plot.pcDraw = () => { plot.pcDraw = null; draw(plot, data, css, Plotly) }
-    if (!plot.pcDrags) plot.pcDraw() // else when the button is let go: a drag that is drawn over ends nowhere
+    // While a button is held it waits until that is let go: a drag that is drawn over ends nowhere.
+    if (!due) soon(() => { if (!plot.pcDrags && plot.isConnected) plot.pcDraw?.() })
   }).catch(() => { plot.textContent = data.alt + ' (plotly.js could not be loaded)' })
 }
 """
@@ -116,7 +131,7 @@ def _component() -> Any:
     return st.components.v2.component(
         "live_plotly",
         html="<div class='live-plot' role='img' style='width:100%'></div>",
-        js=_JS,
+        js=_JS.replace("PLOTLY_JS", PLOTLY_JS),
         isolate_styles=False,
     )
 

@@ -17,6 +17,11 @@ COLOURS = (
 )  # fmt: skip
 """Ten, because Streamlit falls back to Plotly's own with fewer; told apart by colour-blind people."""
 
+PLOTLY_JS = "plotly-cartesian-4.1.1.min.js"
+"""The lines, bars and heatmaps of plotly.js (npm: plotly.js-cartesian-dist-min), a third of the whole that comes with the
+plotly package: a browser that was never here reads it in a second less. Another version has another name, so it may be
+kept for ever."""
+
 OPTIONS: Mapping[str, str] = {
     "server.headless": "true",
     "server.fileWatcherType": "none",
@@ -37,10 +42,9 @@ _LAUNCHER = '''"""Started by `producer-core dashboard`."""
 
 import streamlit
 
-from dashboard.front import with_base
 from dashboard.server import parts
 
-app = streamlit.App("page.py", **with_base(parts()))
+app = streamlit.App("page.py", **parts())
 '''
 
 _PAGE = '"""The page."""\n\nfrom dashboard.app import main\n\nmain()\n'
@@ -80,12 +84,10 @@ def command(
 def launch_folder() -> Path:
     """A folder of ours with the start script and plotly.js, which Streamlit serves from beside the script.
 
-    An installed wheel may be read-only, and the 4.7 MB of plotly.js come with the plotly package already.
+    An installed wheel may be read-only.
     """
-    import plotly
-
     state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
-    folder = state / "producer-core" / f"dashboard-3-plotly-{plotly.__version__}"
+    folder = state / "producer-core" / "dashboard-4"
     put_plotly(folder / "static")
     for name, text in (("app.py", _LAUNCHER), ("page.py", _PAGE)):
         _put(folder / name, len(text.encode()), _writer(text))
@@ -110,11 +112,9 @@ def names_of(address: str) -> tuple[str, ...]:
 
 def put_plotly(static: Path) -> None:
     """plotly.js into the folder that Streamlit serves as `app/static`."""
-    import plotly
-
     static.mkdir(parents=True, exist_ok=True, mode=0o700)
-    source = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
-    _put(static / "plotly.min.js", source.stat().st_size, lambda part: shutil.copyfile(source, part))
+    source = Path(__file__).parent / PLOTLY_JS
+    _put(static / PLOTLY_JS, source.stat().st_size, lambda part: shutil.copyfile(source, part))
 
 
 def _put(target: Path, size: int, write: Callable[[Path], object]) -> None:

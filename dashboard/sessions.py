@@ -1,4 +1,4 @@
-"""Sessions of people who signed in with a password, and the attempts of those who did not get in."""
+"""Sessions of people who signed in, and the attempts of those who did not get in."""
 
 from __future__ import annotations
 
@@ -53,6 +53,25 @@ class Sessions:
 
 def _hash(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
+
+
+class Ended:
+    """Sign-ins by OIDC that were ended by hand, in this process: a cookie that was copied, or that another tab still
+    has, opens nothing any more. Safe from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards the next field
+        self._known: OrderedDict[str, None] = OrderedDict()
+
+    def add(self, sign_in: str) -> None:
+        with self._lock:
+            self._known[_hash(sign_in)] = None
+            while len(self._known) > _MOST:
+                self._known.popitem(last=False)
+
+    def __contains__(self, sign_in: str) -> bool:
+        with self._lock:
+            return _hash(sign_in) in self._known
 
 
 class Attempts:

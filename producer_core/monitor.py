@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -16,22 +15,21 @@ if TYPE_CHECKING:
     from producer_core.dlq.clearing import Result
     from producer_core.frames import Kind
     from producer_core.producer import ReliableKafkaProducer
-    from producer_core.replay import Operation
     from producer_core.replay.dry_run import DryRun
+    from producer_core.replaying import Replay, Replays
     from producer_core.store import Store
 
 _NO_STORE = "This producer has no store, so there is no history to show."
 _NO_WIDGET = "The live monitor needs: pip install 'producer-core[notebook,dashboard]'"
 _ORIGIN = "notebook"
-_LOOK_EVERY = 0.1
 
 
 class Monitor:
     """Shows a producer, a Store or a store's path: a live widget in a notebook, its text in a terminal.
 
     What it shows it also gives: `history` and `to_frame` as frames, `groups`, `dry_run`, `replay`, `clear` as values
-    that a notebook draws as tables. The widget comes with the dashboard and is found through the entry point
-    `producer_core.notebook`.
+    that a notebook draws as tables. A replay is a plan first, and sends nothing before its `go()`. The widget comes
+    with the dashboard and is found through the entry point `producer_core.notebook`.
     """
 
     def __init__(self, source: ReliableKafkaProducer | Store | Path | str) -> None:
@@ -85,21 +83,22 @@ class Monitor:
         return dry_run(self.store, where or _everything())
 
     def replay(
-        self, where: DeadLetterFilter | None = None, *, rate: float | None = None, timeout: float = 60.0
-    ) -> Operation:
-        """Send again what the filter matches now, and wait for the end, or `timeout` seconds.
+        self, where: DeadLetterFilter | None = None, *, rate: float | None = None, timeout: float = 10.0
+    ) -> Replay:
+        """The plan of sending again what the filter matches now: shown, it says what it would do; its `go()` does it.
 
-        A live producer on this store does it; it goes on when the time is over or the cell is interrupted. Some are
-        sent first, and it stops itself where too many fail again.
+        Nothing is sent before that. A live producer on this store looks ahead on the topics first, `timeout` seconds are
+        waited for that. `pause()`, `resume()` and `cancel()` are there too; asked again, it gives the same replay.
         """
-        from producer_core import replay
+        from producer_core import replaying
 
-        operation = replay.plan(self.store, where or _everything(), who=person(), origin=_ORIGIN, rate=rate)
-        deadline, waiting = time.monotonic() + timeout, threading.Event()
-        while not operation.ended and time.monotonic() < deadline:
-            waiting.wait(_LOOK_EVERY)
-            operation = replay.get(self.store, operation.operation_id)
-        return operation
+        return replaying.begin(self.store, where or _everything(), rate=rate, timeout=timeout)
+
+    def replays(self) -> Replays:
+        """Replays that have not ended, whoever began them, the latest first; each can be decided as that of `replay`."""
+        from producer_core import replaying
+
+        return replaying.live(self.store)
 
     def clear(self, where: DeadLetterFilter) -> Result:
         """Put what the filter matches into the archive; nothing is deleted. DeadLetterFilter() means all of it."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dashboard.data.replays import operations, where_of
+from dashboard.data.urgency import Urgency, urgency
 from dashboard.data.view import View
 from producer_core.alerts import Alert, AlertLog, Book, Rule, Silence, book_of
 from producer_core.alerts.conditions import DAY, HOUR, MINUTE, Told, windows_of
@@ -25,8 +26,6 @@ LISTED = 200
 """So many episodes that are over are listed at once."""
 SHOWN = 30
 """So many that fire are shown one by one."""
-
-_SEVERITIES = ("critical", "warning", "info")
 
 
 class Judge(NamedTuple):
@@ -224,10 +223,15 @@ def _total(rows: list[dict[str, Any]]) -> int:
     return rows[0]["total"] if rows else 0
 
 
-def _urgency(item: Alert) -> tuple[bool, bool, int, float]:
-    """First what nobody looks after and nothing keeps quiet, the worst and then the newest first."""
-    worst = _SEVERITIES.index(item.severity) if item.severity in _SEVERITIES else len(_SEVERITIES)
-    return bool(item.silenced or item.muted_by), item.acknowledged_by is not None, worst, -item.started_at
+def _urgency(item: Alert) -> Urgency:
+    return urgency(
+        item.rule,
+        item.severity,
+        item.started_at,
+        looked_after=item.acknowledged_by is not None,
+        quiet=bool(item.silenced or item.muted_by),
+        over=item.since is not None,
+    )
 
 
 def _rules(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dashboard.data.view import View
+from producer_core.replay.active import LATE
 from producer_core.store import Store
 
 _MOST = 10_000
@@ -46,6 +47,15 @@ class Deaths:
         """When the last letter died."""
         return max((row["last"] for row in self.rows), default=None)
 
+    @property
+    def lasts(self) -> Mapping[str, float]:
+        """When the last letter of a topic died; not of topics of which some left no letter here."""
+        found: dict[str, float] = {}
+        for row in self.rows:
+            if row["topic"] not in self.unlettered:
+                found[row["topic"]] = max(found.get(row["topic"], 0.0), row["last"])
+        return found
+
     def by(self, name: str, what: str = "count") -> dict[str, int]:
         """By topic or by code; deaths without a letter have no code."""
         counts = Counter(self.unlettered if (name, what) == ("topic", "count") else ())
@@ -62,6 +72,27 @@ def deaths(store: Store, view: View, since: int, until: int | None) -> Deaths:
     span = {"since": since, "until": until, **view.where}
     without = store.rows("deaths_without_letters", **span)
     return Deaths(store.rows("deaths", limit=_MOST, **span), {row["topic"]: row["dead"] for row in without})
+
+
+def by_producer(store: Store, view: View, since: int, until: int | None) -> dict[str, int]:
+    """The same deaths by producer."""
+    rows = store.rows("deaths_by_producer", since=since, until=until, **view.where)
+    return {row["producer_id"]: row["dead"] for row in rows}
+
+
+def delivered_since(store: Store, view: View, lasts: Mapping[str, float]) -> dict[str, int]:
+    """What each of these topics had acknowledged since its last death. Statistics count a moment late, so what may have
+    been acknowledged before it is left out."""
+    if not lasts:
+        return {}
+    rows = store.rows(
+        "delivered_since",
+        topics=list(lasts),
+        lasts=[last + LATE for last in lasts.values()],
+        since=int(min(lasts.values())),
+        producer=view.producer,
+    )
+    return {row["topic"]: row["acknowledged"] for row in rows}
 
 
 def retry_success(saved: int, given_up: int) -> float | None:

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from dashboard.data.deaths import by_producer
 from dashboard.data.latency import LATENCY_QUANTILES, Percentiles
 from dashboard.data.overview import GONE
+from dashboard.data.urgency import urgency_of
 from dashboard.data.view import View
 from producer_core.alerts.rules import RULES
 from producer_core.dlq import DeadLetterFilter, DeadLetters
@@ -164,17 +166,18 @@ def fleet(store: Store, view: View, now: float, *, everybody: bool = False) -> F
             for row in store.rows("fleet_latencies", **span)
         }
         windows = store.rows("latency_buckets_by_window", bucket_seconds=step, **span)
+        died = by_producer(store, view, since, until)
         letters = DeadLetters(store).count_by(
             DeadLetterFilter(topic=view.topic, producer_id=view.producer), "producer_id"
         )
-        alerts = _alerts(store.rows("alerts_firing", now=now))
+        alerts = _alerts(store, store.rows("alerts_firing", now=now), span)
         jobs = store.rows("pipeline_jobs")
         seen_at = store.rows("data_age")[0]["seen_at"]
     seconds = max(1, int(end) - recent)
     members = tuple(
         sorted(
             (
-                _member(row, counts, histograms, letters, alerts, seconds, now)
+                _member(row, counts, died, histograms, letters, alerts, seconds, now)
                 for row in producers
                 if everybody or view.topic is None or row["producer_id"] in counts
             ),
@@ -190,7 +193,7 @@ def fleet(store: Store, view: View, now: float, *, everybody: bool = False) -> F
         known=known["producers"],
         known_hosts=known["hosts"],
         acknowledged=sum(row["acknowledged"] for row in counts.values()),
-        dead=sum(row["dead"] for row in counts.values()),
+        dead=sum(died.values()),
         rate=sum(row["recently"] for row in counts.values()) / seconds,
         found=tuple(quantiles(_together(histograms.values()), LATENCY_QUANTILES)),
         percentiles=tuple(_percentiles(windows)),
@@ -245,6 +248,7 @@ def _trouble(member: Member) -> tuple[Any, ...]:
 def _member(
     row: Mapping[str, Any],
     counts: Mapping[str, Mapping[str, Any]],
+    died: Mapping[str, int],
     histograms: Mapping[str, Mapping[int, int]],
     letters: Mapping[str, int],
     alerts: Mapping[str, tuple[tuple[str, str], ...]],
@@ -252,7 +256,7 @@ def _member(
     now: float,
 ) -> Member:
     name = row["producer_id"]
-    counted = counts.get(name, {"acknowledged": 0, "dead": 0, "recently": 0})
+    counted, dead = counts.get(name, {"acknowledged": 0, "recently": 0}), died.get(name, 0)
     said = alerts.get(name, ())
     fill = row["queue_messages"] / row["queue_limit"] if row["queue_limit"] else 0.0
     return Member(
@@ -272,7 +276,7 @@ def _member(
         fill=fill,
         memory=row["memory_bytes"],
         acknowledged=counted["acknowledged"],
-        dead=counted["dead"],
+        dead=dead,
         rate=counted["recently"] / seconds,
         found=tuple(quantiles(histograms.get(name, {}), LATENCY_QUANTILES)),
         letters=letters.get(name, 0),
@@ -282,26 +286,36 @@ def _member(
             silent=now - row["seen_at"],
             connected=row["connected"],
             alerting=any(severity != "info" for severity, _ in said),
-            dead=counted["dead"],
+            dead=dead,
             acknowledged=counted["acknowledged"],
             fill=fill,
         ),
     )
 
 
-def _alerts(firing: Rows) -> Mapping[str, tuple[tuple[str, str], ...]]:
-    """What fires and is not silenced, by the producer that it is about or that says so: severity and text, the worst first.
+def _alerts(store: Store, firing: Rows, span: dict[str, Any]) -> Mapping[str, tuple[tuple[str, str], ...]]:
+    """What fires and is not silenced, by the producer that it is about or that says so, and by those whose messages died
+    on the topic that it is about: severity and text, what one should read first in front.
 
     What is no more than news is no trouble, and what is about the whole store is none of a producer.
     """
-    by_producer: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for row in firing:
+    told: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    losing = defaultdict[str, list[str]](list)
+    if firing:
+        for row in store.rows("deaths_by_writer", **span):
+            losing[row["topic"]].append(row["producer_id"])
+    for row in sorted(firing, key=urgency_of):
         of_the_store = row["rule"] in RULES and RULES[row["rule"]].shared
         if row["silenced"] or row["muted_by"] or row["severity"] == "info" or of_the_store:
             continue
-        for producer in {row["subject"], row["told_by"] or row["subject"]}:
-            by_producer[producer].append((row["severity"], row["text"]))
-    return {producer: tuple(said) for producer, said in by_producer.items()}
+        about = {
+            row["subject"],
+            row["told_by"] or row["subject"],
+            *losing.get(row["subject"].partition("/")[0], ()),
+        }
+        for producer in about:
+            told[producer].append((row["severity"], row["text"]))
+    return {producer: tuple(said) for producer, said in told.items()}
 
 
 def _together(histograms: Iterable[Mapping[int, int]]) -> Mapping[int, int]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from dashboard.data.deaths import Deaths, deaths
 from dashboard.data.view import View
 from producer_core.diagnosis import BrokerNumbers, Finding, Numbers, mean, merged, over_time
 from producer_core.histogram import SCALE, quantiles, upper_bound
 from producer_core.store import Store
 
 LATENCY_QUANTILES = (0.5, 0.95, 0.99, 0.999)
-_MINUTE, _FINE = 60, 5
-"""Seconds: what the last minute says holds now, in slices of five."""
+_MINUTE, _FINE, _LOOKS = 60, 5, 10
+"""Seconds: what the last minute says holds now, in slices of five; whether a broker is there now, the last looks."""
 _ROW = 2 ** (SCALE - 2)
 """Buckets of the histogram in one row of the heatmap: four rows a doubling."""
 
@@ -105,8 +106,18 @@ def latency(store: Store, view: View, now: float) -> Latency:
         totals = store.rows("totals_by_topic", since=since, until=until, **producer)
         asked = _asked(store, view, since, until, step)
         latest = _asked(store, view, max(since, int(at) - _MINUTE), until, _FINE)
+        looks = _looks(store, max(since, int(at) - _LOOKS), until, view.producer)
+        cut_off = store.rows("cut_off_times", since=since, until=until, **producer)
+        died = deaths(store, view, since, until)
         seen_at = store.rows("data_age")[0]["seen_at"]
-    slices = _slices(step, at, *asked)
+    slices = _slices(step, at, died, *asked)
+    findings = over_time(
+        slices,
+        at,
+        _slices(_FINE, at, died, *latest),
+        looks=_slices(1, at, died, (), *looks, ()),
+        dead=died.total,
+    )
     whole = merged(slices) if slices else Numbers(since, view.seconds)
     return Latency(
         now=at,
@@ -121,7 +132,7 @@ def latency(store: Store, view: View, now: float) -> Latency:
         topics=tuple(_topics(totals, by_topic, view.topic)),
         brokers=tuple(sorted(whole.brokers, key=lambda one: (one.broker_id < 0, one.broker_id))),
         rtt_by_broker=_rtt_by_broker(slices),
-        findings=over_time(slices, at, _slices(_FINE, at, *latest)),
+        findings=tuple(_to_the_second(one, cut_off, at) for one in findings),
         whole=whole,
         seen_at=seen_at,
     )
@@ -138,6 +149,21 @@ def _asked(
         store.rows("broker_series", **span, **producer),
         store.rows("deaths_series", **span, **view.where),
     )
+
+
+def _looks(store: Store, since: int, until: int | None, producer: str | None) -> tuple[Rows, Rows]:
+    """What clients and brokers said in the last seconds, one by one."""
+    span = {"since": since, "until": until, "bucket": 1, "producer": producer}
+    return store.rows("client_series", **span), store.rows("broker_series", **span)
+
+
+def _to_the_second(found: Finding, rows: Rows, now: float) -> Finding:
+    """Since when and until when no broker was there, from the looks themselves: a slice is longer than an outage."""
+    if found.key != "cut-off" or not rows:
+        return found
+    since, until = rows[0]["window_start"], rows[-1]["window_start"] + rows[-1]["seconds"]
+    lasted = sum(min(row["seconds"], row["cut_off"]) for row in rows)
+    return replace(found, since=since, until=now if found.ongoing else min(until, now), lasted=lasted)
 
 
 def per_batch(numbers: Numbers) -> float | None:
@@ -224,7 +250,7 @@ def _rtt_by_broker(slices: Sequence[Numbers]) -> Mapping[str, Mapping[int, float
 
 # slices for the diagnosis
 
-_MESSAGES = ("acknowledged", "dead", "retried", "latency_sum")
+_MESSAGES = ("acknowledged", "retried", "latency_sum")
 _CLIENT = (
     "samples", "cut_off", "queued_sum", "room_sum", "batches", "batch_messages", "batch_bytes", "epoch_rises", "fill_highest",
     "unpolled_highest", "late_highest",
@@ -233,21 +259,25 @@ _BROKER = tuple(field.name for field in fields(BrokerNumbers))
 
 
 def _slices(
-    step: int, now: float, messages: Rows, clients: Rows, brokers: Rows, deaths: Rows
+    step: int, now: float, died: Deaths, messages: Rows, clients: Rows, brokers: Rows, letters: Rows
 ) -> tuple[Numbers, ...]:
+    """Deaths are counted by their letters, like everywhere; by the statistics only on topics that left some none here."""
     of_messages, of_clients = _grouped(messages), {row["window_start"]: row for row in clients}
-    of_brokers, of_deaths = _grouped(brokers), _grouped(deaths)
+    of_brokers, of_letters = _grouped(brokers), _grouped(letters)
     slices = []
-    for at in sorted({*of_messages, *of_clients, *of_brokers}):
+    for at in sorted({*of_messages, *of_clients, *of_brokers, *of_letters}):
         settled, client = of_messages.get(at, []), of_clients.get(at)
         covered = max([step, *(row["seconds"] for row in (*settled, *([client] if client else [])))])
         counts: dict[str, Any] = {name: sum(row[name] for row in settled) for name in _MESSAGES}
+        counts["dead"] = sum(row["count"] for row in of_letters.get(at, [])) + sum(
+            row["dead"] for row in settled if row["topic"] in died.unlettered
+        )
         said: dict[str, Any] = {name: client[name] for name in _CLIENT} if client else {}
         slices.append(
             Numbers(
                 at=at,
                 seconds=max(1.0, min(covered, now - at)),
-                causes=tuple((row["topic"], row["code"], row["count"]) for row in of_deaths.get(at, [])),
+                causes=tuple((row["topic"], row["code"], row["count"]) for row in of_letters.get(at, [])),
                 brokers=tuple(
                     BrokerNumbers(**{name: row[name] for name in _BROKER}) for row in of_brokers.get(at, [])
                 ),

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dashboard.data.deaths import Deaths, deaths, retry_success
+from dashboard.data.deaths import Deaths, deaths, delivered_since, retry_success
+from dashboard.data.firing import firing
 from dashboard.data.latency import LATENCY_QUANTILES
 from dashboard.data.situation import GONE as GONE
-from dashboard.data.situation import MINUTE, Rows, chosen_ones, memory, situation, stalled
+from dashboard.data.situation import (
+    LATELY,
+    MINUTE,
+    Outage,
+    Rows,
+    chosen_ones,
+    memory,
+    outage,
+    situation,
+    stalled,
+)
 from dashboard.data.topics import Point, TopicRow, topic_rows
 from dashboard.data.view import View
 from dashboard.words import Cause, Situation
-from producer_core.alerts.rules import RULES
 from producer_core.failures import failure_of
 from producer_core.histogram import quantiles
 from producer_core.store import Store
@@ -148,20 +158,30 @@ def overview(store: Store, view: View | str, now: float, before: Sums | None = N
         last = _together(lately, view)
         before = before or earlier(store, view, now)
         series = [_point(row) for row in store.rows("series", bucket=view.step, **span)]
-        buckets = store.rows("latency_buckets_by_window", bucket_seconds=view.step, **span)
+        histograms = store.rows("latency_histograms", bucket_seconds=view.step, **span)
         died = deaths(store, view, since, until)
-        sums = _sums(store, view, since, until, last["acknowledged"] / last["seconds"], _added(buckets), died)
+        sums = _sums(
+            store,
+            view,
+            since,
+            until,
+            last["acknowledged"] / last["seconds"],
+            _whole(store, view, since, until),
+            died,
+        )
         by_topic = store.rows("latency_buckets_by_topic", since=since, until=until, **of_producer)
         waiting = _waiting(store, view)
         producers = chosen_ones(store.rows("producers", since=now - 86_400), view.producer)
         alerts = store.rows("alerts_firing", now=now)
         seen_at = store.rows("data_age")[0]["seen_at"]
+        since_then = {} if view.over(now) else delivered_since(store, view, died.lasts)
+        cut_off = None if view.over(now) else _outage(store, view, now)
         still = stalled(producers, last, now) and not _fresh(store, view, now)
     running = [row for row in producers if row["closed_at"] is None]
     dead_by_topic = _counted(waiting, "topic")
     dead, causes = sum(dead_by_topic.values()), _causes(died.rows)
     by_now = {row["topic"]: (row["acknowledged"], row["dead"]) for row in lately}
-    topics = topic_rows(series, by_topic, causes, dead_by_topic, died, by_now, view, now)
+    topics = topic_rows(series, by_topic, causes, dead_by_topic, died, by_now, since_then, view, now)
     return Overview(
         now=at,
         read_at=now,
@@ -173,10 +193,11 @@ def overview(store: Store, view: View | str, now: float, before: Sums | None = N
             sums.acknowledged,
             died,
             still,
-            max((row.trouble for row in topics), default=0),
+            topics,
             causes,
             producers,
             dead,
+            cut_off,
             now,
         ),
         sums=sums,
@@ -184,16 +205,14 @@ def overview(store: Store, view: View | str, now: float, before: Sums | None = N
         pending=sum(row["pending"] for row in running),
         waiting=sum(row["waiting_retry"] for row in running),
         series=tuple(series),
-        percentiles=tuple(_percentiles(buckets)),
+        percentiles=tuple(_percentiles(histograms)),
         topics=topics,
         causes=causes,
         dead_by_topic=dead_by_topic,
         dead_by_code=_counted(waiting, "code"),
         dead_by_verdict=_counted(waiting, "verdict"),
         dead_total=dead,
-        alerts=tuple(
-            _as_shown(row, dead, view) for row in _once(alerts) if not (row["silenced"] or row["muted_by"])
-        ),
+        alerts=firing(alerts, dead, {row.topic for row in topics if row.recovered}, view),
         producers=tuple(producers),
         memory=memory(running, now),
         seen_at=seen_at,
@@ -210,13 +229,6 @@ def share(part: float, whole: float) -> float | None:
 def _whole(store: Store, view: View, since: int, until: int | None) -> dict[int, int]:
     rows = store.rows("latency_buckets", since=since, until=until, **view.where)
     return {row["bucket"]: row["count"] for row in rows}
-
-
-def _added(buckets: Rows) -> dict[int, int]:
-    merged = Counter[int]()
-    for row in buckets:
-        merged[row["bucket"]] += row["count"]
-    return merged
 
 
 def _sums(
@@ -257,6 +269,15 @@ def _together(rows: Rows, view: View) -> dict[str, Any]:
     }
 
 
+def _outage(store: Store, view: View, now: float) -> Outage | None:
+    since = max(view.since(now), int(now - LATELY))
+    found = outage(store.rows("cut_off_times", since=since, producer=view.producer), now)
+    if found is None:
+        return None
+    after = store.rows("totals", since=int(found.until), **view.where)[0]
+    return found._replace(delivered=after["acknowledged"])
+
+
 def _fresh(store: Store, view: View, now: float) -> bool:
     """Whether all that was accepted in the last minute was accepted a moment ago: the first after a quiet time."""
     begin, moment = int(now) - MINUTE, int(now) - MINUTE // 3
@@ -270,12 +291,10 @@ def _point(row: Mapping[str, Any]) -> Point:
     )
 
 
-def _percentiles(buckets: Rows) -> Iterable[tuple[int, tuple[float | None, ...]]]:
-    windows: dict[int, dict[int, int]] = defaultdict(dict)
-    for row in buckets:
-        windows[row["window_start"]][row["bucket"]] = row["count"]
-    for at, counts in sorted(windows.items()):
-        yield at, tuple(quantiles(counts, QUANTILES))
+def _percentiles(histograms: Rows) -> Iterable[tuple[int, tuple[float | None, ...]]]:
+    for row in histograms:
+        counts = dict(zip(row["buckets"], row["counts"], strict=True))
+        yield row["window_start"], tuple(quantiles(counts, QUANTILES))
 
 
 # what failed, and what waits
@@ -309,26 +328,3 @@ def _counted(rows: Rows, name: str) -> dict[str, int]:
     for row in rows:
         counts[row[name]] += row["count"]
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
-
-
-def _once(alerts: Rows) -> Rows:
-    """What several producers say of one store is one alert to a reader: that of the first."""
-    first: dict[str, Mapping[str, Any]] = {}
-    for row in sorted(alerts, key=lambda one: (one["started_at"], one["alert_id"])):
-        first.setdefault(row["rule"], row)
-    return [
-        row
-        for row in alerts
-        if row["alert_id"] == first[row["rule"]]["alert_id"]
-        or row["rule"] not in RULES
-        or not RULES[row["rule"]].shared
-    ]
-
-
-def _as_shown(alert: Mapping[str, Any], dead: int, view: View) -> Mapping[str, Any]:
-    """The alert with the number of dead letters that the page shows beside it; a producer counts every few seconds."""
-    narrowed = view.topic is not None or view.producer is not None
-    if narrowed or alert["rule"] != "high_dlq_size" or dead <= alert["threshold"]:
-        return alert
-    text = RULES["high_dlq_size"].text.format(value=dead, threshold=alert["threshold"])
-    return {**alert, "value": float(dead), "text": text}

@@ -63,7 +63,8 @@ class Offer:
 @dataclass(frozen=True)
 class Replay:
     """One replay now. `owner` names the process that has it, `hands` counts the live ones that could carry it out,
-    `pace` is how many records a second it settled lately, `behind` the replay that keeps all of them busy meanwhile."""
+    `pace` is how many records a second it settled lately, `behind` the replay that keeps all of them busy meanwhile.
+    `later`: letters that match and died after those it is about, while it waits for a decision."""
 
     operation: Operation
     where: DeadLetterFilter | None
@@ -71,6 +72,7 @@ class Replay:
     hands: int = 0
     pace: float | None = None
     behind: Operation | None = None
+    later: int = 0
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,16 @@ def _seen(store: Store, operation: Operation, now: float) -> Replay:
         hands=others,
         pace=_pace(store, operation, now),
         behind=_behind(store, operation, len(alive)),
+        later=_later(store, operation),
     )
+
+
+def _later(store: Store, operation: Operation) -> int:
+    """Letters of the same selection that died since it was made."""
+    where = where_of(operation.selection)
+    if operation.state not in ("checking", "ready") or where is None or where.ids or where.until is None:
+        return 0
+    return DeadLetters(store).count(replace(where, since=where.until, until=None, state="dead"))
 
 
 def _behind(store: Store, operation: Operation, hands: int) -> Operation | None:

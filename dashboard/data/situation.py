@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from dashboard.data.deaths import Deaths
+from dashboard.data.topics import TopicRow
 from dashboard.data.view import View
 from dashboard.words import Cause, Situation
 
 GONE = 40.0
 """Seconds after which a producer that was never closed counts as lost."""
 MINUTE = 60
+LATELY = 900.0
+"""Seconds in which an outage that is over is still worth a sentence."""
+_BRIEF = 4
 
 Rows = Sequence[Mapping[str, Any]]
+
+
+class Outage(NamedTuple):
+    """So many seconds without any broker, the last of them until then; `delivered` were acknowledged since."""
+
+    seconds: float
+    until: float
+    delivered: int = 0
 
 
 def chosen_ones(rows: list[dict[str, Any]], producer: str | None) -> list[dict[str, Any]]:
@@ -35,15 +47,17 @@ def situation(
     acknowledged: int,
     died: Deaths,
     still: bool,
-    trouble: int,
+    topics: Sequence[TopicRow],
     causes: Sequence[Cause],
     producers: Rows,
     dead: int,
+    cut_off: Outage | None,
     now: float,
 ) -> Situation:
     """`acknowledged` and `died` are of the range, `dead` letters wait in all, `still` says that nothing moves although it
-    should, and `trouble` is that of the most troubled topic.
+    should, and `topics` say what fails now, and what is over.
     """
+    trouble, failed = max((row.trouble for row in topics), default=0), [row for row in topics if row.left > 0]
     running = [row for row in producers if row["closed_at"] is None]
     living = alive(running, now)
     lost = [
@@ -70,12 +84,27 @@ def situation(
         failed_ago=None if died.last is None else now - died.last,
         failing=trouble > 2,
         dying=trouble > 1,
+        delivered=sum(row.delivered for row in failed),
+        recovered=bool(failed) and all(row.recovered for row in failed),
+        cut_off_for=cut_off.seconds if cut_off else 0.0,
+        cut_off_ago=now - cut_off.until if cut_off else None,
+        delivered_again=cut_off.delivered if cut_off else 0,
         stalled=still,
         waiting=dead,
         over=view.over(now),
         since=float(view.since(now)),
         until=view.at(now),
     )
+
+
+def outage(rows: Rows, now: float) -> Outage | None:
+    """The last time that no producer reached any broker, by the looks of their clients; None where there was none, or
+    one so brief as every start has it."""
+    cut_off = [row for row in rows if row["cut_off"] >= row["samples"]]
+    seconds = sum(row["seconds"] for row in cut_off)
+    if seconds < _BRIEF:
+        return None
+    return Outage(seconds, min(now, cut_off[-1]["window_start"] + cut_off[-1]["seconds"]))
 
 
 def stalled(producers: Rows, last: Mapping[str, Any], now: float) -> bool:

@@ -11,6 +11,7 @@ from dashboard.data.deaths import Deaths
 from dashboard.data.view import View
 from dashboard.words import Cause
 from producer_core.histogram import quantiles
+from producer_core.replay.active import is_over
 
 BARS = 50
 """About how many places a sparkline has."""
@@ -36,7 +37,8 @@ class TopicRow:
 
     `failing` is the share of the last minute that died, where that is not cured yet; of a range that is over, of all of
     it. `trouble` is 3 where much fails now, 2 where something does, 1 where dead letters wait, else 0. `cured` died in
-    the range and were replayed since.
+    the range and were replayed since; `left` neither that nor put aside. `delivered` were acknowledged since the last
+    death, and `recovered` says that they are so many that the fault is over.
     """
 
     topic: str
@@ -51,6 +53,9 @@ class TopicRow:
     cause: Cause | None
     causes: int
     cured: int = 0
+    left: int = 0
+    delivered: int = 0
+    recovered: bool = False
 
     @property
     def error_rate(self) -> float | None:
@@ -71,17 +76,20 @@ def topic_rows(
     waiting: Mapping[str, int],
     died: Deaths,
     lately: Mapping[str, tuple[int, int]],
+    since_then: Mapping[str, int],
     view: View,
     now: float,
 ) -> tuple[TopicRow, ...]:
     """Every topic that was written to in the range, or of which dead letters wait; the most troubled first.
 
-    `lately`: what was acknowledged and what died in the last minute, by topic.
+    `lately`: what was acknowledged and what died in the last minute, by topic; `since_then`: what was acknowledged since
+    the topic's last death.
     """
     points, histograms = _by_topic(series), defaultdict[str, dict[int, int]](dict)
     for row in buckets:
         histograms[row["topic"]][row["bucket"]] = row["count"]
     dead, cured, aside = died.by("topic"), died.by("topic", "cured"), died.by("topic", "aside")
+    lasts = {} if view.over(now) else died.lasts
     since, at = view.since(now), view.at(now)
     width, rows = _width(since, view.step, at), []
     for name in {*points, *waiting, *dead}:
@@ -91,15 +99,15 @@ def topic_rows(
         rates, failures = _lines(points[name], since, width, at)
         acknowledged, settled = sum(point.acknowledged for point in points[name]), dead.get(name, 0)
         left = settled - cured.get(name, 0) - aside.get(name, 0)
-        failing = (
-            (
-                settled / (settled + acknowledged)
-                if view.over(now)
-                else _failing(points[name], lately.get(name))
-            )
-            if left > 0
-            else None
+        delivered = min(since_then.get(name, 0), acknowledged)
+        recovered = name in lasts and is_over(
+            now - lasts[name], died=settled, before=acknowledged - delivered, since=delivered
         )
+        failing = None
+        if left > 0 and view.over(now):
+            failing = settled / (settled + acknowledged)
+        elif left > 0 and not recovered:
+            failing = _failing(points[name], lately.get(name))
         rows.append(
             TopicRow(
                 topic=name,
@@ -114,6 +122,9 @@ def topic_rows(
                 cause=own[0] if own else None,
                 causes=len(own),
                 cured=cured.get(name, 0),
+                left=left,
+                delivered=delivered,
+                recovered=recovered,
             )
         )
     return tuple(sorted(rows, key=_place))

@@ -10,7 +10,7 @@ from typing import Any
 
 from dashboard.data.fleet import TROUBLED, Fleet, Member
 from dashboard.data.latency import LATENCY_QUANTILES
-from dashboard.figures.charts import blank, decades, or_sentence, sentence
+from dashboard.figures.charts import blank, decades, mode, or_sentence, sentence
 from dashboard.figures.latency import QUANTILE_COLOURS, quantile_name
 from dashboard.words import milliseconds, rate, short
 
@@ -31,7 +31,7 @@ def fleet_percentiles(page: Fleet) -> Any:
             x=[datetime.fromtimestamp(at, UTC) for at in ats],
             y=[None if value is None else 1000 * value for value in found],
             name=quantile_name(quantile),
-            mode="lines+markers",
+            mode=mode(found),
             marker={"size": 3},
             connectgaps=False,
             hovertemplate="%{y:,.3~r} ms",

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dashboard.data import LATENCY_QUANTILES, Heat, Latency, Spent
-from dashboard.figures.charts import blank, decades, or_sentence, sentence, top
+from dashboard.figures.charts import blank, decades, mode, or_sentence, sentence, top
 from dashboard.serve import COLOURS
 from dashboard.words import count, milliseconds, percent, short
 
@@ -119,11 +119,12 @@ def _windows(page: Latency) -> list[int]:
 
 
 def _line(figure: Any, name: str, found: list[tuple[int, float | None]], colour: str) -> None:
+    values = [_in_ms(value) for _, value in found]
     figure.add_scatter(
         x=[_time(at) for at, _ in found],
-        y=[_in_ms(value) for _, value in found],
+        y=values,
         name=name,
-        mode="lines+markers",
+        mode=mode(values),
         marker={"size": 3},
         connectgaps=False,
         hovertemplate="%{y:,.3~r} ms",

@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypedDict
 
 from dashboard import actions, words
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.person import person
-from producer_core.replay import Operation
-from producer_core.replay.dry_run import dry_run
+from producer_core.replay import Operation, live
+from producer_core.replay.dry_run import DryRun, dry_run
+from producer_core.replaying import progress
 from producer_core.store import Store
 
 ORIGIN = "notebook"
@@ -35,22 +37,38 @@ class Question(TypedDict):
 
 @dataclass(frozen=True)
 class Answer:
-    """How an act went; `progress` is the share of a replay that is settled."""
+    """How an act went; `progress` is the share of a replay that is settled, `ways` what may be done about it."""
 
     said: str = ""
     question: Question | None = None
     progress: float | None = None
+    ways: tuple[str, ...] = ()
     undo: bool = False
 
 
+_WAYS: Mapping[str, tuple[str, ...]] = {
+    "checking": ("cancel",),
+    "ready": ("decide", "cancel"),
+    "planned": ("pause", "cancel"),
+    "running": ("pause", "cancel"),
+    "paused": ("resume", "cancel"),
+}
+"""What a person may do about a replay, by its state."""
+
+
 class Desk:
-    """The acts of one widget on one store; called by one thread of the kernel at a time, its main one or a subshell."""
+    """The acts of one widget on one store; called by one thread of the kernel at a time, its main one or a subshell.
+
+    It shows the replay that it began, else one that has not ended, so that one begun in a cell, or by a kernel that was
+    restarted since, can be decided here.
+    """
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
         self._operation: str | None = None
         self._undo: tuple[DeadLetterFilter, float] | None = None
+        self._asks = False  # the replay that was just begun here asks by itself what its look ahead found
 
     def answer(self, message: Mapping[str, Any]) -> Answer:
         """What is said to one message of the browser; `at` is our own time that the click answers to."""
@@ -60,8 +78,11 @@ class Desk:
         act = {
             "replay": self._replay,
             "clear": self._clear,
-            "cancel": self._cancel,
             "undo": self._take_back,
+            "go": partial(self._switch, actions.go_replay),
+            "pause": partial(self._switch, actions.pause_replay),
+            "resume": partial(self._switch, actions.resume_replay),
+            "cancel": partial(self._switch, actions.cancel_replay),
         }.get(kind)
         if act is None:
             return self._with()
@@ -70,12 +91,20 @@ class Desk:
         return self._with(act(message))
 
     def _with(self, said: str = "", question: Question | None = None) -> Answer:
-        progress, told = self._progress()
-        return Answer(said or told, question, progress, self._undo is not None)
+        operation = self._followed()
+        if operation is None:
+            return Answer(said, question, undo=self._undo is not None)
+        if operation.state == "ready" and self._asks:
+            operation, question = self._looked(operation, question)
+        share, told = self._progress(operation)
+        ways = _WAYS.get(operation.state, ())
+        return Answer(said or told, question, share, ways, self._undo is not None)
 
     def _question(self, message: Mapping[str, Any]) -> Question:
         """A dry run of exactly what was seen; nothing is sent and nothing written."""
         where, act = _where(message), str(message.get("act"))
+        if act == "go":
+            return self._decision(self._followed())
         count = DeadLetters(self._store).count(where)
         letters = words.plural(count, "dead letter")
         if act == "clear":
@@ -89,11 +118,31 @@ class Desk:
         mark = str(message.get("mark") or "")
         return Question(act=act, mark=mark, until=where.until, shown=count, title=title, lines=lines, yes=yes)
 
+    def _looked(self, operation: Operation, question: Question | None) -> tuple[Operation, Question | None]:
+        """What follows the look ahead of a replay that was begun here; letters in doubt were told before the click."""
+        self._asks = False
+        if not self._what_is_done(operation).safe_but_doubtful:
+            return operation, question or self._decision(operation)
+        actions.go_replay(self._store, operation.operation_id, who=person(), origin=ORIGIN)
+        return actions.follow(self._store, operation.operation_id), question
+
+    def _decision(self, operation: Operation | None) -> Question:
+        """What a look ahead found, to be decided."""
+        title, lines, yes = "This replay waits for nobody any more.", list[str](), ""
+        if operation is not None and operation.state == "ready":
+            run = self._what_is_done(operation)
+            title, lines = f"Replay {words.plural(run.total, 'dead letter')}?", list(run.sentences)
+            yes = f"Replay {run.total:,}" if run.total else ""
+        return Question(act="go", mark="", until=None, shown=0, title=title, lines=lines, yes=yes)
+
+    def _what_is_done(self, operation: Operation) -> DryRun:
+        return dry_run(self._store, DeadLetterFilter(), operation=operation)
+
     def _replay(self, message: Mapping[str, Any]) -> str:
         done = actions.start_replay(
             self._store, _where(message), shown=message.get("shown"), who=person(), origin=ORIGIN
         )
-        self._operation = done.operation_id
+        self._operation, self._asks = done.operation_id, True
         self._undo = None
         return "" if done.ok and done.operation_id and not done.note else f"{done.text} {done.note}".strip()
 
@@ -102,10 +151,11 @@ class Desk:
         self._operation, self._undo = None, done.undo
         return done.text
 
-    def _cancel(self, message: Mapping[str, Any]) -> str:
-        if self._operation is None:
-            return "No replay of this widget is under way."
-        return actions.cancel_replay(self._store, self._operation, who=person(), origin=ORIGIN).text
+    def _switch(self, act: Callable[..., actions.Done], message: Mapping[str, Any]) -> str:
+        operation = self._followed()
+        if operation is None:
+            return "No replay is under way."
+        return act(self._store, operation.operation_id, who=person(), origin=ORIGIN).text
 
     def _take_back(self, message: Mapping[str, Any]) -> str:
         if self._undo is None:
@@ -113,28 +163,27 @@ class Desk:
         undo, self._undo = self._undo, None
         return actions.undo_clear(self._store, undo, who=person(), origin=ORIGIN).text
 
-    def _progress(self) -> tuple[float | None, str]:
+    def _followed(self) -> Operation | None:
+        """The replay that is shown: ours until its end was told, else the latest that has not ended, ours first."""
         if self._operation is None:
-            return None, ""
-        operation = actions.follow(self._store, self._operation)
-        if operation.state == "checking":
-            return 0.0, f"Replaying: 0 of {operation.total:,}. Looking ahead on the topics first."
-        if operation.state == "ready":
-            return 0.0, self._asked(operation)
-        if not operation.ended:
-            settled = operation.total - operation.left
-            text = f"Replaying: {settled:,} of {operation.total:,}. {operation.message or ''}"
-            return settled / max(operation.total, 1), text.strip()
-        self._operation = None
-        return None, operation.message or "Done."
+            found = live(self._store)
+            if not found:
+                return None
+            me = person()
+            self._operation = max(found, key=lambda one: (one.who == me, one.created_at)).operation_id
+        return actions.follow(self._store, self._operation)
 
-    def _asked(self, operation: Operation) -> str:
-        """What the look ahead found. That letters are in doubt was said before the click; the rest is decided on the page."""
-        run = dry_run(self._store, DeadLetterFilter(), operation=operation)
-        if run.safe_but_doubtful:
-            actions.go_replay(self._store, operation.operation_id, who=person(), origin=ORIGIN)
-            return "Replaying …"
-        return f"Nothing was sent yet. {run.sentences[0]} Cancel it, or decide on the Replays page of the dashboard."
+    def _progress(self, operation: Operation) -> tuple[float | None, str]:
+        if operation.ended:
+            self._operation = None
+            return None, operation.message or "Done."
+        whose = "" if operation.who == person() else f" Begun by {operation.who}."
+        if operation.state == "checking":
+            return 0.0, f"Replaying: 0 of {operation.total:,}. Looking ahead on the topics first.{whose}"
+        if operation.state == "ready":
+            return 0.0, f"Nothing was sent yet. {self._what_is_done(operation).sentences[0]}{whose}"
+        share = (operation.total - operation.left) / max(operation.total, 1)
+        return share, f"{progress(operation)}{whose}"
 
 
 def _where(message: Mapping[str, Any]) -> DeadLetterFilter:

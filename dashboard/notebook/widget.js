@@ -53,17 +53,22 @@ export default {
     const axis = make(root, 'div', 'pc-axis pc-quiet'), from = make(axis, 'span'), to = make(axis, 'span', '', 'now')
     const causes = make(root, 'div', 'pc-causes'), question = make(root, 'div', 'pc-question')
     const acts = make(root, 'div', 'pc-acts'), progress = make(acts, 'progress')
-    const said = make(acts, 'span', 'pc-said'), cancel = make(acts, 'button', '', 'Cancel'), undo = make(acts, 'button', '', 'Undo')
+    const said = make(acts, 'span', 'pc-said'), undo = make(acts, 'button', '', 'Undo')
+    const ways = {} // what may be done about a replay that has not ended
+    for (const [name, text] of [['decide', 'Decide …'], ['pause', 'Pause'], ['resume', 'Resume'], ['cancel', 'Cancel']]) {
+      ways[name] = make(acts, 'button', '', text)
+    }
     const age = make(root, 'div', 'pc-age pc-quiet')
     for (const node of [sentence, said, question]) node.setAttribute('role', 'status')
     svg.setAttribute('role', 'img')
     svg.setAttribute('viewBox', `0 0 ${WIDE} ${TALL}`)
     svg.setAttribute('preserveAspectRatio', 'none')
     progress.setAttribute('aria-label', 'Replay')
-    question.hidden = progress.hidden = cancel.hidden = undo.hidden = true
+    question.hidden = progress.hidden = undo.hidden = true
+    for (const way of Object.values(ways)) way.hidden = true
 
     let seen = model.get('first'), heardAt = Date.now(), asked = 0, patience = LOST, gone = false, shown = true
-    let wanted = null, asking = null, rows = new Map(), hovered = null
+    let wanted = null, asking = null, rows = new Map(), hovered = null, timer
 
     // what is shown
 
@@ -134,7 +139,7 @@ export default {
       asked = Date.now()
       try { model.send({ ...message, window: windows.value || seen.window }) } catch { lost() }
     }
-    const lost = () => { gone = true; say(age, `The kernel is gone: run the cell again. As of ${seen.as_of}`) }
+    const lost = () => { gone = true; clearInterval(timer); say(age, `The kernel is gone: run the cell again. As of ${seen.as_of}`) }
     const tick = () => {
       if (gone) return
       const silent = asked ? Date.now() - asked : 0
@@ -166,7 +171,8 @@ export default {
       if (answer.seen) seen = answer.seen
       draw()
       if (answer.said) say(said, answer.said)
-      progress.hidden = cancel.hidden = (answer.progress ?? null) === null
+      progress.hidden = (answer.progress ?? null) === null
+      for (const [name, way] of Object.entries(ways)) way.hidden = !(answer.ways ?? []).includes(name)
       if (!progress.hidden) progress.value = answer.progress
       undo.hidden = !answer.undo
       if (answer.question) ask(answer.question)
@@ -198,7 +204,10 @@ export default {
     }
     const leave = () => { asking = null; question.replaceChildren(); question.hidden = true }
     question.addEventListener('keydown', event => { if (event.key === 'Escape') { event.stopPropagation(); leave() } })
-    cancel.addEventListener('click', () => want({ type: 'cancel' }, 'Asking the kernel …'))
+    ways.decide.addEventListener('click', () => prepare('go', ''))
+    for (const name of ['pause', 'resume', 'cancel']) {
+      ways[name].addEventListener('click', () => want({ type: name }, 'Asking the kernel …'))
+    }
     undo.addEventListener('click', () => want({ type: 'undo' }, 'Asking the kernel …'))
     windows.addEventListener('change', () => { if (!asked) send({ type: 'ask' }) })
     plot.addEventListener('pointermove', event => {
@@ -210,7 +219,6 @@ export default {
 
     // a life
 
-    let timer
     const pace = every => { clearInterval(timer); timer = setInterval(tick, every) }
     const watch = new IntersectionObserver(([entry]) => { shown = entry.isIntersecting; if (shown) tick() })
     model.on('msg:custom', heard)

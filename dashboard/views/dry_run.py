@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import time
 from functools import partial
 from pathlib import Path
 
@@ -11,12 +12,10 @@ import streamlit as st
 from dashboard import actions, data, live_table, words
 from dashboard.bring import bring
 from dashboard.views import acted, common, reading, replay_tables
-from dashboard.words import replays as told
+from dashboard.words import dry_run as told
 from producer_core.replay import Newer, Operation
 from producer_core.replay.dry_run import DryRun
 from producer_core.replay.guard import CANARY, STOP_PERCENT
-
-_SKIP, _SEND = "Skip them", "Send them all the same"
 
 
 def show(path: Path, seen: data.Replay, tone: str, standing: str, *, comes_into_view: bool) -> None:
@@ -30,6 +29,8 @@ def show(path: Path, seen: data.Replay, tone: str, standing: str, *, comes_into_
         if comes_into_view:
             bring(key=f"bring_{one.operation_id}")
         common.heading(told.before(run.total, run.bytes))
+        planned = words.stamp(one.created_at, common.zone(), time.time())
+        common.note(told.frozen(run.total, planned.text, seen.later), more=planned.more)
         if one.state == "checking":
             common.say(tone, standing)
         else:
@@ -59,13 +60,14 @@ def _choices(path: Path, one: Operation, run: DryRun) -> None:
     key = one.operation_id
     if run.newer_keys:
         st.segmented_control(
-            f"{words.plural(run.newer_keys, 'letter')} whose key has a newer record on the topic",
-            [_SKIP, _SEND],
-            default=_SKIP,
+            told.newer_question(run.newer_keys),
+            [told.SKIP, told.SEND],
+            default=told.SKIP,
             key=f"newer_{key}",
             required=True,
             help="An old value sent now comes after the newer one; on a compacted topic it replaces it for good.",
         )
+        common.note(told.newer_reason(run))
     if run.quarantined or st.session_state.get(f"quarantined_{key}"):
         st.toggle(
             f"Send the {run.quarantined:,} quarantined too" if run.quarantined else "Quarantined ones go too",
@@ -97,6 +99,8 @@ def _buttons(path: Path, one: Operation, run: DryRun) -> None:
     allowed, why_not = actions.may_act()
     sent = run.total - run.skipped_newer
     ready = one.state == "ready"
+    if divided := told.split(run.total, run.skipped_newer):
+        common.note(divided)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(
             f"Replay {sent:,} now", key="replay_sure", type="primary", icon=":material/replay:",
@@ -112,13 +116,13 @@ def _buttons(path: Path, one: Operation, run: DryRun) -> None:
 
 def _newer(one: Operation) -> Newer:
     """What is chosen now; old values are left out unless somebody says otherwise."""
-    return "send" if st.session_state.get(f"newer_{one.operation_id}") == _SEND else "skip"
+    return "send" if st.session_state.get(f"newer_{one.operation_id}") == told.SEND else "skip"
 
 
 def _go(path: Path, operation_id: str) -> None:
     chosen = st.session_state
     said = chosen.get(f"newer_{operation_id}")
-    newer: Newer | None = None if said is None else "send" if said == _SEND else "skip"
+    newer: Newer | None = None if said is None else "send" if said == told.SEND else "skip"
     go = partial(
         actions.go_replay,
         newer=newer,

@@ -51,7 +51,7 @@ def _ask() -> None:
         st.button("Sign out", on_click=access.sign_out)
     elif access.guard().admission.oidc:
         common.say("quiet", "Sign in to see this dashboard.")
-        st.button("Sign in", type="primary", on_click=st.login)
+        st.button("Sign in", type="primary", on_click=st.login, args=(access.guard().admission.provider,))
     else:
         common.say("quiet", "You are signed out, or your session has ended.")
         st.html(f"<p>{common.anchor('Sign in again', _back_here())}</p>")

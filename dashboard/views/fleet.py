@@ -88,6 +88,7 @@ def _crowd(shown: Fleet) -> say.Crowd:
         hosts=shown.hosts,
         known=shown.known,
         troubled=[(state, states[state]) for state in STATES if state in TROUBLED and states.get(state)],
+        critical=any(severity == "critical" for member in shown.troubled for severity, _ in member.alerts),
     )
 
 
@@ -149,13 +150,14 @@ def matches(member: Member, text: str) -> bool:
 
 
 def _row(member: Member, now: float) -> TableRow:
+    first, others = say.alerts_of(member.state, member.alerts)
     look, said = say.state(
         member.state,
         now,
         seen_at=member.seen_at,
         closed_at=member.closed_at,
         error=member.connection_error,
-        alert=member.alerts[0][1] if member.alerts else "",
+        alert=first,
         dead=member.dead,
         settled=member.dead + member.acknowledged,
         fill=member.fill,
@@ -165,7 +167,7 @@ def _row(member: Member, now: float) -> TableRow:
         Part(f"{words.short(member.host, 40)}, process {member.pid}", "small", more=member.host),
     ]  # fmt: skip
     states: list[Line] = [Part(words.short(said, 120), look, more=said)]
-    states += [Part(words.short(text, 120), "small", more=text) for _, text in member.alerts[1:3]]
+    states += [Part(words.short(text, 120), "small", more=text) for text in others]
     text, more = words.stamp(member.seen_at, common.zone(), now)
     return TableRow(
         member.producer_id,

@@ -13,6 +13,7 @@ from dashboard.data.replays import where_of
 from dashboard.live_table import Cell, Column, Part, TableRow, live_table
 from dashboard.views import common, header
 from dashboard.words import replays as told
+from dashboard.words.dry_run import topics as of_a_dry_run
 from producer_core.masking import mask_text
 from producer_core.replay.dry_run import DryRun
 from producer_core.replay.words import done_about
@@ -159,5 +160,5 @@ def topics(run: DryRun, key: str) -> None:
         Column("Too large", number=True),
         Column("Newer keys", number=True, more="Letters for whose key a newer record is on the topic."),
     )
-    rows = [TableRow(cells[0], cells) for cells in told.topics(run, most=_TOPICS)]
+    rows = [TableRow(cells[0], cells) for cells in of_a_dry_run(run, most=_TOPICS)]
     live_table(columns, rows, key=f"topics-{key}", alt="Letters by topic")

@@ -34,7 +34,7 @@ def _item(one: Finding, now: float) -> str:
     tone = one.tone if one.ongoing or one.tone == "good" else "quiet"
     lines = [
         f"<strong>{'' if one.ongoing else 'Earlier: '}{html.escape(one.title)}</strong>",
-        f"<span>{html.escape(f'{one.evidence} {when}'.strip())}</span>",
+        f"<span>{html.escape(f'{words.evidence(one.evidence, partly=one.partly)} {when}'.strip())}</span>",
     ]
     if one.suggestion:
         setting = f" <code>{html.escape(one.setting)}</code>" if one.setting else ""

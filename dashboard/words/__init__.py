@@ -1,6 +1,7 @@
 """The words: what the page says of its numbers, in plain sentences and with units."""
 
 from dashboard.words.alerts import TONES, alert
+from dashboard.words.lead import Cause, Headline, Piece, Situation, headline, sense, sentence
 from dashboard.words.letters import VERDICTS, act, hex_dump, none_match, pretty, why_no_replay
 from dashboard.words.moments import (
     CUSTOM,
@@ -8,6 +9,7 @@ from dashboard.words.moments import (
     age,
     data_age,
     during,
+    evidence,
     last,
     live,
     local,
@@ -34,22 +36,15 @@ from dashboard.words.numbers import (
     size,
 )
 from dashboard.words.overview import (
-    Cause,
-    Headline,
-    Piece,
-    Situation,
     as_of,
     beginning,
     connection,
     cured,
     failed,
-    headline,
     more_reasons,
     producer_state,
     producer_tone,
     reason,
-    sense,
-    sentence,
     spark,
     topics_left,
 )
@@ -76,6 +71,7 @@ __all__ = [
     "cured",
     "data_age",
     "during",
+    "evidence",
     "failed",
     "headline",
     "hex_dump",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dashboard.words.moments import age
@@ -18,6 +20,7 @@ from producer_core.alerts.conditions import (
     limit,
     span,
 )
+from producer_core.alerts.rules import RULES
 
 if TYPE_CHECKING:
     from producer_core.alerts import Alert, Rule, Silence
@@ -30,9 +33,22 @@ SILENCES: Mapping[str, float] = {"1 hour": 3600, "4 hours": 14_400, "1 day": 86_
 
 
 def alert(found: Mapping[str, Any], now: float) -> str:
-    """An alert in a line: how bad, what, since when, what to do."""
-    since = age(now - found["started_at"])
-    return f"{found['severity'].capitalize()} for {since}: {found['text'].rstrip('.')}. {found['advice']}"
+    """An alert in a line: how bad, what, since when, what to do; of one whose condition is over that."""
+    since, then = age(now - found["started_at"]), over(found, now) or found["advice"]
+    number = len(found.get("alert_ids", ()))
+    several = f" ({plural(number, 'producer')} say so)" if number > 1 else ""
+    return f"{found['severity'].capitalize()} for {since}: {found['text'].rstrip('.')}{several}. {then}"
+
+
+def over(found: Mapping[str, Any], now: float) -> str:
+    """That an alert fires although its condition is over, and for how long; empty where the condition holds."""
+    rule = RULES.get(found["rule"])
+    if found["since"] is None and found.get("recovered"):
+        return f"{found['subject']} delivers again: this looks back, and resolves by itself."
+    if found["since"] is None or rule is None:
+        return ""
+    left = rule.keep_firing_for - (now - found["since"])
+    return f"Over since {age(now - found['since'])}; it resolves {f'in {age(left)}' if left > 0 else 'any moment'}."
 
 
 def alerts_sentence(
@@ -52,8 +68,7 @@ def alerts_sentence(
         parts.append(f"{plural(len(loud), 'alert')} {_fire(len(loud))}{_looked(looked, len(loud))}")
     else:
         parts.append("No alert fires" if not firing else "Nothing fires that people are told of")
-    if quiet := len(firing) - len(loud):
-        parts.append(f"{quiet} {'is' if quiet == 1 else 'are'} kept quiet")
+    parts += _quiet([item for item in firing if item.silenced or item.muted_by])
     if pending:
         parts.append(f"{pending} {'waits' if pending == 1 else 'wait'} to fire")
     text = "; ".join(parts) + "."
@@ -64,6 +79,27 @@ def alerts_sentence(
     if not open_:
         return ("good" if not firing and not elsewhere else "quiet"), text
     return ("bad" if any(item.severity == "critical" for item in open_) else "warning"), text
+
+
+_FOLLOWS = re.compile(r"(.+) fires and explains it")
+
+
+def _quiet(items: Sequence[Alert]) -> Iterator[str]:
+    """Why people are not told of these: somebody silenced them, or another alert explains them."""
+    reasons = Counter(_reason(item) for item in items)
+    for (one, more), number in reasons.items():
+        yield f"{number} {one if number == 1 else more}"
+
+
+def _reason(item: Alert) -> tuple[str, str]:
+    """Of one, and of several."""
+    if item.silenced:
+        return "is silenced", "are silenced"
+    muted = item.muted_by or ""
+    if found := _FOLLOWS.fullmatch(muted):
+        told = f"from {found[1]}, so nobody is told of"
+        return f"follows {told} it", f"follow {told} them"
+    return f"is told to nobody: {muted}", f"are told to nobody: {muted}"
 
 
 def _fire(number: int) -> str:

@@ -36,12 +36,14 @@ FILL = (
 
 @dataclass(frozen=True)
 class Crowd:
-    """What the sentence on top is made of; `troubled` counts producers by what is wrong, the worst first."""
+    """What the sentence on top is made of; `troubled` counts producers by what is wrong, the worst first, and one of them
+    may have a `critical` alert."""
 
     running: int
     hosts: int
     known: int
     troubled: Sequence[tuple[str, int]]
+    critical: bool = False
 
 
 def crowd(now: Crowd) -> tuple[str, str]:
@@ -60,7 +62,20 @@ def crowd(now: Crowd) -> tuple[str, str]:
         return "good", f"{who}, and nothing is wrong with {'it' if now.running == 1 else 'any of them'}."
     said = [f"{count(number)} {_PLURALS[state][number != 1]}" for state, number in now.troubled]
     listed = said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
-    return "bad" if now.troubled[0][0] in ("silent", "cut off") else "warning", f"{who}. {listed}."
+    bad = now.critical or now.troubled[0][0] in ("silent", "cut off")
+    return "bad" if bad else "warning", f"{who}. {listed}."
+
+
+def alerts_of(
+    state: str, alerts: Sequence[tuple[str, str]], most: int = 3
+) -> tuple[tuple[str, str], list[str]]:
+    """The alert that stands for a producer's state (severity and text), and lines on the others: where something else is
+    the state, the worst alert is among these. How many there was no room for is said.
+    """
+    first = alerts[0] if state == "alerting" and alerts else ("", "")
+    others = [f"{severity}: {text}" for severity, text in (alerts[1:] if first[1] else alerts)]
+    left = len(others) - most
+    return first, [*others[:most], *([f"and {plural(left, 'more alert')}"] if left > 0 else [])]
 
 
 def state(
@@ -70,7 +85,7 @@ def state(
     seen_at: float,
     closed_at: float | None,
     error: str | None,
-    alert: str,
+    alert: tuple[str, str],
     dead: int,
     settled: int,
     fill: float,
@@ -80,7 +95,7 @@ def state(
     known: Mapping[str, tuple[Tone, str]] = {
         "silent": ("bad", f"not seen for {silent}, and not closed"),
         "cut off": ("bad", f"no connection: {error}" if error else "no connection yet"),
-        "alerting": ("bad", alert),
+        "alerting": ("warning" if alert[0] == "warning" else "bad", f"{alert[0]}: {alert[1]}"),
         "failing": ("warning", f"{count(dead)} of {plural(settled, 'message')} died"),
         "full": ("warning", f"its queue is {percent(fill)} full"),
         "well": ("good", "sends"),

@@ -74,14 +74,23 @@ def age(seconds: float) -> str:
 def when(
     since: float, until: float, now: float, *, lasted: float, ongoing: bool, zone: str | None = None
 ) -> str:
-    """When something was found: since when it goes on, or from when to when it was, and for how long in all."""
+    """When something was found, to a person who asks: is it over, since when, and how long was it."""
     if not until:
         return ""
-    parts = "" if lasted > 0.8 * (until - since) else f", {age(lasted)} in all"
-    if ongoing:
-        return f"Since {age(now - since)}{parts}."
     begin, end = stamp(since, zone, now).text, stamp(until, zone, now).text
-    return f"It is over: {begin} to {end} {zone_name(zone, until)}{parts}, {age(now - until)} ago."
+    name, again = zone_name(zone, until), lasted <= 0.8 * (until - since)
+    if ongoing:
+        parts = f"; again and again, for {age(lasted)} in all" if again else ""
+        return f"It goes on: since {begin} {name}, {age(now - since)} ago{parts}."
+    first = f"It ended {age(now - until)} ago"
+    if again:
+        return f"{first}: again and again from {begin} to {end} {name}, for {age(lasted)} in all."
+    return f"{first}: from {begin} to {end} {name}, for {age(until - since)}."
+
+
+def evidence(text: str, *, partly: bool) -> str:
+    """The numbers of a finding: those of a part of the range are not those that the page shows of all of it."""
+    return f"While it was so: {text[:1].lower()}{text[1:]}" if partly and re.search(r"\d", text) else text
 
 
 _IN_UTC = re.compile(r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:Z| UTC)(?!\w)")

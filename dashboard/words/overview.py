@@ -1,239 +1,17 @@
-"""How delivery goes, in one sentence, and each producer in one word."""
+"""The overview beside its headline: producers, topics and the store, in words."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
-from dashboard.words.moments import age, during
+from dashboard.words.lead import DEAD, Situation
+from dashboard.words.moments import age
 from dashboard.words.numbers import count, percent, plural, rate
 
 SILENT = 10.0
 """Seconds without a word after which a producer is said not to be seen; it writes once a second."""
-
-
-class Cause(NamedTuple):
-    """Messages that failed on a topic for one reason; `fingerprint` is their group's, `waiting` says how many of them
-    still wait (None: all)."""
-
-    topic: str
-    meaning: str
-    dead: int
-    fingerprint: str = ""
-    waiting: int | None = None
-
-    @property
-    def left(self) -> int:
-        return self.dead if self.waiting is None else self.waiting
-
-
-@dataclass(frozen=True)
-class Situation:
-    """What the sentence on top is made of. `causes` are of messages that failed in the range, what waits most first.
-
-    Of those that failed (`dead`) `cured` were replayed since, and `aside` put aside. `connected` and `producers` count
-    those that run; `gone` were lost within the range and never closed. `dying`: something fails right now; `failing`:
-    there is a topic on which much does, however little that is of all.
-    """
-
-    acknowledged: int
-    dead: int
-    window: str
-    connected: int
-    producers: int
-    closed: int
-    silent_for: float | None
-    connection_error: str | None
-    pending: int
-    causes: Sequence[Cause] = ()
-    gone: int = 0
-    gone_for: float = 0.0
-    failed_ago: float | None = None
-    failing: bool = False
-    dying: bool = False
-    cured: int = 0
-    aside: int = 0
-    stalled: bool = False
-    waiting: int = 0
-    over: bool = False
-    since: float = 0.0
-    until: float = 0.0
-
-    @property
-    def left(self) -> int:
-        """Messages that failed and that nobody has dealt with yet."""
-        return max(0, self.dead - self.cured - self.aside)
-
-
-class Piece(NamedTuple):
-    """A part of a sentence, and where it leads: a page and what to look at there; `button` is what one would do next."""
-
-    text: str
-    page: str | None = None
-    query: tuple[tuple[str, str | None], ...] = ()
-    button: bool = False
-
-
-class Headline(NamedTuple):
-    """How things stand: a tone (good, warning, bad, quiet) and a sentence or two with links in it."""
-
-    tone: str
-    pieces: tuple[Piece, ...]
-
-    @property
-    def text(self) -> str:
-        return "".join(piece.text for piece in self.pieces)
-
-
-def sentence(now: Situation) -> tuple[str, str]:
-    """The headline as text alone."""
-    found = headline(now)
-    return found.tone, "".join(piece.text for piece in found.pieces if not piece.button).rstrip()
-
-
-def headline(now: Situation, zone: str | None = None) -> Headline:
-    """How delivery goes; of a range that is over how it went."""
-    if not now.over and now.silent_for is None and not now.closed + now.acknowledged + now.dead:
-        nobody = "No producer has written here yet. Start one on this store and this page comes to life."
-        return Headline("quiet", (Piece(nobody), *_waiting(now)))
-    tone, lead, waits = _lead(now)
-    pieces = [Piece(lead)] if lead else []
-    pieces += [Piece(_waits(now.pending))] if waits else [*_failed(now, zone), *_waiting(now)]
-    return Headline(tone, (*pieces, *_lost(now), *_next(now)))
-
-
-def _lead(now: Situation) -> tuple[str, str, bool]:
-    """The tone, the first sentence, and whether what waits matters more than what failed."""
-    if now.over:
-        return _tone(now), "", False
-    if now.silent_for is not None and now.silent_for > 40:
-        return "bad", f"No producer has been seen for {age(now.silent_for)}: it may have died. ", False
-    if not now.producers:
-        return "quiet", "No producer is running. ", False
-    if not now.connected:
-        why = f": {now.connection_error}" if now.connection_error else ""
-        return "bad", f"Not delivering. No broker is connected{why}. ", True
-    if now.stalled:
-        return "bad", "Not delivering. Nothing was acknowledged or given up for a minute. ", True
-    return _tone(now), "Delivering. ", False
-
-
-def _tone(now: Situation) -> str:
-    """How bad it is now; what failed and was dealt with is not bad any more."""
-    if now.failing:
-        return "bad"
-    troubled = now.left or (not now.over and (now.gone or now.connected < now.producers))
-    return "warning" if troubled else "good" if now.acknowledged or not now.over else "quiet"
-
-
-def _waits(pending: int) -> str:
-    return "1 message waits." if pending == 1 else f"{pending:,} messages wait."
-
-
-def _failed(now: Situation, zone: str | None) -> Iterator[Piece]:
-    total, time = now.acknowledged + now.dead, during(now.window, now.since, now.until, zone)
-    if not total:
-        yield Piece(f"Nothing was sent {time}.")
-        return
-    if not now.dead:
-        said = "The one message sent" if total == 1 else f"All {count(total)} messages sent"
-        yield Piece(f"{said} {time} {'was' if total == 1 else 'were'} acknowledged.")
-        return
-    if not now.left:
-        yield Piece(
-            f"{'' if now.over else 'Nothing fails now. '}{count(now.dead)} of {plural(total, 'message')} failed {time}"
-        )
-        yield from _because(now.causes, now.dead, lambda cause: cause.dead)
-        yield Piece(f"; {_dealt_with(now)}.")
-        return
-    yield Piece(f"{count(now.left)} of {plural(total, 'message')} failed {time}")
-    yield from _because([cause for cause in now.causes if cause.left], now.left, lambda cause: cause.left)
-    yield Piece(".")
-    if not now.over and not now.dying and now.failed_ago is not None and now.failed_ago > 60:
-        yield Piece(f" The last one was {age(now.failed_ago)} ago.")
-    if now.cured:
-        yield Piece(f" {count(now.cured)} more failed and {_were(now.cured)} replayed.")
-    if now.aside:
-        yield Piece(f" {count(now.aside)} more {_were(now.aside)} put aside.")
-
-
-def _because(causes: Sequence[Cause], dead: int, number: Callable[[Cause], int]) -> Iterator[Piece]:
-    """How much of it the first cause is, with its topic; the others are in the table below."""
-    if not causes:
-        return
-    worst = causes[0]
-    before, after = _share(causes, dead, number)
-    yield Piece(before)
-    yield Piece(worst.topic, "overview", (("topic", worst.topic),))
-    yield Piece(after)
-    meaning = f"{worst.meaning[:1].lower()}{worst.meaning[1:].rstrip('.')}"
-    yield Piece(meaning, "dead-letters", _group(worst))
-
-
-def _dealt_with(now: Situation) -> str:
-    """What became of all that failed."""
-    if not now.aside:
-        return "it was replayed" if now.dead == 1 else f"all {count(now.cured)} were replayed"
-    if not now.cured:
-        return "it was put aside" if now.dead == 1 else f"all {count(now.aside)} were put aside"
-    return f"{count(now.cured)} {_were(now.cured)} replayed and {count(now.aside)} put aside"
-
-
-def _were(number: int) -> str:
-    return "was" if number == 1 else "were"
-
-
-def _next(now: Situation) -> Iterator[Piece]:
-    """What one would do next."""
-    open_ = [cause for cause in now.causes if cause.left]
-    if now.left and open_:
-        yield Piece(" ")
-        yield Piece("See the records", "dead-letters", _group(open_[0]), button=True)
-
-
-def _share(causes: Sequence[Cause], dead: int, number: Callable[[Cause], int]) -> tuple[str, str]:
-    """How much of it the first cause is, around the name of its topic."""
-    worst = causes[0]
-    if len(causes) == 1:
-        return ", on " if dead == 1 else ", all on ", ": "
-    if all(cause.topic == worst.topic for cause in causes):
-        return ", all on ", f", most ({count(number(worst))}): "
-    return f", most ({count(number(worst))}) on ", ": "
-
-
-def _group(cause: Cause) -> tuple[tuple[str, str | None], ...]:
-    """Its letters; those that nobody has to deal with any more are found in any state."""
-    query: tuple[tuple[str, str | None], ...] = (("topic", cause.topic),)
-    query = (*query, ("group", cause.fingerprint)) if cause.fingerprint else query
-    return query if cause.left else (*query, ("state", "any"))
-
-
-def _waiting(now: Situation) -> Iterator[Piece]:
-    """Dead letters that wait although nothing failed in the range."""
-    if now.waiting and not now.left and not now.over:
-        noun = "dead letter waits" if now.waiting == 1 else "dead letters wait"
-        yield Piece(" ")
-        yield Piece(f"{now.waiting:,} {noun}", "dead-letters", (("range", None), ("since", None)))
-        yield Piece(" from before.")
-
-
-def _lost(now: Situation) -> Iterator[Piece]:
-    """Producers that are missing, or reach no broker, while others go on."""
-    everybody = now.producers + now.gone
-    if now.over or not now.producers or not now.connected:
-        return
-    if now.gone:
-        verb = "has" if now.gone == 1 else "have"
-        yield Piece(" ")
-        yield Piece(f"{now.gone} of {plural(everybody, 'producer')}", "#producers")
-        yield Piece(f" {verb} not been seen for {age(now.gone_for)}.")
-    if now.connected < now.producers:
-        cut_off = now.producers - now.connected
-        why = f": {now.connection_error}" if now.connection_error else ""
-        verb = "reaches" if cut_off == 1 else "reach"
-        yield Piece(f" {cut_off} of {plural(now.producers, 'producer')} {verb} no broker{why}.")
 
 
 def connection(now: Situation) -> str:
@@ -261,15 +39,8 @@ def producer_tone(row: Mapping[str, Any], now: float) -> str:
         return "quiet"
     silent = now - row["seen_at"]
     if silent > SILENT:
-        return "bad" if silent > 40 else "warning"
+        return "bad" if silent > DEAD else "warning"
     return "good" if row["connected"] else "bad"
-
-
-def sense(found: Headline) -> str:
-    """The sense of a headline without its numbers, which changes only when there is news."""
-    return "".join(
-        piece.text for piece in found.pieces if piece.page or not any(map(str.isdigit, piece.text))
-    )
 
 
 def reason(meaning: str) -> str:

@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dashboard.words.moments import age
-from dashboard.words.numbers import plural, rate, sentence_case, size
+from dashboard.words.numbers import plural, rate, sentence_case
 from producer_core.dlq import DeadLetterFilter
 from producer_core.masking import mask_text
 from producer_core.replay import Operation
-from producer_core.replay.check import TopicCheck
-from producer_core.replay.dry_run import DryRun
-from producer_core.replay.words import NEWER, asked_for, delivered, newer_keys, rule, there
+from producer_core.replay.words import NEWER, delivered, rule
 
 Tone = str
 
@@ -168,35 +166,6 @@ def selection(where: DeadLetterFilter | None) -> str:
         if (value := getattr(where, name)) is not None
     ]
     return ", ".join(parts) or "all dead letters"
-
-
-def before(number: int, length: int) -> str:
-    """Over the dry run."""
-    if not number:
-        return "Nothing of this can be sent"
-    return f"Before {plural(number, 'letter')} ({size(length)}) {'is' if number == 1 else 'are'} sent again"
-
-
-def estimate(number: int, most: float | None) -> str:
-    """How long it takes, as far as anybody knows."""
-    if not most:
-        return "No limit: as quickly as the brokers take them."
-    return f"At most {most:g} a second: {duration(number / most)} or longer."
-
-
-def topics(run: DryRun, *, most: int) -> list[tuple[str, ...]]:
-    """By topic, most letters first: how many, what they ask for, and what a look ahead found there."""
-    found = {topic.topic: topic for topic in run.check.topics} if run.check else {}
-    rows = [_topic(run, topic, found.get(topic)) for topic in [*run.by_topic][:most]]
-    rest = len(run.by_topic) - most
-    return [*rows, (f"{rest:,} more topics", *[""] * 6)] if rest > 0 else rows
-
-
-def _topic(run: DryRun, topic: str, found: TopicCheck | None) -> tuple[str, ...]:
-    first = (topic, f"{run.by_topic[topic]:,}", asked_for(run, topic), there(found))
-    if found is None or not found.partitions:
-        return *first, "", "", ""
-    return *first, size(found.max_message_bytes), f"{found.too_large:,}", newer_keys(found)
 
 
 def about(operation: Operation, where: DeadLetterFilter | None) -> str:

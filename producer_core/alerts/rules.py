@@ -147,7 +147,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         ),
         "high_error_rate": Rule(
             "critical",
-            "{value:.1%} of the messages fail; the limit is {threshold:.1%}",
+            "{value:.1%} of the messages failed between two checks; the limit is {threshold:.1%}",
             "Open the errors by topic: one group of dead letters usually names the cause. Replay when it is gone.",
             keep_firing_for=5 * MINUTE,
         ),

@@ -12,6 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
 
 import click
 
@@ -139,13 +140,29 @@ def _refuse_strangers(place: _Place, port: int) -> None:
             "Make a password with «producer-core dashboard password NAME», or leave --address and --host out and "
             f"reach it through an SSH tunnel: ssh -L {port}:{_LOOPBACK}:{port} THIS_MACHINE",
         )
-    if admitted.oidc and find_spec("authlib") is None:
-        raise Failed("Signing in by OIDC needs authlib.", "pip install 'streamlit[auth]'")
+    if admitted.oidc:
+        _comes_back(admitted.comes_back_to, place)
     if not admission.loopback(place.address) and place.tls is None:
         click.echo(
             "This is plain http: passwords and data travel readable. Give --tls-cert and --tls-key, or put a proxy "
             "with https before it.",
             err=True,
+        )
+
+
+def _comes_back(address: str, place: _Place) -> None:
+    """Whether who signed in at a provider could come back: its answer goes to the name that redirect_uri has."""
+    missing = [name for name in ("authlib", "httpx") if find_spec(name) is None]
+    if missing:
+        raise Failed(
+            f"Signing in by OIDC needs {' and '.join(missing)}.", "pip install 'producer-core[oidc]'"
+        )
+    serve: Any = import_module("dashboard.serve")
+    host = urlsplit(address).hostname or ""
+    if host not in (*serve.names_of(place.address), "localhost", *place.hosts):
+        raise Failed(
+            f"redirect_uri in secrets.toml leads to {host or 'nowhere'}, and the dashboard does not answer to that name.",
+            f"Give --host {host}" if host else "It is the dashboard's own address with /oauth2callback.",
         )
 
 

@@ -15,6 +15,10 @@ _LASTS = 4.0
 _GRAVE = 85.0
 _JUST_NOW = 10.0
 """Seconds after which what was not found again is over."""
+_RECENT = 20.0
+"""Seconds without it after which what adds up is over."""
+_LOOKS = 3.0
+"""Seconds of the last looks, which say how things stand: what was found before them is over, however often it was."""
 _MINUTE = 60.0
 
 
@@ -23,21 +27,29 @@ def diagnose(now: Numbers) -> tuple[Finding, ...]:
     return _ranked([*_found(now), *failing(now)])
 
 
-def over_time(slices: Sequence[Numbers], now: float, lately: Sequence[Numbers] = ()) -> tuple[Finding, ...]:
+def over_time(
+    slices: Sequence[Numbers],
+    now: float,
+    lately: Sequence[Numbers] = (),
+    *,
+    looks: Sequence[Numbers] = (),
+    dead: int | None = None,
+) -> tuple[Finding, ...]:
     """What is found in any slice, each once, with the numbers of the slices that it was found in; what goes on now
     comes first, and what is over is said in the past. Short slices find short trouble, which would drown in the mean of
     a long one.
 
     `lately` are short slices of the last minute, which say what holds now; without them the end of `slices` says it.
-    With numbers and no trouble one finding says that all is well, also where it was not before. Without numbers there
+    `looks` are the last seconds one by one: whether a broker is there now. `dead` is how many messages died, where others
+    count it too. With numbers and no trouble one finding says that all is well, also where it was not before. Without numbers there
     is none.
     """
     if not slices:
         return ()
-    whole = merged(slices)
+    whole = merged(slices) if dead is None else replace(merged(slices), dead=dead)
     trouble = [*_lasting(slices), *_failing(slices, whole)]
     if lately:
-        holding, known = _holding(lately, now), max(one.seconds for one in slices) <= _MINUTE
+        holding, known = _holding(lately, looks), max(one.seconds for one in slices) <= _MINUTE
         timed = [_held(found, holding, now, exact=known) for found in _with_new(trouble, lately)]
     else:
         timed = [_aged(found, now, max(one.seconds for one in slices)) for found in trouble]
@@ -48,18 +60,25 @@ def over_time(slices: Sequence[Numbers], now: float, lately: Sequence[Numbers] =
     return _ranked([*timed, *well(whole)])
 
 
-def _holding(lately: Sequence[Numbers], now: float) -> Mapping[str, Finding]:
-    """What is found in the last minute; of how things stand only what the last looks say too."""
-    latest = [one for one in lately if one.at + one.seconds > now - _JUST_NOW and one.samples]
-    still = {found.key for found in diagnose(merged(latest or lately))}
+def _holding(lately: Sequence[Numbers], looks: Sequence[Numbers]) -> Mapping[str, Finding]:
+    """What is found in the last minute and its end shows too; of how things stand what the last looks say. Messages that
+    die come one by one, so of these the whole minute counts."""
+    heard = [one for one in looks if one.samples] or [one for one in lately if one.samples]
+    newest = max((one.at + one.seconds for one in heard), default=0.0)
+    latest = [one for one in heard if one.at + one.seconds > newest - _LOOKS]
+    states = {found.key for found in diagnose(merged(latest or lately)) if found.state}
+    ended = max(one.at + one.seconds for one in lately)
+    recent = [one for one in lately if one.at + one.seconds > ended - _RECENT]
+    still = states | {found.key for found in diagnose(merged(recent)) if not found.state}
     found = diagnose(merged(lately))
-    return {one.key: one for one in found if not one.state or one.key in still}
+    return {one.key: one for one in found if one.key in still or one.key == "failing"}
 
 
 def _with_new(trouble: Sequence[Finding], lately: Sequence[Numbers]) -> Iterable[Finding]:
     """And what only the last minute shows: in a long slice it may drown."""
     known = {found.key for found in trouble}
-    return (*trouble, *(found for found in diagnose(merged(lately)) if found.key not in known))
+    new = (found for found in diagnose(merged(lately)) if found.key not in known)
+    return (*trouble, *(replace(found, partly=True) for found in new))
 
 
 def _held(found: Finding, holding: Mapping[str, Finding], now: float, *, exact: bool) -> Finding:
@@ -94,7 +113,8 @@ def _lasting(slices: Sequence[Numbers]) -> Iterable[Finding]:
             worst[found.key] = max(worst.get(found.key, found), found, key=lambda known: known.score)
     for key, affected in where.items():
         if worst[key].score >= _GRAVE or sum(one.seconds for one in affected) >= _LASTS:
-            yield _as_a_whole(key, affected, worst[key])
+            found = _as_a_whole(key, affected, worst[key])
+            yield replace(found, partly=len(affected) < len(slices))
 
 
 def _as_a_whole(key: str, affected: Sequence[Numbers], worst: Finding) -> Finding:

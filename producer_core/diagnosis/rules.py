@@ -21,7 +21,7 @@ def _cut_off(now: Numbers) -> Iterator[Finding]:
         yield Finding(
             "cut-off",
             "No broker can be reached.",
-            f"No broker was connected in {now.cut_off} of {now.samples} looks, one a second.",
+            "The client had no connection to any broker, and nothing could be sent.",
             "Check that the brokers run, and the address, port and security settings. What was accepted waits and is "
             "sent when they are back, until its delivery timeout.",
             setting="bootstrap_servers",
@@ -39,8 +39,7 @@ def _down(now: Numbers) -> Iterator[Finding]:
             yield Finding(
                 f"down-{one.broker_id}",
                 f"{_sentence(one.name)} is down or cannot be reached.",
-                f"It was not connected in {one.down} of {one.samples} looks, one a second; the partitions it leads "
-                "wait.",
+                f"It was not connected for {_percent(one.down / one.samples)} of the time; the partitions it leads wait.",
                 "Start it again, or check the way to it; its partitions go on when another broker leads them.",
                 score=94 + 5 * one.down / one.samples,
                 tone="bad",
@@ -263,7 +262,7 @@ def well(whole: Numbers, *, again: bool = False) -> Iterator[Finding]:
         f"All is well now: {_many(whole.acknowledged, 'message')} acknowledged in the last minute, none failed."
         if again
         else f"All is well: {_many(whole.acknowledged, 'message')} acknowledged, none failed.",
-        f"{trip} queue was never more than {_percent(whole.fill_highest)} full.",
+        f"{trip} queue was never {f'more than {_percent(whole.fill_highest)}' if whole.fill_highest >= 0.001 else '0.1 %'} full.",
         "",
         score=30,
         tone="good",

@@ -146,7 +146,8 @@ class Finding:
     """What is wrong in a sentence, the numbers that say so, what to do, and the setting to change where one helps.
 
     `since` and `until` bound the time in which it was found, and `lasted` is how much of that; `ongoing` says that it has
-    not ended. `past` is the sentence for when it has.
+    not ended. `past` is the sentence for when it has. `partly`: the numbers are of the time in which it was found, which
+    was not all of the range.
     """
 
     key: str
@@ -161,6 +162,7 @@ class Finding:
     lasted: float = 0.0
     ongoing: bool = True
     past: str = ""
+    partly: bool = False
 
     @property
     def state(self) -> bool:

@@ -278,21 +278,26 @@ def _found(run: DryRun) -> Iterator[str]:
 def _newer(run: DryRun, topics: Iterable[TopicCheck]) -> Iterator[str]:
     for topic in topics:
         if topic.newer_keys and skips(run.newer, topic):
-            why = (
-                ", and the topic is compacted: the old value would replace it for good"
-                if topic.compacted
-                else ""
-            )
+            stay = "It stays a dead letter" if topic.newer_keys == 1 else "They stay dead letters"
             yield (
                 f"{_records(topic.newer_keys)} of {topic.topic} will be skipped: a newer record of the same key is "
-                f"there{why}. {_they(topic.newer_keys)} can be sent all the same."
+                f"there{_compaction(topic)}. {stay}, and can be sent all the same."
             )
         elif topic.newer_keys and not topic.compacted:
             yield (
                 f"{_records(topic.newer_keys)} of {topic.topic} {_have(topic.newer_keys)} a key for which a newer record "
-                "was written since: who reads the topic will see the old value last. "
+                f"was written since: who reads the topic will see the old value last{_compaction(topic)}. "
                 f"{_they(topic.newer_keys)} can be skipped."
             )
+
+
+def _compaction(topic: TopicCheck) -> str:
+    """What becomes of a newer record under an old value; a topic whose settings nobody could read may be compacted."""
+    if topic.compacted:
+        return ", and the topic is compacted: the old value would replace it for good"
+    if topic.cleanup_policy is None:
+        return ", and nobody can tell whether the topic is compacted: if it is, the old value would replace it for good"
+    return ""
 
 
 def _left_out(run: DryRun) -> Iterator[str]:

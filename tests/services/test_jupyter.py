@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.services.front_end import FrontEnd
 from tests.support import eventually
 
 pytestmark = pytest.mark.jupyter
@@ -233,7 +234,7 @@ def answer_of(client, comm, timeout=20):
     raise AssertionError("no answer")
 
 
-def test_the_widget_speaks_over_comms_only_and_survives_a_busy_kernel_and_a_restart(kernel):
+def test_a_kernel_has_one_widget_of_a_producer_and_one_producer_of_a_journal(kernel):
     manager, client = kernel
     run(client, MAKE)
     shown = run(client, "monitor")
@@ -247,13 +248,6 @@ def test_the_widget_speaks_over_comms_only_and_survives_a_busy_kernel_and_a_rest
     ask(client, comm, type="ask")
     seen = answer_of(client, comm)["seen"]
     assert seen["dead_total"] == 40 and seen["causes"][0]["count"] == 40
-
-    # A click that waits while a cell runs is not done when the cell ends.
-    client.execute("import time; time.sleep(8)")
-    ask(client, comm, type="clear", mark="", until=seen["until"], at=seen["now"])
-    assert "nothing was done" in answer_of(client, comm)["said"]
-    ask(client, comm, type="ask")
-    assert answer_of(client, comm)["seen"]["dead_total"] == 40
 
     # A cell run twice: the same monitor, and no second widget.
     again = run(client, "producer.monitor()")
@@ -270,6 +264,59 @@ def test_the_widget_speaks_over_comms_only_and_survives_a_busy_kernel_and_a_rest
         f"{MAKE}\n{own}\nimport pandas as pd\nprint(p.send_frame(pd.DataFrame({{'n': [1, 2]}}), 'orders'))\np.close()\nproducer.close()",
     )
     assert "2 rows to orders" in sent and "2 acknowledged" in sent
+
+
+def test_the_widget_needs_nothing_but_comm_messages(kernel, chromium, tmp_path):
+    _, client = kernel
+    with browser(chromium) as page:
+        page.set_default_timeout(20_000)
+        front = FrontEnd(client, page)
+        front.run(MAKE)
+        shown = front.run("monitor")
+        comm = next(
+            one["content"]["data"][WIDGET]["model_id"]
+            for one in shown
+            if WIDGET in one["content"].get("data", {})
+        )
+        front.show(comm)
+        cause, said, age = (page.locator(name) for name in (".pc-cause", ".pc-said", ".pc-age"))
+
+        # Figures that live: what dies now is there a moment later.
+        front.until(lambda: cause.count() and "40" in cause.inner_text())
+        assert page.locator("svg rect").count()
+        front.run("for n in range(5):\n    producer.send_message('payments', {'n': n})\nproducer.flush()")
+        front.until(lambda: re.match(r"45\s+POLICY_VIOLATION on payments", cause.inner_text()))
+
+        # A busy kernel is said to be busy, and a click of that time is not done afterwards.
+        front.execute("import os, time\nwhile not os.path.exists('over'):\n    time.sleep(0.1)")
+        front.until(lambda: "Kernel busy" in age.inner_text())
+        page.get_by_role("button", name="Clear 45").click()
+        front.until(lambda: "nothing was done" in said.inner_text())
+        (tmp_path / "over").touch()
+        front.until(lambda: age.inner_text().startswith("as of"), timeout=30)
+        assert not page.locator(".pc-question").is_visible() and "45" in cause.inner_text()
+
+        # An act: what it would do, then done.
+        front.run("broker.accept('payments')")
+        page.get_by_role("button", name="Replay 45").click()
+        sure = page.locator(".pc-question .pc-sure")
+        front.until(sure.is_visible)
+        assert "nothing can arrive twice" in page.locator(".pc-question").inner_text()
+        page.screenshot(path=str(tmp_path / "comm.png"))
+        sure.click()
+        front.until(lambda: "Replayed 45 of 45" in said.inner_text(), timeout=60)
+        assert not cause.count()
+
+        # A document opened anew has all of it from the kernel.
+        again = front.states()[comm]["state"]
+        assert again["_esm"] == front.open[comm]["_esm"]
+
+        # The object is gone, and its timers with it.
+        assert page.evaluate("timers.size") == 1
+        front.run("monitor.close()")
+        front.until(lambda: comm in front.closed)
+        assert page.evaluate("timers.size") == 0 and "kernel is gone" in age.inner_text()
+    assert front.elsewhere == []
 
 
 def test_an_interrupted_cell_says_where_to_go_on(kernel):
@@ -375,8 +422,8 @@ def notebook_of(*sources):
     return json.dumps({"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5})
 
 
-def opened(page, lab, name):
-    page.goto(f"{lab}/lab/tree/{name}.ipynb?token={TOKEN}&reset")
+def opened(page, lab, name, where="lab/tree"):
+    page.goto(f"{lab}/{where}/{name}.ipynb?token={TOKEN}&reset")
     page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
     page.wait_for_selector(
         ".jp-Notebook-ExecutionIndicator[data-status=idle]", state="attached", timeout=60_000
@@ -519,6 +566,30 @@ def test_the_widget_lives_in_jupyterlab(lab, chromium):
         eventually(lambda: kernel_is_gone(page), timeout=60)
         page.screenshot(path=str(folder / "gone.png"))
 
+    assert elsewhere == [] and wrong == []
+
+
+def test_the_widget_lives_in_notebook_7(lab, chromium):
+    pytest.importorskip("notebook")  # the same server serves it
+    address, folder = lab
+    (folder / "seven.ipynb").write_text(notebook_of(f"{MAKE}\nbroker.accept('payments')", "monitor"))
+    with browser(chromium) as page:
+        page.set_default_timeout(60_000)
+        elsewhere, wrong = [], []
+        page.on("request", lambda asked: elsewhere.append(asked.url) if outside(asked.url) else None)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        opened(page, address, "seven", "notebooks")
+        run_cell(page, 0)
+        page.locator(".jp-CodeCell").nth(0).locator(".jp-InputPrompt", has_text="[1]").wait_for()
+        run_cell(page, 1)
+        widget = widget_of(page)
+        widget.locator("svg rect").first.wait_for()
+        assert not page.locator("[class^=pc-static]").is_visible()
+        asks(widget, "Replay 40", "nothing can arrive twice")
+        page.screenshot(path=str(folder / "seven.png"))
+        said = widget.locator(".pc-said")
+        acts(widget, "Replay 40", lambda: re.search("Replay(ing|ed)", said.inner_text()))
+        says(page, widget, ".pc-said", "Replayed 40 of 40")
     assert elsewhere == [] and wrong == []
 
 

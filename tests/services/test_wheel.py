@@ -111,7 +111,7 @@ def test_the_wheel_says_what_it_is(files):
     )
     assert f"{DIST}/licenses/LICENSE" in files
     assert about.get_payload().startswith("# producer_core")
-    assert {"redis", "dashboard", "notebook", "simulate", "broker", "spark", "run", "all"} == set(
+    assert {"redis", "dashboard", "oidc", "notebook", "simulate", "broker", "spark", "run", "all"} == set(
         about.get_all("Provides-Extra")
     )
 

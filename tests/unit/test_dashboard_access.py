@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import urlencode
 
 import pytest
@@ -12,6 +13,8 @@ from click.testing import CliRunner
 
 from dashboard import access, actions, admission, password
 from dashboard.admission import Admission
+from dashboard.back import COOKIE as COOKIE_BACK
+from dashboard.back import Back
 from dashboard.door import COOKIE, Door
 from dashboard.sessions import Attempts, Sessions
 from producer_core.alerts import AlertLog, alert, follow
@@ -20,6 +23,16 @@ from producer_core.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
 SECRET = "correct horse battery"
+OIDC = f"""
+[dashboard]
+may_see = ["*@example.com"]
+[auth]
+redirect_uri = "https://dash.example/oauth2callback"
+cookie_secret = "{"k" * 32}"
+client_id = "c"
+client_secret = "s"
+server_metadata_url = "https://login.example.com/.well-known/openid-configuration"
+"""
 
 
 class Clock:
@@ -111,6 +124,11 @@ def test_viewers_are_made_read_only_by_name_or_everybody_but_some(tmp_path):
         ("[dashboard", "cannot be read"),
         ("dashboard = 1", "must be a table"),
         ("[auth]\nclient_id = 'x'", "must say who is let in"),
+        ("[auth]\nclient_id = 'x'\n[dashboard]\nmay_see = ['*']", "no redirect_uri"),
+        (OIDC.replace("client_secret", "client_secrte"), r"\[auth\] in secrets.toml has no client_secret"),
+        (OIDC.replace('client_id = "c"', "[auth.okta]\nclient_id = 'c'\n[auth.entra]"), "has no client_id"),
+        (OIDC.replace("/oauth2callback", ""), "must end in /oauth2callback"),
+        (OIDC.replace("k" * 32, "hunter2"), "fewer than 32 characters"),
     ],
 )
 def test_a_mistake_in_the_settings_lets_nobody_in_and_says_why(tmp_path, text, said):
@@ -123,6 +141,15 @@ def test_people_sign_in_one_way(tmp_path, kept):
         settings(
             tmp_path, f'[auth]\nx = "y"\n[dashboard]\nmay_see = ["*"]\n[dashboard.passwords]\nada = "{kept}"'
         )
+
+
+def test_a_provider_may_have_a_name(tmp_path):
+    named = OIDC.replace('client_id = "c"', '[auth.okta]\nclient_id = "c"')
+
+    assert settings(tmp_path, OIDC).provider is None
+    found = settings(tmp_path, named)
+    assert (found.oidc, found.provider) == (True, "okta")
+    assert found.comes_back_to == "https://dash.example/oauth2callback"
 
 
 @pytest.mark.parametrize("place", ["127.0.0.1", "localhost", "::1", "127.1.2.3"])
@@ -172,15 +199,31 @@ def test_the_command_does_not_listen_for_strangers(options, tmp_path, monkeypatc
     assert "producer-core dashboard password NAME" in ended.stderr and "ssh -L" in ended.stderr
 
 
+def test_the_command_says_when_a_provider_would_lead_people_astray(tmp_path, monkeypatch):
+    (tmp_path / "secrets.toml").write_text(OIDC)
+    monkeypatch.setattr(admission, "files", lambda: (tmp_path / "secrets.toml",))
+    monkeypatch.setattr("producer_core.cli.dashboard.find_spec", lambda _: True)
+
+    ended = CliRunner().invoke(main, ["dashboard", "--store", str(tmp_path / "s.duckdb")])
+
+    assert ended.exit_code == 2
+    assert (
+        "redirect_uri in secrets.toml leads to dash.example" in ended.stderr
+        and "--host dash.example" in ended.stderr
+    )
+
+
 def test_the_settings_in_the_readme_are_right(tmp_path):
     section = (ROOT / "README.md").read_text().split("\n## Access\n")[1].split("\n## ")[0]
     blocks = [part.split("```")[0] for part in section.split("```toml\n")[1:]]
 
     by_password, by_oidc = (tomllib.loads(block) for block in blocks)
     assert password.readable(by_password["dashboard"]["passwords"]["ada"])
-    for block in blocks:
-        assert settings(tmp_path, block).needs_sign_in
-    assert by_oidc["auth"] and not settings(tmp_path, blocks[1]).sees("stranger@elsewhere.example")
+    assert settings(tmp_path, blocks[0]).needs_sign_in
+    with pytest.raises(ConfigError, match="openssl rand -hex 32"):  # who copies it is not let through
+        settings(tmp_path, blocks[1])
+    mended = blocks[1].replace(by_oidc["auth"]["cookie_secret"], "k" * 64)
+    assert not settings(tmp_path, mended).sees("stranger@elsewhere.example")
 
 
 # sessions and attempts
@@ -440,6 +483,62 @@ def test_behind_a_path_the_door_stays_in_it(kept):
     assert behind.ask("/proxy/8501/sign-in").status == 200
 
 
+# the way back
+
+
+def passes(path, location="/", **headers):
+    """What a browser is answered, with Streamlit's redirect behind the way back."""
+    said = []
+
+    async def streamlit(scope, receive, send):
+        await send(
+            {"type": "http.response.start", "status": 302, "headers": [(b"location", location.encode())]}
+        )
+        await send({"type": "http.response.body", "body": b""})
+
+    async def send(message):
+        said.append(message)
+
+    given = [(name.encode(), value.encode()) for name, value in {"host": "dash.example", **headers}.items()]
+    scope = {"type": "http", "path": path, "scheme": "https", "headers": given}
+    asyncio.run(Back(streamlit, base="/proxy")(scope, None, send))
+    return Answer(said).headers
+
+
+def test_who_signs_in_by_oidc_comes_out_on_the_page_that_was_asked_for():
+    leaves = passes(
+        "/proxy/auth/login", "https://login.example", referer="https://dash.example/proxy/alerts?alert=a%20b"
+    )
+    assert leaves["location"] == "https://login.example"
+    cookie = leaves["set-cookie"]
+    assert "Path=/proxy; HttpOnly; SameSite=Lax; Max-Age=600; Secure" in cookie
+
+    returns = passes("/proxy/oauth2callback", cookie=cookie.partition(";")[0])
+    assert returns["location"] == "/proxy/alerts?alert=a%20b" and "Max-Age=0" in returns["set-cookie"]
+    assert passes("/proxy/oauth2callback") == {"location": "/"}
+    assert passes("/proxy/alerts", cookie=cookie.partition(";")[0]) == {"location": "/"}
+
+
+@pytest.mark.parametrize(
+    "away",
+    [
+        "https://evil.example/alerts",
+        "https://dash.example//evil.example",
+        "nonsense",
+        "https://dash.example/é",
+    ],
+)
+def test_the_way_back_stays_on_this_server(away):
+    assert "set-cookie" not in passes("/proxy/auth/login", referer=away)
+
+
+@pytest.mark.parametrize(
+    "kept", ["https%3A%2F%2Fevil.example", "%2F%2Fevil.example", "%2Fa%0D%0Aset-cookie%3A x", ""]
+)
+def test_a_way_back_that_was_made_up_leads_nowhere(kept):
+    assert passes("/proxy/oauth2callback", cookie=f"{COOKIE_BACK}={kept}")["location"] == "/"
+
+
 # acting
 
 
@@ -518,6 +617,27 @@ def test_with_oidc_only_those_who_may_see_it_are_let_in(monkeypatch, claims):
     oidc(monkeypatch, **claims)
 
     assert access.user() == "" and "is not let in" in access.turned_away()
+
+
+def test_with_oidc_a_provider_may_have_known_a_person_for_days(monkeypatch):
+    oidc(monkeypatch, email="ada@example.com", auth_time=1000.0 - 5 * 86400)
+
+    assert access.user() == "ada@example.com"
+
+
+def test_with_oidc_signing_out_ends_every_tab_and_a_copied_cookie_opens_nothing(monkeypatch):
+    oidc(monkeypatch, email="ada@example.com", sub="7", nonce="a")
+    monkeypatch.setattr(access, "_streamlit", lambda: SimpleNamespace(logout=lambda: None))
+
+    access.sign_out()
+
+    assert access.user() == "" and access.turned_away() is None
+    monkeypatch.setattr(
+        access,
+        "_claims",
+        lambda: {"is_logged_in": True, "iat": 1000.0, "email": "ada@example.com", "sub": "7", "nonce": "b"},
+    )
+    assert access.user() == "ada@example.com"
 
 
 @pytest.mark.parametrize("when", [{"iat": 1000.0 - 13 * 3600}, {"iat": None}])

@@ -94,7 +94,7 @@ def test_one_click_stops_with_the_question_where_the_look_ahead_found_one(path, 
 
     assert not page.exception
     assert only(store).state == "ready"
-    assert "Before 3 letters" in text_of(page)
+    assert "What a replay of these 3 letters" in text_of(page)
     assert not page.button(key="replay_sure").disabled
 
 

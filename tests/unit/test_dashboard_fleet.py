@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from dashboard.data import latency, overview
+from dashboard.data.errors import errors
 from dashboard.data.fleet import FORGOTTEN, STATES, fleet, state_of
 from dashboard.data.view import View
 from dashboard.figures.fleet import fleet_percentiles, spread
@@ -63,10 +65,12 @@ def test_percentiles_are_those_of_merged_histograms_and_not_of_percentiles(store
 
 def test_a_producer_is_told_with_its_own_numbers(store):
     add(store, "shop", rate=20, dead=3)
-    DeadLetters(store).add([letter(1, failed_at=NOW - 5, producer_id="shop")])
+    DeadLetters(store).add(
+        [letter(number, failed_at=NOW - 5, producer_id="shop", topic="orders") for number in range(3)]
+    )
     (member,) = fleet(store, VIEW, NOW).members
     assert member.rate == pytest.approx(20, rel=0.1)
-    assert (member.dead, member.letters, member.acknowledged) == (3, 1, 1200)
+    assert (member.dead, member.letters, member.acknowledged) == (3, 3, 1200)
     assert member.p99 == pytest.approx(0.005, rel=2 * RELATIVE_ERROR)
     assert member.error_rate == pytest.approx(3 / 1203)
 
@@ -148,6 +152,41 @@ def test_what_is_about_the_whole_store_and_what_is_only_news_is_no_producers_tro
     assert (member.alerts, member.troubled) == ((), False)
 
 
+def test_an_alert_about_a_topic_is_told_of_those_whose_messages_died_there(store):
+    add(store, "shop")
+    add(store, "other")
+    DeadLetters(store).add([letter(1, failed_at=NOW - 5, producer_id="shop", topic="payments")])
+    burns = alert(
+        "error_budget_fast",
+        "payments",
+        NOW - 5,
+        value=0.2,
+        threshold=0.01,
+        long="1 h",
+        factor="200",
+        objective="99.9 %",
+    )
+    waits = alert("dedup_degraded", "shop", NOW - 1, reason="no Redis")
+    AlertLog(store).record([Change("fired", one) for one in (waits, burns)])
+    first, second = fleet(store, VIEW, NOW).members
+    assert (first.name, [severity for severity, _ in first.alerts]) == ("shop", ["critical", "warning"])
+    assert second.alerts == ()
+
+
+def test_the_same_deaths_are_counted_as_on_every_page(store):
+    """By letters: a letter that failed again in a replay is one message that died; and by statistics where none is here."""
+    add(store, "shop", dead=5, topic="payments")
+    add(store, "far", dead=2, topic="refunds")
+    DeadLetters(store).add(
+        [letter(number, failed_at=NOW - 5, producer_id="shop", topic="payments") for number in range(3)]
+    )
+    found = fleet(store, VIEW, NOW)
+    assert {member.name: member.dead for member in found.members} == {"shop": 3, "far": 2}
+    whole = {errors(store, VIEW, NOW).whole.dead, overview(store, VIEW, NOW).situation.dead, found.dead}
+    assert whole == {5}
+    assert "5 of 1,205 messages became dead letters" in latency(store, VIEW, NOW).findings[0].title
+
+
 def test_few_dots_still_have_an_axis_to_read_them_by(store):
     add(store, "one")
     add(store, "two", rate=90)
@@ -168,6 +207,7 @@ def test_few_dots_still_have_an_axis_to_read_them_by(store):
         ((0, 0, 3, [("silent", 2)]), "bad", "No producer runs. 2 are not heard of any more."),
         ((1, 1, 1, []), "good", "1 producer on 1 host runs, and nothing is wrong with it."),
         ((12, 4, 12, []), "good", "12 producers on 4 hosts run, and nothing is wrong with any of them."),
+        ((12, 4, 12, [("alerting", 1)], True), "bad", "12 producers on 4 hosts run. 1 has an alert."),
         ((12, 4, 12, [("failing", 1)]), "warning", "12 producers on 4 hosts run. 1 has messages that died."),
         ((12, 4, 12, [("silent", 2), ("cut off", 1), ("full", 1)]), "bad",
          "12 producers on 4 hosts run. 2 are not heard of any more, 1 reaches no broker and 1 has a full queue."),
@@ -175,6 +215,14 @@ def test_few_dots_still_have_an_axis_to_read_them_by(store):
 )  # fmt: skip
 def test_the_sentence_counts_the_trouble(known, tone, text):
     assert say.crowd(say.Crowd(*known)) == (tone, text)
+
+
+def test_whatever_the_state_the_worst_alert_is_shown():
+    alerts = [("critical", "no broker"), ("warning", "slow"), ("warning", "many wait")]
+    assert say.alerts_of("alerting", alerts) == (alerts[0], ["warning: slow", "warning: many wait"])
+    assert say.alerts_of("cut off", alerts)[1][0] == "critical: no broker"
+    assert say.alerts_of("silent", alerts, most=2)[1][2:] == ["and 1 more alert"]
+    assert say.alerts_of("well", []) == (("", ""), [])
 
 
 def test_the_commands_that_fill_a_fleet_exist():

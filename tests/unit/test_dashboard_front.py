@@ -1,18 +1,49 @@
-"""The front of the dashboard: pages say where their server is, and nothing else is changed."""
+"""The front of the dashboard: pages say where their server is and what they need next; their files come packed."""
 
 from __future__ import annotations
 
 import asyncio
+import gzip
 
 import pytest
 
-from dashboard.front import Front, with_base
+from dashboard.files import Files
+from dashboard.front import Front
+from dashboard.serve import PLOTLY_JS
 
-PAGE = b"<!DOCTYPE html><html><head><title>Streamlit</title></head></html>"
+PAGE = (
+    b'<!DOCTYPE html><html><head><title>Streamlit</title><script type="module" src="./static/js/index.a1.js">'
+    b'</script><link rel="stylesheet" href="./static/css/index.b2.css"></head></html>'
+)
+SCRIPT = (
+    b"<head><script>window.__streamlit = { BACKEND_BASE_URL: new URL('.', location.href).href"
+    b", HOST_CONFIG: { allowedOrigins: [location.origin], useExternalAuthToken: false } }</script>"
+)
 
 
-def answered(*, kind=b"text/html; charset=utf-8", accept=b"text/html,*/*", status=200, body=PAGE, extra=()):
-    """What a browser gets, and what the app was asked."""
+@pytest.fixture
+def files(tmp_path):
+    """Streamlit's folder in small: what the page names, a part that imports another file, and one that nobody needs."""
+    made = {
+        "index.html": PAGE.decode(),
+        "static/js/index.a1.js": "index",
+        "static/css/index.b2.css": "css",
+        "static/js/Html.c3.js": 'import{a}from"./index.a1.js";import{b}from"./purify.d4.js";',
+        "static/js/purify.d4.js": "purify",
+        "static/js/Video.e5.js": "video",
+        f"own/{PLOTLY_JS}": "plotly",
+    }
+    for name, text in made.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return Files(tmp_path, tmp_path / "own")
+
+
+def answered(
+    files, *, path="/alerts", kind=b"text/html; charset=utf-8", accept=b"text/html,*/*", status=200, body=PAGE,
+    extra=(), **front,
+):  # fmt: skip
+    """What a browser gets, and what the app was asked, if it was."""
     asked, sent = [], []
 
     async def app(scope, receive, send):
@@ -31,25 +62,39 @@ def answered(*, kind=b"text/html; charset=utf-8", accept=b"text/html,*/*", statu
         sent.append(message)
 
     scope = {
-        "type": "http", "method": "GET", "path": "/alerts",
+        "type": "http", "method": "GET", "path": path,
         "headers": [(b"accept", accept), (b"accept-encoding", b"gzip"), (b"if-none-match", b"x")],
     }  # fmt: skip
-    asyncio.run(Front(app)(scope, None, send))
+    asyncio.run(Front(app, files=files, **front)(scope, None, send))
     return (
         dict(sent[0]["headers"]),
         b"".join(one.get("body", b"") for one in sent[1:]),
-        dict(asked[0]["headers"]),
+        dict(asked[0]["headers"]) if asked else None,
     )
 
 
-def test_a_page_says_where_its_server_is():
-    headers, body, asked = answered()
-    assert (
-        b"<head><script>window.__streamlit = { BACKEND_BASE_URL: new URL('.', location.href).href }" in body
-    )
-    assert body.endswith(b"<title>Streamlit</title></head></html>")
+def test_a_page_says_where_its_server_is(files):
+    headers, body, asked = answered(files)
+    assert SCRIPT in body
     assert headers[b"content-length"] == str(len(body)).encode()
     assert b"etag" not in headers and b"accept-encoding" not in asked and b"if-none-match" not in asked
+
+
+def test_where_streamlit_has_to_know_a_person_first_it_connects_only_then(files):
+    assert b"HOST_CONFIG" not in answered(files, at_once=False)[1]
+
+
+def test_a_page_names_what_it_needs_next_and_nothing_twice(files):
+    _, body, _ = answered(files)
+    assert body.count(b"index.a1.js") == 1
+    assert body.count(b'<link rel="modulepreload" crossorigin href="./static/js/') == 2
+    assert b"Html.c3.js" in body and b"purify.d4.js" in body and b"Video" not in body
+
+
+@pytest.mark.parametrize(("path", "there"), [("/", True), ("/below/latency", True), ("/below/alerts", False)])
+def test_only_a_page_with_a_chart_loads_plotly_at_once(files, path, there):
+    _, body, _ = answered(files, path=path, base="below")
+    assert (f'<script defer src="./app/static/{PLOTLY_JS}"'.encode() in body) is there
 
 
 @pytest.mark.parametrize(
@@ -59,16 +104,39 @@ def test_a_page_says_where_its_server_is():
         {"accept": b"*/*"},
         {"status": 404},
         {"extra": [(b"content-encoding", b"gzip")]},
+        {"path": "/static/js/Video.e5.js", "accept": b"*/*"},
     ],
-    ids=["no page", "nobody asks for a page", "not found", "packed already"],
+    ids=[
+        "no page",
+        "nobody asks for a page",
+        "not found",
+        "packed already",
+        "a file that no page begins with",
+    ],
 )
-def test_nothing_else_is_changed(other):
-    headers, body, _ = answered(**other)
+def test_nothing_else_is_changed(files, other):
+    files.pack()
+    headers, body, _ = answered(files, **other)
     assert body == PAGE
     assert headers[b"etag"] == b"x"
 
 
-def test_the_parts_of_the_app_stay():
-    made = with_base({"middleware": ["door"], "lifespan": "life"})
-    assert made["lifespan"] == "life"
-    assert [made["middleware"][0], made["middleware"][1].cls] == ["door", Front]
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/below/static/js/index.a1.js", b"index"),
+        ("/below/static/css/index.b2.css", b"css"),
+        ("/below/static/js/purify.d4.js", b"purify"),
+        (f"/below/app/static/{PLOTLY_JS}", b"plotly"),
+    ],
+)
+def test_a_file_that_pages_begin_with_comes_packed_and_may_be_kept(files, path, text):
+    assert (
+        answered(files, path=path, base="/below")[2] is not None
+    )  # nothing is packed yet: Streamlit sends it
+
+    files.pack()
+
+    headers, body, asked = answered(files, path=path, base="/below")
+    assert asked is None and gzip.decompress(body) == text
+    assert headers[b"content-encoding"] == b"gzip" and b"immutable" in headers[b"cache-control"]

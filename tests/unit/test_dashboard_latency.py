@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from dashboard import data, figures
+from dashboard import data, figures, words
 from producer_core.dlq import DeadLetters
 from producer_core.events import Attempt, DeadLetter
 from producer_core.failures import fingerprint
@@ -252,7 +252,11 @@ def test_what_is_over_is_said_as_something_earlier(path, store, monkeypatch):
     store.append(Batch("q", 0, client_statistics=tuple(client(at, cut_off=1) for at in ats)))
     said = text_of(opened(path, monkeypatch, range="5 min"))
     assert "Earlier: No broker could be reached." in said
-    assert "No broker was connected in 10 of 10 looks, one a second. It is over: " in said
+    assert "no connection to any broker, and nothing could be sent. It ended " in said
+    assert (
+        f"from {words.stamp(begun, None, time.time()).text} to {words.stamp(begun + 10, None, time.time()).text} UTC, for 10 s."
+        in said
+    )
 
 
 def test_brokers_that_were_away_an_hour_ago_are_no_reason_now(store):

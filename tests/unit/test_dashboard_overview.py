@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 
 from dashboard import data, figures, words
+from dashboard.data.alerts import alerts as alerts_page
+from dashboard.figures import charts
 from dashboard.nodes import text_of
 from dashboard.views import common, header, overview, tiles
 from producer_core.alerts import AlertLog, Change, alert
@@ -16,7 +18,7 @@ from producer_core.errors import StoreLocked
 from producer_core.events import Attempt, DeadLetter
 from producer_core.failures import fingerprint
 from producer_core.histogram import RELATIVE_ERROR, bucket_of
-from producer_core.store import Batch, LatencyRow, ProducerRow, StatisticsRow, Store
+from producer_core.store import Batch, ClientRow, LatencyRow, ProducerRow, StatisticsRow, Store
 
 NOW = 0.0
 
@@ -207,9 +209,9 @@ def test_of_several_reasons_the_worst_is_said_with_its_number():
         ({}, "good", "Delivering. All 12,477 messages sent in the last 15 min were acknowledged."),
         ({"acknowledged": 1}, "good", "The one message sent in the last 15 min was acknowledged."),
         ({"acknowledged": 0}, "good", "Nothing was sent in the last 15 min."),
-        ({"dead": 5_000, "failed_ago": 300.0, "causes": [TOO_LARGE]}, "warning", "The last one was 5 min ago."),
-        ({"dead": 1, "failing": True}, "bad", "1 of 12,478 messages failed"),
-        ({"dead": 5_000, "failing": True, "dying": True}, "bad", "5,000 of 17,477 messages failed in the last 15 min."),
+        ({"dead": 1, "failing": True}, "bad", "Failing now. 1 of 12,478 messages failed"),
+        ({"dead": 5_000, "failing": True, "dying": True}, "bad", "Failing now. 5,000 of 17,477 messages failed in the last 15 min."),
+        ({"dead": 3, "dying": True, "causes": [TOO_LARGE]}, "warning", "Delivering, but some fail. 3 of 12,480 messages failed"),
         ({"waiting": 60}, "good", "60 dead letters wait from before."),
         ({"stalled": True, "pending": 7}, "bad", "Not delivering. Nothing was acknowledged or given up for a minute. 7 messages wait."),
         ({"connected": 0, "connection_error": "refused", "pending": 1}, "bad", "No broker is connected: refused. 1 message waits."),
@@ -251,9 +253,59 @@ def test_the_sentence_names_what_waits_and_not_what_was_more_and_is_mended():
     tone, text = said(dead=539, cured=527, causes=[open_, cured], dying=True)
     assert (tone, text) == (
         "warning",
-        "Delivering. 12 of 13,016 messages failed in the last 15 min, all on audit-log: a policy of the broker forbids "
-        "this. 527 more failed and were replayed. See the records",
+        "Delivering, but some fail. 539 of 13,016 messages failed in the last 15 min; 527 were replayed since, 12 are left, "
+        "all on audit-log: a policy of the broker forbids this. See the records",
     )
+
+
+def test_a_red_sentence_never_begins_with_delivering():
+    for change in ({"failing": True}, {"stalled": True}, {"connected": 0}, {"silent_for": 61.0}):
+        tone, text = said(dead=9, causes=[TOO_LARGE], dying=True, **change)
+        assert tone == "bad" and not text.startswith("Delivering")
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"failed_ago": 36.0, "delivered": 1204, "recovered": True},
+         "It is over: the last failure was 36 s ago, and 1,204 messages were delivered on payments since."),
+        ({"failed_ago": 36.0, "delivered": 2}, "The last failure was 36 s ago; 2 messages were delivered on payments since."),
+        ({"failed_ago": 300.0}, "The last failure was 5 min ago, and nothing was delivered on payments since: it may fail still."),
+    ],
+)  # fmt: skip
+def test_the_end_of_a_fault_is_said_with_what_shows_it(change, text):
+    tone, found = said(dead=3, causes=[TOO_LARGE], **change)
+    assert tone == "warning" and f"topic allows. {text}" in found
+    assert found.startswith("Delivering again. ") == change.get("recovered", False)
+
+
+def test_an_outage_that_is_over_is_said_with_what_was_delivered_since(store):
+    row = ClientRow(0, "c", "p", 1, 0, 0, 1, 0, 0, 0, 0, 0.0, 0, 0.0)
+    seconds = range(int(NOW) - 90, int(NOW))
+    looks = [row._replace(window_start=at, cut_off=int(-60 < at - NOW <= -35)) for at in seconds]
+    store.append(Batch("q", 0, client_statistics=tuple(looks)))
+    write(store, [counts(at, acknowledged=10) for at in range(int(NOW) - 30, int(NOW))])
+    found = words.headline(data.overview(store, "15 min", NOW).situation)
+    assert found.tone == "good"
+    assert (
+        "No broker was connected for 25 s; they came back 34 s ago, and 300 messages were delivered since."
+        in found.text
+    )
+    assert "No broker" not in words.headline(data.overview(store, "15 min", NOW + 1200).situation).text
+
+
+@pytest.mark.parametrize(
+    ("change", "page"),
+    [
+        ({"connected": 0, "connection_error": "refused", "pending": 4}, "latency"),
+        ({"stalled": True, "pending": 4}, "latency"),
+        ({"silent_for": 61.0, "producers": 0, "connected": 0, "gone": 1}, "fleet"),
+        ({}, "dead-letters"),
+    ],
+)
+def test_the_button_leads_to_what_helps_now(change, page):
+    pieces = words.headline(replace(WELL, dead=3, causes=[TOO_LARGE], dying=True, **change)).pieces
+    assert [piece.page for piece in pieces if piece.button] == [page]
 
 
 def test_of_a_range_that_is_over_the_sentence_says_how_it_went():
@@ -431,7 +483,8 @@ def test_a_topic_whose_letters_were_all_replayed_is_fine_again(store):
     assert (page.topics[0].trouble, page.topics[0].cured, page.situation.cured) == (0, 3, 3)
     assert words.headline(page.situation).tone == "good"
     assert "all 3 were replayed" in words.headline(page.situation).text
-    assert "replayed since" in text_of(tiles._topic(page.topics[0]))
+    assert "replayed since" in text_of(tiles._topic(page.topics[0], page.situation))
+    assert "waits for a broker" in text_of(tiles._topic(page.topics[0], replace(page.situation, connected=0)))
 
 
 def test_a_topic_that_failed_when_it_was_last_written_to_still_fails(store):
@@ -455,6 +508,68 @@ def test_the_sentence_and_the_table_count_the_same_deaths_while_statistics_are_l
     DeadLetters(store).add([letter(number, failed_at=NOW - 3 + number) for number in range(3)])
     page = data.overview(store, "5 min", NOW)
     assert page.situation.dead == page.topics[0].dead == page.causes[0].dead == 3
+
+
+@pytest.mark.parametrize(("each", "over"), [(1, False), (10, True)])
+def test_a_fault_is_over_when_so_many_were_delivered_since_that_it_would_have_shown(store, each, over):
+    """Half of the messages failed, so a row of twenty without a failure shows it; eight are too few."""
+    rows = [counts(at, "payments", acknowledged=5, dead=5) for at in range(int(NOW) - 60, int(NOW) - 14)]
+    rows += [counts(at, "payments", acknowledged=each) for at in range(int(NOW) - 11, int(NOW) - 3)]
+    write(store, rows)
+    DeadLetters(store).add([letter(number, failed_at=NOW - 60 + number / 5) for number in range(230)])
+    page = data.overview(store, "15 min", NOW)
+    found, (row,) = page.situation, page.topics
+    assert (found.recovered, found.failing, row.recovered) == (over, not over, over)
+    assert (found.delivered, row.trouble) == (8 * each, 1 if over else 3)
+    assert words.headline(found).tone == ("warning" if over else "bad")
+
+
+def test_what_explains_others_stands_before_what_follows_from_it(store):
+    shop(store)
+    fired = [
+        alert("connection_lost", "p", NOW - 90, reason="refused"),
+        alert("high_error_rate", "p", NOW - 20, value=0.3, threshold=0.05),
+        alert("transactions_failing", "p", NOW - 10, text="a transaction failed"),
+        alert("weak_replication", "orders", NOW - 5, text="orders has one replica"),
+    ]
+    AlertLog(store).record([Change("fired", one) for one in fired])
+    rules = [row["rule"] for row in data.overview(store, "15 min", NOW).alerts]
+    assert rules == ["connection_lost", "transactions_failing", "high_error_rate", "weak_replication"]
+    everywhere = [item.rule for item in alerts_page(store, data.View(), NOW).firing]
+    assert everywhere == rules
+
+
+def test_what_two_producers_say_in_the_same_words_is_one_line_and_what_is_over_stands_below(store):
+    rows = [counts(at, "payments", acknowledged=5, dead=5) for at in range(int(NOW) - 60, int(NOW) - 14)]
+    write(
+        store, [*rows, *(counts(at, "payments", acknowledged=9) for at in range(int(NOW) - 11, int(NOW) - 3))]
+    )
+    DeadLetters(store).add([letter(number, failed_at=NOW - 60 + number / 5) for number in range(230)])
+    fired = [alert("connection_lost", name, NOW - 9, reason="refused") for name in ("p", "q")]
+    fired += [
+        alert(
+            "error_budget_fast",
+            "payments",
+            NOW - 40,
+            value=0.5,
+            threshold=0.01,
+            long="1 h",
+            factor="9",
+            objective="99 %",
+        ),
+        alert("weak_replication", "orders", NOW - 5, text="orders has one replica"),
+    ]
+    AlertLog(store).record([Change("fired", one) for one in fired])
+    first, second, third = data.overview(store, "15 min", NOW).alerts
+    assert [one["rule"] for one in (first, second, third)] == [
+        "connection_lost",
+        "weak_replication",
+        "error_budget_fast",
+    ]
+    assert len(first["alert_ids"]) == 2 and "(2 producers say so)" in words.alert(first, NOW)
+    assert words.alert(third, NOW).endswith(
+        "payments delivers again: this looks back, and resolves by itself."
+    )
 
 
 def test_a_topic_that_begins_to_fail_is_bad_at_once_however_much_it_delivered_before(store):
@@ -694,3 +809,18 @@ def test_a_producer_is_chosen_by_its_name_while_its_id_stands_in_the_address(pat
     assert not page.exception
     unknown = opened(path, monkeypatch, producer="gone").selectbox(key="producer")
     assert (unknown.value, unknown.options[-1]) == ("gone", "gone")
+
+
+@pytest.mark.parametrize(
+    ("found", "seen"),
+    [
+        ([1.0, 2.0, None, 3.0, 4.0], "lines"),
+        ([1.0, None, 3.0, 4.0], "lines+markers"),
+        ([None, 1.0, None], "lines+markers"),
+        ([1.0], "lines+markers"),
+        ([None, None], "lines"),
+        ([], "lines"),
+    ],
+)
+def test_a_value_alone_between_gaps_is_a_dot_and_all_others_are_lines(found, seen):
+    assert charts.mode(found) == seen

@@ -101,7 +101,7 @@ def test_the_sentence_blames_the_topic_whose_messages_died_not_the_one_that_was_
     tone, text = words.sentence(data.overview(store, "15 min", NOW).situation)
     assert tone == "bad"
     assert text.startswith(
-        "Delivering. 60 of 6,000 messages failed in the last 15 min, all on payments: a policy"
+        "Failing now. 60 of 6,000 messages failed in the last 15 min, all on payments: a policy"
     )
 
 

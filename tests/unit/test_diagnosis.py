@@ -247,6 +247,31 @@ def test_a_broker_that_is_back_is_not_away_although_it_was_in_this_minute():
     assert (first.title, first.ongoing) == ("No broker can be reached.", True)
 
 
+def test_the_last_seconds_say_that_a_broker_is_back_before_the_slice_is_over():
+    away, back = {"samples": 1, "cut_off": 1}, {"samples": 1, "cut_off": 0}
+    fine = minute({"cut_off": 5}, {"cut_off": 3})
+    for last, goes_on in (
+        ([away, away, back], True),
+        ([away, back, back], False),
+        ([back, back, back], False),
+    ):
+        looks = [numbers(at=2197.0 + place, seconds=1.0, **look) for place, look in enumerate(last)]
+        found = over_time([LONG[0], replace(LONG[1], cut_off=8)], 2200.0, fine, looks=looks)
+        assert [one.ongoing for one in found if one.key == "cut-off"] == [goes_on]
+
+
+def test_numbers_of_a_part_of_the_range_say_so():
+    slices = [numbers(at=1000.0 + 60 * number) for number in range(3)]
+    slices[1] = replace(slices[1], **TINY, **FULL)
+    assert all(found.partly for found in over_time(slices, 1180.0) if found.key in ("batches", "full"))
+    assert not over_time(slices[1:2], 1120.0)[0].partly
+
+
+def test_what_died_is_the_number_that_others_count():
+    (found,) = over_time([numbers(dead=543)], 1060.0, dead=551)
+    assert found.title.startswith("551 of 60,551 messages became dead letters")
+
+
 def test_every_sentence_that_can_be_over_has_a_past():
     for given, title, _ in SCENARIOS.values():
         found = next(one for one in diagnose(given) if one.title.startswith(title))

@@ -11,10 +11,11 @@ import producer_core
 from dashboard.notebook.magics import Magics
 from producer_core import DeadLetterFilter, Monitor, ReliableKafkaProducer
 from producer_core.dlq import DeadLetters
-from producer_core.errors import ConfigError, StoreUnavailable
+from producer_core.errors import ConfigError, ReplayError, StoreUnavailable
 from producer_core.testing import InMemoryTransport
 from tests.unit import notebook_parts as parts
 from tests.unit.notebook_parts import HOSTILE, letter
+from tests.unit.replaying import looked
 
 displayed, now, store = parts.displayed, parts.now, parts.store
 
@@ -115,10 +116,39 @@ def test_a_dry_run_counts_and_sends_nothing(store):
     assert "A replay would" in run._repr_html_() and "nothing can arrive twice" in run._repr_html_()
 
 
-def test_a_replay_that_nobody_carries_out_is_returned_as_it_stands(store):
-    operation = Monitor(store).replay(DeadLetterFilter(topic="orders"), timeout=0.2)
-    assert not operation.ended and operation.total == 10
-    assert operation.operation_id in operation._repr_html_()
+def test_a_replay_is_a_plan_first_and_sends_nothing_before_go(store):
+    monitor = Monitor(store)
+    plan = monitor.replay(DeadLetterFilter(topic="orders"), timeout=0.1)
+    assert plan.state == "checking"
+    with pytest.raises(ReplayError, match="nothing was sent"):
+        plan.go(timeout=0.1)
+
+    looked(store, plan.operation_id, newer_keys=2)
+    assert plan.state == "ready"  # even where nothing is to be asked it would wait here
+    assert "a newer record was written since" in repr(plan) and "go() sends it" in repr(plan)
+    assert "A replay would" in plan._repr_html_() and "go() sends it" in plan._repr_html_()
+    assert monitor.replay(DeadLetterFilter(topic="orders"), timeout=0.1).operation_id == plan.operation_id
+
+    assert plan.go(newer="skip", timeout=0.1) is plan
+    assert (plan.state, plan.operation.newer) == ("planned", "skip")
+    assert plan.go(timeout=0.1).state == "planned"  # a cell that runs twice
+    assert "Replaying: 0 of 10" in repr(plan)
+
+
+def test_a_replay_can_be_paused_resumed_and_cancelled_in_code_by_whoever_finds_it(store):
+    Monitor(store).replay(DeadLetterFilter(topic="orders"), timeout=0.0)
+    found = Monitor(store).replays()
+    assert "checking" in found._repr_html_() and len(found) == 1
+    looked(store, found[0].operation_id)
+    one = found[0].go(timeout=0.0)
+
+    assert one.pause().state == "paused" and "resume() goes on" in one._repr_html_()
+    with pytest.raises(ReplayError, match="is paused"):
+        one.go(timeout=0.0)
+    assert one.resume(rate=5).operation.rate == 5
+    assert one.cancel().ended and "Cancelled" in one.message
+    assert one.go(timeout=0.0).state == "cancelled" and Monitor(store).replays() == []
+    assert [act["origin"] for act in Monitor(store).audit()][:4] == ["notebook"] * 4
 
 
 def test_clear_and_the_audit_of_it(store, monkeypatch):

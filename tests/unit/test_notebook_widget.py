@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+from pathlib import Path
 
 import pytest
 
@@ -13,11 +15,14 @@ from producer_core import Monitor
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreUnavailable
 from producer_core.failures import fingerprint
+from producer_core.replay import live
 from tests.unit import notebook_parts as parts
 from tests.unit.notebook_parts import letter
+from tests.unit.replaying import looked
 
 displayed, now, store = parts.displayed, parts.now, parts.store
 
+ROOT = Path(__file__).parents[2]
 POLICY = fingerprint("POLICY_VIOLATION", "Policy violation")
 
 
@@ -184,15 +189,54 @@ def test_a_replay_is_planned_once_and_its_progress_told(widget, store):
         assert connection.execute("SELECT total, origin FROM operations").fetchall() == [(10, "notebook")]
 
 
+def operation(store):
+    (found,) = live(store)
+    return found
+
+
 def test_a_replay_can_be_cancelled(widget):
     acts(widget, "replay")
     answer = acts(widget, "cancel")
-    assert "ancel" in answer["said"]
+    assert "ancel" in answer["said"] and answer["ways"] == []
     assert browser_says(widget, type="ask")["progress"] is None
     assert "No replay" in acts(widget, "cancel")["said"]
 
 
-@pytest.mark.parametrize("kind", ["replay", "clear", "undo", "cancel"])
+def test_what_a_look_ahead_found_is_asked_once_and_decided_here(widget, store):
+    assert acts(widget, "replay")["ways"] == ["cancel"]
+    looked(store, operation(store).operation_id, newer_keys=2)
+
+    asked = browser_says(widget, type="ask")
+    assert asked["question"]["act"] == "go" and asked["question"]["yes"] == "Replay 10"
+    assert "a newer record was written since" in asked["question"]["lines"][0]
+    later = browser_says(widget, type="ask")
+    assert later["question"] is None and later["ways"] == ["decide", "cancel"]
+    assert "Nothing was sent yet" in later["said"] and operation(store).state == "ready"
+    assert browser_says(widget, type="prepare", act="go")["question"]["title"] == asked["question"]["title"]
+
+    assert acts(widget, "go")["ways"] == ["pause", "cancel"]
+    assert operation(store).state == "planned"
+    assert acts(widget, "pause")["ways"] == ["resume", "cancel"]
+    assert acts(widget, "resume")["ways"] == ["pause", "cancel"]
+    assert "waits for nobody" in browser_says(widget, type="prepare", act="go")["question"]["title"]
+
+
+def test_a_replay_of_a_cell_or_of_a_kernel_that_is_gone_is_decided_here_and_never_asks_by_itself(
+    widget, store, monkeypatch
+):
+    Monitor(store).replay(timeout=0.0)
+    monkeypatch.setenv("JUPYTERHUB_USER", "bob")
+    looked(store, operation(store).operation_id, newer_keys=2)
+
+    answer = browser_says(widget, type="ask")
+
+    assert answer["question"] is None and answer["ways"] == ["decide", "cancel"]
+    assert answer["said"].endswith(f"Begun by {operation(store).who}.") and operation(store).who != "bob"
+    acts(widget, "cancel")
+    assert live(store) == []
+
+
+@pytest.mark.parametrize("kind", ["replay", "clear", "undo", "go", "pause", "cancel"])
 def test_a_click_that_waited_for_a_busy_kernel_is_not_done(widget, store, kind):
     answer = browser_says(widget, type=kind, until=None, at=time.time() - LATE - 1)
     assert "nothing was done" in answer["said"]
@@ -217,3 +261,18 @@ def test_an_unknown_message_is_only_a_look(store):
     desk = Desk(store)
     assert desk.answer({"type": "drop", "at": time.time()}).said == ""
     assert desk.answer({}).said == ""
+
+
+# its script
+
+
+def test_the_script_refers_to_nothing_but_itself():
+    script = (ROOT / "dashboard/notebook/widget.js").read_text()
+    addresses = set(re.findall(r"https?://[^'\"`]+", script)) - {"http://www.w3.org/2000/svg"}
+    assert not addresses and not re.findall(
+        r"\bimport\b|\brequire\b|fetch\(|XMLHttpRequest|WebSocket|Jupyter\.|window\.", script
+    )
+    assert (
+        "@import" not in (style := (ROOT / "dashboard/notebook/widget.css").read_text())
+        and "url(" not in style
+    )

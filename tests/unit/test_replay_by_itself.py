@@ -10,11 +10,12 @@ from producer_core import replay
 from producer_core.alerts import AlertLog, Change, alert
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.replay import ahead
+from producer_core.replay.active import is_over
 from producer_core.replay.check import Check, TopicCheck
 from producer_core.replay.claims import Claims
 from producer_core.replay.dry_run import dry_run
 from producer_core.replay.operation import end_abandoned
-from producer_core.store import Store
+from producer_core.store import Batch, StatisticsRow, Store
 from tests.support import eventually
 from tests.unit.replaying import FakeClock, ScriptedSender, alive, answering, buried, letter
 
@@ -331,8 +332,60 @@ def test_a_group_that_still_grows_is_said_in_the_dry_run(store):
 
     (said,) = [one for one in dry_run(store, ALL).sentences if "cause" in one]
     assert said.startswith("Their cause may still be there: 1 letter died of it within 2 min, the last 3")
-    assert "(POLICY_VIOLATION)" in said and said.endswith("may fail the same way.")
+    assert "(POLICY_VIOLATION)" in said and "may fail the same way." in said
+    assert (
+        "once 10 more messages are delivered on orders without another death, or when none died for 2 min ("
+        in said
+    )
     assert not dry_run(store, DeadLetterFilter(topic="payments")).active
+
+
+def test_a_cause_is_gone_once_enough_was_delivered_since(store):
+    """One of four failed, so a row of twelve deliveries without a failure shows that it is over."""
+    now = float(int(time.time()))
+    DeadLetters(store).add([letter(number, failed_at=now - 30) for number in range(5)])
+    burns = alert(
+        "error_budget_fast",
+        "orders",
+        now - 60,
+        value=0.2,
+        threshold=0.01,
+        long="1 h",
+        factor="2",
+        objective="99.9 %",
+    )
+    AlertLog(store).record([Change("fired", burns)])
+
+    def delivered(batch, at, count):
+        store.append(
+            Batch(
+                "p",
+                batch,
+                (StatisticsRow(int(at), "c", "p", "orders", count, count, 0, 0, 0, 0, 0, 0, 10, 0.1),),
+            )
+        )
+        return dry_run(store, ALL).active
+
+    assert "1 more" not in delivered(0, now - 60, 15)
+    said = delivered(1, now - 20, 11)
+    assert "1 more message is delivered on orders" in said and "an alert fires" in said
+    assert delivered(2, now - 10, 1) == ""
+
+
+@pytest.mark.parametrize(
+    ("silent", "died", "before", "since", "over"),
+    [
+        (36, 1, 9, 30, True),
+        (36, 1, 9, 29, False),
+        (5, 1, 9, 900, False),
+        (36, 9, 0, 9, False),
+        (36, 9, 0, 10, True),
+    ],
+)
+def test_a_fault_is_over_by_the_row_of_deliveries_that_it_would_have_broken(
+    silent, died, before, since, over
+):
+    assert is_over(silent, died=died, before=before, since=since) is over
 
 
 def test_an_alert_of_their_topic_that_fires_is_said(store):

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from dashboard.words import dry_run as told
 from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.replay.check import Check, TopicCheck
@@ -101,6 +102,38 @@ def test_the_worst_is_said_first(store):
         "1 record of orders will probably fail again: larger than what it takes (1,000 bytes)"
     )
     assert "may be on their topic already" in said[3]
+
+
+@pytest.mark.parametrize(
+    ("policy", "why"),
+    [
+        (None, "Nobody can tell whether state is compacted"),
+        ("compact", "state is compacted: an old value sent now replaces the newer one for good."),
+        ("delete", "state is not compacted, so nothing is replaced; but"),
+    ],
+)
+def test_why_old_values_are_left_is_said_by_what_is_known_of_the_topic(store, policy, why):
+    buried(store, 3)
+    run = dry_run(store, ALL, check=checked(seen("state", cleanup_policy=policy, newer_keys=2)), newer="skip")
+    assert told.newer_reason(run).startswith(why)
+    assert "they stay dead letters and can be sent later" in told.newer_reason(run)
+    unknown = (
+        "nobody can tell whether the topic is compacted: if it is, the old value would replace it for good"
+    )
+    for newer in ("skip", "send"):
+        said = dry_run(
+            store, ALL, check=checked(seen("state", cleanup_policy=policy, newer_keys=2)), newer=newer
+        ).sentences
+        assert (unknown in " ".join(said)) == (policy is None)
+
+
+def test_the_letters_of_a_dry_run_add_up_and_those_that_came_later_are_counted_apart():
+    assert told.frozen(200, "22:31:05", 38).endswith(
+        "38 more that match have died since and are not among them."
+    )
+    assert told.frozen(1, "22:31:05", 0) == "The one letter that waited at 22:31:05, when this was asked for."
+    assert told.split(200, 29) == "Of the 200, 171 would be sent and 29 stay dead letters."
+    assert told.split(200, 0) == ""
 
 
 @pytest.mark.parametrize(

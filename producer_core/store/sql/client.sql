@@ -14,6 +14,14 @@ WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_s
   AND ($producer IS NULL OR producer_id = $producer) AND ($cluster IS NULL OR cluster_id = $cluster)
 GROUP BY 1 ORDER BY 1;
 
+-- name: cut_off_times
+-- When clients reached no broker at all, in time: so many looks, one a second and producer, of all in the `seconds` of a row.
+SELECT window_start, max(resolution)::BIGINT AS seconds, sum(cut_off)::BIGINT AS cut_off, sum(samples)::BIGINT AS samples
+FROM client_statistics
+WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
+  AND ($producer IS NULL OR producer_id = $producer)
+GROUP BY window_start HAVING sum(cut_off) > 0 ORDER BY window_start;
+
 -- name: broker_series
 -- By window of `bucket` seconds and broker: where time goes, trouble and state, added up over producers.
 SELECT (window_start // $bucket * $bucket)::BIGINT AS window_start, broker_id, max(address) AS address,

@@ -13,14 +13,20 @@ ORDER BY seen_at DESC, producer_id;
 SELECT count(*) AS producers, count(DISTINCT host) AS hosts FROM producers;
 
 -- name: fleet_counts
--- What each producer settled in a range; `recently`: acknowledged since $recent.
-SELECT producer_id, sum(acknowledged)::BIGINT AS acknowledged, sum(dead)::BIGINT AS dead,
-       sum(failed_attempts)::BIGINT AS failed_attempts,
+-- What each producer had acknowledged in a range, and `recently`: since $recent. What died is counted by the letters.
+SELECT producer_id, sum(acknowledged)::BIGINT AS acknowledged,
        coalesce(sum(acknowledged) FILTER (window_start >= $recent), 0)::BIGINT AS recently
 FROM statistics
 WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
   AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
 GROUP BY producer_id ORDER BY producer_id;
+
+-- name: deaths_by_writer
+-- Whose messages died on which topic in a range.
+SELECT DISTINCT topic, producer_id FROM dead_letters
+WHERE ($since IS NULL OR failed_at >= $since) AND ($until IS NULL OR failed_at < $until)
+  AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+ORDER BY topic, producer_id;
 
 -- name: fleet_latencies
 -- The histogram of acknowledgement latencies of each producer over a range, each as two lists in the order of buckets.

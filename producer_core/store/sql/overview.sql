@@ -29,6 +29,34 @@ WITH died AS (
 SELECT topic, sum(dead)::BIGINT AS dead FROM died ANTI JOIN lettered USING (topic, producer_id)
 GROUP BY topic ORDER BY topic;
 
+-- name: deaths_by_producer
+-- The deaths of both queries above, by producer: letters here, and what died without one.
+WITH letters AS (
+    SELECT producer_id, count(*) AS dead FROM dead_letters
+    WHERE ($since IS NULL OR failed_at >= $since) AND ($until IS NULL OR failed_at < $until)
+      AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+    GROUP BY producer_id
+), died AS (
+    SELECT topic, producer_id, sum(dead) AS dead FROM statistics
+    WHERE dead > 0 AND ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
+      AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+    GROUP BY ALL
+), lettered AS (
+    SELECT DISTINCT topic, producer_id FROM dead_letters
+    WHERE ($since IS NULL OR failed_at >= $since - 2) AND ($until IS NULL OR failed_at < $until)
+), without AS (
+    SELECT producer_id, dead FROM died ANTI JOIN lettered USING (topic, producer_id)
+)
+SELECT producer_id, sum(dead)::BIGINT AS dead FROM (FROM letters UNION ALL FROM without)
+GROUP BY producer_id ORDER BY producer_id;
+
+-- name: delivered_since
+-- What topics had acknowledged, each since a moment of its own; `since` is the earliest of these.
+WITH asked AS (SELECT unnest($topics::VARCHAR[]) AS topic, unnest($lasts::DOUBLE[]) AS last)
+SELECT topic, sum(acknowledged)::BIGINT AS acknowledged FROM statistics JOIN asked USING (topic)
+WHERE window_start >= $since AND window_start > last AND ($producer IS NULL OR producer_id = $producer)
+GROUP BY topic ORDER BY topic;
+
 -- name: overview_waiting
 -- How many dead letters wait by topic, error code and verdict, from the counts.
 SELECT topic, code, verdict, sum(n)::BIGINT AS count

@@ -1,0 +1,117 @@
+"""Signing in to the dashboard at an OpenID provider: the real command, a strict provider, a real Chromium."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from producer_core.alerts import AlertLog, alert, follow
+from producer_core.store import Store
+from tests.services import browsing
+from tests.services.test_dashboard_signing_in import command, keep
+
+pytest.importorskip("authlib")  # and httpx and joserfc with it: producer-core[oidc]
+
+from tests.services.provider import CLIENT, SECRET, Provider
+
+pytestmark = pytest.mark.browser
+
+PORT = 8985
+HOME = f"http://127.0.0.1:{PORT}"
+ADA, BOB, EVE = "ada@example.com", "bob@example.com", "eve@elsewhere.org"
+
+
+@pytest.fixture(scope="module")
+def provider():
+    with Provider((ADA, BOB, EVE), f"{HOME}/oauth2callback") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory, provider):
+    """The store of a dashboard that is served meanwhile."""
+    folder = tmp_path_factory.mktemp("oidc")
+    store = Store.open(folder / "store.duckdb")
+    item = alert("weak_replication", "orders", time.time() - 60, text="orders has one copy")
+    AlertLog(store).record(follow({}, [item], time.time()), told_by="p-1")
+    (folder / ".streamlit").mkdir()
+    (folder / ".streamlit" / "secrets.toml").write_text(
+        f"""
+        [auth]
+        redirect_uri = "{provider.redirect_uri}"
+        cookie_secret = "{"k" * 32}"
+        client_id = "{CLIENT}"
+        client_secret = "{SECRET}"
+        server_metadata_url = "{provider.issuer}/.well-known/openid-configuration"
+        [dashboard]
+        may_see = ["*@example.com"]
+        read_only = ["bob@*"]
+        """
+    )
+    with command(folder, "--port", str(PORT)) as process:
+        said = []
+        while HOME not in " ".join(said):
+            line = process.stdout.readline()
+            assert line, "".join(said)
+            said.append(line)
+        yield store
+    store.close()
+
+
+@pytest.fixture
+def page(browser, store):
+    with browsing.window(browser) as opened:
+        yield opened
+
+
+def sign_in(page, who):
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("link", name=who).click()
+
+
+def test_who_signs_in_comes_out_on_the_page_asked_for_acts_by_name_and_leaves_in_every_tab(
+    page, provider, store
+):
+    page.goto(f"{HOME}/alerts?show=Rules")
+    page.get_by_role("button", name="Sign in").wait_for()
+    keep(page, "oidc-sign-in")
+    assert page.get_by_text("orders has one copy").count() == 0
+    sign_in(page, ADA)
+
+    page.get_by_text("dead_letters_growing").first.wait_for()
+    assert page.url.startswith(f"{HOME}/alerts?") and "show=Rules" in page.url
+    page.goto(f"{HOME}/alerts")
+    page.get_by_role("button", name="Acknowledge").click()
+    page.get_by_text(f"{ADA} looks after it").wait_for()
+    keep(page, "oidc-acted")
+    assert [(row["who"], row["action"]) for row in store.rows("audit_latest")] == [(ADA, "acknowledge")]
+
+    other = page.context.new_page()
+    other.goto(f"{HOME}/alerts")
+    other.get_by_text(f"{ADA} looks after it").wait_for()
+    page.get_by_role("button", name=re.compile("^(person )?ada@")).click()
+    page.get_by_role("button", name="Sign out").click()
+    for tab in (page, other):  # the other within ten seconds by itself
+        tab.get_by_role("button", name="Sign in").wait_for()
+    assert provider.ended == [CLIENT]
+    assert other.get_by_text("looks after it").count() == 0
+
+
+def test_who_may_only_look_and_who_may_not_even_that(page, provider, store):
+    page.goto(f"{HOME}/alerts")
+    sign_in(page, BOB)
+    button = page.get_by_role("button", name="Silence …").first
+    button.wait_for()
+    assert button.is_disabled()
+    page.get_by_role("button", name=re.compile("^(person )?bob@")).click()
+    page.get_by_text(f"{BOB} may look, not act").wait_for()
+    page.get_by_role("button", name="Sign out").click()
+
+    page.get_by_role("button", name="Sign in").wait_for()
+    sign_in(page, EVE)
+    page.get_by_text(f"{EVE} is not let in").wait_for()
+    keep(page, "oidc-turned-away")
+    assert page.get_by_text("orders has one copy").count() == 0
+    assert provider.tokens[-2:] == [BOB, EVE]
