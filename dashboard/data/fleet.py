@@ -302,8 +302,8 @@ def _alerts(store: Store, firing: Rows, span: dict[str, Any]) -> Mapping[str, tu
     told: dict[str, list[tuple[str, str]]] = defaultdict(list)
     losing = defaultdict[str, list[str]](list)
     if firing:
-        for row in store.rows("deaths_by_writer", **span):
-            losing[row["topic"]].append(row["producer_id"])
+        for died in store.rows("deaths_by_writer", **span):
+            losing[died["topic"]].append(died["producer_id"])
     for row in sorted(firing, key=urgency_of):
         of_the_store = row["rule"] in RULES and RULES[row["rule"]].shared
         if row["silenced"] or row["muted_by"] or row["severity"] == "info" or of_the_store:
