@@ -25,6 +25,7 @@ PAGES = {
     "fleet": ("fleet", CHART),
 }
 """By name: the address, and what counts as the page's first chart."""
+PEER = "peer: one chart, nothing else"
 MOST = 30.0
 """Seconds that a look may take; then the run fails."""
 REFRESHES = 15
@@ -106,7 +107,7 @@ def page_lines(browser: Browser, url: str, peer: str | None, names: tuple[str, .
     """Each page cold and warm; pages and the peer take turns, so that what else the machine does falls on all."""
     asked = {name: (url + PAGES[name][0], PAGES[name][1]) for name in names}
     if peer is not None:
-        asked["peer: one chart, nothing else"] = peer, PEERS_CHART
+        asked[PEER] = peer, PEERS_CHART
     for address, there in asked.values():  # the server's first answer is not counted
         with window(browser) as page:
             opened(page, address, there)

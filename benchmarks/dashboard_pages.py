@@ -17,10 +17,11 @@ import tempfile
 import time
 from importlib.metadata import version
 from pathlib import Path
+from statistics import median
 
 from playwright.sync_api import Playwright, sync_playwright
 
-from benchmarks.dashboard_looks import ARGUMENTS, PAGES, Line, live_lines, notebook_line, page_lines
+from benchmarks.dashboard_looks import ARGUMENTS, PAGES, PEER, Line, live_lines, notebook_line, page_lines
 from benchmarks.dashboard_servers import dashboard, peer, shop
 from benchmarks.machine import hardware
 from scripts.browser import find_chromium
@@ -40,7 +41,7 @@ def main() -> int:
         print(f"{line.name}: {line.median:.2f} s, load {loads[-1]:.1f}", file=sys.stderr, flush=True)
 
     def enough() -> bool:
-        return time.monotonic() - begun > chosen.within
+        return time.monotonic() - begun > float(chosen.within)
 
     with tempfile.TemporaryDirectory(prefix="pages-") as folder, sync_playwright() as playwright:
         os.environ["XDG_STATE_HOME"] = folder
@@ -76,18 +77,17 @@ def _of_the_dashboard(
 
 def _ratios(lines: list[Line]) -> list[tuple[str, float]]:
     """Each page against the peer in the same round."""
-    from statistics import median
-
-    by_name = {line.name: line.seconds for line in lines}
-    found = []
-    for how in ("cold", "warm"):
-        others = next(
-            (s for name, s in by_name.items() if name.startswith("peer") and name.endswith(how)), None
+    taken = {line.name: line.seconds for line in lines}
+    return [
+        (
+            f"{page}, {how}",
+            median(ours / others for ours, others in zip(taken[f"{page}, {how}"], peers, strict=True)),
         )
-        for page in PAGES if others else ():
-            if ours := by_name.get(f"{page}, {how}"):
-                found.append((f"{page}, {how}", median(a / b for a, b in zip(ours, others, strict=True))))
-    return found
+        for how in ("cold", "warm")
+        if (peers := taken.get(f"{PEER}, {how}"))
+        for page in PAGES
+        if f"{page}, {how}" in taken
+    ]
 
 
 def _options() -> argparse.Namespace:

@@ -15,9 +15,9 @@ _STYLE = """
 #pc-first { position: fixed; inset: 0; z-index: 100; pointer-events: none; padding: 4.2rem 2rem; color-scheme: light dark;
   background: light-dark(#ffffff, #0e1117); color: light-dark(#31333f, #fafafa); font: 1rem/1.5 system-ui, sans-serif; }
 #pc-first p { margin: 0 0 1rem; max-width: 60rem; }
-#pc-first div { max-width: 1376px; display: grid; gap: 0.5rem; grid-template-columns: repeat(auto-fill, minmax(10rem, 1fr)); }
+#pc-first div { max-width: 1376px; display: grid; gap: 0.5rem; grid-template-columns: repeat(6, minmax(0, 1fr)); }
 #pc-first i { height: 4.4rem; border-radius: 6px; background: rgba(128, 128, 128, 0.16); }
-@media (max-width: 640px) { #pc-first { padding: 4.2rem 0.9rem; } }
+@media (max-width: 800px) { #pc-first { padding: 4.2rem 0.9rem; } #pc-first div { grid-template-columns: repeat(3, 1fr); } }
 """
 _DRAWN = ".pc-title, .pc-say, [role=dialog], [data-testid=stMain] p, [data-testid=stException]"
 """Any of these is the page itself, or Streamlit saying why there is none."""

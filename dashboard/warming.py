@@ -23,6 +23,7 @@ def warm(path: Path, files: Files) -> threading.Thread:
 
 def _warm(path: Path, files: Files) -> None:
     import_module("dashboard.app")  # the pages, and plotly
+    import_module("pandas")  # Streamlit asks it about the first thing that is drawn
     files.pack()
     with contextlib.suppress(ProducerError):
         _draw(path)

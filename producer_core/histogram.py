@@ -9,9 +9,10 @@ bound; averaging percentiles does not (see OpenTelemetry's exponential histogram
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import accumulate
 
 SCALE = 4
 BASE = 2.0 ** (2.0**-SCALE)
@@ -74,13 +75,7 @@ def quantiles(counts: Mapping[int, int], qs: Iterable[float]) -> list[float | No
     total = sum(counts.values())
     if not total:
         return [None] * len(wanted)
-    ordered = sorted(counts.items())
-    found: list[float | None] = []
-    for q in wanted:
-        rank, seen = min(total, max(1, math.ceil(q * total))), 0
-        for bucket, count in ordered:
-            seen += count
-            if seen >= rank:
-                found.append(middle(bucket))
-                break
-    return found
+    buckets = sorted(counts)
+    seen = list(accumulate(counts[bucket] for bucket in buckets))
+    ranks = (min(total, max(1, math.ceil(q * total))) for q in wanted)
+    return [middle(buckets[bisect_left(seen, rank)]) for rank in ranks]

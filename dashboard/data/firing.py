@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from dashboard.data.situation import Rows
-from dashboard.data.urgency import urgency_of
+from dashboard.data.urgency import Urgency, urgency_of
 from dashboard.data.view import View
 from producer_core.alerts.rules import RULES
 
+_LOOK_BACK = ("error_budget_fast", "error_budget_slow", "dead_letters_growing")
+"""Rules over a topic's last minutes or hours: they fire on after the fault is over."""
 
-def firing(alerts: Rows, dead: int, view: View) -> tuple[Mapping[str, Any], ...]:
-    """Those that nothing keeps quiet; `dead` letters wait in all."""
-    loud = [row for row in _once(alerts) if not (row["silenced"] or row["muted_by"])]
-    return tuple(_as_shown(row, dead, view) for row in sorted(loud, key=urgency_of))
+
+def firing(alerts: Rows, dead: int, recovered: Collection[str], view: View) -> tuple[Mapping[str, Any], ...]:
+    """Those that nothing keeps quiet; `dead` letters wait in all. What several producers say in the same words is one, with
+    all its ids in `alert_ids`. `recovered` topics deliver again: what only looks back on them is marked so.
+    """
+    loud = [
+        {**row, "recovered": row["rule"] in _LOOK_BACK and row["subject"] in recovered}
+        for row in _once(alerts)
+        if not (row["silenced"] or row["muted_by"])
+    ]
+    alike: dict[tuple[str, str, bool], dict[str, Any]] = {}
+    for row in sorted(loud, key=_place):
+        key = row["rule"], row["text"], row["acknowledged_by"] is None
+        first = alike.setdefault(key, {**row, "alert_ids": ()})
+        first["alert_ids"] = (*first["alert_ids"], row["alert_id"])
+    return tuple(_as_shown(row, dead, view) for row in alike.values())
+
+
+def _place(row: Mapping[str, Any]) -> tuple[bool, Urgency]:
+    return row["recovered"], urgency_of(row)
 
 
 def _once(alerts: Rows) -> Rows:

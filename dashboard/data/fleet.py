@@ -288,7 +288,7 @@ def _member(
     )
 
 
-def _alerts(store: Store, firing: Rows, span: Mapping[str, Any]) -> Mapping[str, tuple[tuple[str, str], ...]]:
+def _alerts(store: Store, firing: Rows, span: dict[str, Any]) -> Mapping[str, tuple[tuple[str, str], ...]]:
     """What fires and is not silenced, by the producer that it is about or that says so, and by those whose messages died
     on the topic that it is about: severity and text, what one should read first in front.
 
@@ -297,8 +297,8 @@ def _alerts(store: Store, firing: Rows, span: Mapping[str, Any]) -> Mapping[str,
     told: dict[str, list[tuple[str, str]]] = defaultdict(list)
     losing = defaultdict[str, list[str]](list)
     if firing:
-        for row in store.rows("deaths_by_writer", **span):
-            losing[row["topic"]].append(row["producer_id"])
+        for death in store.rows("deaths_by_writer", **span):
+            losing[death["topic"]].append(death["producer_id"])
     for row in sorted(firing, key=urgency_of):
         of_the_store = row["rule"] in RULES and RULES[row["rule"]].shared
         if row["silenced"] or row["muted_by"] or row["severity"] == "info" or of_the_store:

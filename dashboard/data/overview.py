@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -160,9 +160,17 @@ def overview(store: Store, view: View | str, now: float, before: Sums | None = N
         last = _together(lately, view)
         before = before or earlier(store, view, now)
         series = [_point(row) for row in store.rows("series", bucket=view.step, **span)]
-        buckets = store.rows("latency_buckets_by_window", bucket_seconds=view.step, **span)
+        histograms = store.rows("latency_histograms", bucket_seconds=view.step, **span)
         died = deaths(store, view, since, until)
-        sums = _sums(store, view, since, until, last["acknowledged"] / last["seconds"], _added(buckets), died)
+        sums = _sums(
+            store,
+            view,
+            since,
+            until,
+            last["acknowledged"] / last["seconds"],
+            _whole(store, view, since, until),
+            died,
+        )
         by_topic = store.rows("latency_buckets_by_topic", since=since, until=until, **of_producer)
         waiting = _waiting(store, view)
         producers = chosen_ones(store.rows("producers", since=now - 86_400), view.producer)
@@ -200,14 +208,14 @@ def overview(store: Store, view: View | str, now: float, before: Sums | None = N
         pending=sum(row["pending"] for row in running),
         waiting=sum(row["waiting_retry"] for row in running),
         series=tuple(series),
-        percentiles=tuple(_percentiles(buckets)),
+        percentiles=tuple(_percentiles(histograms)),
         topics=topics,
         causes=causes,
         dead_by_topic=dead_by_topic,
         dead_by_code=_counted(waiting, "code"),
         dead_by_verdict=_counted(waiting, "verdict"),
         dead_total=dead,
-        alerts=firing(alerts, dead, view),
+        alerts=firing(alerts, dead, {row.topic for row in topics if row.recovered}, view),
         producers=tuple(producers),
         memory=memory(running, now),
         seen_at=seen_at,
@@ -225,13 +233,6 @@ def share(part: float, whole: float) -> float | None:
 def _whole(store: Store, view: View, since: int, until: int | None) -> dict[int, int]:
     rows = store.rows("latency_buckets", since=since, until=until, **view.where)
     return {row["bucket"]: row["count"] for row in rows}
-
-
-def _added(buckets: Rows) -> dict[int, int]:
-    merged = Counter[int]()
-    for row in buckets:
-        merged[row["bucket"]] += row["count"]
-    return merged
 
 
 def _sums(
@@ -294,12 +295,10 @@ def _point(row: Mapping[str, Any]) -> Point:
     )
 
 
-def _percentiles(buckets: Rows) -> Iterable[tuple[int, tuple[float | None, ...]]]:
-    windows: dict[int, dict[int, int]] = defaultdict(dict)
-    for row in buckets:
-        windows[row["window_start"]][row["bucket"]] = row["count"]
-    for at, counts in sorted(windows.items()):
-        yield at, tuple(quantiles(counts, QUANTILES))
+def _percentiles(histograms: Rows) -> Iterable[tuple[int, tuple[float | None, ...]]]:
+    for row in histograms:
+        counts = dict(zip(row["buckets"], row["counts"], strict=True))
+        yield row["window_start"], tuple(quantiles(counts, QUANTILES))
 
 
 # what failed, and what waits

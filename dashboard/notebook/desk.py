@@ -75,7 +75,7 @@ class Desk:
         kind = str(message.get("type"))
         if kind == "prepare":
             return self._with(question=self._question(message))
-        act = {
+        acts: dict[str, Callable[[Mapping[str, Any]], str]] = {
             "replay": self._replay,
             "clear": self._clear,
             "undo": self._take_back,
@@ -83,12 +83,12 @@ class Desk:
             "pause": partial(self._switch, actions.pause_replay),
             "resume": partial(self._switch, actions.resume_replay),
             "cancel": partial(self._switch, actions.cancel_replay),
-        }.get(kind)
-        if act is None:
+        }
+        if kind not in acts:
             return self._with()
         if self._clock() - float(message.get("at") or 0.0) > LATE:
             return self._with(_BUSY)
-        return self._with(act(message))
+        return self._with(acts[kind](message))
 
     def _with(self, said: str = "", question: Question | None = None) -> Answer:
         operation = self._followed()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import streamlit as st
@@ -24,7 +24,7 @@ def show(store: Store, shown: data.Overview, now: float) -> None:
             key=f"pc-alert-{alert['alert_id']}", horizontal=True, vertical_alignment="center", gap="small"
         ):
             live_dom(_line(alert, now), key=f"alert-{alert['alert_id']}")
-            _acknowledge(store, alert["alert_id"], alert["acknowledged_by"])
+            _acknowledge(store, alert["alert_ids"], alert["acknowledged_by"])
     if (left := len(shown.alerts) - _SHOWN) > 0:
         address = header.link("alerts", range=None, topic=None, producer=None)
         more = link(f"and {words.plural(left, 'more alert')}", address)
@@ -42,17 +42,18 @@ def _line(alert: Mapping[str, Any], now: float) -> Node:
     return node("p", link(f"{title}{colon}", address), text, more, class_=f"pc-say pc-alert pc-{tone}")
 
 
-def _acknowledge(store: Store, alert_id: str, by: str | None) -> None:
+def _acknowledge(store: Store, alert_ids: Sequence[str], by: str | None) -> None:
     if by is not None:
         common.note(f"{by} looks after it")
     else:  # a callback: the click counts also when a refresh begins at the same moment
         may, why_not = actions.may_act()
         st.button(
-            "Acknowledge", key=f"acknowledge-{alert_id}", on_click=_act, args=(store, alert_id),
+            "Acknowledge", key=f"acknowledge-{alert_ids[0]}", on_click=_act, args=(store, alert_ids),
             disabled=not may, help=why_not or None,
         )  # fmt: skip
 
 
-def _act(store: Store, alert_id: str) -> None:
-    actions.acknowledge(store, alert_id)
+def _act(store: Store, alert_ids: Sequence[str]) -> None:
+    for alert_id in alert_ids:
+        actions.acknowledge(store, alert_id)
     reading.overview.clear()

@@ -93,6 +93,7 @@ def _crowd(shown: Fleet) -> say.Crowd:
         hosts=shown.hosts,
         known=shown.known,
         troubled=[(state, states[state]) for state in STATES if state in TROUBLED and states.get(state)],
+        critical=any(severity == "critical" for member in shown.troubled for severity, _ in member.alerts),
     )
 
 

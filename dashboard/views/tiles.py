@@ -15,6 +15,8 @@ _MARKS = {
     1: ("quiet", "letters wait"),
     0: ("good", "fine"),
 }
+_AWAY = ("bad", "waits for a broker")
+"""While no broker is there a topic on which nothing fails is not fine."""
 _HEAD = (
     ("Topic", ""), ("State", ""), ("Acknowledged", "pc-n"), ("Over the range", "pc-opt"), ("Failed", "pc-n"),
     ("p99", "pc-n pc-opt"), ("Dead letters", "pc-n"), ("Why", "pc-why-cell"),
@@ -86,7 +88,10 @@ def topics(shown: data.Overview) -> Iterator[Node]:
         return
     head = node("tr", *(node("th", name, scope="col", class_=cls) for name, cls in _HEAD))
     table = node(
-        "table", node("thead", head), node("tbody", *map(_topic, rows)), class_="pc-rows pc-numbers pc-topics"
+        "table",
+        node("thead", head),
+        node("tbody", *(_topic(row, shown.situation) for row in rows)),
+        class_="pc-rows pc-numbers pc-topics",
     )
     yield node(
         "div",
@@ -100,8 +105,9 @@ def topics(shown: data.Overview) -> Iterator[Node]:
         yield node("p", more, class_="pc-note")
 
 
-def _topic(row: data.TopicRow) -> Node:
-    tone, mark = _MARKS[row.trouble]
+def _topic(row: data.TopicRow, now: words.Situation) -> Node:
+    away = row.trouble < 2 and not now.over and now.producers and not now.connected
+    tone, mark = _AWAY if away else _MARKS[row.trouble]
     letters = header.link("dead-letters", topic=row.topic, state="any" if row.cured else None)
     waiting = header.link("dead-letters", topic=row.topic, range=None)
     cells: tuple[Node | str, ...] = (

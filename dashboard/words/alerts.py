@@ -35,12 +35,16 @@ SILENCES: Mapping[str, float] = {"1 hour": 3600, "4 hours": 14_400, "1 day": 86_
 def alert(found: Mapping[str, Any], now: float) -> str:
     """An alert in a line: how bad, what, since when, what to do; of one whose condition is over that."""
     since, then = age(now - found["started_at"]), over(found, now) or found["advice"]
-    return f"{found['severity'].capitalize()} for {since}: {found['text'].rstrip('.')}. {then}"
+    number = len(found.get("alert_ids", ()))
+    several = f" ({plural(number, 'producer')} say so)" if number > 1 else ""
+    return f"{found['severity'].capitalize()} for {since}: {found['text'].rstrip('.')}{several}. {then}"
 
 
 def over(found: Mapping[str, Any], now: float) -> str:
     """That an alert fires although its condition is over, and for how long; empty where the condition holds."""
     rule = RULES.get(found["rule"])
+    if found["since"] is None and found.get("recovered"):
+        return f"{found['subject']} delivers again: this looks back, and resolves by itself."
     if found["since"] is None or rule is None:
         return ""
     left = rule.keep_firing_for - (now - found["since"])

@@ -36,7 +36,7 @@ def split(number: int, left_out: int) -> str:
     return f"Of the {number:,}, {number - left_out:,} would be sent and {stays}."
 
 
-SKIP, SEND = "Leave them as dead letters", "Send them all the same"
+SKIP, SEND = "Keep them as dead letters", "Send them all the same"
 """What may become of letters whose key has a newer record. The first is chosen beforehand: whatever the topic does with
 old values, it loses neither the letter nor the newer record, and can be made good by another replay."""
 
@@ -48,11 +48,11 @@ def newer_question(number: int) -> str:
 
 
 def newer_reason(run: DryRun) -> str:
-    """Why leaving them is chosen beforehand, by what is known of their topics."""
+    """Why keeping them is chosen beforehand, by what is known of their topics."""
     asked = [topic for topic in run.check.topics if topic.newer_keys] if run.check else []
     unknown = [topic.topic for topic in asked if topic.cleanup_policy is None]
     compacted = [topic.topic for topic in asked if topic.compacted]
-    kept = "Leaving them loses nothing: they stay dead letters and can be sent later."
+    kept = "Keeping them loses nothing: they stay dead letters and can be sent later."
     if unknown:
         return (
             f"Nobody can tell whether {_names(unknown)} {_is(len(unknown))} compacted: the settings cannot be read. Where a "

@@ -36,12 +36,14 @@ FILL = (
 
 @dataclass(frozen=True)
 class Crowd:
-    """What the sentence on top is made of; `troubled` counts producers by what is wrong, the worst first."""
+    """What the sentence on top is made of; `troubled` counts producers by what is wrong, the worst first, and one of them
+    may have a `critical` alert."""
 
     running: int
     hosts: int
     known: int
     troubled: Sequence[tuple[str, int]]
+    critical: bool = False
 
 
 def crowd(now: Crowd) -> tuple[str, str]:
@@ -60,7 +62,8 @@ def crowd(now: Crowd) -> tuple[str, str]:
         return "good", f"{who}, and nothing is wrong with {'it' if now.running == 1 else 'any of them'}."
     said = [f"{count(number)} {_PLURALS[state][number != 1]}" for state, number in now.troubled]
     listed = said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
-    return "bad" if now.troubled[0][0] in ("silent", "cut off") else "warning", f"{who}. {listed}."
+    bad = now.critical or now.troubled[0][0] in ("silent", "cut off")
+    return "bad" if bad else "warning", f"{who}. {listed}."
 
 
 def alerts_of(

@@ -271,7 +271,7 @@ def _outage(now: Situation) -> Iterator[Piece]:
         else "nothing was delivered since"
     )
     yield Piece(
-        f" No broker was connected for {age(now.cut_off_for)}; they are back since {age(now.cut_off_ago)}, and {since}."
+        f" No broker was connected for {age(now.cut_off_for)}; they came back {age(now.cut_off_ago)} ago, and {since}."
     )
 
 

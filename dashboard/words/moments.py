@@ -82,7 +82,7 @@ def when(
     if ongoing:
         parts = f"; again and again, for {age(lasted)} in all" if again else ""
         return f"It goes on: since {begin} {name}, {age(now - since)} ago{parts}."
-    first = f"It is over since {age(now - until)}"
+    first = f"It ended {age(now - until)} ago"
     if again:
         return f"{first}: again and again from {begin} to {end} {name}, for {age(lasted)} in all."
     return f"{first}: from {begin} to {end} {name}, for {age(until - since)}."

@@ -15,6 +15,8 @@ _LASTS = 4.0
 _GRAVE = 85.0
 _JUST_NOW = 10.0
 """Seconds after which what was not found again is over."""
+_RECENT = 20.0
+"""Seconds without it after which what adds up is over."""
 _LOOKS = 3.0
 """Seconds of the last looks, which say how things stand: what was found before them is over, however often it was."""
 _MINUTE = 60.0
@@ -59,13 +61,17 @@ def over_time(
 
 
 def _holding(lately: Sequence[Numbers], looks: Sequence[Numbers]) -> Mapping[str, Finding]:
-    """What is found in the last minute; of how things stand only what the last looks say too."""
+    """What is found in the last minute and its end shows too; of how things stand what the last looks say. Messages that
+    die come one by one, so of these the whole minute counts."""
     heard = [one for one in looks if one.samples] or [one for one in lately if one.samples]
     newest = max((one.at + one.seconds for one in heard), default=0.0)
     latest = [one for one in heard if one.at + one.seconds > newest - _LOOKS]
-    still = {found.key for found in diagnose(merged(latest or lately))}
+    states = {found.key for found in diagnose(merged(latest or lately)) if found.state}
+    ended = max(one.at + one.seconds for one in lately)
+    recent = [one for one in lately if one.at + one.seconds > ended - _RECENT]
+    still = states | {found.key for found in diagnose(merged(recent)) if not found.state}
     found = diagnose(merged(lately))
-    return {one.key: one for one in found if not one.state or one.key in still}
+    return {one.key: one for one in found if one.key in still or one.key == "failing"}
 
 
 def _with_new(trouble: Sequence[Finding], lately: Sequence[Numbers]) -> Iterable[Finding]:

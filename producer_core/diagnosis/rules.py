@@ -262,7 +262,7 @@ def well(whole: Numbers, *, again: bool = False) -> Iterator[Finding]:
         f"All is well now: {_many(whole.acknowledged, 'message')} acknowledged in the last minute, none failed."
         if again
         else f"All is well: {_many(whole.acknowledged, 'message')} acknowledged, none failed.",
-        f"{trip} queue was never more than {_percent(whole.fill_highest)} full.",
+        f"{trip} queue was never {f'more than {_percent(whole.fill_highest)}' if whole.fill_highest >= 0.001 else '0.1 %'} full.",
         "",
         score=30,
         tone="good",

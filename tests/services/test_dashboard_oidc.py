@@ -112,6 +112,7 @@ def test_who_may_only_look_and_who_may_not_even_that(page, provider, store):
     page.get_by_role("button", name="Sign in").wait_for()
     sign_in(page, EVE)
     page.get_by_text(f"{EVE} is not let in").wait_for()
+    page.get_by_role("button", name="Sign out").wait_for()
     keep(page, "oidc-turned-away")
     assert page.get_by_text("orders has one copy").count() == 0
     assert provider.tokens[-2:] == [BOB, EVE]

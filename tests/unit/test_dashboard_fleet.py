@@ -198,6 +198,7 @@ def test_few_dots_still_have_an_axis_to_read_them_by(store):
         ((0, 0, 3, [("silent", 2)]), "bad", "No producer runs. 2 are not heard of any more."),
         ((1, 1, 1, []), "good", "1 producer on 1 host runs, and nothing is wrong with it."),
         ((12, 4, 12, []), "good", "12 producers on 4 hosts run, and nothing is wrong with any of them."),
+        ((12, 4, 12, [("alerting", 1)], True), "bad", "12 producers on 4 hosts run. 1 has an alert."),
         ((12, 4, 12, [("failing", 1)]), "warning", "12 producers on 4 hosts run. 1 has messages that died."),
         ((12, 4, 12, [("silent", 2), ("cut off", 1), ("full", 1)]), "bad",
          "12 producers on 4 hosts run. 2 are not heard of any more, 1 reaches no broker and 1 has a full queue."),

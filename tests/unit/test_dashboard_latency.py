@@ -252,7 +252,7 @@ def test_what_is_over_is_said_as_something_earlier(path, store, monkeypatch):
     store.append(Batch("q", 0, client_statistics=tuple(client(at, cut_off=1) for at in ats)))
     said = text_of(opened(path, monkeypatch, range="5 min"))
     assert "Earlier: No broker could be reached." in said
-    assert "no connection to any broker, and nothing could be sent. It is over since " in said
+    assert "no connection to any broker, and nothing could be sent. It ended " in said
     assert (
         f"from {words.stamp(begun, None, time.time()).text} to {words.stamp(begun + 10, None, time.time()).text} UTC, for 10 s."
         in said

@@ -288,7 +288,7 @@ def test_an_outage_that_is_over_is_said_with_what_was_delivered_since(store):
     found = words.headline(data.overview(store, "15 min", NOW).situation)
     assert found.tone == "good"
     assert (
-        "No broker was connected for 25 s; they are back since 34 s, and 300 messages were delivered since."
+        "No broker was connected for 25 s; they came back 34 s ago, and 300 messages were delivered since."
         in found.text
     )
     assert "No broker" not in words.headline(data.overview(store, "15 min", NOW + 1200).situation).text
@@ -483,7 +483,8 @@ def test_a_topic_whose_letters_were_all_replayed_is_fine_again(store):
     assert (page.topics[0].trouble, page.topics[0].cured, page.situation.cured) == (0, 3, 3)
     assert words.headline(page.situation).tone == "good"
     assert "all 3 were replayed" in words.headline(page.situation).text
-    assert "replayed since" in text_of(tiles._topic(page.topics[0]))
+    assert "replayed since" in text_of(tiles._topic(page.topics[0], page.situation))
+    assert "waits for a broker" in text_of(tiles._topic(page.topics[0], replace(page.situation, connected=0)))
 
 
 def test_a_topic_that_failed_when_it_was_last_written_to_still_fails(store):
@@ -536,6 +537,39 @@ def test_what_explains_others_stands_before_what_follows_from_it(store):
     assert rules == ["connection_lost", "transactions_failing", "high_error_rate", "weak_replication"]
     everywhere = [item.rule for item in alerts_page(store, data.View(), NOW).firing]
     assert everywhere == rules
+
+
+def test_what_two_producers_say_in_the_same_words_is_one_line_and_what_is_over_stands_below(store):
+    rows = [counts(at, "payments", acknowledged=5, dead=5) for at in range(int(NOW) - 60, int(NOW) - 14)]
+    write(
+        store, [*rows, *(counts(at, "payments", acknowledged=9) for at in range(int(NOW) - 11, int(NOW) - 3))]
+    )
+    DeadLetters(store).add([letter(number, failed_at=NOW - 60 + number / 5) for number in range(230)])
+    fired = [alert("connection_lost", name, NOW - 9, reason="refused") for name in ("p", "q")]
+    fired += [
+        alert(
+            "error_budget_fast",
+            "payments",
+            NOW - 40,
+            value=0.5,
+            threshold=0.01,
+            long="1 h",
+            factor="9",
+            objective="99 %",
+        ),
+        alert("weak_replication", "orders", NOW - 5, text="orders has one replica"),
+    ]
+    AlertLog(store).record([Change("fired", one) for one in fired])
+    first, second, third = data.overview(store, "15 min", NOW).alerts
+    assert [one["rule"] for one in (first, second, third)] == [
+        "connection_lost",
+        "weak_replication",
+        "error_budget_fast",
+    ]
+    assert len(first["alert_ids"]) == 2 and "(2 producers say so)" in words.alert(first, NOW)
+    assert words.alert(third, NOW).endswith(
+        "payments delivers again: this looks back, and resolves by itself."
+    )
 
 
 def test_a_topic_that_begins_to_fail_is_bad_at_once_however_much_it_delivered_before(store):

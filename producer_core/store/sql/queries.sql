@@ -66,6 +66,18 @@ WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_s
   AND ($cluster IS NULL OR cluster_id = $cluster)
 GROUP BY 1, bucket ORDER BY 1, bucket;
 
+-- name: latency_histograms
+-- The histograms of `latency_buckets_by_window`, one row a window: its buckets in their order, and their counts.
+SELECT window_start, list(bucket ORDER BY bucket) AS buckets, list(count ORDER BY bucket) AS counts
+FROM (SELECT (window_start // $bucket_seconds * $bucket_seconds)::BIGINT AS window_start, bucket,
+             sum(count)::BIGINT AS count
+      FROM latencies
+      WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
+        AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+        AND ($cluster IS NULL OR cluster_id = $cluster)
+      GROUP BY 1, bucket)
+GROUP BY window_start ORDER BY window_start;
+
 -- name: errors_by_code
 -- Failed attempts over a range by topic and error code, most frequent first.
 SELECT topic, code, kind, sum(count)::BIGINT AS count, max(window_start)::BIGINT AS last_seen
