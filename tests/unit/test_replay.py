@@ -738,6 +738,18 @@ def test_a_cancelled_operation_of_a_dead_runner_is_cleared_up_without_sending(st
     assert states(store)[absent] == "dead"
 
 
+def test_a_cancelled_operation_of_a_dead_runner_is_cleared_up_though_there_is_something_to_wait_for(store, clock):
+    buried(store, 4)
+    operation, _, (landed, _) = claimed_by_a_dead_runner(store, clock)
+    replay.cancel(store, operation.operation_id, **BY, clock=clock)
+
+    running = heir(store, ScriptedSender(), clock, quiet=16.2, probe=answering({landed: "found"}))
+    done = running.run_one(operation.operation_id, 5)
+
+    assert (done.ended, counts(done)) == (True, (0, 1, 0, 3))
+    assert sorted(states(store).values()) == ["dead", "dead", "dead", "landed"]
+
+
 def test_two_runners_at_once_share_nothing(store, clock):
     ids = buried(store, 40)
     operation = planned(store, clock)
