@@ -738,7 +738,9 @@ def test_a_cancelled_operation_of_a_dead_runner_is_cleared_up_without_sending(st
     assert states(store)[absent] == "dead"
 
 
-def test_a_cancelled_operation_of_a_dead_runner_is_cleared_up_though_there_is_something_to_wait_for(store, clock):
+def test_a_cancelled_operation_of_a_dead_runner_is_cleared_up_though_there_is_something_to_wait_for(
+    store, clock
+):
     buried(store, 4)
     operation, _, (landed, _) = claimed_by_a_dead_runner(store, clock)
     replay.cancel(store, operation.operation_id, **BY, clock=clock)
