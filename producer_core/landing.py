@@ -341,7 +341,9 @@ def _refused(search: _Search, error: KafkaError, topic: str) -> None:
         search.connection = _words(error, topic)
 
 
-_AWAY = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
+_AWAY = (
+    KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._DESTROY_BROKER,
+)  # fmt: skip
 
 
 def _passes(error: KafkaError) -> bool:

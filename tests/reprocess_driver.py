@@ -1,8 +1,7 @@
-"""`pipeline reprocess` that dies at named points: `python -m tests.reprocess_driver POINT,POINT -- WORDS OF THE COMMAND`.
+"""A driver of a reprocess that dies: `python -m tests.reprocess_driver SERVERS STORE WAVE`.
 
-- `worker`: each wave's first task dies in its first attempt, with all its records in an open transaction
-- `committed`: the driver dies when its second wave is committed, before anything of it is written down
-- `sealing`: the driver dies when its first wave is committed and its slices are sealed anew
+It has no Spark: a thread of its own sends each wave, as Spark's tasks do. When its second wave is committed, and nothing
+of that is written down, it kills itself.
 """
 
 from __future__ import annotations
@@ -11,53 +10,60 @@ import os
 import signal
 import sys
 
+from producer_core.pipeline.reprocess import reprocess, spreading, waves
+from producer_core.pipeline.reprocess.sending import send
+from producer_core.store import Store
 
-def die(*_):
-    os.kill(os.getpid(), signal.SIGKILL)
 
-
-def deadly(errand):
-    """In place of `sending.runner`; Spark carries it to its workers by value, for this is the main module."""
+def dying_worker(errand):
+    """In place of `sending.runner`: the first task of each wave dies in its first attempt, in an open transaction."""
 
     def run(batches):
-        import os
-
         from pyspark import TaskContext
 
         from producer_core.exactly_once.client import Client
         from producer_core.pipeline.reprocess.sending import send
 
-        task = TaskContext.get()
+        task, commit = TaskContext.get(), Client._commit
         if task.partitionId() == 0 and task.attemptNumber() == 0:
-            Client._commit = lambda self, deadline: os.kill(os.getpid(), 9)
-        yield from send(errand, batches)
+            Client._commit = lambda self, deadline: os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            yield from send(errand, batches)
+        finally:
+            Client._commit = commit
 
     return run
 
 
-def arm(points):
-    from producer_core.pipeline.reprocess import spreading, waves
+class Here(waves.Wave):
+    def run(self):
+        try:
+            letters = self._letters.sort_by([("slice", "ascending"), ("ord", "ascending")])
+            self._rows = [
+                row for batch in send(self._errand, letters.to_batches()) for row in batch.to_pylist()
+            ]
+        finally:
+            self.done.set()
 
-    find_out, left = spreading.Spreading._find_out, [2 if "committed" in points else 1]
+
+class NoSpark:
+    class sparkContext:
+        applicationId = "dies"
+        defaultParallelism = 2
+
+
+def main(servers, store, wave):
+    find_out, waves_left = spreading.Spreading._find_out, [2]
 
     def last(self, told):
-        left[0] -= 1
-        if left[0] <= 0:
-            if "sealing" in points:
-                self._seal(range(self._course.life.slicing.count))
-            die()
+        waves_left[0] -= 1
+        if not waves_left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
         return find_out(self, told)
 
-    if "worker" in points:
-        waves.runner = deadly
-    if "committed" in points or "sealing" in points:
-        spreading.Spreading._find_out = last
+    spreading.Wave, spreading.Spreading._find_out = Here, last
+    reprocess(NoSpark, Store.open(store), servers, who="bob", wave=int(wave), slices=3, canary=0)
 
 
 if __name__ == "__main__":
-    named, _, *words = sys.argv[1:]
-    arm(named.split(","))
-
-    from producer_core.cli import main
-
-    main(words)
+    main(*sys.argv[1:])

@@ -168,7 +168,7 @@ def _parts(page: of.AuditPage) -> None:
         return
     common.heading("What was read, by partition")
     columns = (
-        Column("Partition", number=True),
+        Column("Partition"),
         Column("From offset", number=True),
         Column("To before", number=True),
         Column("Began then at", number=True, more="The low watermark: what is below was gone by then."),
@@ -187,7 +187,7 @@ def _part(page: of.AuditPage, part: of.Part) -> TableRow:
     return TableRow(
         f"{part.partition}",
         (
-            f"{part.partition}",
+            f"Partition {part.partition}",
             *(words.count(offset) for offset in offsets),
             *(
                 pipeline.fault(words.count(found[kind]) if kind in found else "none", kind, kind in found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import streamlit as st
@@ -21,11 +22,14 @@ _JOBS, _TOPICS = 20, 50
 
 
 def trouble(shown: Fleet) -> None:
-    """What an audit found, and jobs that died, above everything else."""
+    """What an audit found, jobs that died, and that nobody brings telemetry, above everything else."""
     if text := told.faults(shown.audits):
         common.say("bad", text)
     if dead := sum(job.state == "dead" for job in shown.jobs):
         common.say("bad", of.dead(dead))
+    telemetry = [job for job in shown.jobs if job.kind == "telemetry"]
+    if telemetry and shown.states.get("silent") and not any(job.state == "running" for job in telemetry):
+        common.say("warning", of.unheard(time.time() - max(job.seen_at for job in telemetry)))
 
 
 # jobs

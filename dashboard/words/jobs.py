@@ -59,3 +59,11 @@ def dead(number: int) -> str:
     which = "1 job is dead: it was" if number == 1 else f"{count(number)} jobs are dead: they were"
     again = "it goes on where it was" if number == 1 else "they go on where they were"
     return f"{which} not seen for a minute, and never ended. Give the same command again, and {again}."
+
+
+def unheard(seconds: float) -> str:
+    """Why producers of other hosts may look silent: nobody brings what they tell. `seconds` since somebody did."""
+    return (
+        f"No telemetry job runs; the last was seen {age(seconds)} ago. Producers whose words it brought look silent since "
+        "then, and may be well. Start producer-core pipeline telemetry again: it adds what they told meanwhile."
+    )

@@ -6,12 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from producer_core import replay
 from producer_core.cli import options
 from producer_core.config import ClientConfig, client_config
-from producer_core.errors import NobodyReplays, OtherCluster, ProducerError
+from producer_core.errors import NobodyReplays, OtherCluster, ProducerError, StoreLocked
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _FROM_HERE = "Give --bootstrap-servers to send from here, or start a producer on this store."
 _LOOK = 0.3
-_GIVEN_BACK = 20.0
 _FOREVER = 10.0**9
 _PATIENCE = 30.0
 """Seconds without a live runner after which watching has no use."""
@@ -37,6 +36,8 @@ class Replaying:
     client: tuple[str, Mapping[str, Any]] | None
     to_cluster: str | None = None
     origin: str = "cli"
+    patience: ClassVar[float] = 20.0
+    """Seconds in which our runner gives the operation back."""
     _cluster: str = field(default="", init=False)
     _producer: ReliableKafkaProducer | None = field(default=None, init=False)
     _runner: replay.ReplayRunner | None = field(default=None, init=False)
@@ -116,10 +117,19 @@ class Replaying:
     def watch(
         self, operation: Operation, until: Callable[[Operation], bool] = lambda operation: False
     ) -> Iterator[Operation]:
-        """The operation as it goes on, until it has ended, somebody paused it, or `until` says so."""
-        heard = time.monotonic()
+        """The operation as it goes on, until it has ended, somebody paused it, or `until` says so.
+
+        A store that is in use is asked again: who sends waits for it as well.
+        """
+        heard = answered = time.monotonic()
         while True:
-            operation = replay.get(self.store, operation.operation_id)
+            try:
+                operation = replay.get(self.store, operation.operation_id)
+            except StoreLocked:
+                if time.monotonic() - answered > _PATIENCE:
+                    raise
+                continue
+            answered = time.monotonic()
             yield operation
             if operation.ended or operation.state == "paused" or until(operation):
                 return
@@ -149,7 +159,7 @@ class Replaying:
         if self._runner is None or self._running is None:
             return False
         self._runner.stop()
-        self._running.join()
+        self._running.join(self.patience)
         return True
 
     def _belong(self) -> str:
@@ -208,9 +218,9 @@ class _Running:
         if self._error is not None:
             raise self._error
 
-    def join(self) -> None:
+    def join(self, seconds: float) -> None:
         """Until the operation was given back, so that the next runner need not wait for its lease to end."""
-        self._thread.join(_GIVEN_BACK)
+        self._thread.join(seconds)
 
     def _run(self, runner: replay.ReplayRunner, operation_id: str) -> None:
         try:

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -16,6 +16,7 @@ from producer_core.cli.lazy import Failed
 from producer_core.cli.plan_options import plan_options
 from producer_core.cli.replaying import Replaying, reached
 from producer_core.cli.spark_options import SparkChoice, spark_options
+from producer_core.replay.runner import SPREAD_DRAIN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
 @click.option(
     "--progress-topic", metavar="TOPIC", help="Where slices are sealed.  [default: producer-core-progress]"
 )
-@click.option("--wave", type=click.IntRange(min=1), help="Letters at once, at most.  [default: 20000]")
+@click.option("--wave", type=click.IntRange(min=1), help="Letters at once, at most.  [default: 5000]")
 @spark_options
 @options.client_options
 @options.yes
@@ -163,6 +164,7 @@ def reprocess(
 class Reprocessing(Replaying):
     """A replay that Spark carries out; its look ahead needs no Spark."""
 
+    patience: ClassVar[float] = SPREAD_DRAIN + 5
     _make: Callable[[Callable[[], SparkSession] | None], ReplayRunner] = field(init=False)
 
     def prepare(self, settings: Mapping[str, Any], cluster: str, choices: Choices) -> None:

@@ -71,14 +71,18 @@ def telemetry(
     """
     from producer_core.config import client_config
     from producer_core.pipeline import telemetry as job
+    from producer_core.pipeline.history import belongs_to_nobody
     from producer_core.stopping import Stop
     from producer_core.store import Store
     from producer_core.store.place import resolve
 
     spark.check()
     addresses, chosen = options.client_settings(servers, settings, config_file)
-    folder = checkpoint or job.default_checkpoint(resolve(store_path))
+    place = resolve(store_path)
+    folder = checkpoint or job.default_checkpoint(place)
     job.check(client_config(addresses, chosen), topics, folder)
+    if history is not None and not place.exists():
+        belongs_to_nobody(history, place)
     screen = _Screen()
     # closed before Python ends: py4j keeps the sink, and with it the store, beyond that, and DuckDB would complain
     with closing(Store.open(store_path)) as store:
@@ -136,7 +140,8 @@ def _end(done: Merged, store: Store, as_json: bool) -> None:
         return
     click.echo(f"Merged {done.merged:,} new batches of {done.batches:,} into {store.path}.")
     for version, count in done.versions.items():
-        click.echo(f"{count:,} records were set aside: {_why(version)}")
+        records = "record was" if count == 1 else "records were"
+        click.echo(f"{count:,} {records} set aside: {_why(version)}")
     if batches:
         click.echo(
             f"{batches:,} batches of {producers:,} producers have not come: late, or lost before they were read."

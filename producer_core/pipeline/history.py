@@ -160,14 +160,19 @@ class History:
 
     def _same_store(self, store: Store) -> None:
         """A store that has merged nothing would bring everything into this history a second time."""
-        if not any(any((self.folder / name).glob("*.parquet")) for name in KINDS):
-            return
         with store.borrow(timeout=60) as connection:
-            if connection.execute("SELECT 1 FROM merged_batches LIMIT 1").fetchone() is None:
-                raise ConfigError(
-                    f"The history {self.folder} belongs to another store: {store.path} has merged nothing yet.",
-                    fix="Name another folder with --history, or the store that goes with it.",
-                )
+            merged = connection.execute("SELECT 1 FROM merged_batches LIMIT 1").fetchone()
+        if merged is None:
+            belongs_to_nobody(self.folder, store.path)
+
+
+def belongs_to_nobody(folder: Path, store: Path) -> None:
+    """ConfigError where a history has rows, though its store has merged nothing."""
+    if any(any((folder / name).glob("*.parquet")) for name in KINDS):
+        raise ConfigError(
+            f"The history {folder} belongs to another store: {store} has merged nothing yet.",
+            fix="Name another folder with --history, or the store that goes with it.",
+        )
 
 
 def _instance() -> Any:

@@ -7,7 +7,7 @@ import os
 import re
 import socket
 
-from producer_core.errors import ConfigError, PipelineError
+from producer_core.errors import ConfigError, PipelineError, ProducerError
 
 TRIES = 4
 """Tries a task on this machine: plain `local[2]` fails a job at its first lost worker (measured)."""
@@ -18,6 +18,8 @@ _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]")
 _STANDALONE = re.compile(r"spark://([^/\s]+)")
 _ELSEWHERE = re.compile(r"yarn|k8s://\S+")
 _PATIENCE = 5.0
+_SHUT_DOWN = ("Spark's Java process is gone.", "No Spark master answers.")
+"""What `spark_error` makes of it."""
 
 
 def cores() -> int:
@@ -62,6 +64,17 @@ def check_master(master: str, *, timeout: float = _PATIENCE) -> None:
             f"No Spark master answers at {master}: {failures[0]}.",
             fix="Check the address and that it runs, or leave --master out to use this machine.",
         )
+
+
+def deaf(master: str, error: ProducerError | None) -> ProducerError | None:
+    """What became of a session's start: where a standalone master listened and never answered, Spark says after a
+    minute only that it was shut down."""
+    if _STANDALONE.fullmatch(master) is None or error is None or error.what not in _SHUT_DOWN:
+        return error
+    return PipelineError(
+        f"What listens at {master} did not take this job within a minute.",
+        fix="Check that it is a Spark master of PySpark's version: its own port is usually 7077, its web page's 8080.",
+    )
 
 
 def _address(text: str, master: str) -> tuple[str, int]:

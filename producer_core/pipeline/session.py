@@ -15,7 +15,7 @@ import producer_core
 from producer_core.brokers.java import find_java
 from producer_core.errors import MissingTool
 from producer_core.pipeline.connector import fetch_connector, folder, named_jars
-from producer_core.pipeline.masters import check_master, default_master, is_local, workers
+from producer_core.pipeline.masters import check_master, deaf, default_master, is_local, workers
 from producer_core.pipeline.spark_errors import spark_error
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def open_session(
         with nullcontext() if verbose else _stderr_to(folder() / "spark.log"):
             return builder.master(chosen).getOrCreate()
     except Exception as error:  # py4j and PySpark raise what they like
-        raise spark_error(error) or error from error
+        raise deaf(chosen, spark_error(error)) or error from error
 
 
 def submitted() -> bool:

@@ -217,7 +217,7 @@ def words(done: Merged, behind: int | None) -> str:
     """How a run stands, in a line."""
     text = f"merged {done.merged:,} of {done.batches:,} batches"
     if done.set_aside:
-        text += f", {done.set_aside:,} records set aside"
+        text += f", {done.set_aside:,} record{'s' * (done.set_aside != 1)} set aside"
     return text + (f"; {behind:,} records behind" if behind else "")
 
 

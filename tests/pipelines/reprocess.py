@@ -11,7 +11,7 @@ from tests.pipelines.scenario import scenario
 from tests.pipelines.shop import Shop, Strained
 
 SIZES = {
-    "full": {"letters": 200_000, "workers": 20, "drivers": 5, "wave": 5_000},
+    "full": {"letters": 200_000, "workers": 20, "drivers": 5, "wave": 2_500},
     "short": {"letters": 10_000, "workers": 3, "drivers": 1, "wave": 1_000},
 }
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 FILE = "results.jsonl"
+_LONGEST = 400
 
 
 @dataclass
@@ -51,7 +52,8 @@ def table(results):
         counted = ", ".join(
             f"{name.replace('_', ' ')} {_number(value)}" for name, value in result.numbers.items()
         )
-        verdict = "holds" if result.good else f"VIOLATED: {'; '.join(result.violations)}"
+        said = " ".join("; ".join(result.violations).split()).replace("|", "/")
+        verdict = "holds" if result.good else f"VIOLATED: {said[:_LONGEST]}"
         rows.append(
             (
                 result.scenario,

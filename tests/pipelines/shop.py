@@ -170,9 +170,8 @@ class Shop:
         last = self.running[-1] if self.running[-1].poll() is None else None
         code = (last or self.driver()).wait(PATIENCE) if last or not self.operation().ended else 1
         if code not in (0, 1):
-            stage.problem(
-                f"the last driver ended with {code}: {self.log.read_text(errors='replace')[-1500:]}"
-            )
+            said = [line for line in self.log.read_text(errors="replace").splitlines() if "Error" in line]
+            stage.problem(f"the last driver ended with {code}: {said[-1:]}")
         for driver in self.running:
             driver.kill()
             driver.wait(30)

@@ -35,7 +35,7 @@ SIZES = {
 PATIENCE = 900
 
 
-@scenario("T1", "telemetry of 20 producers, kill -9 of the driver at named and random points", sizes=SIZES)
+@scenario("T1", "telemetry of a fleet, kill -9 of the driver at named and random points", sizes=SIZES)
 def killed(stage):
     play(stage)
 
@@ -73,7 +73,7 @@ def play(stage):
     if driver.process.wait(PATIENCE):
         stage.problem(f"the last run failed: {driver.said()}")
     judge(stage, fleet)
-    stage.tell(batches=fleet.truth.batches, records=len(fleet.records), kills_at_points=kills["named"],
+    stage.tell(producers=size["producers"], batches=fleet.truth.batches, records=len(fleet.records), kills_at_points=kills["named"],
                kills_at_random=kills["random"])  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from producer_core.pipeline.integrity import edges
 from producer_core.pipeline.integrity.spans import Edge
 from producer_core.store import Store
 from tests import planting
-from tests.services.test_integrity_sql import KINDS, acked, batch
+from tests.services.test_integrity_sql import KINDS, acked, batch, interpreted  # noqa: F401  a fixture
 from tests.support import eventually
 
 pytestmark = pytest.mark.spark

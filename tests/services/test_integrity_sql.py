@@ -30,6 +30,18 @@ KINDS = ("lost", "duplicated", "reordered", "unledgered", "given_up_found", "pen
 ONE, TWO = uuid.UUID(int=1), uuid.UUID(int=2)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def interpreted(spark):
+    """Frames of tests are small: compiling a plan takes longer than running it."""
+    chosen = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    before = {name: spark.conf.get(name) for name in chosen}
+    for name, value in chosen.items():
+        spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
 def log(spark, rows):
     """Decoded records: (partition, offset, session, seq); a session of None is somebody else's."""
     columns = list(zip(*rows, strict=True)) or [[]] * 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -22,8 +23,9 @@ from producer_core.cli import main
 from producer_core.config import client_config
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.messages import id_bytes, id_text
+from producer_core.pipeline.reprocess import bring, brought, reprocess, waves
 from producer_core.store import Store
-from tests import sparks
+from tests import reprocess_driver
 from tests.replays import letters as made
 from tests.replays.reading import read
 from tests.support import eventually
@@ -60,8 +62,6 @@ def there(kafka, topic):
 
 def run(spark, kafka, store, **more):
     """In one wave, unless the test says otherwise."""
-    from producer_core.pipeline.reprocess import reprocess
-
     return reprocess(
         spark, store, kafka.bootstrap_servers, who="ann", timeout=300, **{"canary": 0, "slices": 3, **more}
     )
@@ -93,29 +93,26 @@ def command(kafka, store, *more):
     ]
 
 
-@pytest.mark.timeout(400)  # a Spark of its own, on a machine that others use as well
-def test_a_killed_worker_and_a_driver_killed_after_a_commit_and_each_letter_is_there_once(
-    spark, kafka, kcat, topic, store, tmp_path
+def test_a_driver_killed_after_a_commit_and_killed_workers_and_each_letter_is_there_once(
+    spark, kafka, kcat, topic, store, monkeypatch
 ):
-    """Each wave's first task is killed in its transaction, the driver before it writes the second wave down."""
-    count, wave = 900, 300
+    """The driver before it writes its second wave down; then each wave's first task in its open transaction."""
+    count, wave = 600, 200
     DeadLetters(store).add(letters_for(kafka, topic, count))
-    words = ["--yes", "--canary", "0", "--wave", str(wave), "--master", "local[2,4]", "--driver-memory", "1g"]
-    dying = [sys.executable, "-m", "tests.reprocess_driver", "worker,committed", "--"]
+    dying = ["-m", "tests.reprocess_driver", kafka.bootstrap_servers, str(store.path), str(wave)]
 
-    with (tmp_path / "driver.log").open("wb") as log:
-        driver = subprocess.Popen([*dying, *command(kafka, store, *words)], cwd=ROOT, stdout=log, stderr=log)
-        below = eventually(lambda: settled(store) and sparks.tree(driver.pid), timeout=120, every=0.1)
-        driver.wait(120)
-    assert driver.returncode == -9, (tmp_path / "driver.log").read_text()
-    eventually(lambda: not [pid for pid in below if sparks.command(pid) == below[pid]], timeout=60, every=0.1)
+    died = subprocess.run([sys.executable, *dying], cwd=ROOT, capture_output=True, timeout=120)
+
+    assert died.returncode == -signal.SIGKILL, died.stderr
     (killed,) = replay.list_operations(store)
     assert (killed.acknowledged, killed.left) == (wave, count - wave)
     assert there(kafka, topic).total() == 2 * wave
 
+    monkeypatch.setattr(waves, "runner", reprocess_driver.dying_worker)
     done = run(spark, kafka, store, operation_id=killed.operation_id, slices=None)
 
     assert there(kafka, topic) == Counter(range(count))
+    assert len(read(kafka.bootstrap_servers, topic, committed=False)) > count
     assert (done.acknowledged, done.landed, done.left, done.state) == (2 * wave, wave, 0, "done")
     assert done.delivery == "exactly_once"
     assert DeadLetters(store).count(DeadLetterFilter()) == 0
@@ -129,8 +126,6 @@ def test_an_export_in_another_store_and_only_what_is_not_there(
     spark, kafka, kcat, topic, store, tmp_path, monkeypatch
 ):
     """All are in doubt, some of them are there: Spark finds them, and they are not sent."""
-    from producer_core.pipeline.reprocess import bring, brought
-
     letters = letters_for(kafka, topic, 200, verdict="possibly_persisted", accepted_at=time.time() - 100)
     DeadLetters(store).add(letters)
     produce(kafka, topic, [(one.value, one.key, delivery_of(one).headers) for one in letters[:50]])
@@ -168,8 +163,6 @@ def test_a_bad_replay_stops_at_its_canary_and_the_rest_stays(spark, kafka, store
 
 
 def test_a_dead_letter_topic_in_springs_dialect_goes_back_to_its_topic(spark, kafka, kcat, store, topic):
-    from producer_core.pipeline.reprocess import bring, brought
-
     dlt = f"{topic}-dlt"
     kafka.create_topic(dlt, partitions=2)
     produce(kafka, dlt, [

@@ -11,9 +11,9 @@ from dashboard.data.jobs import jobs, state_of
 from dashboard.words import audits as told
 from dashboard.words import jobs as of
 from producer_core.dlq import DeadLetters
-from producer_core.store import Store
+from producer_core.store import Batch, Store
 from tests.unit.auditing import WHOLE, audited, job, job_ended
-from tests.unit.dashboard_pages import HOSTILE, letter, links, opened, rows_of, text_of
+from tests.unit.dashboard_pages import HOSTILE, letter, links, opened, producer, rows_of, text_of
 
 AUDITS = "The last audit of each topic, faults first"
 JOBS = "Jobs of the pipeline, dead ones first"
@@ -80,8 +80,16 @@ def test_the_page_shows_jobs_and_says_which_is_dead(path, store, now, monkeypatc
     assert "dead: not seen for" in dead[1] and dead[0].startswith("Audit integrity orders")
     assert "hunter2" not in text_of(page)
     assert runs[2:4] == ["312 batches", "none"] and "runs since 10 min" in runs[1]
-    assert "1 job is dead" in text_of(page)
+    assert "1 job is dead" in text_of(page) and "No telemetry job runs" not in text_of(page)
     assert not any("pipeline telemetry" in code.value for code in page.code)
+
+
+def test_producers_that_look_silent_since_telemetry_ended_are_not_blamed_alone(path, store, now, monkeypatch):
+    store.append(Batch("web", 0, producer=producer("web", now, seen_at=now - 400)))
+    job(store, began=now - 900, seen=now - 400)
+    text = text_of(opened("fleet", path, monkeypatch))
+    assert "1 is not heard of any more" in text
+    assert "No telemetry job runs; the last was seen 7 min ago." in text
 
 
 # audits
@@ -267,7 +275,7 @@ def test_the_page_of_an_audit_shows_what_was_found_where_and_how_it_was_made(pat
         ["Out of order", "none"],
     ]
     assert rows_of(page, "What was read, by partition")[0] == [
-        "0",
+        "Partition 0",
         "0",
         "400",
         "0",

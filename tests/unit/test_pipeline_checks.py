@@ -65,6 +65,14 @@ def test_one_of_several_masters_is_enough():
         masters.check_master(f"spark://127.0.0.1:{away.getsockname()[1]},127.0.0.1:{there.getsockname()[1]}")
 
 
+def test_what_listens_and_is_no_master_is_told_as_such():
+    stopped = RuntimeError("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.")
+    gone, full = spark_error(stopped), PipelineError("A disk is full.")
+    assert "did not take this job" in str(masters.deaf("spark://h:8080", gone))
+    assert masters.deaf("local[2,4]", gone) is gone
+    assert masters.deaf("spark://h:8080", full) is full
+
+
 @pytest.mark.parametrize(
     ("master", "count"),
     [("local[3,4]", 3), ("local", 1), ("local-cluster[2,3,1024]", 6), ("spark://h:1", None)],

@@ -41,12 +41,8 @@ def kept(session: SparkSession, store: Store | None) -> Kept:
 
 def _asked(store: Store) -> tuple[pyarrow.Table, pyarrow.Table, int]:
     with store.borrow(limit=_SECONDS) as connection:
-        (left_out,) = connection.execute(_LEFT_OUT).fetchone() or (0,)
-        return (
-            connection.sql(_KEPT).to_arrow_table(),
-            connection.sql(_HAS).to_arrow_table(),
-            int(left_out),
-        )
+        ((left_out,),) = connection.execute(_LEFT_OUT).fetchall()
+        return connection.sql(_KEPT).to_arrow_table(), connection.sql(_HAS).to_arrow_table(), int(left_out)
 
 
 def _shaped(table: pyarrow.Table | None, schema: pyarrow.Schema) -> pyarrow.Table:

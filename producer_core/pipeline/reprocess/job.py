@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from producer_core.replay.work import Work
     from producer_core.store import Store
 
-WAVE = 20_000
-"""Letters in a wave, at most; and no more than 32 MB of keys and values, which pass through the driver."""
+WAVE = 5_000
+"""Letters in a wave, at most; and no more than 32 MB of keys and values, which pass through the driver. Settling so many,
+and claiming the next, holds the store for a second of a core: on a busy machine several times as long, and its lease and
+whoever else wants the store wait."""
 
 TRANSACTION = 30_000
 """Milliseconds that a transaction may last: for so long a killed worker's hides the ends of its partitions from the
