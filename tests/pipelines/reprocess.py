@@ -41,7 +41,7 @@ def stopped(stage):
         second = shop.driver()
         shop.until(moment + shop.letters // 20, second)
         first.send_signal(signal.SIGCONT)
-        shop.harms["driver stopped"] += 1
+        shop.harms["drivers_stopped"] += 1
         shop.kill_driver(second if stage.chance.random() < 0.5 else first)
     shop.finish()
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 FILE = "results.jsonl"
-_LONGEST = 400
+_LONGEST = 100
 
 
 @dataclass
@@ -52,8 +52,8 @@ def table(results):
         counted = ", ".join(
             f"{name.replace('_', ' ')} {_number(value)}" for name, value in result.numbers.items()
         )
-        said = " ".join("; ".join(result.violations).split()).replace("|", "/")
-        verdict = "holds" if result.good else f"VIOLATED: {said[:_LONGEST]}"
+        said = "; ".join(_line(violation) for violation in result.violations)
+        verdict = "holds" if result.good else f"VIOLATED: {said}"
         rows.append(
             (
                 result.scenario,
@@ -66,6 +66,11 @@ def table(results):
             )
         )
     return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows)
+
+
+def _line(text):
+    whole = " ".join(text.split()).replace("|", "/")
+    return whole if len(whole) <= _LONGEST else f"{whole[:_LONGEST]} …"
 
 
 def _number(value):

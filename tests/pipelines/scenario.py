@@ -77,7 +77,7 @@ def load():
     """Every scenario of every module of this package that has some."""
     from importlib import import_module
 
-    for module in ("telemetry", "secured", "integrity", "reprocess"):
+    for module in ("telemetry", "secured", "submitted", "integrity", "reprocess"):
         if (Path(__file__).parent / f"{module}.py").exists():
             import_module(f"tests.pipelines.{module}")
     return SCENARIOS

@@ -136,7 +136,8 @@ class Shop:
 
     def strike(self, blow, driver):
         """The driver after it: another one where it died of it."""
-        self.harms[blow] += 1
+        if blow != "driver":
+            self.harms[f"{blow}s_killed"] += 1
         if blow == "driver":
             self.kill_driver(driver)
             return self.driver()
@@ -155,7 +156,7 @@ class Shop:
         return driver
 
     def kill_driver(self, driver):
-        self.harms["driver killed"] += driver.poll() is None
+        self.harms["drivers_killed"] += driver.poll() is None
         driver.kill()
         driver.wait(30)
 
@@ -190,11 +191,9 @@ class Shop:
         stage.equal("left out", (operation.skipped, operation.failed_again), (NOWHERE, 0))
         stage.equal("still dead", DeadLetters(self.store).count_by(DeadLetterFilter(state=None), "state"),
                     _states(self.letters, operation))  # fmt: skip
-        seconds = (operation.finished_at or 0) - (operation.started_at or 0)
         stage.tell(
             letters=self.letters, acknowledged=operation.acknowledged, landed=operation.landed,
-            there_before=self.there, **{f"{name.replace(' ', '_')}s": number for name, number in self.harms.items()},
-            letters_a_second=round(self.letters / max(seconds, 1)),
+            there_before=self.there, **self.harms,
         )  # fmt: skip
         (stage.folder / "operation.json").write_text(json.dumps(operation.message))
 

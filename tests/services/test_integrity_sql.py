@@ -30,12 +30,14 @@ KINDS = ("lost", "duplicated", "reordered", "unledgered", "given_up_found", "pen
 ONE, TWO = uuid.UUID(int=1), uuid.UUID(int=2)
 
 
+SMALL = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Frames of tests are small: compiling a plan takes longer than running it."""
+
+
 @pytest.fixture(scope="module", autouse=True)
 def interpreted(spark):
-    """Frames of tests are small: compiling a plan takes longer than running it."""
-    chosen = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    before = {name: spark.conf.get(name) for name in chosen}
-    for name, value in chosen.items():
+    before = {name: spark.conf.get(name) for name in SMALL}
+    for name, value in SMALL.items():
         spark.conf.set(name, value)
     yield
     for name, value in before.items():
