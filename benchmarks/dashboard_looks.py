@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -196,7 +197,7 @@ def _first_chart(page: Page, address: str) -> float:
     cell.first.wait_for()
     page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(state="attached")
     _run(page, 0)
-    cell.nth(0).locator(".jp-InputPrompt", has_text="[1]").wait_for()
+    cell.nth(0).locator(".jp-InputPrompt", has_text=re.compile(r"\[\d+\]")).wait_for()
     page.wait_for_timeout(1500)
     began = _run(page, 1)
     page.locator(".pc-monitor.pc-live svg rect").first.wait_for()

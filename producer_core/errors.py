@@ -111,6 +111,9 @@ class JournalLocked(JournalError):
 class JournalFull(JournalError):
     """The journal has no room left."""
 
+    withdrawn = False
+    """The message was written down, could not be made durable and was taken back: its number is used up."""
+
 
 class JournalDamaged(JournalError):
     """The journal was changed by something else."""

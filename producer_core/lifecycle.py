@@ -203,6 +203,8 @@ class Lifecycle:
                 self.backlog.take(delivery)
             except JournalFull as error:
                 self._journal_is_full(str(error))
+                if error.withdrawn:  # written again under its number it would count as settled after a crash
+                    raise QueueFull(str(error)) from error
                 self._wait_for_room(deadline, str(error))
             else:
                 self._journal_full = False

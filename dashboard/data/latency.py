@@ -159,6 +159,7 @@ def _looks(store: Store, since: int, until: int | None, producer: str | None) ->
 
 def _to_the_second(found: Finding, rows: Rows, now: float) -> Finding:
     """Since when and until when no broker was there, from the looks themselves: a slice is longer than an outage."""
+    rows = [row for row in rows if found.since <= row["window_start"] < found.until]
     if found.key != "cut-off" or not rows:
         return found
     since, until = rows[0]["window_start"], rows[-1]["window_start"] + rows[-1]["seconds"]

@@ -215,7 +215,10 @@ def overview(store: Store, view: View | str, now: float, before: Sums | None = N
         dead_by_code=_counted(waiting, "code"),
         dead_by_verdict=_counted(waiting, "verdict"),
         dead_total=dead,
-        alerts=firing(alerts, dead, {row.topic for row in topics if row.recovered}, view),
+        # What is seen of one producer says nothing of the others, and an alert is about all.
+        alerts=firing(
+            alerts, dead, set() if view.producer else {row.topic for row in topics if row.recovered}, view
+        ),
         producers=tuple(producers),
         memory=memory(running, now),
         seen_at=seen_at,

@@ -100,11 +100,23 @@ def situation(
 def outage(rows: Rows, now: float) -> Outage | None:
     """The last time that no producer reached any broker, by the looks of their clients; None where there was none, or
     one so brief as every start has it."""
-    cut_off = [row for row in rows if row["cut_off"] >= row["samples"]]
+    cut_off = _last_run([row for row in rows if row["cut_off"] >= row["samples"]])
     seconds = sum(row["seconds"] for row in cut_off)
     if seconds < _BRIEF:
         return None
     return Outage(seconds, min(now, cut_off[-1]["window_start"] + cut_off[-1]["seconds"]))
+
+
+def _last_run(rows: Rows) -> Rows:
+    """The last of them that follow each other, but for a moment in which a broker was seen."""
+    first = len(rows) - 1
+    while first > 0 and rows[first]["window_start"] - _end(rows[first - 1]) < _BRIEF:
+        first -= 1
+    return rows[max(first, 0) :]
+
+
+def _end(row: Mapping[str, Any]) -> float:
+    return float(row["window_start"] + row["seconds"])
 
 
 def stalled(producers: Rows, last: Mapping[str, Any], now: float) -> bool:

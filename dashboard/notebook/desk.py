@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 
 from dashboard import actions, words
 from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.errors import ReplayError
 from producer_core.person import person
 from producer_core.replay import Operation, live
 from producer_core.replay.dry_run import DryRun, dry_run
@@ -24,7 +25,10 @@ _BUSY = "The kernel was busy, so nothing was done. Click again."
 
 
 class Question(TypedDict):
-    """What a person is asked before an act: a heading, what it means worst first, and what the button says."""
+    """What a person is asked before an act: a heading, what it means worst first, and what the button says.
+
+    `mark` is what the act is about: a group of letters, or, for "go", a replay.
+    """
 
     act: str
     mark: str
@@ -37,10 +41,12 @@ class Question(TypedDict):
 
 @dataclass(frozen=True)
 class Answer:
-    """How an act went; `progress` is the share of a replay that is settled, `ways` what may be done about it."""
+    """How an act went; `following` is the replay that is shown, `progress` the share of it that is settled, `ways` what
+    may be done about it."""
 
     said: str = ""
     question: Question | None = None
+    following: str = ""
     progress: float | None = None
     ways: tuple[str, ...] = ()
     undo: bool = False
@@ -68,7 +74,7 @@ class Desk:
         self._clock = clock
         self._operation: str | None = None
         self._undo: tuple[DeadLetterFilter, float] | None = None
-        self._asks = False  # the replay that was just begun here asks by itself what its look ahead found
+        self._asks = ""  # the replay that was just begun here: it asks by itself what its look ahead found
 
     def answer(self, message: Mapping[str, Any]) -> Answer:
         """What is said to one message of the browser; `at` is our own time that the click answers to."""
@@ -94,17 +100,18 @@ class Desk:
         operation = self._followed()
         if operation is None:
             return Answer(said, question, undo=self._undo is not None)
-        if operation.state == "ready" and self._asks:
+        if operation.state == "ready" and operation.operation_id == self._asks:
             operation, question = self._looked(operation, question)
         share, told = self._progress(operation)
         ways = _WAYS.get(operation.state, ())
-        return Answer(said or told, question, share, ways, self._undo is not None)
+        following = operation.operation_id if ways else ""
+        return Answer(said or told, question, following, share, ways, self._undo is not None)
 
     def _question(self, message: Mapping[str, Any]) -> Question:
         """A dry run of exactly what was seen; nothing is sent and nothing written."""
         where, act = _where(message), str(message.get("act"))
         if act == "go":
-            return self._decision(self._followed())
+            return self._decision(self._shown(message))
         count = DeadLetters(self._store).count(where)
         letters = words.plural(count, "dead letter")
         if act == "clear":
@@ -120,7 +127,7 @@ class Desk:
 
     def _looked(self, operation: Operation, question: Question | None) -> tuple[Operation, Question | None]:
         """What follows the look ahead of a replay that was begun here; letters in doubt were told before the click."""
-        self._asks = False
+        self._asks = ""
         if not self._what_is_done(operation).safe_but_doubtful:
             return operation, question or self._decision(operation)
         actions.go_replay(self._store, operation.operation_id, who=person(), origin=ORIGIN)
@@ -128,12 +135,13 @@ class Desk:
 
     def _decision(self, operation: Operation | None) -> Question:
         """What a look ahead found, to be decided."""
-        title, lines, yes = "This replay waits for nobody any more.", list[str](), ""
+        mark, title, lines, yes = "", "This replay waits for nobody any more.", list[str](), ""
         if operation is not None and operation.state == "ready":
+            mark = operation.operation_id
             run = self._what_is_done(operation)
             title, lines = f"Replay {words.plural(run.total, 'dead letter')}?", list(run.sentences)
             yes = f"Replay {run.total:,}" if run.total else ""
-        return Question(act="go", mark="", until=None, shown=0, title=title, lines=lines, yes=yes)
+        return Question(act="go", mark=mark, until=None, shown=0, title=title, lines=lines, yes=yes)
 
     def _what_is_done(self, operation: Operation) -> DryRun:
         return dry_run(self._store, DeadLetterFilter(), operation=operation)
@@ -142,8 +150,10 @@ class Desk:
         done = actions.start_replay(
             self._store, _where(message), shown=message.get("shown"), who=person(), origin=ORIGIN
         )
-        self._operation, self._asks = done.operation_id, True
-        self._undo = None
+        self._operation, self._undo = done.operation_id, None
+        self._asks = (
+            done.operation_id or "" if not done.note else ""
+        )  # a note: it is wider than what was clicked
         return "" if done.ok and done.operation_id and not done.note else f"{done.text} {done.note}".strip()
 
     def _clear(self, message: Mapping[str, Any]) -> str:
@@ -152,9 +162,9 @@ class Desk:
         return done.text
 
     def _switch(self, act: Callable[..., actions.Done], message: Mapping[str, Any]) -> str:
-        operation = self._followed()
+        operation = self._shown(message)
         if operation is None:
-            return "No replay is under way."
+            return "That replay has ended, and nothing was done to another."
         return act(self._store, operation.operation_id, who=person(), origin=ORIGIN).text
 
     def _take_back(self, message: Mapping[str, Any]) -> str:
@@ -162,6 +172,11 @@ class Desk:
             return "There is nothing to take back."
         undo, self._undo = self._undo, None
         return actions.undo_clear(self._store, undo, who=person(), origin=ORIGIN).text
+
+    def _shown(self, message: Mapping[str, Any]) -> Operation | None:
+        """The replay that a person saw who acts on it now; None where another is followed since."""
+        operation = self._followed()
+        return operation if operation is not None and operation.operation_id == message.get("mark") else None
 
     def _followed(self) -> Operation | None:
         """The replay that is shown: ours until its end was told, else the latest that has not ended, ours first."""
@@ -171,7 +186,11 @@ class Desk:
                 return None
             me = person()
             self._operation = max(found, key=lambda one: (one.who == me, one.created_at)).operation_id
-        return actions.follow(self._store, self._operation)
+        try:
+            return actions.follow(self._store, self._operation)
+        except ReplayError:  # the store was replaced, and knows nothing of it
+            self._operation = None
+            return None
 
     def _progress(self, operation: Operation) -> tuple[float | None, str]:
         if operation.ended:

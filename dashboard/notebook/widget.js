@@ -68,7 +68,7 @@ export default {
     for (const way of Object.values(ways)) way.hidden = true
 
     let seen = model.get('first'), heardAt = Date.now(), asked = 0, patience = LOST, gone = false, shown = true
-    let wanted = null, asking = null, rows = new Map(), hovered = null, timer
+    let wanted = null, asking = null, following = '', rows = new Map(), hovered = null, timer
 
     // what is shown
 
@@ -169,6 +169,7 @@ export default {
         hiding.textContent = `.jp-OutputArea-child:has(${twin}), ${twin} { display: none }`
       }
       if (answer.seen) seen = answer.seen
+      following = answer.following ?? ''
       draw()
       if (answer.said) say(said, answer.said)
       progress.hidden = (answer.progress ?? null) === null
@@ -204,9 +205,9 @@ export default {
     }
     const leave = () => { asking = null; question.replaceChildren(); question.hidden = true }
     question.addEventListener('keydown', event => { if (event.key === 'Escape') { event.stopPropagation(); leave() } })
-    ways.decide.addEventListener('click', () => prepare('go', ''))
+    ways.decide.addEventListener('click', () => prepare('go', following)) // another may be followed when it is heard
     for (const name of ['pause', 'resume', 'cancel']) {
-      ways[name].addEventListener('click', () => want({ type: name }, 'Asking the kernel …'))
+      ways[name].addEventListener('click', () => want({ type: name, mark: following }, 'Asking the kernel …'))
     }
     undo.addEventListener('click', () => want({ type: 'undo' }, 'Asking the kernel …'))
     windows.addEventListener('change', () => { if (!asked) send({ type: 'ask' }) })

@@ -51,7 +51,7 @@ def _draw(shown: data.Latency, view: data.View) -> None:
             "How latencies spread",
             figures.heat(shown),
             "heat",
-            "The darker, the more of a moment's messages.",
+            "The stronger the colour, the more of a moment's messages.",
         )
         _chart(
             "Round trip by broker, on average",

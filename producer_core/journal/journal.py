@@ -297,7 +297,9 @@ class Journal:
                     self._log.append(Step(ranges, {}), sync=False)
                 except OSError:
                     logger.warning("messages that were not accepted may be sent", extra={"ranges": ranges})
-            raise self._full(error) from error
+            full = self._full(error)
+            full.withdrawn = True
+            raise full from error
 
     def _sync_for_all(self) -> None:
         """One thread's sync for every waiting one. After a failure nothing more is written to that file."""

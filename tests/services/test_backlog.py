@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -186,6 +187,29 @@ def test_a_full_journal_makes_the_sender_wait_and_raises_and_heals(tmp_path, mon
 
     assert [notice.kind for notice in ends.notices if notice.kind != "connected"] == ["journal_full"]
     assert producer.close().acknowledged == accepted + 1
+
+
+def test_what_could_not_be_made_durable_is_not_accepted_and_what_comes_next_survives(tmp_path, monkeypatch):
+    """The number of what was taken back is settled in the log: a message accepted under it would not outlive a crash."""
+    producer, _ = make(tmp_path / "j", lambda delivery: "hold", journal_level="power")
+    send(producer, [0])
+    sync, failures = os.fdatasync, iter([OSError(5, "Input/output error")])
+
+    def fails_once(file):
+        for failure in failures:
+            raise failure
+        sync(file)
+
+    monkeypatch.setattr(os, "fdatasync", fails_once)
+    with pytest.raises(QueueFull, match="cannot be written"):
+        send(producer, [1])
+    accepted = [0, 2, 3]
+    send(producer, accepted[1:])
+
+    shutil.copytree(tmp_path / "j", tmp_path / "crashed")  # as a kill leaves it
+    with Journal.open(tmp_path / "crashed") as journal:
+        assert [record.value for record in journal.read()] == [b"%d" % number for number in accepted]
+    producer.close(timeout=0)
 
 
 def test_exactly_once_without_a_journal_is_refused_with_the_fix():

@@ -226,6 +226,8 @@ def test_parts_of_the_page_show_none():
         leaked(
             words.alert(
                 {
+                    "rule": "fatal_error",
+                    "since": None,
                     "severity": "critical",
                     "started_at": 0.0,
                     "advice": "",

@@ -426,7 +426,7 @@ def test_a_click_in_a_notebook_says_what_stopped_it_and_sends_nothing(store):
         "Nothing was sent yet. 1 record of orders has a key for which a newer record"
     )
     assert (answer.progress, only(store).state) == (0.0, "ready")
-    desk.answer({"type": "cancel", "at": time.time()})
+    desk.answer({"type": "cancel", "mark": answer.following, "at": time.time()})
     assert only(store).state == "cancelled"
 
 

@@ -269,6 +269,17 @@ def test_brokers_that_were_away_an_hour_ago_are_no_reason_now(store):
         assert (second.title, second.ongoing) == ("No broker could be reached.", False)
 
 
+def test_a_single_look_without_a_broker_long_ago_is_not_when_an_outage_began(store):
+    fill(store)
+    begun = int(NOW) - 30
+    looks = [client(at, cut_off=1) for at in (int(NOW) - 14 * 60, *range(begun, int(NOW)))]
+    store.append(Batch("q", 0, client_statistics=tuple(looks)))
+    (found, *_) = [
+        one for one in data.latency(store, data.View("15 min"), NOW).findings if one.key == "cut-off"
+    ]
+    assert found.ongoing and found.since >= begun - 10
+
+
 def test_one_topic_in_the_address_narrows_the_page(path, store, monkeypatch):
     fill(store)
     page = opened(path, monkeypatch, topic="orders", range="5 min")

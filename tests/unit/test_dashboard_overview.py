@@ -9,6 +9,7 @@ import pytest
 
 from dashboard import data, figures, words
 from dashboard.data.alerts import alerts as alerts_page
+from dashboard.data.situation import outage
 from dashboard.figures import charts
 from dashboard.nodes import text_of
 from dashboard.views import common, header, overview, tiles
@@ -842,3 +843,12 @@ def test_a_producer_is_chosen_by_its_name_while_its_id_stands_in_the_address(pat
 )
 def test_a_value_alone_between_gaps_is_a_dot_and_all_others_are_lines(found, seen):
     assert charts.mode(found) == seen
+
+
+def test_moments_without_a_broker_that_lie_apart_are_no_outage():
+    def looks(*seconds):
+        return [{"window_start": at, "seconds": 1, "cut_off": 1, "samples": 1} for at in seconds]
+
+    assert outage(looks(0, 1, 300, 301), 400.0) is None
+    found = outage(looks(0, 1, 300, 301, 302, 304, 305), 400.0)
+    assert (found.seconds, found.until) == (5, 306)

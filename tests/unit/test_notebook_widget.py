@@ -15,7 +15,8 @@ from producer_core import Monitor
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreUnavailable
 from producer_core.failures import fingerprint
-from producer_core.replay import live
+from producer_core.replay import cancel, live
+from producer_core.replay.dry_run import dry_run
 from tests.unit import notebook_parts as parts
 from tests.unit.notebook_parts import letter
 from tests.unit.replaying import looked
@@ -42,9 +43,12 @@ def browser_says(widget, **message):
 
 
 def acts(widget, kind, **message):
-    """A click, right after an answer of the kernel."""
-    seen = browser_says(widget, type="ask")["seen"]
-    return browser_says(widget, **{"type": kind, "until": seen["until"], "at": seen["now"], **message})
+    """A click, right after an answer of the kernel; what is done to a replay says to which."""
+    answer = browser_says(widget, type="ask")
+    known = {"until": answer["seen"]["until"], "at": answer["seen"]["now"]}
+    if kind in ("go", "pause", "resume", "cancel"):
+        known["mark"] = answer["following"]
+    return browser_says(widget, **{"type": kind, **known, **message})
 
 
 def audit(store):
@@ -199,7 +203,7 @@ def test_a_replay_can_be_cancelled(widget):
     answer = acts(widget, "cancel")
     assert "ancel" in answer["said"] and answer["ways"] == []
     assert browser_says(widget, type="ask")["progress"] is None
-    assert "No replay" in acts(widget, "cancel")["said"]
+    assert "nothing was done to another" in acts(widget, "cancel")["said"]
 
 
 def test_what_a_look_ahead_found_is_asked_once_and_decided_here(widget, store):
@@ -212,13 +216,18 @@ def test_what_a_look_ahead_found_is_asked_once_and_decided_here(widget, store):
     later = browser_says(widget, type="ask")
     assert later["question"] is None and later["ways"] == ["decide", "cancel"]
     assert "Nothing was sent yet" in later["said"] and operation(store).state == "ready"
-    assert browser_says(widget, type="prepare", act="go")["question"]["title"] == asked["question"]["title"]
+    mine = operation(store).operation_id
+    assert asked["question"]["mark"] == later["following"] == mine
+    again = browser_says(widget, type="prepare", act="go", mark=mine)["question"]
+    assert again["title"] == asked["question"]["title"]
 
     assert acts(widget, "go")["ways"] == ["pause", "cancel"]
     assert operation(store).state == "planned"
     assert acts(widget, "pause")["ways"] == ["resume", "cancel"]
     assert acts(widget, "resume")["ways"] == ["pause", "cancel"]
-    assert "waits for nobody" in browser_says(widget, type="prepare", act="go")["question"]["title"]
+    assert (
+        "waits for nobody" in browser_says(widget, type="prepare", act="go", mark=mine)["question"]["title"]
+    )
 
 
 def test_a_replay_of_a_cell_or_of_a_kernel_that_is_gone_is_decided_here_and_never_asks_by_itself(
@@ -234,6 +243,31 @@ def test_a_replay_of_a_cell_or_of_a_kernel_that_is_gone_is_decided_here_and_neve
     assert answer["said"].endswith(f"Begun by {operation(store).who}.") and operation(store).who != "bob"
     acts(widget, "cancel")
     assert live(store) == []
+
+
+def test_a_plan_of_somebody_else_is_never_sent_or_ended_by_what_was_clicked_for_ours(
+    widget, store, monkeypatch
+):
+    acts(widget, "replay", mark=POLICY)
+    mine = operation(store).operation_id
+    looked(store, mine)
+    assert operation(store).state == "planned"  # it went by itself
+    cancel(store, mine, who="me", origin="test")
+
+    monkeypatch.setenv("JUPYTERHUB_USER", "bob")
+    Monitor(store).replay(timeout=0.0)
+    theirs = operation(store).operation_id
+    looked(store, theirs)
+    asks_nothing = dry_run(store, DeadLetterFilter(), operation=operation(store)).safe_but_doubtful
+    assert asks_nothing  # one of ours would go now
+    browser_says(widget, type="ask")  # tells our end
+    assert browser_says(widget, type="ask")["following"] == theirs != mine
+    assert operation(store).state == "ready"
+
+    now = time.time()
+    for kind in ("go", "pause", "cancel"):
+        assert "nothing was done" in browser_says(widget, type=kind, mark=mine, at=now)["said"]
+    assert operation(store).state == "ready"
 
 
 @pytest.mark.parametrize("kind", ["replay", "clear", "undo", "go", "pause", "cancel"])
