@@ -8,7 +8,8 @@ from __future__ import annotations
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import quote, unquote, urlsplit
 
-from dashboard.door import App, Message, Receive, Scope, Send, local
+from dashboard.asgi import App, Message, Receive, Scope, Send, rooted
+from dashboard.door import local
 
 COOKIE = "producer_core_back"
 
@@ -22,7 +23,7 @@ class Back:
 
     def __init__(self, app: App, *, base: str = "") -> None:
         self._app = app
-        self._base = f"/{base.strip('/')}" if base.strip("/") else ""
+        self._base = rooted(base)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"].removeprefix(self._base) if scope["type"] == "http" else ""

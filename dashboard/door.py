@@ -9,22 +9,16 @@ import asyncio
 import html
 import logging
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import parse_qs, quote, urlsplit
 
 from dashboard import password
 from dashboard.admission import Admission
+from dashboard.asgi import App, Message, Receive, Scope, Send, rooted
 from dashboard.sessions import Attempts, Sessions
 
 logger = logging.getLogger(__name__)
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 COOKIE = "producer_core_session"
 SIGN_IN = "/sign-in"
@@ -48,7 +42,7 @@ class Door:
         self._admission = admission
         self._sessions = sessions
         self._attempts = attempts
-        self._base = f"/{base.strip('/')}" if base.strip("/") else ""
+        self._base = rooted(base)
         self._one_at_a_time = asyncio.Lock()  # a guess costs 32 MB
         self._asking = 0
 

@@ -6,17 +6,9 @@ only when both have answered does it connect.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
-
 from dashboard import first_sight
+from dashboard.asgi import App, Message, Receive, Scope, Send, rooted
 from dashboard.files import Files, Packed
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _WHERE = b"window.__streamlit = { BACKEND_BASE_URL: new URL('.', location.href).href"
 """The folder of the page, from which its files come too; so it holds behind a proxy that serves it below a path."""
@@ -35,7 +27,7 @@ class Front:
         self._app = app
         self._files = files
         self._script = b"<script>" + _WHERE + (_AT_ONCE if at_once else b"") + b" }</script>"
-        self._base = f"/{base.strip('/')}" if base.strip("/") else ""
+        self._base = rooted(base)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "GET":

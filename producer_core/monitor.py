@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 _NO_STORE = "This producer has no store, so there is no history to show."
 _NO_WIDGET = "The live monitor needs: pip install 'producer-core[notebook,dashboard]'"
-_ORIGIN = "notebook"
+ORIGIN = "notebook"
+"""How acts of a notebook are named in the audit."""
 
 
 class Monitor:
@@ -102,7 +103,7 @@ class Monitor:
 
     def clear(self, where: DeadLetterFilter) -> Result:
         """Put what the filter matches into the archive; nothing is deleted. DeadLetterFilter() means all of it."""
-        return self._letters().archive(where, who=person(), origin=_ORIGIN)
+        return self._letters().archive(where, who=person(), origin=ORIGIN)
 
     def audit(self, limit: int = 50) -> Acts:
         """What people did on this store, the latest first."""

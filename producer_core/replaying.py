@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from producer_core import replay
 from producer_core.errors import ProducerError, ReplayError
+from producer_core.monitor import ORIGIN
 from producer_core.person import person
 from producer_core.replay.dry_run import DryRun, dry_run
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from producer_core.replay import Newer, Operation
     from producer_core.store import Store
 
-ORIGIN = "notebook"
 UNDECIDED = ("checking", "ready")
 _LOOK_EVERY = 0.1
 _TO_DECIDE = "Nothing was sent yet. go() sends it, cancel() drops it."
@@ -66,7 +66,7 @@ class Replay:
         Some are sent first, and it stops itself where too many fail again. `newer` ("skip" or "send") says what becomes
         of a record whose key has a newer one. A cell that runs twice sends nothing twice.
         """
-        operation = self._until(lambda one: one.state != "checking", timeout)
+        operation = self.looked(timeout).operation
         if operation.state == "checking":
             raise ReplayError(
                 "Nobody has looked ahead yet, so nothing was sent.",

@@ -208,7 +208,7 @@ def _alert(row: Mapping[str, Any]) -> Alert:
 def _once(book: Book, items: Iterable[Alert]) -> list[Alert]:
     """What several producers say of one store is one alert to a reader."""
     known = list(items)
-    twice = said_twice(book.rules, known)
+    twice = said_twice(book.rules, ((item.rule, item.started_at, item.alert_id) for item in known))
     return [item for item in known if item.alert_id not in twice]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,14 +70,22 @@ class Deaths:
 def deaths(store: Store, view: View, since: int, until: int | None) -> Deaths:
     """By the letters: statistics come a moment later, and count by the second in which they were written."""
     span = {"since": since, "until": until, **view.where}
-    without = store.rows("deaths_without_letters", **span)
-    return Deaths(store.rows("deaths", limit=_MOST, **span), {row["topic"]: row["dead"] for row in without})
+    unlettered = _added(store.rows("deaths_without_letters", **span), "topic")
+    return Deaths(store.rows("deaths", limit=_MOST, **span), unlettered)
 
 
 def by_producer(store: Store, view: View, since: int, until: int | None) -> dict[str, int]:
     """The same deaths by producer."""
-    rows = store.rows("deaths_by_producer", since=since, until=until, **view.where)
-    return {row["producer_id"]: row["dead"] for row in rows}
+    span = {"since": since, "until": until, **view.where}
+    left = (*store.rows("letters_by_producer", **span), *store.rows("deaths_without_letters", **span))
+    return _added(left, "producer_id")
+
+
+def _added(rows: Iterable[Mapping[str, Any]], name: str) -> dict[str, int]:
+    counts = Counter[str]()
+    for row in rows:
+        counts[row[name]] += row["dead"]
+    return dict(counts)
 
 
 def delivered_since(store: Store, view: View, lasts: Mapping[str, float]) -> dict[str, int]:

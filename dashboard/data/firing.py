@@ -8,6 +8,7 @@ from typing import Any
 from dashboard.data.situation import Rows
 from dashboard.data.urgency import Urgency, urgency_of
 from dashboard.data.view import View
+from producer_core.alerts.deciding import said_twice
 from producer_core.alerts.rules import RULES
 
 _LOOK_BACK = ("error_budget_fast", "error_budget_slow", "dead_letters_growing")
@@ -37,16 +38,8 @@ def _place(row: Mapping[str, Any]) -> tuple[bool, Urgency]:
 
 def _once(alerts: Rows) -> Rows:
     """What several producers say of one store is one alert to a reader: that of the first."""
-    first: dict[str, Mapping[str, Any]] = {}
-    for row in sorted(alerts, key=lambda one: (one["started_at"], one["alert_id"])):
-        first.setdefault(row["rule"], row)
-    return [
-        row
-        for row in alerts
-        if row["alert_id"] == first[row["rule"]]["alert_id"]
-        or row["rule"] not in RULES
-        or not RULES[row["rule"]].shared
-    ]
+    twice = said_twice(RULES, ((row["rule"], row["started_at"], row["alert_id"]) for row in alerts))
+    return [row for row in alerts if row["alert_id"] not in twice]
 
 
 def _as_shown(alert: Mapping[str, Any], dead: int, view: View) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from dashboard.data.audits import TopicAudit, audits
 from dashboard.data.deaths import by_producer
 from dashboard.data.jobs import Job, jobs
-from dashboard.data.latency import LATENCY_QUANTILES, Percentiles
+from dashboard.data.latency import LATENCY_QUANTILES, Percentiles, percentiles
 from dashboard.data.overview import GONE
 from dashboard.data.urgency import urgency_of
 from dashboard.data.view import View
@@ -190,7 +190,7 @@ def fleet(store: Store, view: View, now: float, *, everybody: bool = False) -> F
         dead=sum(died.values()),
         rate=sum(row["recently"] for row in counts.values()) / seconds,
         found=tuple(quantiles(_together(histograms.values()), LATENCY_QUANTILES)),
-        percentiles=tuple(_percentiles(windows)),
+        percentiles=tuple(percentiles(windows)),
         jobs=known_jobs,
         audits=audited,
         seen_at=seen_at,
@@ -318,11 +318,3 @@ def _together(histograms: Iterable[Mapping[int, int]]) -> Mapping[int, int]:
     for histogram in histograms:
         merged.update(histogram)
     return merged
-
-
-def _percentiles(windows: Rows) -> Iterable[Percentiles]:
-    by_window: dict[int, dict[int, int]] = defaultdict(dict)
-    for row in windows:
-        by_window[row["window_start"]][row["bucket"]] = row["count"]
-    for at, counts in sorted(by_window.items()):
-        yield Percentiles(at, tuple(quantiles(counts, LATENCY_QUANTILES)))

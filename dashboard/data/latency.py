@@ -126,7 +126,7 @@ def latency(store: Store, view: View, now: float) -> Latency:
         step=step,
         written=frozenset(row["window_start"] for row in asked[0]),
         found=tuple(quantiles(_added(buckets), LATENCY_QUANTILES)),
-        percentiles=tuple(_percentiles(buckets)),
+        percentiles=tuple(percentiles(buckets)),
         heat=tuple(_heat(buckets)),
         spent=tuple(map(_spent, (one for one in slices if one.brokers))),
         topics=tuple(_topics(totals, by_topic, view.topic)),
@@ -198,7 +198,8 @@ def _by(buckets: Rows, name: str) -> dict[Any, dict[int, int]]:
     return histograms
 
 
-def _percentiles(buckets: Rows) -> Iterable[Percentiles]:
+def percentiles(buckets: Rows) -> Iterable[Percentiles]:
+    """Of each window that has any message."""
     for at, counts in sorted(_by(buckets, "window_start").items()):
         yield Percentiles(at, tuple(quantiles(counts, LATENCY_QUANTILES)))
 

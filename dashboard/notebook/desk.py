@@ -11,13 +11,13 @@ from typing import Any, TypedDict
 from dashboard import actions, words
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ReplayError
+from producer_core.monitor import ORIGIN
 from producer_core.person import person
 from producer_core.replay import Operation, live
 from producer_core.replay.dry_run import DryRun, dry_run
 from producer_core.replaying import progress
 from producer_core.store import Store
 
-ORIGIN = "notebook"
 LATE = 6.0
 """Seconds after which a click that waited for a busy kernel is not done any more."""
 
@@ -195,7 +195,7 @@ class Desk:
     def _progress(self, operation: Operation) -> tuple[float | None, str]:
         if operation.ended:
             self._operation = None
-            return None, operation.message or "Done."
+            return None, progress(operation)
         whose = "" if operation.who == person() else f" Begun by {operation.who}."
         if operation.state == "checking":
             return 0.0, f"Replaying: 0 of {operation.total:,}. Looking ahead on the topics first.{whose}"

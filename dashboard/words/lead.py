@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 from dashboard.words.moments import age, during
 from dashboard.words.numbers import count, plural
+from producer_core.replay.active import QUIET
 
 DEAD = 40.0
 """Seconds without a word after which a producer may have died."""
-_JUST_NOW = 10.0
-"""Seconds after a failure in which the next one may be on its way."""
 
 
 class Cause(NamedTuple):
@@ -183,7 +182,7 @@ def _rest(now: Situation) -> str:
 
 def _ended(now: Situation) -> str:
     """Whether the fault is over, and what says so: time alone does not, while nothing is delivered where it failed."""
-    if now.over or now.failed_ago is None or now.failed_ago < _JUST_NOW:
+    if now.over or now.failed_ago is None or now.failed_ago < QUIET:
         return ""
     topics = {cause.topic for cause in now.causes if cause.left}
     where = f"on {topics.pop()}" if len(topics) == 1 else "on these topics"

@@ -24,7 +24,7 @@ def decide(rules: Mapping[str, Rule], items: Iterable[Alert], reading: Reading) 
     now, before = reading.now, tuple(items)
     firing = tuple(item for item in before if item.state == "firing")
     after: dict[str, Alert] = {item.alert_id: item for item in before}
-    twice = said_twice(rules, firing)
+    twice = said_twice(rules, ((item.rule, item.started_at, item.alert_id) for item in firing))
     for item in firing:
         muted = _muted(rules, item, firing, twice, reading)
         after[item.alert_id] = _begun(rules, replace(item, muted_by=muted), now)
@@ -109,13 +109,14 @@ def _muted(
     return None
 
 
-def said_twice(rules: Mapping[str, Rule], firing: Iterable[Alert]) -> frozenset[str]:
-    """The ids of alerts that say of the store what another producer on it said before."""
-    shared = [item for item in firing if rules.get(item.rule, _UNKNOWN).shared]
-    first: dict[str, Alert] = {}
-    for item in sorted(shared, key=lambda one: (one.started_at, one.alert_id)):
-        first.setdefault(item.rule, item)
-    return frozenset(item.alert_id for item in shared if first[item.rule].alert_id != item.alert_id)
+def said_twice(rules: Mapping[str, Rule], firing: Iterable[tuple[str, float, str]]) -> frozenset[str]:
+    """The ids of alerts that say of the store what another producer on it said before; `firing` are the rule, the
+    beginning and the id of each."""
+    shared = [one for one in firing if rules.get(one[0], _UNKNOWN).shared]
+    first: dict[str, str] = {}
+    for rule, _, alert_id in sorted(shared, key=lambda one: one[1:]):
+        first.setdefault(rule, alert_id)
+    return frozenset(alert_id for rule, _, alert_id in shared if first[rule] != alert_id)
 
 
 def _about(item: Alert, subjects: set[str], reading: Reading) -> bool:

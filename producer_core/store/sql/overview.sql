@@ -15,8 +15,8 @@ WHERE ($since IS NULL OR failed_at >= $since) AND ($until IS NULL OR failed_at <
 GROUP BY topic, code ORDER BY count DESC, topic, code LIMIT coalesce($limit, 50);
 
 -- name: deaths_without_letters
--- What died of producers that left no letter here, by topic: their letters are in their own stores. Statistics count up
--- to two seconds late.
+-- What died of producers that left no letter here, by topic and producer: their letters are in their own stores.
+-- Statistics count up to two seconds late.
 WITH died AS (
     SELECT topic, producer_id, sum(dead) AS dead FROM statistics
     WHERE dead > 0 AND ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
@@ -26,28 +26,14 @@ WITH died AS (
     SELECT DISTINCT topic, producer_id FROM dead_letters
     WHERE ($since IS NULL OR failed_at >= $since - 2) AND ($until IS NULL OR failed_at < $until)
 )
-SELECT topic, sum(dead)::BIGINT AS dead FROM died ANTI JOIN lettered USING (topic, producer_id)
-GROUP BY topic ORDER BY topic;
+SELECT topic, producer_id, dead::BIGINT AS dead FROM died ANTI JOIN lettered USING (topic, producer_id)
+ORDER BY topic, producer_id;
 
--- name: deaths_by_producer
--- The deaths of both queries above, by producer: letters here, and what died without one.
-WITH letters AS (
-    SELECT producer_id, count(*) AS dead FROM dead_letters
-    WHERE ($since IS NULL OR failed_at >= $since) AND ($until IS NULL OR failed_at < $until)
-      AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
-    GROUP BY producer_id
-), died AS (
-    SELECT topic, producer_id, sum(dead) AS dead FROM statistics
-    WHERE dead > 0 AND ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
-      AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
-    GROUP BY ALL
-), lettered AS (
-    SELECT DISTINCT topic, producer_id FROM dead_letters
-    WHERE ($since IS NULL OR failed_at >= $since - 2) AND ($until IS NULL OR failed_at < $until)
-), without AS (
-    SELECT producer_id, dead FROM died ANTI JOIN lettered USING (topic, producer_id)
-)
-SELECT producer_id, sum(dead)::BIGINT AS dead FROM (FROM letters UNION ALL FROM without)
+-- name: letters_by_producer
+-- How many letters of a range each producer left here, whatever became of them since.
+SELECT producer_id, count(*) AS dead FROM dead_letters
+WHERE ($since IS NULL OR failed_at >= $since) AND ($until IS NULL OR failed_at < $until)
+  AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
 GROUP BY producer_id ORDER BY producer_id;
 
 -- name: delivered_since
