@@ -248,7 +248,7 @@ class ReliableKafkaProducer:
         return MessageDeduplicator(
             redis_client,
             ttl_seconds=ttl,
-            claim_ttl=self.config.delivery_timeout + 30,
+            claim_ttl=self.config.max_block + self.config.delivery_timeout + 30,
             on_degraded=self._dedup_degraded,
         )
 

@@ -248,6 +248,16 @@ def test_a_claim_is_renewed_when_its_message_finds_room_at_last():
     producer.close()
 
 
+def test_a_claim_outlives_the_wait_for_room_and_the_delivery():
+    """It ended while the message was in flight that had waited for room, and a copy was sent beside it."""
+    producer, _ = make(enable_deduplication=True)
+    assert (
+        producer.deduplicator._memory._claim_ttl
+        > producer.config.max_block + producer.config.delivery_timeout
+    )
+    producer.close()
+
+
 def test_messages_whose_sync_failed_are_not_sent_under_their_old_numbers(tmp_path, monkeypatch):
     """Sent again under them they were accepted, and a crash forgot them: their numbers counted as done."""
     producer, transport = make(tmp_path, journal_level="power", enable_deduplication=True)
