@@ -574,8 +574,8 @@ class ReliableKafkaProducer:
         """Send dead letters again, oldest first, and return how many the broker acknowledged.
 
         Each leaves the DLQ only when its own delivery report came; one that fails again stays, once. Nobody is asked:
-        letters of a topic that is gone are left out, and on a compacted topic those whose key has a newer record; on
-        other topics they are sent, and their old values come last. What may be on its topic already is looked for there
+        letters of a topic that is gone are left out, and on a topic that is compacted, or of which nobody can tell, those
+        whose key has a newer record; on others they are sent, and their old values come last. What may be on its topic already is looked for there
         first. To be asked use `producer-core dlq replay`, the dashboard, or `replay.plan(check_first=True)`; without a
         store nothing is looked ahead for.
         """
