@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from producer_core.errors import Fenced, JournalError
+from producer_core.errors import Fenced, JournalError, ProducerClosed
 from producer_core.journal import Journal, Record
 from producer_core.messages import parse_id
 from producer_core.stand_in import Sender
@@ -95,27 +95,26 @@ class Backlog:
             self.journal.append(_record(delivery))
             if not self._behind and self._offered(delivery):
                 return
-            self._low = min(self._low, delivery.seq) if self._behind else delivery.seq
-            self._behind = True
-            self._remember_owner(delivery)
+            self._leave_to_the_feeder(delivery)
         self._awake.set()
 
-    def take_many(self, deliveries: Sequence[Delivery]) -> None:
-        """As `take` for each, in order, written down together. JournalFull when there is no room for all of them."""
+    def take_many(self, deliveries: Sequence[Delivery], taken: list[Delivery]) -> None:
+        """As `take` for each, in order, written down together; each that was taken is put to `taken`.
+
+        JournalFull when there is no room for all of them; then none was.
+        """
         with self._gate:
             if self._refused is not None:
                 raise self._refused
             self.journal.append_many([_record(delivery) for delivery in deliveries])
-            for place, delivery in enumerate(deliveries):
-                try:
-                    if not self._behind and self._sender.offer(delivery):
-                        continue
-                except BaseException:  # the caller is told that neither this one nor the rest was accepted
-                    self.journal.settle([left.seq for left in deliveries[place:]])
-                    raise
-                self._low = min(self._low, delivery.seq) if self._behind else delivery.seq
-                self._behind = True
-                self._remember_owner(delivery)
+            try:
+                for delivery in deliveries:
+                    if self._behind or not self._sender.offer(delivery):
+                        self._leave_to_the_feeder(delivery)
+                    taken.append(delivery)
+            except BaseException:  # the caller is told that neither this one nor the rest was accepted
+                self.journal.withdraw([left.seq for left in deliveries[len(taken) :]])
+                raise
         if self._behind:
             self._awake.set()
 
@@ -123,8 +122,13 @@ class Backlog:
         try:
             return self._sender.offer(delivery)
         except BaseException:
-            self.journal.settle((delivery.seq,))  # the caller is told that it was not accepted
+            self.journal.withdraw((delivery.seq,))  # the caller is told that it was not accepted
             raise
+
+    def _leave_to_the_feeder(self, delivery: Delivery) -> None:
+        self._low = min(self._low, delivery.seq) if self._behind else delivery.seq
+        self._behind = True
+        self._remember_owner(delivery)
 
     # settling
 
@@ -194,6 +198,8 @@ class Backlog:
                     self._feed()
             except Fenced as error:  # for good: what is here is sent by whoever starts with this journal next
                 self._refused = error
+                return
+            except ProducerClosed:  # what is here stays for the next start
                 return
             except JournalError:
                 logger.exception("journal cannot be read")

@@ -6,21 +6,22 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
-from producer_core.errors import NotAccepted
+from producer_core.errors import ProducerError
 from producer_core.masking import mask_told
-from producer_core.transport import Ended
+from producer_core.transport import Delivery, Ended
 
 logger = logging.getLogger(__name__)
 
 TOGETHER = 500
 """Messages that are claimed in one round trip, and written into the journal in one step."""
 
-_MOMENT = 0.05
-"""Seconds that the first of a group waits for others, where the input is slow."""
+_LARGE = 4 << 20
+"""Bytes of a group from which on nothing more is put to it."""
 
-T = TypeVar("T")
+_MOMENT = 0.05
+"""Seconds that the first of a group waits for others, where making them is slow."""
 
 
 class Gathering:
@@ -39,7 +40,7 @@ class Gathering:
         else:
             self._ids.append(message_id)
 
-    def refused(self, error: NotAccepted) -> None:
+    def refused(self, error: ProducerError) -> None:
         logger.warning("message of a batch not accepted", extra={"error": mask_told(str(error))})
         self._total += 1
         self.ended("failed")
@@ -59,17 +60,21 @@ class Gathering:
 
 
 def groups(
-    items: Iterable[T], *, size: int = TOGETHER, clock: Callable[[], float] = time.monotonic
-) -> Iterator[list[T]]:
-    """The items in lists of so many, or of what came in a moment; also what came before the input failed."""
-    group: list[T] = []
-    until = 0.0
+    deliveries: Iterable[Delivery], *, clock: Callable[[], float] = time.monotonic
+) -> Iterator[list[Delivery]]:
+    """Of so many, of so many bytes, or of what came in a moment; also what came before the input failed.
+
+    The input is at hand: one that has to be waited for would keep back what came before.
+    """
+    group: list[Delivery] = []
+    size, until = 0, 0.0
     try:
-        for item in items:
+        for delivery in deliveries:
             if not group:
-                until = clock() + _MOMENT
-            group.append(item)
-            if len(group) == size or clock() >= until:
+                size, until = 0, clock() + _MOMENT
+            group.append(delivery)
+            size += len(delivery.value or b"")
+            if len(group) == TOGETHER or size >= _LARGE or clock() >= until:
                 whole, group = group, []
                 yield whole
     except Exception:

@@ -5,18 +5,23 @@ from __future__ import annotations
 import math
 import threading
 import time
+import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from producer_core.errors import ConfigError, DedupError
 
 _PATIENCE = 0.25
 """Seconds that Redis may take to answer before it counts as gone."""
 
-
 _SWEEP = 1.0
+
+_PROBES = 16
+"""Keys of which some would lie elsewhere, were there an elsewhere."""
+
+T = TypeVar("T")
 
 
 class Claim(Enum):
@@ -167,6 +172,8 @@ class RedisBackend:
         self._failed = (redis.RedisError, OSError)
         self._ttl = max(1, int(ttl * 1000))
         self._claim_ttl = max(1, int(claim_ttl * 1000))
+        self._together: bool | None = None  # whether a script may name many keys, once that was asked
+        self._refused = redis.ResponseError
         self._claim = self._redis.register_script(_CLAIM)
         self._release = self._redis.register_script(_RELEASE)
 
@@ -175,8 +182,18 @@ class RedisBackend:
 
     def claim_many(self, asked: Sequence[tuple[str, str]]) -> list[Claim]:
         """Of each key for its owner, in order, in one round trip: what `claim` finds."""
-        found = self._ask(lambda: self._claim(*self._own(asked)))
+        found = self._ask(lambda: self._claimed(asked))
         return [Claim(word) for word in found]
+
+    def _claimed(self, asked: Sequence[tuple[str, str]]) -> Sequence[str]:
+        if len(asked) == 1 or self._in_one_place():
+            words: Sequence[str] = self._claim(*self._own(asked))
+            return words
+        pipeline = self._redis.pipeline(transaction=False)
+        for one in asked:
+            keys, arguments = self._own([one])
+            pipeline.eval(_CLAIM, 1, *keys, *arguments)
+        return [word for (word,) in pipeline.execute()]
 
     def confirm(self, key: str) -> None:
         self._ask(lambda: self._redis.set(key, "1", px=self._ttl))
@@ -192,16 +209,36 @@ class RedisBackend:
         self._ask(lambda: self._told(words).execute())
 
     def _told(self, words: Sequence[tuple[str, Word]]) -> Any:
+        size = len(words) if len(words) == 1 or self._in_one_place() else 1
         pipeline = self._redis.pipeline(transaction=False)
         confirmed = [key for key, word in words if word.kind == "confirm"]
-        if confirmed:
-            pipeline.eval(_CONFIRM, len(confirmed), *confirmed, self._ttl)
+        for some in _portions(confirmed, size):
+            pipeline.eval(_CONFIRM, len(some), *some, self._ttl)
         for kind, script in (("release", _RELEASE), ("claim", _CLAIM)):
             told = [(key, word.owner) for key, word in words if word.kind == kind]
-            if told:
-                keys, arguments = self._own(told)
+            for part in _portions(told, size):
+                keys, arguments = self._own(part)
                 pipeline.eval(script, len(keys), *keys, *arguments)
         return pipeline
+
+    def _in_one_place(self) -> bool:
+        """Whether a script may name many keys: a proxy that spreads them over several servers refuses it (CROSSSLOT).
+
+        Or it runs it where the first key is, and the others are never found again. Asked once.
+        """
+        if self._together is None:
+            keys = [f"msg_dedup:{uuid.uuid4().hex}" for _ in range(_PROBES)]
+            try:
+                self._redis.eval(_CONFIRM, len(keys), *keys, 5_000)
+            except self._refused:
+                self._together = False
+            else:
+                pipeline = self._redis.pipeline(transaction=False)
+                for key in keys:
+                    pipeline.get(key)
+                    pipeline.delete(key)
+                self._together = all(pipeline.execute()[::2])
+        return self._together
 
     def _own(self, asked: Sequence[tuple[str, str]]) -> tuple[list[str], list[Any]]:
         """Keys and arguments of a script that asks whose they are."""
@@ -218,3 +255,7 @@ class RedisBackend:
             return question()
         except self._failed as error:
             raise DedupError(f"Redis does not answer: {error}.") from error
+
+
+def _portions(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (items[at : at + size] for at in range(0, len(items), size))

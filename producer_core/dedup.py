@@ -99,10 +99,7 @@ class MessageDeduplicator:
 
     def release(self, digest: str, topic: str, owner: bytes | str) -> None:
         """It is certain that the broker does not have it: the next copy may be sent. Never waits."""
-        key, who = _key(topic, digest), owner if self._shared is None else _owner(owner)
-        self._memory.release(key, who)
-        if self._shared is not None:
-            self._shared.release(key, _owner(owner))
+        self._let_go(_key(topic, digest), owner if self._shared is None else _owner(owner))
 
     def close(self, timeout: float = 1.0) -> None:
         """Tell Redis what it has yet to hear, and let its connections go. At exit this is done for you."""
@@ -164,7 +161,11 @@ class MessageDeduplicator:
         found = self._memory.take(key, who)
         if found[0] is not Claim.NEW or self._shared is None:
             return found
-        shared = self._shared.claim(key, _owner(who))
+        try:
+            shared = self._shared.claim(key, _owner(who))
+        except BaseException:  # interrupted: nobody will confirm or release it
+            self._let_go(key, who)
+            raise
         if shared in (Claim.PENDING, Claim.DUPLICATE):
             self._memory.release(key, who)
             return shared, found[1]
@@ -173,14 +174,26 @@ class MessageDeduplicator:
     def _claim_shared(self, keys: Sequence[tuple[str, str]]) -> list[Claim]:
         """The same for many."""
         assert self._shared is not None
-        found = [self._memory.claim(*key) for key in keys]
-        fresh = [place for place, claim in enumerate(found) if claim is Claim.NEW]
-        told = self._shared.claim_many([keys[place] for place in fresh]) if fresh else ()
+        found: list[Claim] = []
+        try:
+            for key in keys:
+                found.append(self._memory.claim(*key))
+            fresh = [place for place, claim in enumerate(found) if claim is Claim.NEW]
+            told = self._shared.claim_many([keys[place] for place in fresh]) if fresh else ()
+        except BaseException:
+            for key in keys:
+                self._let_go(*key)
+            raise
         for place, shared in zip(fresh, told, strict=True):
             if shared in (Claim.PENDING, Claim.DUPLICATE):
                 self._memory.release(*keys[place])
                 found[place] = shared
         return found
+
+    def _let_go(self, key: str, who: bytes | str) -> None:
+        self._memory.release(key, who)
+        if self._shared is not None:
+            self._shared.release(key, _owner(who))
 
     def _changed(self, degraded: bool, text: str) -> None:
         if degraded:

@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable
 
-from producer_core import exits  # noqa: F401  # before our own step at the end is registered
+from producer_core import exits, forks  # noqa: F401  # exits: before our own step at the end is registered
 from producer_core.errors import ForkedProducer, ProducerClosed
 from producer_core.reports import CloseReport
 
@@ -26,8 +26,13 @@ class Ending:
         self._so_far = so_far
         self._once = threading.Lock()
         self._report: CloseReport | None = None
+        self._here = forks.mark()
         self.begun = False
-        self.forked = False
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a child of the process that made it."""
+        return not self._here[0]
 
     def at_exit(self) -> None:
         """From now on the interpreter's end closes what was forgotten, and a fork disowns it."""
@@ -64,7 +69,7 @@ class Ending:
             return self._report
 
     def _lost_in_a_fork(self) -> None:
-        self.begun = self.forked = True
+        self.begun = True
         self._once = threading.Lock()  # the parent's may have been held at the fork
 
 

@@ -21,7 +21,7 @@ from producer_core.burial import Origin, dead_letter
 from producer_core.config import ClientConfig, RetryConfig
 from producer_core.connection import Connection
 from producer_core.dedup import Claim, MessageDeduplicator
-from producer_core.errors import JournalFull, NotAccepted, QueueFull
+from producer_core.errors import JournalFull, ProducerClosed, ProducerError, QueueFull
 from producer_core.events import Acknowledged, Attempt, Hook, Notice, Remark, Verdict
 from producer_core.failures import Failure, failure_of, judge, refused_here
 from producer_core.in_doubt import QUIET, Doubt, InDoubt, Landed, Marks, OnAmbiguous, resolve
@@ -128,26 +128,26 @@ class Lifecycle:
             claim = self._claim_or_wait(delivery, deadline)
         return self._accept_claimed(delivery, claim, deadline)
 
-    def accept_many(self, deliveries: Sequence[Delivery]) -> list[bool | NotAccepted]:
-        """As accept for each, in order: one round trip to Redis and one write of the journal for all; what it raised."""
+    def accept_many(self, deliveries: Sequence[Delivery]) -> list[bool | ProducerError]:
+        """As accept for each, in order: one round trip to Redis and one write of the journal for all; what it raised.
+
+        Only an interrupt is raised. Whoever finds no room with the others waits for it alone, and claims again then.
+        """
+        if self._saturated() or self.retry_manager.pending >= _MOST_HELD:
+            return self._one_by_one(deliveries)
         now = self._clock()
         for delivery in deliveries:
             delivery.accepted_at = now
         claims = self._claim_many(deliveries)
-        room = not self._saturated() and self.retry_manager.pending < _MOST_HELD
-        if room and self.backlog is not None and self._taken_together(self.backlog, deliveries, claims):
-            return [claim is not Claim.DUPLICATE for claim in claims]
-        return [self._outcome(delivery, claim) for delivery, claim in zip(deliveries, claims, strict=True)]
-
-    def _outcome(self, delivery: Delivery, claim: Claim) -> bool | NotAccepted:
-        """What accept says of it, or raises."""
-        deadline = time.monotonic() + self._config.max_block
-        try:
-            if claim is Claim.PENDING:  # perhaps not any more, and there may be too many that wait
-                claim = self._claim_or_wait(delivery, deadline)
-            return self._accept_claimed(delivery, claim, deadline)
-        except NotAccepted as error:
-            return error
+        wanted = []
+        for delivery, claim in zip(deliveries, claims, strict=True):
+            if claim is Claim.DUPLICATE:
+                self._duplicate(delivery)
+            else:
+                delivery.status = _DUPLICATE if claim is Claim.PENDING else _PENDING
+                wanted.append(delivery)
+        ends = iter(self._take_together(wanted))
+        return [False if claim is Claim.DUPLICATE else next(ends) for claim in claims]
 
     def _claim_many(self, deliveries: Sequence[Delivery]) -> list[Claim]:
         if self._dedup is None:
@@ -156,35 +156,54 @@ class Lifecycle:
             [(d.checksum or "", d.dedup_topic or d.topic, d.id) for d in deliveries]
         )
 
-    def _taken_together(
-        self, backlog: Keeper, deliveries: Sequence[Delivery], claims: Sequence[Claim]
-    ) -> bool:
-        """Into the journal in one step, those that are no duplicates; False when there was no room, and none was."""
-        wanted = []
-        for delivery, claim in zip(deliveries, claims, strict=True):
-            if claim is not Claim.DUPLICATE:
-                delivery.status = MessageStatus.DUPLICATE if claim is Claim.PENDING else MessageStatus.PENDING
-                wanted.append(delivery)
+    def _take_together(self, deliveries: Sequence[Delivery]) -> list[bool | ProducerError]:
+        """Those that find room, in one step; then the others, each for itself. Their claims go if they are not taken."""
+        taken: list[Delivery] = []
         try:
-            if wanted:
-                backlog.take_many(wanted)
-        except JournalFull:
-            return False
+            self._take_what_fits(deliveries, taken)
+        except ProducerError as error:
+            self._release_all(left := deliveries[len(taken) :])
+            return [*[True] * len(taken), *[error] * len(left)]
         except BaseException:
-            for delivery in wanted:
-                if delivery.id not in self.pending:
-                    self._release(delivery)
+            self._release_all(deliveries[len(taken) :])
             raise
-        for delivery, claim in zip(deliveries, claims, strict=True):
-            if claim is Claim.DUPLICATE:
-                self._duplicate(delivery)
-        return True
+        return [*[True] * len(taken), *self._one_by_one(deliveries[len(taken) :])]
+
+    def _take_what_fits(self, deliveries: Sequence[Delivery], taken: list[Delivery]) -> None:
+        if self.backlog is None:
+            for delivery in deliveries:
+                if not self.offer(delivery):
+                    return
+                taken.append(delivery)
+        elif deliveries:
+            try:
+                self.backlog.take_many(deliveries, taken)
+            except JournalFull as error:
+                if error.withdrawn:  # see _take
+                    self._journal_is_full(str(error))
+                    raise QueueFull(str(error)) from error
+            else:
+                self._journal_full = False
+
+    def _one_by_one(self, deliveries: Sequence[Delivery]) -> list[bool | ProducerError]:
+        ends: list[bool | ProducerError] = []
+        try:
+            for delivery in deliveries:
+                delivery.status = _PENDING  # until its own claim says otherwise
+                try:
+                    ends.append(self.accept(delivery))
+                except ProducerError as error:
+                    ends.append(error)
+        except BaseException:
+            self._release_all(deliveries[len(ends) + 1 :])  # accept itself let go of the one before
+            raise
+        return ends
 
     def _accept_claimed(self, delivery: Delivery, claim: Claim, deadline: float) -> bool:
         if claim is Claim.DUPLICATE:
             self._duplicate(delivery)
             return False
-        delivery.status = MessageStatus.DUPLICATE if claim is Claim.PENDING else MessageStatus.PENDING
+        delivery.status = _DUPLICATE if claim is Claim.PENDING else _PENDING
         try:
             self._take(delivery, deadline)
         except BaseException:
@@ -223,6 +242,10 @@ class Lifecycle:
     def offer(self, delivery: Delivery) -> bool:
         """Start a message on its way, or let it wait for its turn; False when there is no room for it now."""
         self.pending[delivery.id] = delivery
+        if self._closing:
+            if self.pending.pop(delivery.id, None) is None:
+                return True  # close() found it here, and settled it
+            raise ProducerClosed  # nobody would settle it any more
         if delivery.status is _DUPLICATE:
             self._hold(delivery)
             return True
@@ -547,6 +570,10 @@ class Lifecycle:
     def _release(self, delivery: Delivery) -> None:
         if delivery.checksum is not None and self._dedup is not None:
             self._dedup.release(delivery.checksum, delivery.dedup_topic or delivery.topic, delivery.id)
+
+    def _release_all(self, deliveries: Sequence[Delivery]) -> None:
+        for delivery in deliveries:
+            self._release(delivery)
 
     # what the transport tells
 

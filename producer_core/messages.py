@@ -125,8 +125,8 @@ def record_id(headers: Headers | None) -> bytes | None:
 def encode_value(value: Any, serializer: Callable[[Any], bytes] | None = None) -> bytes | None:
     """The bytes of a value: bytes pass through, None is a tombstone, everything else is compact JSON.
 
-    Numpy numbers stay numbers, datetimes become ISO 8601, sets and tuples of any kind lists, UUID, Decimal and
-    others their text. NaN and the infinities have no JSON and raise InvalidMessage, as does what cannot be encoded.
+    Numpy numbers stay numbers, datetimes become ISO 8601, sets and tuples of any kind lists, mappings of any kind
+    objects, UUID, Decimal and others their text. NaN and the infinities have no JSON and raise InvalidMessage, as does what cannot be encoded.
     """
     if serializer is None and type(value) is dict:  # as nearly all are
         try:
@@ -283,6 +283,8 @@ def _plain(value: Any) -> Any:
         return value.copy(order="C")  # a slice or a transposed array
     if hasattr(value, "tolist") and not isinstance(plain := value.tolist(), type(value)):
         return _checked_for_nan(plain)
+    if isinstance(value, Mapping):  # no dict; its text may say nothing of what is in it
+        return dict(value)
     return str(value)
 
 

@@ -87,7 +87,8 @@ class Monitor:
         """The plan of sending again what the filter matches now: shown, it says what it would do; its `go()` does it.
 
         Nothing is sent before that. A live producer on this store looks ahead on the topics first, `timeout` seconds are
-        waited for that. `pause()`, `resume()` and `cancel()` are there too; asked again, it gives the same replay.
+        waited for that. `pause()`, `resume()` and `cancel()` are there too. Asked again, it gives the same replay, or, where nobody has
+        decided it and more wait by now, a plan of all of them.
         """
         from producer_core import replaying
 

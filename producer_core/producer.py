@@ -9,7 +9,7 @@ import re
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
@@ -24,7 +24,7 @@ from producer_core.connection import Connection
 from producer_core.contract import BasicStats, ProducerStats, basic_stats, producer_stats
 from producer_core.dedup import MessageDeduplicator
 from producer_core.ending import Ending
-from producer_core.errors import ConfigError, ForkedProducer, InvalidMessage, NotAccepted
+from producer_core.errors import ConfigError, ForkedProducer, InvalidMessage, NotAccepted, ProducerError
 from producer_core.events import Attempt, DeadLetter, Hook, Notice, Severity
 from producer_core.failures import failure_of, fingerprint
 from producer_core.guarantees import Delivered, Guarantees, Level
@@ -248,7 +248,7 @@ class ReliableKafkaProducer:
         return MessageDeduplicator(
             redis_client,
             ttl_seconds=ttl,
-            claim_ttl=self.config.delivery_timeout + 30,
+            claim_ttl=self.config.max_block + self.config.delivery_timeout + 30,
             on_degraded=self._dedup_degraded,
         )
 
@@ -370,21 +370,23 @@ class ReliableKafkaProducer:
     ) -> dict[str, Any]:
         """Send each and wait until all are settled. `sent` were acknowledged, `failed` are dead or were refused.
 
-        With Redis or a journal they are claimed and written down some hundred at a time, so that a round trip or a
-        sync is shared: at the level `power` this is how one thread sends quickly.
+        With Redis or a journal the messages of a list are claimed and written down some hundred at a time, so that a
+        round trip or a sync is shared: at the level `power` this is how one thread sends quickly. Those of a generator
+        are accepted one by one, as they come.
         """
         gathering = Gathering()
-        if not self._together:
+        deliveries = self._gathered(gathering, topic, messages, key_extractor)
+        if not (self._together and isinstance(messages, Collection)):
             accept = self._lifecycle.accept
-            for delivery in self._gathered(gathering, topic, messages, key_extractor):
+            for delivery in deliveries:
                 try:
                     gathering.accepted(self._ids.text(delivery.seq) if accept(delivery) else None)
-                except NotAccepted as error:
+                except ProducerError as error:
                     gathering.refused(error)
         else:
-            for group in groups(self._gathered(gathering, topic, messages, key_extractor)):
+            for group in groups(deliveries):
                 for delivery, outcome in zip(group, self._lifecycle.accept_many(group), strict=True):
-                    if isinstance(outcome, NotAccepted):
+                    if isinstance(outcome, ProducerError):
                         gathering.refused(outcome)
                     else:
                         gathering.accepted(self._ids.text(delivery.seq) if outcome else None)
@@ -572,8 +574,8 @@ class ReliableKafkaProducer:
         """Send dead letters again, oldest first, and return how many the broker acknowledged.
 
         Each leaves the DLQ only when its own delivery report came; one that fails again stays, once. Nobody is asked:
-        letters of a topic that is gone are left out, and on a compacted topic those whose key has a newer record; on
-        other topics they are sent, and their old values come last. What may be on its topic already is looked for there
+        letters of a topic that is gone are left out, and on a topic that is compacted, or of which nobody can tell, those
+        whose key has a newer record; on others they are sent, and their old values come last. What may be on its topic already is looked for there
         first. To be asked use `producer-core dlq replay`, the dashboard, or `replay.plan(check_first=True)`; without a
         store nothing is looked ahead for.
         """

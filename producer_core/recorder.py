@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import logging
-import math
 import threading
 import time
 from collections import Counter, deque
@@ -32,8 +31,8 @@ from producer_core.tally import Tally
 logger = logging.getLogger(__name__)
 
 _TICK = 1.0
-_UNSEEN = 4.0
-"""Seconds between two writes of what nobody looks at: borrowing the store costs 15 ms, whatever is written."""
+_UNSEEN = 4
+"""Batches that are written together when nobody looks: borrowing the store costs 15 ms, whatever is written."""
 _AT_ONCE = 60
 """Batches that are merged in one transaction."""
 _GATHER = 0.05
@@ -115,20 +114,18 @@ class Recorder(Hook):
         self._limit = buffer_limit
         self._kept = kept
         self._clock = clock
-        self._lock = threading.Lock()  # guards the three fields below
+        self._lock = threading.Lock()  # guards the four fields below
         self._letters: list[DeadLetter] = []
         self._notices: list[Notice] = []
         self._writing = 0
+        self._hurries: list[threading.Event] = []  # each is set when what was there at its time is written
         self._written = threading.Event()
         self._wake = threading.Event()
-        self._hurry = threading.Event()
-        self._told = threading.Event()
         self._stopping = threading.Event()
         self._destination: Destination | None = None
         self._spilled = True  # what an earlier process left is taken in as well
         self._batches: deque[Batch] = deque()
         self._maintained = 0.0
-        self._wrote = -math.inf
         self._said: tuple[object, ...] = ()
         self.trouble: str | None = None
         self.ledger_lost = 0  # acknowledgements whose rows had no room while the store could not be had
@@ -177,10 +174,11 @@ class Recorder(Hook):
 
     def hurry(self, timeout: float) -> None:
         """Write down now what would be written within the next second; wait for it at most `timeout` seconds."""
-        self._told.clear()
-        self._hurry.set()
+        told = threading.Event()
+        with self._lock:
+            self._hurries.append(told)
         self._wake.set()
-        self._told.wait(timeout)
+        told.wait(timeout)
 
     # the thread
 
@@ -206,17 +204,18 @@ class Recorder(Hook):
                 self._wake.clear()
             if self._letters:
                 self._flush_letters()
-            if time.monotonic() >= next_tick or self._hurry.is_set():
+            with self._lock:
+                hurries, self._hurries = self._hurries, []
+            if time.monotonic() >= next_tick or hurries:
                 next_tick = max(next_tick + _TICK, time.monotonic())
-                hurried = self._hurry.is_set()
-                self._hurry.clear()
-                self._tick(write=hurried)
-                self._told.set()
+                self._tick(write=bool(hurries))
+                for told in hurries:
+                    told.set()
         self._flush_letters()
         self._tick(write=True)
 
     def _tick(self, *, write: bool) -> None:
-        write = write or self.trouble is not None or time.monotonic() - self._wrote >= _UNSEEN
+        write = write or self.trouble is not None or len(self._batches) >= _UNSEEN - 1
         with self._lock:
             notices, self._notices = tuple(self._notices), []
         for batch in self._tally.take(notices):
@@ -280,7 +279,6 @@ class Recorder(Hook):
             destination.batches.append(*some)
             for _ in some:
                 self._batches.popleft()
-        self._wrote = time.monotonic()
         if time.monotonic() - self._maintained > _MAINTENANCE:
             self._maintained = time.monotonic()
             destination.batches.rollup(self._clock())

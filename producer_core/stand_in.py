@@ -45,8 +45,8 @@ class Keeper(Protocol):
     def take(self, delivery: Delivery) -> None:
         """Keep a message and send it on its way. JournalFull when there is no room."""
 
-    def take_many(self, deliveries: Sequence[Delivery]) -> None:
-        """As `take` for each. JournalFull when there is no room for all of them; then none was taken."""
+    def take_many(self, deliveries: Sequence[Delivery], taken: list[Delivery]) -> None:
+        """As `take` for each; what was taken is put to `taken`. JournalFull when there is no room for all: none was."""
 
     def holds(self, seq: int) -> bool: ...
     def leave(self, delivery: Delivery) -> bool:

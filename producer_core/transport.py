@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import Any, Literal, Protocol
 import orjson
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from producer_core import asking, landing
+from producer_core import asking, forks, landing
 from producer_core.config import ClientConfig
 from producer_core.connection import produced
 from producer_core.errors import ForkedProducer
@@ -44,16 +43,6 @@ _LONGEST_PAUSE = 30.0
 
 
 _PENDING = MessageStatus.PENDING
-_forks = 0
-"""How many forks lie between this process and the first that loaded this module: one test a message, no system call."""
-
-
-def _forked() -> None:
-    global _forks
-    _forks += 1
-
-
-os.register_at_fork(after_in_child=_forked)
 
 
 def _nobody(report: object) -> None:
@@ -201,7 +190,7 @@ class KafkaTransport:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="producer-core-poll", daemon=True)
         self._report = self._reports.append
-        self._forks = _forks
+        self._here = forks.mark()
         self._live = (self._connect(), 0)  # the client and its generation, replaced together
         self._refusal: KafkaError | None = None  # why nothing can be sent until the next client
         # touched on the poll thread only
@@ -212,7 +201,7 @@ class KafkaTransport:
         self._thread.start()
 
     def produce(self, delivery: Delivery) -> None:
-        if self._forks != _forks:
+        if not self._here[0]:
             raise ForkedProducer
         if self._refusal is not None:
             raise Refused(self._refusal)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,7 +27,7 @@ class DeadLetterPage:
     """A page of the dead letters that a filter matches, as of one moment.
 
     `where` is what they can be acted upon by: for a search in bodies that saw everything the ids that it found.
-    `newest` is when the latest of all pages died.
+    `newest` is when the latest of all pages died. `over`: the filter's own end had passed by then.
     """
 
     where: DeadLetterFilter
@@ -35,11 +36,12 @@ class DeadLetterPage:
     verdicts: Mapping[str, int]
     next: Cursor | None = None
     newest: float | None = None
+    over: bool = False
 
     @property
     def seen(self) -> DeadLetterFilter:
         """The filter bounded by what this page shows: an act leaves letters that died later alone."""
-        if self.newest is None:
+        if self.newest is None or self.over:
             return self.where
         until = math.nextafter(self.newest, math.inf)
         return replace(self.where, until=until if self.where.until is None else min(until, self.where.until))
@@ -122,6 +124,7 @@ class Search:
 def dead_letters(store: Store, where: DeadLetterFilter, *, after: Cursor | None = None) -> DeadLetterPage:
     """LISTED letters of the filter, the latest first, from a place on."""
     letters = DeadLetters(store)
+    over = where.until is not None and where.until <= time.time()
     with store.borrow():
         page = letters.page(where, limit=LISTED, after=after)
         latest = page.letters if after is None else letters.find(where, limit=1)
@@ -133,6 +136,7 @@ def dead_letters(store: Store, where: DeadLetterFilter, *, after: Cursor | None 
             verdicts=verdicts,
             next=page.next,
             newest=latest[0].failed_at if latest else None,
+            over=over,
         )
 
 

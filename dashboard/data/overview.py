@@ -25,6 +25,8 @@ from dashboard.data.situation import (
 from dashboard.data.topics import Point, TopicRow, topic_rows
 from dashboard.data.view import View
 from dashboard.words import Cause, Situation
+from producer_core.alerts import book_of
+from producer_core.alerts.rules import RULES
 from producer_core.failures import failure_of
 from producer_core.histogram import quantiles
 from producer_core.store import Store
@@ -217,7 +219,11 @@ def overview(store: Store, view: View | str, now: float, before: Sums | None = N
         dead_total=dead,
         # What is seen of one producer says nothing of the others, and an alert is about all.
         alerts=firing(
-            alerts, dead, set() if view.producer else {row.topic for row in topics if row.recovered}, view
+            alerts,
+            dead,
+            set() if view.producer else {row.topic for row in topics if row.recovered},
+            view,
+            book_of(store).rules if alerts else RULES,
         ),
         producers=tuple(producers),
         memory=memory(running, now),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -210,7 +211,12 @@ def _later(store: Store, operation: Operation) -> int:
     where = where_of(operation.selection)
     if operation.state not in ("checking", "ready") or where is None or where.ids or where.until is None:
         return 0
-    return DeadLetters(store).count(replace(where, since=where.until, until=None, state="dead"))
+    letters, last = DeadLetters(store), math.nextafter(where.until, -math.inf)
+    if not letters.count(
+        replace(where, since=last, state=None)
+    ):  # no page ended it there: it is the person's own end
+        return 0
+    return letters.count(replace(where, since=where.until, until=None, state="dead"))
 
 
 def _behind(store: Store, operation: Operation, hands: int) -> Operation | None:

@@ -20,7 +20,6 @@ from producer_core.alerts.conditions import (
     limit,
     span,
 )
-from producer_core.alerts.rules import RULES
 
 if TYPE_CHECKING:
     from producer_core.alerts import Alert, Rule, Silence
@@ -42,12 +41,11 @@ def alert(found: Mapping[str, Any], now: float) -> str:
 
 def over(found: Mapping[str, Any], now: float) -> str:
     """That an alert fires although its condition is over, and for how long; empty where the condition holds."""
-    rule = RULES.get(found["rule"])
     if found["since"] is None and found.get("recovered"):
         return f"{found['subject']} delivers again: this looks back, and resolves by itself."
-    if found["since"] is None or rule is None:
+    if found["since"] is None:
         return ""
-    left = rule.keep_firing_for - (now - found["since"])
+    left = found["keep_firing_for"] - (now - found["since"])
     return f"Over since {age(now - found['since'])}; it resolves {f'in {age(left)}' if left > 0 else 'any moment'}."
 
 

@@ -72,9 +72,9 @@ def replay(
     too large now, and for which keys a newer record is there, which an old value would overwrite. Then it asks.
 
     With --yes nobody is asked. It looks ahead all the same, says what it found, and goes on: records whose key has a
-    newer one are treated as --newer says (auto: skipped on compacted topics, sent on others), those of a topic that is
-    gone are left out, and what looks too large is tried. With --no-wait as well, newer keys are looked for on compacted
-    topics only, and nothing is said before it is sent: see replay status.
+    newer one are treated as --newer says (auto: sent on topics that are not compacted; skipped on others, and where
+    nobody can tell), those of a topic that is gone are left out, and what looks too large is tried. With --no-wait as
+    well, newer keys are looked for only where they are skipped, and nothing is said before it is sent: see replay status.
 
     With --bootstrap-servers (or --config, --config-file) this process sends; else a live producer of this store does,
     and this command watches. A dead letter leaves the DLQ only when the broker acknowledged it. What may be on its

@@ -32,7 +32,8 @@ _OPTIONS = (
         "--newer",
         type=click.Choice(["auto", "skip", "send"]),
         help="Records whose key has a newer one on the topic: skip them, send them all the same, or (auto) "
-        "skip them on compacted topics only. Unless given you are asked; with --yes it is auto.",
+        "skip them on topics that are compacted, or of which nobody can tell. Unless given you are asked; with --yes it "
+        "is auto.",
     ),
     click.option("--include-quarantined", is_flag=True, help="Those too that failed again and again."),
     click.option(

@@ -97,7 +97,7 @@ def status(ctx: click.Context, /, operation_id: str | None, store_path: Path | N
     "--newer",
     type=click.Choice(["auto", "skip", "send"]),
     help="Records whose key has a newer one on the topic: skip them, send them all the same, or (auto) skip them on "
-    "compacted topics only. As it was planned, unless given.",
+    "topics that are compacted, or of which nobody can tell. As it was planned, unless given.",
 )
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="At most so many a second.")
 @click.option("--canary", type=click.IntRange(min=0), help="So many are settled before the rest goes.")

@@ -253,10 +253,11 @@ class RowsKeeper:
             self._room.clear()
             self._room.wait(_PATIENCE / 10)
 
-    def take_many(self, deliveries: Sequence[Delivery]) -> None:
+    def take_many(self, deliveries: Sequence[Delivery], taken: list[Delivery]) -> None:
         """One after the other: rows are handed over singly."""
         for delivery in deliveries:
             self.take(delivery)
+            taken.append(delivery)
 
     def leave(self, delivery: Delivery) -> bool:
         with self._lock:

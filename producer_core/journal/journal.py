@@ -111,44 +111,70 @@ class Journal:
         """Keep a message; returns when the level's promise holds. JournalFull leaves nothing of it behind."""
         content, seq = encode(record), record.seq
         self._check_process()
-        with self._lock:
-            self._check()
-            self._check_room(len(content))
-            try:
-                self._folder.reserve(seq)
-                if self._level == "buffered":
-                    self._buffer[seq] = content
-                    self._buffered_bytes += len(content)
-                else:
-                    self._segments.write(((seq, content),))
-            except OSError as error:
-                raise self._full(error) from error
-            self._next = max(self._next, seq + 1)
-            ticket = self._sync.written()
-        if self._level == "power":
-            self._make_durable(ticket, (seq,))
+        try:
+            with self._lock:
+                self._check()
+                self._check_room(len(content))
+                try:
+                    self._folder.reserve(seq)
+                    if self._level == "buffered":
+                        self._buffer[seq] = content
+                        self._buffered_bytes += len(content)
+                    else:
+                        self._segments.write(((seq, content),))
+                except OSError as error:
+                    raise self._full(error) from error
+                self._next = max(self._next, seq + 1)
+                ticket = self._sync.written()
+            if self._level == "power":
+                self._make_durable(ticket, (seq,))
+        except JournalError:
+            raise
+        except BaseException:  # an interrupt while it was written, or waited for the disk
+            self.withdraw((seq,))
+            raise
 
     def append_many(self, records: Sequence[Record]) -> None:
         """As `append` for each, in one write and, at the level `power`, one sync: all of them or none."""
         contents = [(record.seq, encode(record)) for record in records]
-        size, last = sum(len(content) for _, content in contents), max(seq for seq, _ in contents)
+        seqs, size = [seq for seq, _ in contents], sum(len(content) for _, content in contents)
+        last = max(seqs)
         self._check_process()
+        try:
+            with self._lock:
+                self._check()
+                self._check_room(size)
+                try:
+                    self._folder.reserve(last)
+                    if self._level == "buffered":
+                        self._buffer.update(contents)
+                        self._buffered_bytes += size
+                    else:
+                        self._segments.write(contents)
+                except OSError as error:
+                    raise self._full(error) from error
+                self._next = max(self._next, last + 1)
+                ticket = self._sync.written()
+            if self._level == "power":
+                self._make_durable(ticket, seqs)
+        except JournalError:
+            raise
+        except BaseException:
+            self.withdraw(seqs)
+            raise
+
+    def withdraw(self, seqs: Iterable[int]) -> None:
+        """What was written and is not accepted after all must not be sent, now or later. Its numbers are used up."""
+        step = Step(ranges_of(seqs), {})
         with self._lock:
-            self._check()
-            self._check_room(size)
+            if self._closed:
+                return
+            self._forget_buffered(step)
+            self._segments.settle(step.ranges)
             try:
-                self._folder.reserve(last)
-                if self._level == "buffered":
-                    self._buffer.update(contents)
-                    self._buffered_bytes += size
-                else:
-                    self._segments.write(contents)
-            except OSError as error:
-                raise self._full(error) from error
-            self._next = max(self._next, last + 1)
-            ticket = self._sync.written()
-        if self._level == "power":
-            self._make_durable(ticket, [seq for seq, _ in contents])
+                self._log.append(step, sync=False)
+            except OSError:
+                logger.warning("messages that were not accepted may be sent", extra={"ranges": step.ranges})
 
     def settle(self, seqs: Iterable[int], offsets: Mapping[tuple[str, int], int] | None = None) -> None:
         """Messages are done: acknowledged, or kept elsewhere. One step, whole or not at all; JournalFull: not at all."""
@@ -290,13 +316,7 @@ class Journal:
         try:
             self._sync.wait(ticket)
         except OSError as error:
-            ranges = ranges_of(seqs)
-            with self._lock:
-                self._segments.settle(ranges)
-                try:  # they are not accepted, so they must not be sent at the next start
-                    self._log.append(Step(ranges, {}), sync=False)
-                except OSError:
-                    logger.warning("messages that were not accepted may be sent", extra={"ranges": ranges})
+            self.withdraw(seqs)
             full = self._full(error)
             full.withdrawn = True
             raise full from error

@@ -55,7 +55,9 @@ def _leave_out(claims: Claims, newer: str) -> None:
         claims.skip_flagged("newer_key", NEWER_KEY)
     elif newer == "auto":
         found = Check.from_json(claims.get().checked or '{"topics": [], "at": 0}')
-        claims.skip_flagged("newer_key", NEWER_KEY, [one.topic for one in found.topics if one.compacted])
+        claims.skip_flagged(
+            "newer_key", NEWER_KEY, [one.topic for one in found.topics if one.may_be_compacted]
+        )
 
 
 def _sentence(found: Check) -> str:

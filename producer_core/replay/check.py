@@ -68,6 +68,11 @@ class TopicCheck:
         """An old value that is replayed over a newer one replaces it here, for good."""
         return "compact" in (self.cleanup_policy or "")
 
+    @property
+    def may_be_compacted(self) -> bool:
+        """Nobody can tell that it is not."""
+        return self.compacted or self.cleanup_policy is None
+
 
 @dataclass(frozen=True, slots=True)
 class Check:
@@ -160,7 +165,7 @@ class _Found:
         topic = self.topics.get(letter.topic)
         if topic is None:
             facts = self._asking.facts(letter.topic)
-            wanted = self._newer == "all" or (self._newer == "compacted" and facts.compacted)
+            wanted = self._newer == "all" or (self._newer == "compacted" and facts.may_be_compacted)
             topic = self.topics[letter.topic] = _Topic(letter.topic, facts, wanted, self._sends_at_most)
         if (flag := topic.add(letter)) is not None:
             self.flags[letter.message_id] = flag

@@ -178,7 +178,7 @@ def promised(operation: Operation | None, check: Check | None, cluster: str = ""
 
 def skips(newer: Newer, topic: TopicCheck) -> bool:
     """Whether records of this topic whose key has a newer record are left out."""
-    return newer == "skip" or (newer == "auto" and topic.compacted)
+    return newer == "skip" or (newer == "auto" and topic.may_be_compacted)
 
 
 def _by(rows: Iterable[Row], what: Callable[[Row], str]) -> dict[str, int]:

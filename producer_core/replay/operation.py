@@ -19,7 +19,8 @@ State = Literal["checking", "ready", "planned", "running", "paused", "done", "st
 """`checking`: a runner looks ahead; `ready`: that is done, and a person decides; `planned`: it waits for a runner."""
 
 Newer = Literal["auto", "skip", "send"]
-"""What becomes of a record for whose key a newer one was acknowledged since: `auto` skips it on compacted topics."""
+"""What becomes of a record for whose key a newer one was acknowledged since: `auto` skips it on compacted topics,
+and where nobody can tell whether a topic is."""
 
 PIPELINE = "pipeline"
 """The origin of an operation that a Spark job carries out. No other runner may touch it: its records go out under

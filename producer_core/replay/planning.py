@@ -60,7 +60,8 @@ def plan(
 ) -> Operation:
     """Freezes the ids of the dead letters that match now, oldest first, and writes the operation down.
 
-    While a replay of the same selection has not ended, that one is returned: a second click changes nothing.
+    While a replay of the same selection has not ended, that one is returned: a second click changes nothing. Unless
+    nobody has decided it yet and more wait by now: then they are planned anew, all of them.
     With `join` so is one of another selection that has all of these letters yet to send: two people who click on
     the same letters, each on a page of his own, mean one replay.
     Letters that must not be sent (malformed, quarantined, of another cluster) are its `skipped` records, each
@@ -79,7 +80,7 @@ def plan(
     with store.borrow(write=True):
         reach = _reach(store, can_run, now)
         for same in map(operation_of, store.rows("replay_same", selection=asked)):
-            if reach.has(same.cluster_id):
+            if reach.has(same.cluster_id) and not (limit is None and _outgrown(store, same, selection)):
                 return same
         if join and (found := _wider(store, selection, allow_quarantined)) and reach.has(found.cluster_id):
             return found
@@ -149,6 +150,22 @@ WHERE list_contains(?, records.operation_id) AND records.state IN ('pending', 'c
 GROUP BY records.operation_id ORDER BY n DESC, records.operation_id
 """
 _TO_SEND = "SELECT count(*) FROM dead_letters WHERE ({where}) AND state = 'dead' AND replayable AND (? OR NOT quarantined)"
+
+
+_NOT_IN_IT = """
+SELECT 1 FROM dead_letters WHERE ({where}) AND state = 'dead'
+  AND message_id NOT IN (SELECT message_id FROM operation_records WHERE operation_id = ?) LIMIT 1
+"""
+
+
+def _outgrown(store: Store, operation: Operation, selection: DeadLetterFilter) -> bool:
+    """Whether it waits for a decision, and letters of its selection wait that it is not about."""
+    if not (operation.state == "ready" or (operation.state == "checking" and not operation.go_at_once)):
+        return False
+    where, parameters = selection.where()
+    with store.borrow() as connection:
+        sql = _NOT_IN_IT.format(where=where)
+        return connection.execute(sql, [*parameters, operation.operation_id]).fetchone() is not None
 
 
 def _wider(store: Store, selection: DeadLetterFilter, allow_quarantined: bool) -> Operation | None:

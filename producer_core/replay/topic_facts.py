@@ -34,6 +34,10 @@ class Facts:
     def compacted(self) -> bool:
         return "compact" in (self.cleanup_policy or "")
 
+    @property
+    def may_be_compacted(self) -> bool:
+        return self.compacted or self.cleanup_policy is None
+
 
 class Bound:
     """So many seconds, or until `stopping` says so."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from producer_core.replay.operation import Operation
 
 NEWER: Mapping[str, str] = {
-    "auto": "records whose key has a newer one are skipped on compacted topics",
+    "auto": "records whose key has a newer one are skipped on topics that are, or may be, compacted",
     "skip": "records whose key has a newer one are skipped",
     "send": "records whose key has a newer one are sent all the same",
 }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import subprocess
 import uuid
 
 import pytest
@@ -11,6 +14,7 @@ from producer_core import ReliableKafkaProducer
 from producer_core.claims import Claim, Word
 from producer_core.dedup import MessageDeduplicator, RedisBackend
 from producer_core.testing import InMemoryTransport
+from tests.conftest import answers, needs
 from tests.support import eventually
 
 pytestmark = pytest.mark.redis
@@ -64,6 +68,39 @@ def test_words_told_together_each_do_what_they_say(backend):
     assert backend.claim(mine, "next") is Claim.NEW
     assert backend.claim(others, "next") is Claim.PENDING
     assert backend.claim(claimed, "next") is Claim.PENDING
+
+
+@pytest.fixture
+def cluster_node(tmp_path):
+    """A server that refuses scripts over keys of several slots, as sharding proxies do: its port."""
+    with contextlib.closing(socket.socket()) as probe, contextlib.closing(socket.socket()) as other:
+        probe.bind(("127.0.0.1", 0))
+        other.bind(("127.0.0.1", 0))
+        port, bus = probe.getsockname()[1], other.getsockname()[1]
+    process = subprocess.Popen(
+        [needs("redis-server", "redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", tmp_path,
+         "--cluster-enabled", "yes", "--cluster-port", str(bus)],
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        eventually(lambda: answers(port))
+        with redis.Redis(port=port, decode_responses=True) as client:
+            client.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
+            eventually(lambda: client.execute_command("CLUSTER INFO")["cluster_state"] == "ok")
+            yield client
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def test_where_keys_are_spread_each_is_asked_for_alone(cluster_node):
+    """CROSSSLOT: the batch took Redis for gone, and nothing was de-duplicated between processes."""
+    spread = RedisBackend(cluster_node, ttl=60, claim_ttl=60)
+    try:
+        test_claims_together_find_what_each_would_find_alone(spread)
+        test_words_told_together_each_do_what_they_say(spread)
+    finally:
+        spread.close()
 
 
 def producer_on(client):

@@ -13,7 +13,7 @@ from dashboard.data.situation import outage
 from dashboard.figures import charts
 from dashboard.nodes import text_of
 from dashboard.views import common, header, overview, tiles
-from producer_core.alerts import AlertLog, Change, alert
+from producer_core.alerts import AlertLog, Change, alert, book_of
 from producer_core.dlq import DeadLetters
 from producer_core.errors import StoreLocked
 from producer_core.events import Attempt, DeadLetter
@@ -571,6 +571,29 @@ def test_what_two_producers_say_in_the_same_words_is_one_line_and_what_is_over_s
     assert words.alert(third, NOW).endswith(
         "payments delivers again: this looks back, and resolves by itself."
     )
+
+
+def test_a_rule_of_ones_own_speaks_of_each_topic_although_its_words_do_not_name_it(store):
+    """One line for two topics, «2 producers say so»; and it resolved when the built-in rule would have."""
+    store.path.with_name("alerts.toml").write_text(
+        '[rules.many_dead]\nkind = "threshold"\nmetric = "dead"\nabove = 5\ntext = "many die"\nkeep_firing_for = "1h"\n'
+        '[rules.slow_delivery]\nkeep_firing_for = "2h"\n'
+    )
+    own = book_of(store).rules["many_dead"]
+    fired = [alert("many_dead", topic, NOW - 40, words=own) for topic in ("orders", "payments")]
+    fired += [alert("slow_delivery", "orders", NOW - 40, says="slow", threshold=1.0)]
+    AlertLog(store).record([Change("fired", one) for one in fired])
+    with store.borrow(write=True) as connection:
+        connection.execute("UPDATE alerts SET since = ?", [NOW - 600])
+
+    found = data.overview(store, "15 min", NOW).alerts
+
+    assert sorted((one["rule"], one["subject"]) for one in found) == [
+        ("many_dead", "orders"), ("many_dead", "payments"), ("slow_delivery", "orders"),
+    ]  # fmt: skip
+    ends = {one["rule"]: words.alert(one, NOW) for one in found}
+    assert ends["many_dead"].endswith("it resolves in 50 min.")
+    assert ends["slow_delivery"].endswith("it resolves in 2 h.")
 
 
 def test_a_topic_that_begins_to_fail_is_bad_at_once_however_much_it_delivered_before(store):

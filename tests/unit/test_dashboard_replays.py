@@ -243,6 +243,17 @@ def test_a_dead_runner_is_no_hand_and_another_one_is(store):
     assert data.one_replay(store, one, later).hands == 1
 
 
+@pytest.mark.parametrize(("until", "later"), [(None, 2), (NOW + 100, 0)])
+def test_letters_that_died_after_a_persons_own_end_do_not_match_and_are_not_told(store, until, later):
+    """«2 more that match have died since»: they did not match, for the filter ended before."""
+    DeadLetters(store).add([letter(number, failed_at=NOW + number) for number in range(3)])
+    page = data.dead_letters(store, DeadLetterFilter(until=until))
+    done = actions.look_ahead(store, page.seen)
+    DeadLetters(store).add([letter(number, failed_at=NOW + 200 + number) for number in (3, 4)])
+
+    assert data.one_replay(store, done.operation_id, time.time()).later == later
+
+
 def test_the_pace_is_what_was_settled_lately(store):
     buried(store, 4)
     one, claims = begun(store)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import threading
+import zlib
 
 import pytest
 import redis.asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer_core.dedup import Claim, MemoryBackend, MessageDeduplicator
+from producer_core.dedup import Claim, MemoryBackend, MessageDeduplicator, RedisBackend
 from producer_core.errors import ConfigError
 from producer_core.testing import FakeClock
 
@@ -206,6 +207,41 @@ def test_a_message_in_doubt_does_not_hold_its_copies_back_for_ever():
 def test_what_is_no_redis_client_is_an_error_at_once(client):
     with pytest.raises(ConfigError, match=r"must be a redis\.Redis"):
         MessageDeduplicator(client)
+
+
+class Spread:
+    """Behind a proxy that sends a script to the server of its first key, whatever the others are."""
+
+    def __init__(self, servers):
+        self._servers = [{} for _ in range(servers)]
+        self._asked = []
+
+    def _server(self, key):
+        return self._servers[zlib.crc32(key.encode()) % len(self._servers)]
+
+    def eval(self, script, count, *given):
+        self._server(given[0]).update(dict.fromkeys(given[:count], "1"))
+
+    def pipeline(self, transaction):
+        return self
+
+    def get(self, key):
+        self._asked.append(self._server(key).get(key))
+
+    def delete(self, key):
+        self._asked.append(1)
+
+    def execute(self):
+        return self._asked
+
+
+@pytest.mark.parametrize(("servers", "one_place"), [(1, True), (3, False)])
+def test_keys_that_lie_on_several_servers_are_not_asked_for_together(servers, one_place):
+    with redis.Redis(port=1) as nobody:
+        backend = RedisBackend(nobody, ttl=60, claim_ttl=60)
+        backend._redis = Spread(servers)
+
+        assert backend._in_one_place() is one_place
 
 
 def test_a_callback_that_fails_does_not_stop_the_message(caplog):

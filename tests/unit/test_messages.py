@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import dataclasses
 import datetime
 import decimal
@@ -249,6 +250,35 @@ def test_two_messages_share_a_checksum_only_when_they_are_equal(one, other):
         return topic, key, json.dumps(value, sort_keys=True)
 
     assert (checksum(*one) == checksum(*other)) == (plain(one) == plain(other))
+
+
+class Record(collections.abc.Mapping):
+    """A mapping that is no dict, and whose text says nothing of what is in it."""
+
+    def __init__(self, **fields):
+        self._fields = fields
+
+    def __getitem__(self, name):
+        return self._fields[name]
+
+    def __iter__(self):
+        return iter(self._fields)
+
+    def __len__(self):
+        return len(self._fields)
+
+    def __str__(self):
+        return "a record"
+
+
+@pytest.mark.parametrize(
+    "inside", [lambda value: value, lambda value: {"order": value}], ids=["whole", "field"]
+)
+def test_mappings_that_are_no_dict_are_compared_and_written_by_what_is_in_them(inside):
+    one, other = inside(Record(n=1)), inside(Record(n=2))
+    assert checksum("t", None, one) != checksum("t", None, other)
+    assert checksum("t", None, one) == checksum("t", None, inside({"n": 1}))
+    assert json.loads(encode_value(one)) == inside({"n": 1})
 
 
 def test_two_processes_agree_on_the_checksum_of_a_set():

@@ -135,6 +135,19 @@ def test_a_replay_is_a_plan_first_and_sends_nothing_before_go(store):
     assert "Replaying: 0 of 10" in repr(plan)
 
 
+def test_a_replay_asked_for_again_is_about_what_waits_by_then(store, now):
+    """It was yesterday's plan, with yesterday's letters."""
+    before = Monitor(store).replay(DeadLetterFilter(topic="orders"), timeout=0.0)
+    DeadLetters(store).add([letter(99, died=now)])
+
+    plan = Monitor(store).replay(DeadLetterFilter(topic="orders"), timeout=0.0)
+
+    assert (before.operation.total, plan.operation.total) == (10, 11)
+    assert (
+        Monitor(store).replay(DeadLetterFilter(topic="orders"), timeout=0.0).operation_id == plan.operation_id
+    )
+
+
 def test_a_replay_can_be_paused_resumed_and_cancelled_in_code_by_whoever_finds_it(store):
     Monitor(store).replay(DeadLetterFilter(topic="orders"), timeout=0.0)
     found = Monitor(store).replays()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -128,6 +129,52 @@ def test_seconds_that_nobody_looks_at_are_written_together_and_those_that_tell_s
     store.looked = True
     assert [second(), second()] == [(4, 7), (5, 8)]
     assert sum(item.acknowledged for batch in store.batches for item in batch.statistics) == 8
+
+
+def test_what_nobody_looks_at_is_written_four_seconds_at_a_time():
+    """It was five: the fourth second came a moment before four seconds had passed since the last write."""
+    store = FakeStore()
+    recorder = Recorder(
+        lambda: Destination(store, store), FakeSpill(), metrics=Metrics(), describe=row, pending=Counter
+    )
+    written = []
+    for _ in range(9):
+        recorder._tick(write=False)
+        written.append(len(store.batches))
+
+    assert written == [1, 1, 1, 1, 5, 5, 5, 5, 9]
+
+
+def test_who_hurries_while_something_is_written_waits_for_what_he_wants(parts):
+    """He was told that it was done when what came before it was."""
+    recorder, store, _, metrics = parts
+    busy, go_on = threading.Event(), threading.Event()
+    append = store.append
+
+    def slow(*batches):
+        busy.set()
+        go_on.wait(10)
+        return append(*batches)
+
+    store.append = slow
+    first = threading.Thread(target=recorder.hurry, args=(10,))
+    first.start()
+    assert busy.wait(10)
+    metrics.acknowledged(acknowledged(7))
+    found = []
+
+    def hurry():
+        recorder.hurry(10)
+        found.append(sum(item.acknowledged for batch in store.batches for item in batch.statistics))
+
+    second = threading.Thread(target=hurry)
+    second.start()
+    eventually(lambda: recorder._wake.is_set())
+    go_on.set()
+    first.join(10)
+    second.join(10)
+
+    assert found == [7]
 
 
 def test_a_dead_letter_is_written_within_a_moment(parts):

@@ -91,6 +91,28 @@ def test_a_second_click_with_the_same_selection_is_the_same_operation(store, clo
     assert len(replay.list(store)) == 1
 
 
+def test_an_undecided_plan_is_made_anew_where_more_wait_by_now(store, clock):
+    """It was yesterday's: with yesterday's letters only, and nothing said so."""
+    buried(store, 3)
+    first = planned(store, clock, check_first=True)
+    assert planned(store, clock, check_first=True) == first
+    DeadLetters(store).add([letter(9)])
+
+    anew = planned(store, clock, check_first=True)
+
+    assert (first.total, anew.total) == (3, 4)
+    assert planned(store, clock, check_first=True) == anew
+    assert planned(store, clock, check_first=True, limit=3) == first
+
+
+def test_a_replay_that_was_decided_stays_the_same_where_more_wait_by_now(store, clock):
+    buried(store, 3)
+    first = planned(store, clock)
+    DeadLetters(store).add([letter(9)])
+
+    assert planned(store, clock) == first
+
+
 def test_a_click_after_the_end_is_a_new_operation(store, clock):
     buried(store, 1)
     first = planned(store, clock)

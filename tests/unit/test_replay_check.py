@@ -49,6 +49,14 @@ def test_newer_keys_are_found_without_a_time_index_where_the_topic_can_be_read_w
     assert found.topics[0].complete
 
 
+def test_newer_keys_are_looked_for_where_nobody_can_tell_whether_the_topic_is_compacted(broker):
+    """`--newer auto` sent the old values, and on a compacted topic they replaced the newer ones for good."""
+    found, flags = look(broker, [listed(1, key=b"key-7")], newer="compacted")
+
+    assert flags == {name_of(1): "newer_key"}
+    assert (found.topics[0].compacted, found.topics[0].may_be_compacted) == (False, True)
+
+
 def test_a_broker_that_does_not_tell_its_settings_is_said(broker):
     found, flags = look(broker, [listed(1, size=5_000_000)])
 

@@ -140,6 +140,7 @@ def test_the_letters_of_a_dry_run_add_up_and_those_that_came_later_are_counted_a
     ("newer", "policy", "skipped", "words"),
     [
         ("auto", "compact,delete", 2, "will be skipped"),
+        ("auto", None, 2, "nobody can tell whether the topic is compacted"),
         ("auto", "delete", 0, "They can be skipped."),
         ("skip", "delete", 2, "will be skipped"),
         ("send", "compact", 0, "will replace a newer record of the same key for good"),
