@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from producer_core.client_view import ClientView
 from producer_core.errors import StoreFull, StoreLocked
 from producer_core.events import Acknowledged, AttemptFailed, Notice
 from producer_core.ledger import Ledger, entries
 from producer_core.metrics import Metrics
 from producer_core.recorder import Destination, Recorder, added_up
 from producer_core.store.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
+from producer_core.tally import Tally
 from tests.support import eventually
 from tests.unit.replaying import letter
 
@@ -207,6 +209,24 @@ def test_beyond_the_bound_the_oldest_rows_of_the_ledger_go_and_are_counted(monke
     kept = [seq for batch in store.batches for told in batch.ledger for seq, _ in entries(told)]
     assert len(kept) >= 130 and recorder.ledger_lost == 350 - len(kept)
     assert kept == list(range(recorder.ledger_lost, 350))  # the newest
+
+
+def test_what_was_acknowledged_while_it_was_taken_names_its_cluster():
+    known = []
+
+    class Heard(Ledger):
+        def take(self):
+            known.append("c")  # the first acknowledgement of a producer's life
+            return super().take()
+
+    heard = Heard(b"s" * 16)
+    tally = Tally(
+        Metrics(), ClientView(), heard, pending=Counter, number=iter(range(9)).__next__, clock=time.time,
+        describe=lambda: row()._replace(cluster_id="".join(known)),
+    )  # fmt: skip
+    heard.acknowledged(acknowledged(3))
+    (batch,) = tally.take(())
+    assert batch.acknowledgements == 3 and batch.cluster_id == "c"
 
 
 def test_stopping_does_not_wait_for_the_next_second(parts):
