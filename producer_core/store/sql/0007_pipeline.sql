@@ -18,7 +18,8 @@ CREATE TABLE ledger (
     off_max        BIGINT  NOT NULL,
     seqs           BIGINT[] NOT NULL,    -- in the order of offsets: the first sequence, then differences
     offs           BIGINT[] NOT NULL,    -- likewise; empty where places are unknown
-    written_at     DOUBLE  NOT NULL
+    written_at     DOUBLE  NOT NULL,     -- by its producer
+    merged_at      DOUBLE  NOT NULL      -- into this store; later where the store could not be had
 );
 
 -- What was given up, with the verdict of that moment.
@@ -30,7 +31,8 @@ CREATE TABLE ledger_given_up (
     topic          VARCHAR NOT NULL,
     code           VARCHAR NOT NULL,
     verdict        VARCHAR NOT NULL,
-    given_up_at    DOUBLE  NOT NULL
+    given_up_at    DOUBLE  NOT NULL,
+    merged_at      DOUBLE  NOT NULL
 );
 
 -- Jobs of `producer-core pipeline`, one row a job: what the Fleet page shows of them.
