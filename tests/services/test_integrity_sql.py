@@ -425,7 +425,7 @@ def test_a_store_s_own_ledger_tells_its_holes_and_what_it_left_out(spark, tmp_pa
     store.append(Batch("another", 9))
     store.append(Batch("another", 11))
 
-    heard = hear(spark, [], store, {})
+    heard = hear(spark, [], store, {}, topic="orders", cluster="")
 
     assert ledgers.sound(ledgers.rows(heard.batches)).agg({"n": "sum"}).first()[0] == 6
     assert [tuple(row) for row in ledgers.gaps(heard.stretches).collect()] == [("p", 1, 2)]

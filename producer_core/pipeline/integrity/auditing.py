@@ -120,7 +120,9 @@ class _Audit:
         asked = self._spans(edges.edges(self._admin, self._facts), self._verified())
         heard_of = sources(self._admin, self._ledger_topics)
         asked = seen_after(asked, edges.edges(self._admin, edges.facts(self._admin, self._topic)))
-        heard = hear(self._session, heard_of, self._store, self._options)
+        heard = hear(
+            self._session, heard_of, self._store, self._options, topic=self._topic, cluster=self._cluster
+        )
         rows = keep(ledgers.rows(heard.batches))
         told = Ledgers(ledgers.sound(rows), keep(ledgers.given_up(heard.batches, self._topic)))
         question = self._question(told.rows, asked, heard_of, started)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 _SETTLING = 60.0
-"""A store's row may be committed so long after it was written."""
+"""A store's row may be committed so long after its merge began."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,16 @@ def sources(admin: AdminClient, topics: Sequence[str]) -> list[Source]:
 
 
 def hear(
-    session: SparkSession, sources: Sequence[Source], store: Store | None, options: Mapping[str, str]
+    session: SparkSession,
+    sources: Sequence[Source],
+    store: Store | None,
+    options: Mapping[str, str],
+    *,
+    topic: str,
+    cluster: str,
 ) -> Heard:
-    """What they tell, with what the store keeps; `options` are Kafka's."""
-    stored = kept(session, store)
+    """What they tell, with what the store keeps of a topic in a cluster; `options` are Kafka's."""
+    stored = kept(session, store, topic, cluster)
     frames = [
         ledgers.parsed(
             bounded(
