@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from producer_core.cli import main
 from producer_core.errors import ConfigError
 from producer_core.pipeline.integrity import marks
+from producer_core.pipeline.integrity.outcome import Expired, Gap
 from producer_core.pipeline.integrity.ranges import covered, layers, merged
-from producer_core.pipeline.integrity.report import AuditReport, Expired, Gap
+from producer_core.pipeline.integrity.report import AuditReport
 from producer_core.pipeline.integrity.scope import Scope
 from producer_core.pipeline.integrity.spans import Edge, Span, anew, lowered, seen_after, spans
 from producer_core.store import Store

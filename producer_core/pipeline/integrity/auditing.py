@@ -18,11 +18,13 @@ from producer_core.config import ClientConfig, client_config
 from producer_core.errors import ConfigError, PipelineError
 from producer_core.pipeline.integrity import edges, ledgers, marks
 from producer_core.pipeline.integrity.findings import listed, written
+from producer_core.pipeline.integrity.found import Found, Ledgers, Question
 from producer_core.pipeline.integrity.frames import keep
-from producer_core.pipeline.integrity.looking import Found, Ledgers, Question, about, look
+from producer_core.pipeline.integrity.looking import about, look
+from producer_core.pipeline.integrity.outcome import Gap
 from producer_core.pipeline.integrity.ranges import Range
 from producer_core.pipeline.integrity.reading import bounded, decoded
-from producer_core.pipeline.integrity.report import AuditReport, Gap
+from producer_core.pipeline.integrity.report import AuditReport
 from producer_core.pipeline.integrity.scope import Scope
 from producer_core.pipeline.integrity.sources import Heard, Source, fresh, hear, read_until, sources
 from producer_core.pipeline.integrity.spans import Edge, Isolation, Span, anew, lowered, seen_after, spans

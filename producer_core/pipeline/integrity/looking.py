@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from producer_core.pipeline.integrity import explaining, groups, judging, suspects
+from producer_core.pipeline.integrity.found import Found, Ledgers, Question
 from producer_core.pipeline.integrity.frames import keep
 from producer_core.pipeline.integrity.judging import windowed
+from producer_core.pipeline.integrity.outcome import Expired
 from producer_core.pipeline.integrity.ranges import Range, covered, layers
-from producer_core.pipeline.integrity.report import Expired
 from producer_core.pipeline.integrity.spans import Edge, Span, seen_after
 
 if TYPE_CHECKING:
@@ -27,43 +28,6 @@ _BELOW = {"expired", "gone"}
 
 _LITTLE = 0.05
 """Of the range: more is not read for the sake of single places."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is looked at. `fresh` is SQL over a ledger's row: no audit before this one has judged it. `waiting`, of an
-    incremental audit, are ids without a place that the last one could not judge. `started` is when the topic's ends were
-    asked for; `since` bounds what counts as expired."""
-
-    topic: str
-    cluster: str
-    spans: Mapping[int, Span]
-    started: float
-    fresh: str = "true"
-    waiting: Sequence[tuple[bytes, int]] | None = None
-    since: float | None = None
-    compacted: bool = False
-
-
-@dataclass(frozen=True)
-class Ledgers:
-    """`rows` of all topics, and the `letters`: messages of this topic that were given up."""
-
-    rows: DataFrame
-    letters: DataFrame
-
-
-@dataclass(frozen=True)
-class Found:
-    """What was counted, and a frame of findings (see `judging`); None where nothing was suspect."""
-
-    records: int
-    foreign: int
-    acknowledged: int
-    read_again: int
-    expired: tuple[Expired, ...]
-    spans: Mapping[int, Span]
-    findings: DataFrame | None
 
 
 def look(

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from producer_core.pipeline.integrity.report import AuditReport
+from producer_core.pipeline.integrity.outcome import Outcome
 
 _SAID = 5
 
 
-def sentence(report: AuditReport) -> str:
+def sentence(report: Outcome) -> str:
     """What a person must know, in one sentence."""
     bad = [
         (number, words)
@@ -34,7 +32,7 @@ def sentence(report: AuditReport) -> str:
     return f"{report.topic}: all {_messages(report.acknowledged)} acknowledged are on the log, each once and in order."
 
 
-def _unledgered(report: AuditReport, bad: Sequence[tuple[int, str]]) -> str:
+def _unledgered(report: Outcome, bad: Sequence[tuple[int, str]]) -> str:
     if not report.records:
         return f"{report.topic}: there is nothing in this range, neither on the log nor in a ledger."
     once = _join(bad) if bad else "none is there twice or out of order"
@@ -42,7 +40,7 @@ def _unledgered(report: AuditReport, bad: Sequence[tuple[int, str]]) -> str:
     return f"{report.topic}: no ledger speaks of this range, so nobody can say what is lost; {of}."
 
 
-def sentences(report: AuditReport) -> Iterator[str]:
+def sentences(report: Outcome) -> Iterator[str]:
     """The first, then what else matters."""
     yield report.sentence
     yield from _undecidable(report)
@@ -61,7 +59,7 @@ def sentences(report: AuditReport) -> Iterator[str]:
     yield from report.notes
 
 
-def _undecidable(report: AuditReport) -> Iterator[str]:
+def _undecidable(report: Outcome) -> Iterator[str]:
     if report.pending:
         yield f"{_are(report.pending, 'acknowledged')} hidden by an open transaction: look again when it has ended."
     if report.expired:
@@ -77,7 +75,7 @@ def _undecidable(report: AuditReport) -> Iterator[str]:
         )
 
 
-def _expired(report: AuditReport) -> str:
+def _expired(report: Outcome) -> str:
     said = [
         f"partition {one.partition}, {one.count:,} at offsets {one.first:,} to {one.last:,}"
         for one in report.expired_ranges
@@ -88,7 +86,7 @@ def _expired(report: AuditReport) -> str:
     )
 
 
-def _holes(report: AuditReport) -> Iterator[str]:
+def _holes(report: Outcome) -> Iterator[str]:
     for gap in report.gaps[:_SAID]:
         batches = (
             f"batch {gap.first:,}" if gap.first == gap.last else f"batches {gap.first:,} to {gap.last:,}"
