@@ -118,7 +118,7 @@ def audited(spark, records, values, edges, *, begin=None, isolation="read_commit
     """The report of one look, as a job would make it."""
     found_spans = seen_after(spans(edges, begin=begin, isolation=isolation), edges)
 
-    def read(ranges):
+    def read(ranges, among=None):
         which = " or ".join(
             f"(partition = {number} and offset >= {start} and offset < {end})"
             for number, (start, end) in ranges.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import replace
 from itertools import pairwise
 
 import pyarrow as pa
@@ -14,11 +15,12 @@ from hypothesis import strategies as st
 
 from producer_core.cli import main
 from producer_core.errors import ConfigError
-from producer_core.pipeline.integrity import marks
+from producer_core.pipeline.integrity import edges, marks, notes
 from producer_core.pipeline.integrity.outcome import Expired, Gap
 from producer_core.pipeline.integrity.ranges import covered, layers, merged
 from producer_core.pipeline.integrity.report import AuditReport
 from producer_core.pipeline.integrity.scope import Scope
+from producer_core.pipeline.integrity.sources import Source
 from producer_core.pipeline.integrity.spans import Edge, Span, anew, lowered, seen_after, spans
 from producer_core.store import Store
 
@@ -236,6 +238,42 @@ def test_a_program_gets_numbers():
     assert report().found(("unauditable", "lost")) == []
 
 
+# what bounds its words
+
+
+@pytest.fixture
+def ledger(monkeypatch):
+    """A ledger's topic of two partitions, of which retention has taken what stood below 10 in the second."""
+    now = {0: Edge(0, 50, 50), 1: Edge(10, 50, 50)}
+    monkeypatch.setattr(edges, "edges", lambda admin, facts: now)
+    return Source(
+        edges.TopicFacts("telemetry", "x", (0, 1), "delete"), {0: Edge(0, 50, 50), 1: Edge(0, 50, 50)}
+    )
+
+
+@pytest.mark.parametrize(("heard", "told"), [({}, True), ({1: 9}, True), ({0: 50, 1: 10}, False)])
+def test_a_ledger_that_expired_before_it_was_heard_is_said(ledger, heard, told):
+    said = [*notes.unheard(None, [ledger], lambda name: heard if name == "telemetry x" else {})]
+    assert [one.partition(":")[0] for one in said] == told * [
+        "Retention has taken a part of the ledger on telemetry (partition 1 before offset 10)"
+    ]
+
+
+@pytest.mark.parametrize(("first", "told"), [(10, 1), (11, 0), (None, 1)])
+def test_a_ledger_that_is_whole_since_the_moment_asked_for_is_not_mentioned(ledger, monkeypatch, first, told):
+    monkeypatch.setattr(edges, "first_since", lambda admin, facts, moment: {0: 0, 1: first})
+    assert len([*notes.unheard(None, [ledger], lambda name: {}, since=1.0)]) == told
+
+
+def test_a_loss_is_told_with_what_else_it_may_come_from():
+    topic = edges.TopicFacts("orders", "x", (0,), "delete")
+    assert [*notes.of_loss(topic, made_anew=False)] == []
+    (anew,) = notes.of_loss(topic, made_anew=True)
+    assert "deleted and made anew" in anew
+    (unknown,) = notes.of_loss(replace(topic, policy=""), made_anew=False)
+    assert "may have been compacted away" in unknown
+
+
 # in the store
 
 
@@ -262,6 +300,8 @@ def test_an_audit_that_finished_moves_its_marks_and_one_that_failed_does_not(sto
     assert marks.read(store, "c", marks.of_topic("orders", "x")) == {0: 1_000, 1: 4}
     assert marks.read(store, "c", marks.of_topic("orders", "another")) == {}
     assert marks.waiting(store, "c", marks.of_topic("orders", "x")) == [(uuid.UUID(int=5).bytes, 7)]
+    assert [marks.others(store, "c", name, "x") for name in ("orders", "order")] == [False, False]
+    assert marks.others(store, "c", "orders", "made anew")
     with store.borrow() as connection:
         rows = connection.execute(
             "SELECT state, lost, ours, sentence FROM audits ORDER BY started_at"

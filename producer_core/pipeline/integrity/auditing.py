@@ -8,7 +8,8 @@ Low watermarks are asked for again when everything was read: what retention took
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from producer_core.asking import admin, cluster_id
 from producer_core.config import ClientConfig, client_config
 from producer_core.errors import ConfigError, PipelineError
-from producer_core.pipeline.integrity import edges, ledgers, marks
+from producer_core.pipeline.integrity import edges, ledgers, marks, notes
 from producer_core.pipeline.integrity.findings import listed, written
 from producer_core.pipeline.integrity.found import Found, Ledgers, Question
 from producer_core.pipeline.integrity.frames import keep
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from producer_core.store import Store
-
-_FUTURE = 60.0
 
 
 def audit(
@@ -124,6 +123,7 @@ class _Audit:
         asked = seen_after(asked, edges.edges(self._admin, edges.facts(self._admin, self._topic)))
         heard = hear(self._session, heard_of, self._store, self._options)
         rows = keep(ledgers.rows(heard.batches))
+        self._notes += notes.unheard(self._admin, heard_of, self._heard_before, self._scope.since)
         told = Ledgers(ledgers.sound(rows), keep(ledgers.given_up(heard.batches, self._topic)))
         question = self._question(told.rows, asked, heard_of, started)
         found = self._look(question, told)
@@ -132,6 +132,9 @@ class _Audit:
             until=self._scope.until, notes=tuple(self._notes), **_of_ledger(heard, rows, told),
         )  # fmt: skip
         self._still_the_same()
+        if report.lost:
+            more = notes.of_loss(self._facts, made_anew=self._made_anew())
+            report = replace(report, notes=(*report.notes, *more))
         if self._folder is not None and found.findings is not None:
             report = written(report, found.findings, self._folder)
         return report, self._moved(heard_of, started, found)
@@ -150,13 +153,16 @@ class _Audit:
         return replace(first, spans=self._late(rows, first))
 
     def _look(self, question: Question, told: Ledgers) -> Found:
-        total = sum(span.end - span.start for span in question.spans.values())
-        self._job.records(done=0, total=total)
-        with shown(self._session, f"auditing {self._topic}", records=total, told=self._job.share):
-            return look(
-                self._session, question, told, read=self._read,
-                edges_now=lambda: edges.edges(self._admin, self._facts),
-            )  # fmt: skip
+        self._job.records(done=0, total=sum(span.end - span.start for span in question.spans.values()))
+        return look(
+            self._session, question, told, read=self._read, reading=self._reading,
+            edges_now=lambda: edges.edges(self._admin, self._facts),
+        )  # fmt: skip
+
+    def _reading(self, records: int, again: bool) -> AbstractContextManager[None]:
+        """A bar for each of the two passes; what Spark does before and between them is not in records."""
+        text = f"auditing {self._topic}{', what differs' if again else ''}"
+        return shown(self._session, text, records=records, told=None if again else self._job.share)
 
     # what is asked of the brokers
 
@@ -180,19 +186,10 @@ class _Audit:
                 f"Partition {number} ends below what was audited before: its log was cut." for number in cut
             ]
         if scope.since is not None or scope.until is not None:
-            self._notes += self._timestamps_ahead()
+            self._notes += notes.timestamps_ahead(self._admin, self._facts, time.time())
         return spans(
             ends, isolation=scope.isolation, begin=begin, until=until, floor_is_begin=scope.since is None
         )
-
-    def _timestamps_ahead(self) -> Iterator[str]:
-        now = time.time()
-        for number, moment in edges.latest_timestamps(self._admin, self._facts).items():
-            if moment > now + _FUTURE:
-                yield (
-                    f"Partition {number} has timestamps in the future, so moments say little of its offsets: "
-                    "the range above is what was audited; from offsets it is exact."
-                )
 
     def _still_the_same(self) -> None:
         if edges.facts(self._admin, self._topic).incarnation != self._facts.incarnation:
@@ -200,7 +197,16 @@ class _Audit:
                 f"Topic {self._topic!r} was deleted and made anew while it was read.", fix="Audit it again."
             )
 
+    def _made_anew(self) -> bool:
+        """An audit of this store has seen another topic of this name."""
+        if self._store is None:
+            return False
+        return marks.others(self._store, self._cluster, self._topic, self._facts.incarnation)
+
     # the ledger
+
+    def _heard_before(self, ledger: str) -> Mapping[int, int]:
+        return self._mark(ledger) if self._scope.incremental else {}
 
     def _mark(self, ledger: str) -> dict[int, int]:
         name = marks.of_ledger(self._topic, self._facts.incarnation, ledger)
@@ -221,9 +227,9 @@ class _Audit:
         told = below.where(question.fresh).groupBy("partition").agg(F.min("off_min").alias("first")).collect()
         return lowered(spans, {row["partition"]: row["first"] for row in told})
 
-    def _read(self, asked: Mapping[int, Range]) -> DataFrame:
+    def _read(self, asked: Mapping[int, Range], among: int | None = None) -> DataFrame:
         options = {**self._options, "kafka.isolation.level": self._scope.isolation}
-        return decoded(bounded(self._session, self._topic, asked, options))
+        return decoded(bounded(self._session, self._topic, asked, options, among=among))
 
     # the end
 

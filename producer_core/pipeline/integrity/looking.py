@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,10 @@ from producer_core.pipeline.integrity.spans import Edge, Span, seen_after
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Read = Callable[[Mapping[int, Range]], "DataFrame"]
-"""Records of one range a partition, decoded."""
+Read = Callable[..., "DataFrame"]
+"""Records of one range a partition, decoded; `among` is how many ranges this and the other reads of a pass have."""
+Reading = Callable[[int, bool], AbstractContextManager[None]]
+"""While so many records are read; whether again."""
 
 _SETTLING = 60.0
 """An acknowledgement without a place that was told so shortly before the topic's ends were asked for may lie above them."""
@@ -37,11 +40,14 @@ def look(
     *,
     read: Read,
     edges_now: Callable[[], Mapping[int, Edge]],
+    reading: Reading = lambda records, again: nullcontext(),
 ) -> Found:
     """Everything once, suspects twice. `edges_now` asks the brokers again when all was read."""
     rows = keep(groups.zoned_rows(groups.with_doubts(about(session, question, told.rows, question.spans))))
     zones = _zones(rows)
-    compared = keep(compare(question, told, rows, read, cut=len(zones) > 1))
+    first = compare(question, told, rows, read, cut=len(zones) > 1)
+    with reading(_size(question.spans), False):
+        compared = keep(first)
     counts = _counts(compared)
     second, entries = None, None
     if counts["unequal"] or counts["doubtful"] or zones.keys() & suspects.ALWAYS:
@@ -49,7 +55,7 @@ def look(
         windows = suspects.hinted(suspects.asked(compared, rows), most)
         waiting = suspects.ids(session, question.waiting) if question.waiting else None
         entries = keep(suspects.told(rows, windows, question.fresh, waiting))
-        second = _second(session, question, compared, entries, counts, read)
+        second = _second(session, question, compared, entries, counts, read, reading)
     after = seen_after(question.spans, edges_now())
     risen = any(span.low > question.spans[number].low for number, span in after.items())
     findings = None
@@ -115,6 +121,7 @@ def _second(
     entries: DataFrame,
     counts: Mapping[str, int],
     read: Read,
+    reading: Reading,
 ) -> _Second:
     """What arithmetic explains is read at single places or not at all, the rest whole."""
     told = suspects.zoned(entries, groups.span_frame(session, question.spans))
@@ -135,7 +142,8 @@ def _second(
         suspects.to_read(_intervals(rest.where("n is not null")), question.spans) if counts["unequal"] else {}
     )
     whole = suspects.seen(_again(read, ranges), suspects.hinted(rest, counts["unequal"]))
-    seen = keep(points.unionByName(whole, allowMissingColumns=False))
+    with reading(covered(ranges), True):
+        seen = keep(points.unionByName(whole, allowMissingColumns=False))
     return _Second(
         seen, suspects.hinted(rest.select(*groups.KEY), counts["unequal"]), missing, offsets + covered(ranges), repeats
     )  # fmt: skip
@@ -145,8 +153,7 @@ def _points(question: Question, surplus: DataFrame, read: Read) -> tuple[DataFra
     """The records that are where arithmetic says, and how many offsets were read; none where that would be much."""
     named = surplus.selectExpr("partition", "offset as off_min", "offset as off_max").toArrow()
     ranges = suspects.to_read(named, question.spans)
-    total = sum(span.end - span.start for span in question.spans.values())
-    if covered(ranges) > total * _LITTLE:
+    if covered(ranges) > _size(question.spans) * _LITTLE:
         ranges = {}
     records = windowed(_again(read, ranges))
     place = [*groups.KEY, "seq", "offset"]
@@ -177,9 +184,14 @@ def about(session: SparkSession, question: Question, rows: DataFrame, spans: Map
 
 
 def _again(read: Read, ranges: Mapping[int, list[Range]]) -> DataFrame:
-    return reduce(
-        lambda one, other: one.unionByName(other), [read(layer) for layer in layers(ranges) or [{}]]
-    )
+    among = sum(map(len, ranges.values())) or None
+    reads = [read(layer, among=among) for layer in layers(ranges) or [{}]]
+    return reduce(lambda one, other: one.unionByName(other), reads)
+
+
+def _size(spans: Mapping[int, Span]) -> int:
+    """Offsets that are read."""
+    return sum(span.end - span.start for span in spans.values())
 
 
 def _zones(rows: DataFrame) -> dict[str, int]:

@@ -39,6 +39,12 @@ def read(store: Store, cluster: str, name: str) -> dict[int, int]:
     return {row["partition"]: row["verified_until"] for row in found}
 
 
+def others(store: Store, cluster: str, topic: str, incarnation: str) -> bool:
+    """Whether an audit has moved marks of another topic of this name: of one that was deleted."""
+    found = store.rows("audit_incarnations", cluster=cluster, topic=topic)
+    return any(row["topic"] != of_topic(topic, incarnation) for row in found)
+
+
 def waiting(store: Store, cluster: str, name: str) -> list[tuple[bytes, int]]:
     """Ids without a place that the last incremental audit could not judge, of the 10,000 that it told the store."""
     rows = store.rows("audit_waiting", cluster=cluster, topic=name)

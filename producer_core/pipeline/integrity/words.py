@@ -42,7 +42,7 @@ def _unledgered(report: Outcome, bad: Sequence[tuple[int, str]]) -> str:
 
 def sentences(report: Outcome) -> Iterator[str]:
     """The first, then what else matters."""
-    yield report.sentence
+    yield sentence(report)
     yield from _undecidable(report)
     if report.unledgered:
         whose = "its producer keeps" if report.unledgered == 1 else "their producers keep"

@@ -5,6 +5,11 @@
 SELECT partition, verified_until, audit_id FROM audit_marks WHERE cluster_id = $cluster AND topic = $topic
 ORDER BY partition;
 
+-- name: audit_incarnations
+-- Under which names marks of a topic are kept: one for each time that it was made.
+SELECT DISTINCT topic FROM audit_marks
+WHERE cluster_id = $cluster AND starts_with(topic, $topic || ' ') AND NOT contains(topic, ' < ');
+
 -- name: audit_waiting
 -- What the last incremental audit of a topic could not judge: acknowledged nobody knows where, and perhaps not yet to be seen.
 SELECT DISTINCT message_id FROM audit_findings
