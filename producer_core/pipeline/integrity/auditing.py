@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core.asking import admin, cluster_id
 from producer_core.config import ClientConfig, client_config
-from producer_core.errors import ConfigError, PipelineError
+from producer_core.errors import BrokerError, ConfigError, PipelineError
 from producer_core.pipeline.integrity import edges, ledgers, marks, notes
+from producer_core.pipeline.integrity.confirming import confirm
 from producer_core.pipeline.integrity.findings import listed, written
 from producer_core.pipeline.integrity.found import Found, Ledgers, Question
 from producer_core.pipeline.integrity.frames import keep
@@ -28,7 +29,16 @@ from producer_core.pipeline.integrity.reading import bounded, decoded
 from producer_core.pipeline.integrity.report import AuditReport
 from producer_core.pipeline.integrity.scope import Scope
 from producer_core.pipeline.integrity.sources import Heard, Source, fresh, hear, read_until, sources
-from producer_core.pipeline.integrity.spans import Edge, Isolation, Span, anew, lowered, seen_after, spans
+from producer_core.pipeline.integrity.spans import (
+    Edge,
+    Isolation,
+    Span,
+    anew,
+    judged_from,
+    lowered,
+    seen_after,
+    spans,
+)
 from producer_core.pipeline.jobs import Told, noted
 from producer_core.pipeline.kafka_options import kafka_options
 from producer_core.pipeline.progress import shown
@@ -37,6 +47,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from producer_core.store import Store
+
+_TIMEOUT = 10.0
+_CLOCKS = 3_600.0
+"""Seconds by which the clocks of a record's producer and of whoever told it may differ."""
 
 
 def audit(
@@ -93,12 +107,16 @@ class _Audit:
         self._ledger_topics = ledger_topics
         self._admin = admin(config.settings)
         self._options = kafka_options(config)
-        self._cluster = cluster_id(config.settings, topic, 10.0) or ""
+        self._config = config
+        self._cluster = _cluster(config, topic)
         self._notes: list[str] = []
 
     def run(self) -> AuditReport:
         started = time.time()
         self._facts = edges.facts(self._admin, self._topic)
+        self._marks = marks.Marks(
+            self._store, self._cluster, self._topic, self._facts.incarnation, self._scope.isolation, self._ledger_topics
+        )  # fmt: skip
         if self._store is None:
             return self._run("", started)[0]
         audit_id = marks.begin(
@@ -117,8 +135,8 @@ class _Audit:
             raise
         return report
 
-    def _run(self, audit_id: str, started: float) -> tuple[AuditReport, Mapping[str, marks.Marks]]:
-        asked = self._spans(edges.edges(self._admin, self._facts), self._verified())
+    def _run(self, audit_id: str, started: float) -> tuple[AuditReport, Mapping[str, marks.Offsets]]:
+        asked = self._spans(edges.edges(self._admin, self._facts))
         heard_of = sources(self._admin, self._ledger_topics)
         asked = seen_after(asked, edges.edges(self._admin, edges.facts(self._admin, self._topic)))
         heard = hear(self._session, heard_of, self._store, self._options)
@@ -133,7 +151,8 @@ class _Audit:
         )  # fmt: skip
         self._still_the_same()
         if report.lost:
-            more = notes.of_loss(self._facts, made_anew=self._made_anew())
+            confirm(self._config, report)
+            more = notes.of_loss(self._facts, made_anew=self._marks.made_anew())
             report = replace(report, notes=(*report.notes, *more))
         if self._folder is not None and found.findings is not None:
             report = written(report, found.findings, self._folder)
@@ -142,15 +161,21 @@ class _Audit:
     def _question(
         self, rows: DataFrame, asked: Mapping[int, Span], heard_of: Sequence[Source], started: float
     ) -> Question:
-        scope, new, waiting = self._scope, "true", None
-        if scope.since is not None:
-            new = f"at >= {scope.since!r}"
-        elif scope.incremental:
-            new, waiting = fresh(heard_of, self._mark), self._waiting()
+        scope, facts = self._scope, self._facts
         first = Question(
-            self._topic, self._cluster, asked, started, new, waiting, scope.since, self._facts.compacted
+            self._topic, self._cluster, asked, started, since=scope.since, compacted=facts.compacted
         )
-        return replace(first, spans=self._late(rows, first))
+        if scope.since is not None:
+            long_ago = f"at < {scope.since - _CLOCKS!r}"
+            return replace(
+                first, fresh=f"at >= {scope.since!r}", old=long_ago, spans=judged_from(asked, {}, 0)
+            )
+        if not scope.incremental:
+            return first
+        new = fresh(heard_of, self._marks.heard)
+        known = judged_from(asked, self._marks.judged())
+        late = replace(first, fresh=new, old=f"not ({new})", waiting=self._marks.waiting(), spans=known)
+        return replace(late, spans=self._from_late_told(rows, late))
 
     def _look(self, question: Question, told: Ledgers) -> Found:
         self._job.records(done=0, total=sum(span.end - span.start for span in question.spans.values()))
@@ -166,18 +191,14 @@ class _Audit:
 
     # what is asked of the brokers
 
-    def _verified(self) -> dict[int, int]:
-        if not self._scope.incremental or self._store is None:
-            return {}
-        return marks.read(self._store, self._cluster, marks.of_topic(self._topic, self._facts.incarnation))
-
-    def _spans(self, ends: Mapping[int, Edge], verified: Mapping[int, int]) -> dict[int, Span]:
+    def _spans(self, ends: Mapping[int, Edge]) -> dict[int, Span]:
         scope = self._scope
         until = None if scope.until is None else edges.first_since(self._admin, self._facts, scope.until)
         begin: Mapping[int, int] = scope.from_offsets
         if scope.since is not None:
             begin = edges.begin_since(edges.first_since(self._admin, self._facts, scope.since))
         if scope.incremental:
+            verified = self._marks.verified()
             cut = anew(verified, ends)
             begin = {
                 number: mark for number, mark in verified.items() if number in ends and number not in cut
@@ -197,35 +218,21 @@ class _Audit:
                 f"Topic {self._topic!r} was deleted and made anew while it was read.", fix="Audit it again."
             )
 
-    def _made_anew(self) -> bool:
-        """An audit of this store has seen another topic of this name."""
-        if self._store is None:
-            return False
-        return marks.others(self._store, self._cluster, self._topic, self._facts.incarnation)
-
     # the ledger
 
     def _heard_before(self, ledger: str) -> Mapping[int, int]:
-        return self._mark(ledger) if self._scope.incremental else {}
+        return self._marks.heard(ledger) if self._scope.incremental else {}
 
-    def _mark(self, ledger: str) -> dict[int, int]:
-        name = marks.of_ledger(self._topic, self._facts.incarnation, ledger)
-        return marks.read(self._store, self._cluster, name) if self._store is not None else {}
-
-    def _waiting(self) -> list[tuple[bytes, int]]:
-        name = marks.of_topic(self._topic, self._facts.incarnation)
-        return marks.waiting(self._store, self._cluster, name) if self._store is not None else []
-
-    def _late(self, rows: DataFrame, question: Question) -> Mapping[int, Span]:
+    def _from_late_told(self, rows: DataFrame, question: Question) -> Mapping[int, Span]:
         """An incremental audit begins earlier where the ledger has told of earlier offsets since the last one."""
         from pyspark.sql import functions as F
 
-        spans = question.spans
-        if not self._scope.incremental or all(span.start <= span.low for span in spans.values()):
-            return spans
-        below = about(self._session, question, rows, spans).where("off_min >= 0 and off_min < span_start")
+        asked = question.spans
+        if all(span.start <= span.low for span in asked.values()):
+            return asked
+        below = about(self._session, question, rows, asked).where("off_min >= 0 and off_min < span_start")
         told = below.where(question.fresh).groupBy("partition").agg(F.min("off_min").alias("first")).collect()
-        return lowered(spans, {row["partition"]: row["first"] for row in told})
+        return lowered(asked, {row["partition"]: row["first"] for row in told})
 
     def _read(self, asked: Mapping[int, Range], among: int | None = None) -> DataFrame:
         options = {**self._options, "kafka.isolation.level": self._scope.isolation}
@@ -233,16 +240,21 @@ class _Audit:
 
     # the end
 
-    def _moved(self, heard_of: Sequence[Source], started: float, found: Found) -> Mapping[str, marks.Marks]:
+    def _moved(self, heard_of: Sequence[Source], started: float, found: Found) -> Mapping[str, marks.Offsets]:
         """The marks that this audit moves: to the ends that it read."""
         if not self._scope.incremental:
             return {}
-        topic, incarnation = self._topic, self._facts.incarnation
-        ends = {number: span.end for number, span in found.spans.items()}
-        heard = read_until(heard_of, started)
-        return {marks.of_topic(topic, incarnation): ends} | {
-            marks.of_ledger(topic, incarnation, name): moved for name, moved in heard.items()
-        }
+        return self._marks.moved(found.spans, read_until(heard_of, started))
+
+
+def _cluster(config: ClientConfig, topic: str) -> str:
+    """Its id: without it, what ledgers tell of a topic of this name on other clusters would count here."""
+    found = cluster_id(config.settings, topic, _TIMEOUT)
+    if not found:
+        raise BrokerError(
+            "No broker told the id of its cluster.", fix="Check that they answer, and audit again."
+        )
+    return found
 
 
 def _of_ledger(heard: Heard, rows: DataFrame, told: Ledgers) -> dict[str, Any]:

@@ -29,8 +29,8 @@ class TopicFacts:
     policy: str
 
     @property
-    def compacted(self) -> bool:
-        return "compact" in self.policy
+    def compacted(self) -> bool | None:
+        return "compact" in self.policy if self.policy else None
 
 
 def facts(admin: AdminClient, topic: str) -> TopicFacts:

@@ -15,18 +15,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Question:
-    """What is looked at. `fresh` is SQL over a ledger's row: no audit before this one has judged it. `waiting`, of an
-    incremental audit, are ids without a place that the last one could not judge. `started` is when the topic's ends were
-    asked for; `since` bounds what counts as expired."""
+    """What is looked at. `fresh` is SQL over a ledger's row: no audit before this one has judged it; `old`: it was told
+    before what this one is about (see `Span.judged`). `waiting`, of an incremental audit, are ids without a place that the
+    last one could not judge. `started` is when the topic's ends were asked for; `since` bounds what counts as expired.
+    `compacted` is None where nobody may say."""
 
     topic: str
     cluster: str
     spans: Mapping[int, Span]
     started: float
     fresh: str = "true"
+    old: str = "false"
     waiting: Sequence[tuple[bytes, int]] | None = None
     since: float | None = None
-    compacted: bool = False
+    compacted: bool | None = False
 
 
 @dataclass(frozen=True)

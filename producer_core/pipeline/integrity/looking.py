@@ -43,7 +43,8 @@ def look(
     reading: Reading = lambda records, again: nullcontext(),
 ) -> Found:
     """Everything once, suspects twice. `edges_now` asks the brokers again when all was read."""
-    rows = keep(groups.zoned_rows(groups.with_doubts(about(session, question, told.rows, question.spans))))
+    ours = groups.zoned_rows(about(session, question, told.rows, question.spans))
+    rows = keep(groups.with_doubts(ours.where("zone <> 'judged' or last_zone <> 'judged'")))
     zones = _zones(rows)
     first = compare(question, told, rows, read, cut=len(zones) > 1)
     with reading(_size(question.spans), False):
@@ -64,12 +65,17 @@ def look(
         findings = _judged(
             question, compared, rows, told.letters, zoned, second, {*zones}, verdict(question, after)
         )
+    expired: tuple[Expired, ...] = ()
+    taken = 0
+    if risen or zones.keys() & _BELOW:
+        expired, taken = _expired(session, question, told.rows, after)
+    known = counts["acknowledged"] - taken - (0 if second is None else second.repeats)
     return Found(
         records=counts["records"],
         foreign=counts["foreign"],
-        acknowledged=counts["acknowledged"] - (0 if second is None else second.repeats),
+        acknowledged=max(0, known),
         read_again=0 if second is None else second.offsets,
-        expired=_expired(session, question, told.rows, after) if risen or zones.keys() & _BELOW else (),
+        expired=expired,
         spans=after,
         findings=findings,
     )
@@ -90,7 +96,7 @@ def _judged(
     below = suspects.highest_before(rows) if zones & {"before", "expired", "gone"} else None
     found = [
         judging.duplicated(places),
-        judging.reordered(places, compared, below),
+        judging.reordered(places, compared, letters, below),
         judging.unledgered(places, told, letters),
     ]
     if "pending" in zones:
@@ -178,9 +184,11 @@ def compare(question: Question, told: Ledgers, rows: DataFrame, read: Read, *, c
 
 
 def about(session: SparkSession, question: Question, rows: DataFrame, spans: Mapping[int, Span]) -> DataFrame:
-    """The ledger's rows of this topic, beside the span of their partition."""
-    frame = groups.span_frame(session, spans)
-    return groups.of_topic(rows, question.topic, question.cluster, frame)
+    """The ledger's rows of this topic, beside the span of their partition, and whether they are `old`."""
+    from pyspark.sql import functions as F
+
+    ours = groups.of_topic(rows, question.topic, question.cluster, groups.span_frame(session, spans))
+    return ours.withColumn("old", F.expr(f"coalesce({question.old}, false)"))
 
 
 def _again(read: Read, ranges: Mapping[int, list[Range]]) -> DataFrame:
@@ -229,7 +237,8 @@ def verdict(question: Question, after: Mapping[int, Span]) -> str:
 
 def _expired(
     session: SparkSession, question: Question, rows: DataFrame, after: Mapping[int, Span]
-) -> tuple[Expired, ...]:
+) -> tuple[tuple[Expired, ...], int]:
+    """What expired, and how much of that was taken from the range while it was read."""
     from pyspark.sql import functions as F
 
     zoned = groups.zoned_rows(about(session, question, rows, after).withColumn("doubt", F.lit(False)))
@@ -238,8 +247,9 @@ def _expired(
         zoned = zoned.withColumns(
             {"last_zone": F.expr(known.replace("zone", "last_zone")), "zone": F.expr(known)}
         )
-    below = groups.pieces(zoned).where("zone = 'expired'")
+    below = groups.pieces(zoned).where("zone in ('expired', 'taken')")
     if question.since is not None:
-        below = below.where(f"at >= {question.since!r}")
+        below = below.where(f"zone = 'taken' or at >= {question.since!r}")
     told = groups.tally(below).orderBy("partition").collect()
-    return tuple(Expired(row["partition"], row["n"], row["first"], row["last"]) for row in told)
+    expired = tuple(Expired(row["partition"], row["n"], row["first"], row["last"]) for row in told)
+    return expired, sum(row["taken"] for row in told)

@@ -61,5 +61,5 @@ def of_loss(topic: edges.TopicFacts, *, made_anew: bool) -> Iterator[str]:
     if made_anew:
         yield (
             f"{topic.name} was deleted and made anew after an earlier audit: what was acknowledged on the old one "
-            "is lost with it, and is said again until the ledgers' retention has taken it."
+            "is lost with it."
         )

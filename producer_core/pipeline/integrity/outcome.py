@@ -64,7 +64,7 @@ class Outcome:
     gaps: tuple[Gap, ...] = ()
     ledger_lost: int = 0
     strange: int = 0
-    compacted: bool = False
+    compacted: bool | None = False
     since: float | None = None
     until: float | None = None
     read_again: int = 0
@@ -84,13 +84,16 @@ class Outcome:
 
     @property
     def auditable(self) -> bool:
-        """Whether a loss would show: not where compaction removes records."""
-        return not self.compacted
+        """Whether a loss would have shown, and shows for what it is."""
+        return not self.unauditable
 
     @property
     def unauditable(self) -> bool:
-        """A loss could not have shown: compaction removes records, or no ledger speaks of what is here."""
-        return self.compacted or (self.ours > 0 and not self.acknowledged)
+        """A loss could not have shown: compaction removes records, or no ledger speaks of what is here, or only of what
+        expired or is hidden. Where nobody may say whether a topic is compacted, what is missing may not be lost."""
+        told = self.ours or self.expired or self.pending or self.undecided
+        compacted = self.compacted or (self.compacted is None and self.lost)
+        return bool(compacted or (told and not self.acknowledged and not self.lost))
 
     @property
     def clean(self) -> bool:

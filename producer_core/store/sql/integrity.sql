@@ -32,7 +32,8 @@ UPDATE audits SET state = 'done', finished_at = $finished, since = $since, until
     records = $records, ours = $ours, foreign_records = $foreign_records, acknowledged = $acknowledged,
     lost = $lost, duplicated = $duplicated, reordered = $reordered, expired = $expired, pending = $pending,
     unledgered = $unledgered, given_up = $given_up, given_up_found = $given_up_found, undecided = $undecided,
-    ledger_gaps = $ledger_gaps, auditable = $auditable, sentence = $sentence, findings_path = $findings_path
+    ledger_gaps = $ledger_gaps, ledger_lost = $ledger_lost, strange = $strange, notes = $notes, auditable = $auditable,
+    sentence = $sentence, findings_path = $findings_path
 WHERE audit_id = $id;
 
 -- name: add_audit_findings
