@@ -33,7 +33,7 @@ class Source:
     @property
     def name(self) -> str:
         """One that was deleted and made anew is another."""
-        return marks.of_topic(self.facts.name, self.facts.incarnation)
+        return marks.incarnated(self.facts.name, self.facts.incarnation)
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,8 @@ def hear(
     if counts["repeated"]:
         known = keep(ledgers.once(known))
         counts["lost"] = ledgers.counted(known)["lost"]
+    if counts["bare"]:
+        known = keep(ledgers.located(known))
     stretches = ledgers.stretches(known).unionByName(stored.stretches)
     return Heard(known, stretches, counts["lost"] + stored.left_out, counts["strange"])
 

@@ -78,6 +78,9 @@ CREATE TABLE audits (
     given_up_found BIGINT,               -- given up, and on the log all the same
     undecided      BIGINT,               -- acknowledged at an unknown offset, and not in the part that was read
     ledger_gaps    BIGINT,               -- batches of the ledger that are missing
+    ledger_lost    BIGINT,               -- acknowledgements that producers had to leave out of their ledgers
+    strange        BIGINT,               -- records or rows of the ledger that could not be read
+    notes          VARCHAR,              -- what else bounds its words, a line each
     auditable      BOOLEAN,              -- false: a compacted topic cannot be audited for loss
     sentence       VARCHAR,
     findings_path  VARCHAR               -- Parquet of all findings
