@@ -122,6 +122,7 @@ class _Audit:
         audit_id = marks.begin(
             self._store, self._topic, self._cluster, isolation=self._scope.isolation, now=started
         )
+        self._job.beats("audit_seen", id=audit_id)
         try:
             report, moved = self._run(audit_id, started)
             marks.finish(self._store, report, moved)

@@ -58,6 +58,7 @@ CREATE TABLE audits (
     topic          VARCHAR NOT NULL,
     cluster_id     VARCHAR NOT NULL,
     started_at     DOUBLE  NOT NULL,
+    seen_at        DOUBLE  NOT NULL,     -- its last sign of life; one that was killed stays `running`
     finished_at    DOUBLE,
     state          VARCHAR NOT NULL,     -- running | done | failed
     isolation      VARCHAR NOT NULL,     -- read_committed | read_uncommitted

@@ -19,8 +19,12 @@ ORDER BY message_id;
 
 -- name: begin_audit
 -- An audit begins; its counts are NULL until it has finished.
-INSERT INTO audits (audit_id, topic, cluster_id, started_at, state, isolation)
-VALUES ($id, $topic, $cluster, $started, 'running', $isolation);
+INSERT INTO audits (audit_id, topic, cluster_id, started_at, seen_at, state, isolation)
+VALUES ($id, $topic, $cluster, $started, $started, 'running', $isolation);
+
+-- name: audit_seen
+-- It is at work.
+UPDATE audits SET seen_at = $now WHERE audit_id = $id AND state = 'running';
 
 -- name: fail_audit
 -- It could not be done.
