@@ -40,15 +40,11 @@ class Tally:
         return [whole, *(replace(part, sequence=self._number()) for part in rest)]
 
     def _batch(self, notices: tuple[Notice, ...]) -> Batch:
-        now, snapshot, pending, row = (
-            int(self._clock()),
-            self._metrics.snapshot(),
-            self._pending(),
-            self._describe(),
-        )
+        now, snapshot, pending = int(self._clock()), self._metrics.snapshot(), self._pending()
+        ledger, given_up = ((), ()) if self._ledger is None else self._ledger.take()
+        row = self._describe()  # last: a cluster that has acknowledged something can be named
         where = (now, row.cluster_id, row.producer_id)
         clients, brokers = self._client.take(where)
-        ledger, given_up = ((), ()) if self._ledger is None else self._ledger.take()
         batch = Batch(
             row.producer_id,
             self._number(),

@@ -6,15 +6,12 @@ import contextlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
-from dashboard.data.jobs import DEAD
+from dashboard.data.jobs import State, state_of
 from producer_core.store import Store
-
-State = Literal["running", "dead", "failed", "done"]
-"""How an audit is: at work; begun, and nobody hears of its job any more; could not be done; done."""
 
 KINDS = (
     "lost",
@@ -69,6 +66,9 @@ class Audit:
     acknowledged: int | None
     given_up: int | None
     ledger_gaps: int | None
+    ledger_lost: int | None
+    strange: int | None
+    notes: tuple[str, ...]
     compacted: bool
     numbers: Mapping[str, int | None]
     sentence: str
@@ -85,6 +85,11 @@ class Audit:
         return self.state == "done" and (self.compacted or bool(self.ours and not self.acknowledged))
 
     @property
+    def holes(self) -> bool:
+        """Producers acknowledged more than the ledgers that were read say."""
+        return bool(self.ledger_gaps or self.ledger_lost or self.strange)
+
+    @property
     def whole(self) -> bool:
         """Everything that a reader saw was read."""
         return self.since is None and self.until is None and all(part.whole for part in self.parts)
@@ -93,7 +98,7 @@ class Audit:
 @dataclass(frozen=True)
 class TopicAudit:
     """The audit that says most of a topic: the last that was done. `later` was begun since and says nothing yet; `earlier`
-    found faults, in a part of the topic that this one did not read."""
+    found faults of which this one cannot speak: in a part that it did not read, or without the ledgers that show them."""
 
     audit: Audit
     later: Audit | None = None
@@ -136,10 +141,9 @@ def audits(store: Store, topic: str | None, now: float) -> tuple[TopicAudit, ...
     """Of each topic the last word, topics with faults first."""
     with store.borrow():
         rows = store.rows("last_audits", topic=topic)
-        alive = _alive(store, now)
     by_topic: dict[tuple[str, str], list[Audit]] = defaultdict(list)
     for row in rows:
-        by_topic[row["cluster_id"], row["topic"]].append(_audit(row, alive))
+        by_topic[row["cluster_id"], row["topic"]].append(_audit(row, now))
     return tuple(sorted((_last_word(found) for found in by_topic.values()), key=_trouble))
 
 
@@ -149,8 +153,7 @@ def one(store: Store, audit_id: str, now: float) -> AuditPage | None:
         rows = store.rows("one_audit", audit=audit_id)
         if not rows:
             return None
-        alive = _alive(store, now)
-        audit = _audit(rows[0], alive)
+        audit = _audit(rows[0], now)
         counted = store.rows("audit_findings_by", audit=audit_id)
         of_topic = store.rows("audits_of_topic", topic=audit.topic, cluster=audit.cluster_id, limit=BEFORE)
     held: Counter[str] = Counter()
@@ -159,7 +162,7 @@ def one(store: Store, audit_id: str, now: float) -> AuditPage | None:
         held[row["kind"]] += row["findings"]
         if row["kind"] in FAULTS and row["partition"] is not None:
             by_part[row["partition"]][row["kind"]] = row["messages"]
-    others = tuple(_audit(row, alive) for row in of_topic if row["audit_id"] != audit_id)
+    others = tuple(_audit(row, now) for row in of_topic if row["audit_id"] != audit_id)
     return AuditPage(audit, dict(held), dict(by_part), others)
 
 
@@ -179,23 +182,14 @@ def findings(store: Store, audit_id: str, kind: str, limit: int) -> tuple[Findin
     )
 
 
-def _alive(store: Store, now: float) -> Mapping[str, float]:
-    """Of each audit that is at work the moment at which its job began, by the job's name."""
-    return {
-        row["name"]: row["started_at"]
-        for row in store.rows("jobs")
-        if row["kind"] == "integrity" and row["state"] == "running" and now - row["seen_at"] <= DEAD
-    }
-
-
-def _audit(row: Mapping[str, Any], alive: Mapping[str, float]) -> Audit:
+def _audit(row: Mapping[str, Any], now: float) -> Audit:
     return Audit(
         audit_id=row["audit_id"],
         topic=row["topic"],
         cluster_id=row["cluster_id"],
         started_at=row["started_at"],
         finished_at=row["finished_at"],
-        state=_state(row, alive),
+        state=state_of(row["state"], now - row["seen_at"]),
         isolation=row["isolation"],
         since=row["since"],
         until=row["until"],
@@ -206,19 +200,14 @@ def _audit(row: Mapping[str, Any], alive: Mapping[str, float]) -> Audit:
         acknowledged=row["acknowledged"],
         given_up=row["given_up"],
         ledger_gaps=row["ledger_gaps"],
+        ledger_lost=row["ledger_lost"],
+        strange=row["strange"],
+        notes=tuple((row["notes"] or "").splitlines()),
         compacted=row["auditable"] is False,
         numbers={kind: row[kind] for kind in KINDS},
         sentence=row["sentence"] or "",
         findings_path=row["findings_path"],
     )
-
-
-def _state(row: Mapping[str, Any], alive: Mapping[str, float]) -> State:
-    """An audit that was killed stays `running` in the store: its job, which began just before it, tells."""
-    if row["state"] != "running":
-        return "failed" if row["state"] == "failed" else "done"
-    began = alive.get(f"integrity {row['topic']}")
-    return "running" if began is not None and began <= row["started_at"] else "dead"
 
 
 def _parts(ranges: str | None) -> Iterable[Part]:
@@ -232,9 +221,18 @@ def _last_word(found: Sequence[Audit]) -> TopicAudit:
     """`found`, the newest first: the last that was begun, the last that was done, the last with faults; some may be one."""
     newest = found[0]
     shown = next((audit for audit in found if audit.state == "done"), newest)
-    faulty = next((audit for audit in found if audit.faults), None)
-    earlier = faulty if faulty is not shown and not shown.whole else None
-    return TopicAudit(shown, None if newest is shown else newest, earlier)
+    before = [
+        audit for audit in found if audit is not shown and audit.faults and not _speaks_for(shown, audit)
+    ]
+    if shown.unauditable:  # of copies and order it can speak
+        before.sort(key=lambda audit: not audit.numbers["lost"])
+    return TopicAudit(shown, None if newest is shown else newest, before[0] if before else None)
+
+
+def _speaks_for(shown: Audit, before: Audit) -> bool:
+    """Whether faults of an audit before would show again: everything was read, and no fewer ledgers were heard."""
+    unledgered, then = (audit.numbers["unledgered"] or 0 for audit in (shown, before))
+    return shown.whole and not shown.unauditable and unledgered <= then
 
 
 def _trouble(last: TopicAudit) -> tuple[Any, ...]:

@@ -15,6 +15,7 @@ from dashboard.nodes import link, node
 from dashboard.stores import opened
 from dashboard.views import common, header, pace, pipeline, replay_tables
 from dashboard.words import audits as told
+from producer_core.masking import mask_text
 
 _PARTS = 200
 
@@ -44,6 +45,8 @@ def _draw(path: Path, audit_id: str) -> None:
     common.say(*told.verdict(audit, now))
     if why := told.why_unauditable(audit):
         common.say("warning", f"Unauditable. {why}")
+    for line in audit.notes:
+        common.note(mask_text(line))
     if audit.state == "done":
         kind = told.kind_of(st.query_params.get("kind"), page.kinds)
         left, right = st.columns([3, 2], gap="medium")

@@ -88,7 +88,7 @@ def verdict(audit: Audit, now: float) -> tuple[Tone, str]:
         return "warning", f"The audit could not be done: {said}"
     if audit.numbers.get("lost"):
         return "bad", said
-    return ("warning" if audit.faults or audit.unauditable else "good"), said
+    return ("warning" if audit.faults or audit.unauditable or audit.holes else "good"), said
 
 
 def later(audit: Audit, now: float) -> str:
@@ -103,7 +103,7 @@ def later(audit: Audit, now: float) -> str:
 
 
 def earlier(audit: Audit, now: float) -> str:
-    """What an earlier audit found, in a part of the topic that the last one did not read."""
+    """What an earlier audit found, of which the last one cannot speak."""
     return f"An earlier one, {age(now - audit.started_at)} ago: {mask_text(audit.sentence)}"
 
 
@@ -201,4 +201,10 @@ def facts(audit: Audit, zone: str | None, now: float) -> list[tuple[str, str]]:
             plural(audit.ledger_gaps, "batch") if audit.ledger_gaps == 1 else f"{audit.ledger_gaps:,} batches"
         )
         known.append(("Missing in ledgers", f"{holes}; what they told is not known"))
+    if audit.ledger_lost:
+        left = plural(audit.ledger_lost, "acknowledgement")
+        known.append(("Left out of ledgers", f"{left}; there was no room for them"))
+    if audit.strange:
+        unread = "1 record or row" if audit.strange == 1 else f"{audit.strange:,} records or rows"
+        known.append(("Unreadable in ledgers", f"{unread}; a newer schema, or no telemetry"))
     return known

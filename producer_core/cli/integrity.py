@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FOUND = 1
 WORDS = (
     "lost", "duplicated", "reordered", "expired", "pending", "unledgered", "given_up_found", "undecided",
-    "ledger_gaps", "unauditable",
+    "ledger_gaps", "ledger_lost", "strange", "unauditable",
 )  # fmt: skip
 """What --fail-on takes; each is a number of the report, but unauditable: no ledger, or a compacted topic."""
 

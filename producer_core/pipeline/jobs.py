@@ -28,10 +28,20 @@ class Told:
     """What a running job says of itself, from any thread; it costs nothing, for another thread writes it down."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards _said
+        self._lock = threading.Lock()  # guards _said and _beats
         self._said: dict[str, Any] = dict.fromkeys(
             ("records_done", "records_total", "lag", "last_success_at", "message", "details")
         )
+        self._beats: list[tuple[str, dict[str, Any]]] = []
+
+    def beats(self, statement: str, **values: Any) -> None:
+        """A statement of the store that is run beside each sign of life, with these values and `now`."""
+        with self._lock:
+            self._beats.append((statement, values))
+
+    def beaten(self) -> list[tuple[str, dict[str, Any]]]:
+        with self._lock:
+            return list(self._beats)
 
     def records(self, *, done: int | None = None, total: int | None = None, lag: int | None = None) -> None:
         """How many records are done, how many there are in all, and how many wait; None leaves what was said."""
@@ -92,6 +102,8 @@ def noted(
     def beat() -> None:
         while not done.wait(every):
             row.write("tell_job", **told.said())
+            for statement, values in told.beaten():
+                row.run(statement, **values)
 
     thread = threading.Thread(target=beat, name="pipeline-job", daemon=True)
     thread.start()
@@ -119,8 +131,11 @@ class _Row:
         self._failing = False
 
     def write(self, statement: str, **values: Any) -> None:
+        self.run(statement, **self._mine, **values)
+
+    def run(self, statement: str, **values: Any) -> None:
         try:
-            self._store.execute(statement, **self._mine, now=self._clock(), **values)
+            self._store.execute(statement, now=self._clock(), **values)
             self._failing = False
         except StoreError as error:
             if not self._failing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -206,9 +207,14 @@ class Batch:
         """The same without its ledger, which somebody else keeps."""
         return replace(self, ledger=(), given_up=()) if self.ledger or self.given_up else self
 
-    def robbed(self) -> Batch:
-        """The same without its ledger rows, which are lost: it says how many there were."""
-        return replace(self, ledger=(), given_up=(), ledger_lost=self.ledger_lost + self.acknowledgements)
+    def robbed(self, acknowledgements: int | None = None) -> Batch:
+        """The same without ledger rows, which are lost: it says how many they told. Of all rows, or of the oldest, until
+        so many `acknowledgements` are gone."""
+        told = accumulate((row.count for row in self.ledger), initial=0)
+        gone = sum(1 for so_far in told if acknowledgements is None or so_far < acknowledgements)
+        kept = self.ledger[gone:]
+        lost = self.acknowledgements - sum(row.count for row in kept)
+        return replace(self, ledger=kept, ledger_lost=self.ledger_lost + lost)
 
     @property
     def cluster_id(self) -> str:

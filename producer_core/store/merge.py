@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,12 +19,12 @@ _NOTICE = ("noticed_at", "cluster_id", "producer_id", "kind", "severity", "text"
 
 _SEEN = f"UPDATE producers SET {', '.join(f'{name} = ?' for name in ProducerRow._fields[1:])} WHERE producer_id = ?"
 _FIRST_SEEN = f"INSERT INTO producers ({', '.join(ProducerRow._fields)}) VALUES ({', '.join('?' * len(ProducerRow._fields))})"
-_LEDGER = ("producer_id", "batch", "cluster_id", "written_at", *LedgerRow._fields)
-_GIVEN_UP = ("producer_id", "batch", *GivenUpRow._fields)
+_LEDGER = ("producer_id", "batch", "cluster_id", "written_at", "merged_at", *LedgerRow._fields)
+_GIVEN_UP = ("producer_id", "batch", "merged_at", *GivenUpRow._fields)
 
 
-def merge(connection: duckdb.DuckDBPyConnection, *batches: Batch) -> int:
-    """Add the batches within the caller's transaction; how many were not there already.
+def merge(connection: duckdb.DuckDBPyConnection, *batches: Batch, now: float) -> int:
+    """Add the batches within the caller's transaction, which began at `now`; how many were not there already.
 
     Each statement costs a millisecond to plan, however few rows it has: so all batches share each table's.
     """
@@ -36,8 +35,8 @@ def merge(connection: duckdb.DuckDBPyConnection, *batches: Batch) -> int:
         resolved = [(*row, batch.resolution) for batch in new for row in getattr(batch, table)]
         insert(connection, table, (*kind.columns, "resolution"), resolved)
     insert(connection, "notices", _NOTICE, [row for batch in new for row in _notices(batch)])
-    insert(connection, "ledger", _LEDGER, [row for batch in new for row in _ledger(batch)])
-    insert(connection, "ledger_given_up", _GIVEN_UP, [row for batch in new for row in _given_up(batch)])
+    insert(connection, "ledger", _LEDGER, [row for batch in new for row in _ledger(batch, now)])
+    insert(connection, "ledger_given_up", _GIVEN_UP, [row for batch in new for row in _given_up(batch, now)])
     return len(new)
 
 
@@ -127,10 +126,10 @@ def _notices(batch: Batch) -> list[tuple[object, ...]]:
     ]
 
 
-def _ledger(batch: Batch) -> list[tuple[object, ...]]:
+def _ledger(batch: Batch, now: float) -> list[tuple[object, ...]]:
     """Lists as text, which DuckDB reads itself: as lists of Python's each number costs the binding 0.1 µs."""
-    now = batch.producer.seen_at if batch.producer is not None else time.time()
-    about = (batch.producer_id, batch.sequence, batch.cluster_id, now)
+    written = batch.producer.seen_at if batch.producer is not None else now
+    about = (batch.producer_id, batch.sequence, batch.cluster_id, written, now)
     return [(*about, *row[:-2], _listed(row.seqs), _listed(row.offs)) for row in batch.ledger]
 
 
@@ -138,5 +137,5 @@ def _listed(numbers: Sequence[int]) -> str:
     return orjson.dumps(list(numbers)).decode()
 
 
-def _given_up(batch: Batch) -> list[tuple[object, ...]]:
-    return [(batch.producer_id, batch.sequence, *row) for row in batch.given_up]
+def _given_up(batch: Batch, now: float) -> list[tuple[object, ...]]:
+    return [(batch.producer_id, batch.sequence, now, *row) for row in batch.given_up]

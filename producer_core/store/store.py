@@ -94,7 +94,7 @@ class Store:
     def append(self, *batches: Batch) -> int:
         """Merge recorders' batches in one transaction; how many of them the store did not have yet."""
         with self.borrow(write=True) as connection:
-            return merge.merge(connection, *batches)
+            return merge.merge(connection, *batches, now=self._clock())
 
     def looked_at(self) -> bool:
         """Whether a person, or a program for one, has read this store within the last seconds, in whatever process."""

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_NAME = re.compile(r"(\d+)-(\d+)-([\w.-]+)\.telemetry")
+_NAME = re.compile(r"(\d+)-(\d+)-(\d+)-([\w.-]+)\.telemetry")
+"""First and last number, how many acknowledgements the ledger tells, and the producer."""
 _LEVEL = 1
 """zlib's quickest: a ledger becomes a fifth, and half as much again would cost four times the work."""
 
@@ -47,7 +48,7 @@ ON_DISK = Bounds(10_000, 64 << 20)
 
 @dataclass(eq=False, slots=True)
 class Entry:
-    """One batch that waits. `handed`: the client had it, so the topic may; then it stays what it is."""
+    """One batch that waits. `handed`: the client had it, so the topic may; then it is joined with no other."""
 
     first: int
     sequence: int
@@ -143,17 +144,27 @@ class Waiting:
     # the bounds
 
     def _shrink(self) -> None:
-        while self._entries and (
-            len(self._entries) > self._bounds.batches or self._bytes > self._bounds.bytes
-        ):
-            if not self._join() and not self._rob():
+        while self._entries:
+            many, large = len(self._entries) > self._bounds.batches, self._bytes > self._bounds.bytes
+            if not many and not large:
+                return
+            # Where only their number is too large, less in one helps if it can be joined with its neighbour then.
+            robbed = self._entries if large else [entry for pair in self._alike() for entry in pair]
+            if not self._join() and not self._rob(robbed):
                 self._drop(self._entries[0])
 
+    def _alike(self) -> list[tuple[Entry, Entry]]:
+        """Neighbours that may be joined if they fit together: of one producer, and nobody was handed them."""
+        return [
+            (one, two)
+            for one, two in pairwise(self._entries)
+            if one.producer_id == two.producer_id and not (one.handed or two.handed)
+        ]
+
     def _join(self) -> bool:
-        """Make one of the two oldest neighbours that nobody was handed and that fit together; False if there are none."""
-        for one, two in pairwise(self._entries):
-            alike = one.producer_id == two.producer_id and not (one.handed or two.handed)
-            if alike and one.plain + two.plain <= self._bounds.together:
+        """Make one of the two oldest neighbours that fit together; False if there are none."""
+        for one, two in self._alike():
+            if one.plain + two.plain <= self._bounds.together:
                 first, second = self._batch(one), self._batch(two)
                 if first is None or second is None:
                     return True  # what was damaged is gone, so there is room again
@@ -167,13 +178,16 @@ class Waiting:
                 return True
         return False
 
-    def _rob(self) -> bool:
-        """Give up the ledger rows of the oldest batch that has any; it says so itself. False if there are none."""
-        for entry in self._entries:
+    def _rob(self, entries: Sequence[Entry]) -> bool:
+        """Give up the ledger rows of the oldest batch that has any; it says so itself. False if there are none.
+
+        Also of one that the topic may have: a reader takes the one that lost nothing.
+        """
+        for entry in entries:
             if entry.acknowledgements:
-                self._lost.acknowledgements += entry.acknowledgements
                 batch = self._batch(entry)
                 if batch is not None:
+                    self._lost.acknowledgements += entry.acknowledgements
                     self._bytes -= entry.kept
                     self._keep(entry, batch.robbed())
                 return True
@@ -191,14 +205,17 @@ class Waiting:
         data = zlib.compress(plain, _LEVEL)
         entry.plain, entry.kept, entry.acknowledgements = len(plain), len(data), batch.acknowledgements
         self._bytes += len(data)
-        entry.data, entry.path = data, None
+        before, entry.data, entry.path = entry.path, data, None
         if self._folder is not None:
             self._write(entry, data)
+        if before is not None and entry.path is not None:
+            _delete(before)
 
     def _write(self, entry: Entry, data: bytes) -> None:
         """Whole or not at all: a process killed here leaves nothing of it. What the disk does not take stays in memory."""
         assert self._folder is not None
-        path = self._folder / f"{entry.first:012d}-{entry.sequence:012d}-{entry.producer_id}.telemetry"
+        numbers = f"{entry.first:012d}-{entry.sequence:012d}-{entry.acknowledgements}"
+        path = self._folder / f"{numbers}-{entry.producer_id}.telemetry"
         new = path.with_suffix(".new")
         try:
             new.write_bytes(data)
@@ -217,15 +234,22 @@ class Waiting:
             data = entry.data if entry.path is None else entry.path.read_bytes()
             return zlib.decompress(data or b"")
         except (OSError, zlib.error) as error:
-            logger.warning(
-                "telemetry that waited is damaged", extra={"path": str(entry.path), "error": str(error)}
-            )
-            self._drop(entry)
+            self._damaged(entry, error)
             return None
 
     def _batch(self, entry: Entry) -> Batch | None:
         value = self._value(entry)
-        return None if value is None else decode(value)
+        try:
+            return None if value is None else decode(value)
+        except ValueError as error:  # another version of this package left it
+            self._damaged(entry, error)
+            return None
+
+    def _damaged(self, entry: Entry, error: Exception) -> None:
+        logger.warning(
+            "telemetry that waited is damaged", extra={"path": str(entry.path), "error": str(error)}
+        )
+        self._drop(entry)
 
     def _remove(self, entry: Entry) -> None:
         if entry in self._entries:
@@ -235,8 +259,7 @@ class Waiting:
     def _forget(self, entry: Entry) -> None:
         self._bytes -= entry.kept
         if entry.path is not None:
-            with contextlib.suppress(OSError):  # sent twice at worst, and merged once
-                entry.path.unlink(missing_ok=True)
+            _delete(entry.path)
 
     # the start
 
@@ -250,27 +273,37 @@ class Waiting:
             self._folder = None
             return
         for path in paths:
-            found = _NAME.fullmatch(path.name)
-            if found is None:
-                path.unlink(missing_ok=True)  # half a file of a process that was killed
-            else:
-                entry = Entry(
-                    int(found[1]), int(found[2]), found[3], path.stat().st_size, handed=True, path=path
-                )
-                self._entries.append(entry)
+            with contextlib.suppress(OSError):  # somebody else's
+                if found := _NAME.fullmatch(path.name):
+                    kept, told = path.stat().st_size, int(found[3])
+                    first, last = int(found[1]), int(found[2])
+                    entry = Entry(first, last, found[4], kept, acknowledgements=told, handed=True, path=path)
+                    self._entries.append(entry)
+                elif path.suffix == ".new":  # half a file of a process that was killed
+                    path.unlink()
         self._entries = _without_parts(self._entries)
         self._bytes = sum(entry.kept for entry in self._entries)
         self.counts["found"] = len(self._entries)
 
 
+def _delete(path: Path) -> None:
+    with contextlib.suppress(OSError):  # sent twice at worst, and merged once
+        path.unlink(missing_ok=True)
+
+
 def _without_parts(entries: Sequence[Entry]) -> list[Entry]:
-    """Killed after two were joined and before they were deleted, a process leaves both beside the whole."""
+    """Killed after two were joined, or one was robbed, and before the old ones were deleted, a process leaves both."""
     kept: list[Entry] = []
-    for entry in sorted(entries, key=lambda entry: (entry.producer_id, entry.first, -entry.sequence)):
+    for entry in sorted(entries, key=_newest_first):
         last = kept[-1] if kept else None
         if last is not None and last.producer_id == entry.producer_id and entry.sequence <= last.sequence:
             assert entry.path is not None
-            entry.path.unlink(missing_ok=True)
+            _delete(entry.path)
         else:
             kept.append(entry)
     return sorted(kept, key=lambda entry: entry.sequence)
+
+
+def _newest_first(entry: Entry) -> tuple[str, int, int, int]:
+    """By producer and first number: the whole before its parts, and what was robbed before what it was."""
+    return entry.producer_id, entry.first, -entry.sequence, entry.acknowledgements

@@ -12,8 +12,9 @@ import pytest
 from producer_core.ledger import rows_of, unplaced_rows
 from producer_core.pipeline.integrity import groups, judging, ledgers
 from producer_core.pipeline.integrity.findings import listed
+from producer_core.pipeline.integrity.found import Ledgers, Question
 from producer_core.pipeline.integrity.frames import keep
-from producer_core.pipeline.integrity.looking import Ledgers, Question, about, compare, look, verdict
+from producer_core.pipeline.integrity.looking import about, compare, look, verdict
 from producer_core.pipeline.integrity.reading import decoded
 from producer_core.pipeline.integrity.report import AuditReport
 from producer_core.pipeline.integrity.sources import hear
@@ -117,7 +118,7 @@ def audited(spark, records, values, edges, *, begin=None, isolation="read_commit
     """The report of one look, as a job would make it."""
     found_spans = seen_after(spans(edges, begin=begin, isolation=isolation), edges)
 
-    def read(ranges):
+    def read(ranges, among=None):
         which = " or ".join(
             f"(partition = {number} and offset >= {start} and offset < {end})"
             for number, (start, end) in ranges.items()
@@ -425,7 +426,7 @@ def test_a_store_s_own_ledger_tells_its_holes_and_what_it_left_out(spark, tmp_pa
     store.append(Batch("another", 9))
     store.append(Batch("another", 11))
 
-    heard = hear(spark, [], store, {})
+    heard = hear(spark, [], store, {}, topic="orders", cluster="")
 
     assert ledgers.sound(ledgers.rows(heard.batches)).agg({"n": "sum"}).first()[0] == 6
     assert [tuple(row) for row in ledgers.gaps(heard.stretches).collect()] == [("p", 1, 2)]

@@ -22,7 +22,7 @@ def audited(
     """An audit that is done, with its findings as (kind, message id, partition, offset, text)."""
     known = dict.fromkeys(
         ("lost", "duplicated", "reordered", "expired", "pending", "unledgered", "given_up", "given_up_found",
-         "undecided", "ledger_gaps", "foreign_records"),
+         "undecided", "ledger_gaps", "ledger_lost", "strange", "foreign_records"),
         0,
     )  # fmt: skip
     known |= {
@@ -30,6 +30,7 @@ def audited(
         "ours": 1000,
         "acknowledged": 1000,
         "auditable": True,
+        "notes": "",
         "since": None,
         "until": None,
     }

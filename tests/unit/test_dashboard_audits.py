@@ -112,15 +112,15 @@ def test_of_each_topic_the_last_audit_is_told_those_with_faults_first(store, now
 def test_the_last_that_was_done_stays_beside_one_that_runs_failed_or_was_killed(store, now):
     audited(store, "done", at=now - 900)
     begin = {"topic": "orders", "cluster": "c", "isolation": "read_committed"}
-    store.execute("begin_audit", id="next", started=now - 60, **begin)
+    store.execute("begin_audit", id="next", started=now - 61, **begin)
     (killed,) = audits(store, None, now)
-    job(store, "integrity orders", "integrity", began=now - 61, seen=now - 1)
+    store.execute("audit_seen", id="next", now=now - 1)
     (running,) = audits(store, None, now)
     store.execute("fail_audit", id="next", now=now, sentence="The topic was deleted.")
     (failed,) = audits(store, None, now)
     assert [last.audit.audit_id for last in (killed, running, failed)] == ["done"] * 3
     assert [last.later.state for last in (killed, running, failed)] == ["dead", "running", "failed"]
-    assert told.later(killed.later, now) == "A newer one was killed; it began 60 s ago."
+    assert told.later(killed.later, now) == "A newer one was killed; it began 61 s ago."
     assert told.later(failed.later, now).endswith("The topic was deleted.")
 
 
@@ -136,10 +136,43 @@ def test_faults_of_an_earlier_part_are_not_forgotten_when_the_next_night_is_clea
     assert (last.audit.audit_id, last.earlier) == ("whole", None)
 
 
-def test_the_job_of_a_later_audit_is_no_sign_of_life_of_an_earlier_one(store, now):
-    store.execute("begin_audit", id="old", topic="orders", cluster="c", started=now - 900, isolation="x")
-    job(store, "integrity orders", "integrity", began=now - 60, seen=now)
-    assert one(store, "old", now).audit.state == "dead"
+@pytest.mark.parametrize(
+    "numbers",
+    [{"acknowledged": 0, "unledgered": 1000}, {"acknowledged": 10, "unledgered": 990}, {"auditable": False}],
+)
+def test_known_losses_are_not_forgotten_when_later_audits_could_not_have_seen_them(store, now, numbers):
+    audited(store, "monday", at=now - 900, lost=10, sentence="10 are lost.")
+    for ago, night in ((800, "tuesday"), (700, "wednesday")):
+        audited(store, night, at=now - ago, duplicated=1, **numbers)
+        (last,) = audits(store, None, now)
+        assert (last.audit.audit_id, last.earlier.audit_id) == (night, "monday")
+    audited(store, "thursday", at=now - 600)
+    (last,) = audits(store, None, now)
+    assert (last.audit.audit_id, last.earlier) == ("thursday", None)
+
+
+def test_audits_of_one_topic_that_run_at_once_live_and_die_each_for_itself(store, now):
+    begin = {"topic": "orders", "cluster": "c", "isolation": "x"}
+    store.execute("begin_audit", id="first", started=now - 900, **begin)
+    store.execute("begin_audit", id="second", started=now - 60, **begin)
+    store.execute("audit_seen", id="first", now=now - 2)
+    store.execute("audit_seen", id="second", now=now - 1)
+    job(store, "integrity orders", "integrity", began=now - 60, seen=now - 1)
+    assert [one(store, name, now).audit.state for name in ("first", "second")] == ["running", "running"]
+    store.execute("audit_seen", id="first", now=now + 99)
+    assert [one(store, name, now + 99).audit.state for name in ("first", "second")] == ["running", "dead"]
+
+
+def test_what_the_ledgers_lack_bounds_the_verdict_and_is_told(path, store, now, monkeypatch):
+    audited(
+        store, "a-1", at=now - 90, ledger_lost=7, strange=1, notes=f"Its settings may not be read.\n{HOSTILE}"
+    )
+    page = opened("fleet", path, monkeypatch, audit="a-1")
+    assert not page.exception
+    text = text_of(page)
+    assert "7 acknowledgements; there was no room for them" in text and "1 record or row; a newer" in text
+    assert "Its settings may not be read." in text
+    assert not any(HOSTILE in element.body for element in page.get("html"))
 
 
 @pytest.mark.parametrize(
@@ -150,6 +183,9 @@ def test_the_job_of_a_later_audit_is_no_sign_of_life_of_an_earlier_one(store, no
         ({"acknowledged": 0, "ours": 0}, False, "none", "good"),
         ({"lost": 4}, False, "4", "bad"),
         ({"reordered": 4}, False, "none", "warning"),
+        ({"ledger_gaps": 1}, False, "none", "warning"),
+        ({"ledger_lost": 1}, False, "none", "warning"),
+        ({"strange": 1}, False, "none", "warning"),
         ({}, False, "none", "good"),
     ],
 )
@@ -305,10 +341,10 @@ def test_only_the_first_findings_are_drawn_and_more_on_demand(path, store, now, 
     assert len(rows_of(more, "Findings: Lost")) == 130
 
 
-@pytest.mark.parametrize("state", ["running", "failed"])
+@pytest.mark.parametrize("state", ["killed", "failed"])
 def test_an_audit_that_is_not_done_says_how_it_is(path, store, now, monkeypatch, state):
     store.execute(
-        "begin_audit", id="a", topic="orders", cluster="c", started=now - 9, isolation="read_committed"
+        "begin_audit", id="a", topic="orders", cluster="c", started=now - 99, isolation="read_committed"
     )
     if state == "failed":
         store.execute("fail_audit", id="a", now=now, sentence="No broker answers.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import replace
 from itertools import pairwise
 
 import pyarrow as pa
@@ -14,10 +15,13 @@ from hypothesis import strategies as st
 
 from producer_core.cli import main
 from producer_core.errors import ConfigError
-from producer_core.pipeline.integrity import marks
+from producer_core.pipeline.integrity import edges, marks, notes
+from producer_core.pipeline.integrity.marks import Marks
+from producer_core.pipeline.integrity.outcome import Expired, Gap
 from producer_core.pipeline.integrity.ranges import covered, layers, merged
-from producer_core.pipeline.integrity.report import AuditReport, Expired, Gap
+from producer_core.pipeline.integrity.report import AuditReport
 from producer_core.pipeline.integrity.scope import Scope
+from producer_core.pipeline.integrity.sources import Source
 from producer_core.pipeline.integrity.spans import Edge, Span, anew, lowered, seen_after, spans
 from producer_core.store import Store
 
@@ -150,10 +154,52 @@ def report(**more):
             {"compacted": True, "duplicated": 1},
             "orders is compacted, so nobody can say what is lost; of 1,000 messages 1 is there more than once.",
         ),
+        (
+            {"compacted": None, "lost": 1},
+            "orders: of 1,000 messages acknowledged 1 is lost or compacted away.",
+        ),
+        (
+            {
+                "acknowledged": 1,
+                "unledgered": 999,
+                "gaps": (Gap("p", 3, 400),),
+                "ledger_lost": 9,
+                "strange": 1_200,
+            },
+            "orders: the 1 message acknowledged is on the log, once, as far as ledgers tell: 999 messages on the log are "
+            "in none, 398 batches are missing, 9 acknowledgements were left out, 1,200 records or rows cannot be read.",
+        ),
+        (
+            {"acknowledged": 0, "records": 0, "expired": 9, "pending": 1},
+            "orders: nothing can be judged: of what was acknowledged 9 are expired and 1 hidden by an open transaction.",
+        ),
     ],
 )
 def test_one_sentence_says_what_a_person_must_know(numbers, sentence):
     assert report(**numbers).sentence == sentence
+
+
+@pytest.mark.parametrize(
+    ("numbers", "auditable"),
+    [
+        ({}, True),
+        ({"lost": 3}, True),
+        ({"compacted": None}, True),
+        ({"compacted": None, "lost": 1}, False),
+        ({"compacted": True}, False),
+        ({"acknowledged": 0}, False),
+        ({"acknowledged": 0, "lost": 1}, True),
+        ({"acknowledged": 0, "records": 0, "expired": 9}, False),
+        ({"acknowledged": 0, "records": 0}, True),
+    ],
+)
+def test_an_audit_says_whether_a_loss_would_have_shown(numbers, auditable):
+    told = report(**numbers)
+    assert (told.auditable, told.unauditable, told.to_dict()["auditable"]) == (
+        auditable,
+        not auditable,
+        auditable,
+    )
 
 
 def test_what_else_matters_follows_in_sentences():
@@ -235,6 +281,42 @@ def test_a_program_gets_numbers():
     assert report().found(("unauditable", "lost")) == []
 
 
+# what bounds its words
+
+
+@pytest.fixture
+def ledger(monkeypatch):
+    """A ledger's topic of two partitions, of which retention has taken what stood below 10 in the second."""
+    now = {0: Edge(0, 50, 50), 1: Edge(10, 50, 50)}
+    monkeypatch.setattr(edges, "edges", lambda admin, facts: now)
+    return Source(
+        edges.TopicFacts("telemetry", "x", (0, 1), "delete"), {0: Edge(0, 50, 50), 1: Edge(0, 50, 50)}
+    )
+
+
+@pytest.mark.parametrize(("heard", "told"), [({}, True), ({1: 9}, True), ({0: 50, 1: 10}, False)])
+def test_a_ledger_that_expired_before_it_was_heard_is_said(ledger, heard, told):
+    said = [*notes.unheard(None, [ledger], lambda name: heard if name == "telemetry x" else {})]
+    assert [one.partition(":")[0] for one in said] == told * [
+        "Retention has taken a part of the ledger on telemetry (partition 1 before offset 10)"
+    ]
+
+
+@pytest.mark.parametrize(("first", "told"), [(10, 1), (11, 0), (None, 1)])
+def test_a_ledger_that_is_whole_since_the_moment_asked_for_is_not_mentioned(ledger, monkeypatch, first, told):
+    monkeypatch.setattr(edges, "first_since", lambda admin, facts, moment: {0: 0, 1: first})
+    assert len([*notes.unheard(None, [ledger], lambda name: {}, since=1.0)]) == told
+
+
+def test_a_loss_is_told_with_what_else_it_may_come_from():
+    topic = edges.TopicFacts("orders", "x", (0,), "delete")
+    assert [*notes.of_loss(topic, made_anew=False)] == []
+    (anew,) = notes.of_loss(topic, made_anew=True)
+    assert "deleted and made anew" in anew
+    (unknown,) = notes.of_loss(replace(topic, policy=""), made_anew=False)
+    assert "may have been compacted away" in unknown
+
+
 # in the store
 
 
@@ -248,7 +330,8 @@ def store(tmp_path):
 def test_an_audit_that_finished_moves_its_marks_and_one_that_failed_does_not(store):
     first = marks.begin(store, "orders", "c", isolation="read_committed", now=1.0)
     marks.fail(store, first, 2.0, "The broker went away.")
-    assert marks.read(store, "c", marks.of_topic("orders", "x")) == {}
+    course = Marks(store, "c", "orders", "x", "read_committed", ("telemetry",))
+    assert course.verified() == {}
 
     second = marks.begin(store, "orders", "c", isolation="read_committed", now=3.0)
     waits = findings(("pending", f"{uuid.UUID(int=5)}-7", 0, None, None, None))
@@ -256,11 +339,20 @@ def test_an_audit_that_finished_moves_its_marks_and_one_that_failed_does_not(sto
     done = AuditReport(
         **{**{name: getattr(done, name) for name in done.__dataclass_fields__}, "audit_id": second}
     )
-    marks.finish(store, done, {marks.of_topic("orders", "x"): {0: 1_000, 1: 4}})
+    here = {0: Span(0, 1_000, 0, 1_000, 1_000, after=1_003), 1: Span(0, 4, 0, 4, 4, after=4)}
+    marks.finish(store, done, course.moved(here, {"telemetry y": {0: 7}}))
 
-    assert marks.read(store, "c", marks.of_topic("orders", "x")) == {0: 1_000, 1: 4}
-    assert marks.read(store, "c", marks.of_topic("orders", "another")) == {}
-    assert marks.waiting(store, "c", marks.of_topic("orders", "x")) == [(uuid.UUID(int=5).bytes, 7)]
+    assert (course.verified(), course.judged()) == ({0: 1_000, 1: 4}, {0: 1_003, 1: 4})
+    assert (course.heard("telemetry y"), course.heard("telemetry z")) == ({0: 7}, {})
+    assert course.waiting() == [(uuid.UUID(int=5).bytes, 7)]
+    for other in (
+        {"incarnation": "y"},
+        {"isolation": "read_uncommitted"},
+        {"ledgers": ("more", "telemetry")},
+    ):
+        assert replace(course, **other).verified() == {}
+    assert [replace(course, topic=name).made_anew() for name in ("orders", "order")] == [False, False]
+    assert replace(course, incarnation="y").made_anew()
     with store.borrow() as connection:
         rows = connection.execute(
             "SELECT state, lost, ours, sentence FROM audits ORDER BY started_at"

@@ -22,6 +22,7 @@ from producer_core.pipeline.jobs import noted
 from producer_core.pipeline.kafka_options import kafka_options
 from producer_core.pipeline.spark_errors import explained, root_cause, spark_error
 from producer_core.store import Store
+from tests.support import eventually
 
 # masters
 
@@ -278,6 +279,14 @@ def test_a_job_that_was_replaced_does_not_speak_for_its_successor(tmp_path):
         first.message("first")
 
     assert [row["message"] for row in job_rows(store)] == ["second"]
+
+
+def test_what_lives_with_a_job_is_seen_with_it(tmp_path):
+    store = Store.open(tmp_path / "s.duckdb")
+    store.execute("begin_audit", id="a", topic="t", cluster="c", started=1.0, isolation="x")
+    with noted(store, name="j", kind="integrity", clock=lambda: 5.0, every=0.01) as job:
+        job.beats("audit_seen", id="a")
+        eventually(lambda: store.rows("one_audit", audit="a")[0]["seen_at"] == 5.0)
 
 
 def test_a_store_that_cannot_be_had_never_fails_a_job(tmp_path):

@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from producer_core.client_view import ClientView
 from producer_core.errors import StoreFull, StoreLocked
 from producer_core.events import Acknowledged, AttemptFailed, Notice
+from producer_core.ledger import Ledger, entries
 from producer_core.metrics import Metrics
 from producer_core.recorder import Destination, Recorder, added_up
 from producer_core.store.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
+from producer_core.tally import Tally
 from tests.support import eventually
 from tests.unit.replaying import letter
 
@@ -230,6 +233,47 @@ def test_two_batches_added_up_keep_every_count():
     assert both.sequence == 2
     assert both.statistics[0][4:] == (2, 4, 6, 8, 10, 12, 14, 16, 18, 1.0)
     assert (both.latencies[0].count, both.errors[0].count) == (4, 2)
+
+
+@pytest.mark.parametrize("windows", [300, 3])
+def test_beyond_the_bound_the_oldest_rows_of_the_ledger_go_and_are_counted(monkeypatch, windows):
+    """With 3 windows that may wait the older ones are one batch: the oldest rows of it go, not all."""
+    monkeypatch.setattr("producer_core.recorder._WAITING_LEDGER", 160)
+    monkeypatch.setattr("producer_core.recorder._WAITING_BATCHES", windows)
+    store, ledger = FakeStore(trouble=StoreLocked("busy")), Ledger(b"s" * 16)
+    recorder = Recorder(
+        lambda: Destination(store, store), FakeSpill(), metrics=Metrics(), describe=row, pending=Counter,
+        ledger=ledger, keep_ledger=True,
+    )  # fmt: skip
+    for second in range(35):
+        recorder.acknowledged(
+            [Acknowledged("orders", 0, n, 0.0, 10, 1, n) for n in range(second * 10, second * 10 + 10)]
+        )
+        recorder._tick(write=True)
+    store.trouble = None
+    recorder._tick(write=True)
+
+    kept = [seq for batch in store.batches for told in batch.ledger for seq, _ in entries(told)]
+    assert len(kept) >= 130 and recorder.ledger_lost == 350 - len(kept)
+    assert kept == list(range(recorder.ledger_lost, 350))  # the newest
+
+
+def test_what_was_acknowledged_while_it_was_taken_names_its_cluster():
+    known = []
+
+    class Heard(Ledger):
+        def take(self):
+            known.append("c")  # the first acknowledgement of a producer's life
+            return super().take()
+
+    heard = Heard(b"s" * 16)
+    tally = Tally(
+        Metrics(), ClientView(), heard, pending=Counter, number=iter(range(9)).__next__, clock=time.time,
+        describe=lambda: row()._replace(cluster_id="".join(known)),
+    )  # fmt: skip
+    heard.acknowledged(acknowledged(3))
+    (batch,) = tally.take(())
+    assert batch.acknowledgements == 3 and batch.cluster_id == "c"
 
 
 def test_stopping_does_not_wait_for_the_next_second(parts):

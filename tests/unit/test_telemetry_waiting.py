@@ -11,7 +11,7 @@ import pytest
 from producer_core.store import Batch, LatencyRow, StatisticsRow
 from producer_core.telemetry import decode
 from producer_core.telemetry.latest import Latest
-from producer_core.telemetry.waiting import Bounds, Waiting
+from producer_core.telemetry.waiting import Bounds, Lost, Waiting
 from tests.ledgers import Acked, ledger_rows, producer_row
 
 CHANCE = random.Random(7)
@@ -156,6 +156,79 @@ def test_a_process_that_was_killed_while_it_added_up_leaves_nothing_twice(tmp_pa
     found = taken(waiting(tmp_path / "t"))
     assert acknowledged(found) == 8
     assert [(one.begins, one.sequence) for one in found] == [(0, 1), (2, 2), (3, 3)]
+
+
+def test_after_a_restart_too_the_oldest_ledger_rows_are_given_up_first_and_counted(tmp_path):
+    room = waiting(tmp_path / "t")
+    for number in range(5):
+        room.put(batch(number, acks=3000))
+
+    again = waiting(tmp_path / "t", bytes=80_000)
+    for number in range(5, 8):
+        again.put(batch(number, acks=3000))
+
+    found, lost = taken(again), again.lost()
+    assert acknowledged(found) == 16
+    assert [bool(one.ledger) for one in found] == sorted(bool(one.ledger) for one in found)
+    assert found[-1].ledger and not found[0].ledger
+    assert lost.batches == 0 and sum(one.ledger_lost for one in found) == lost.acknowledgements > 0
+    assert sum(one.acknowledgements for one in found) + lost.acknowledgements == 24_000
+    assert taken(waiting(tmp_path / "t", bytes=80_000)) == found  # the disk says the same
+
+
+def test_what_an_earlier_process_left_is_counted_when_it_has_no_room(tmp_path):
+    room = waiting(tmp_path / "t")
+    for number in range(3):
+        room.put(batch(number, acks=100))
+    again = waiting(tmp_path / "t", batches=3)
+    for number in range(3, 5):
+        again.put(batch(number, acks=100))
+
+    assert [(one.begins, one.sequence, one.acknowledgements) for one in taken(again)] == [
+        (1, 1, 100),
+        (2, 2, 100),
+        (3, 4, 200),
+    ]
+    assert again.lost() == Lost(1, 100)
+
+
+def test_where_only_batches_are_too_many_ledgers_are_given_up_only_to_join_what_has_them(folder):
+    room = Waiting(folder, bounds=Bounds(4, 1 << 20, together=40_000))
+    for number in range(6):
+        room.put(batch(number, acks=2500))
+
+    found, lost = taken(room), room.lost()
+    assert len(found) == 4 and acknowledged(found) == 12
+    assert lost.batches == 0 and lost.acknowledgements < 15_000
+    assert all(one.ledger for one in found[-2:])
+
+
+def test_a_process_that_was_killed_while_it_gave_up_ledger_rows_leaves_one_of_both(tmp_path):
+    room = waiting(tmp_path / "t", bytes=20_000)
+    room.put(batch(0, acks=2000))
+    taken(room)
+    shutil.copytree(tmp_path / "t", tmp_path / "before")
+    room.put(batch(1, acks=2000))
+    for path in (tmp_path / "before").iterdir():  # it is there still, beside what is left of it
+        shutil.copy(path, tmp_path / "t")
+
+    found = taken(waiting(tmp_path / "t", bytes=20_000))
+    assert [(one.sequence, one.ledger_lost, one.acknowledgements) for one in found] == [
+        (0, 2000, 0),
+        (1, 0, 2000),
+    ]
+    assert len(list((tmp_path / "t").iterdir())) == 2
+
+
+def test_what_is_none_of_ours_beside_what_waits_is_left_alone(tmp_path):
+    (tmp_path / "t" / "lost+found").mkdir(parents=True)
+    (tmp_path / "t" / "half.new").mkdir()
+    (tmp_path / "t" / "notes.txt").write_text("of a person")
+    waiting(tmp_path / "t").put(batch(0))
+
+    room = waiting(tmp_path / "t")
+    assert taken(room) == [batch(0)] and room.on_disk
+    assert {path.name for path in (tmp_path / "t").iterdir()} > {"lost+found", "half.new", "notes.txt"}
 
 
 def test_a_file_that_is_damaged_is_lost_and_told_and_the_others_are_sent(tmp_path, caplog):

@@ -1,6 +1,7 @@
 """The integrity job: proof, by message id, of what became of each acknowledged message."""
 
 from producer_core.pipeline.integrity.auditing import audit
-from producer_core.pipeline.integrity.report import AuditReport, Expired, Gap
+from producer_core.pipeline.integrity.outcome import Expired, Gap
+from producer_core.pipeline.integrity.report import AuditReport
 
 __all__ = ["AuditReport", "Expired", "Gap", "audit"]

@@ -8,24 +8,37 @@ Low watermarks are asked for again when everything was read: what retention took
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from producer_core.asking import admin, cluster_id
 from producer_core.config import ClientConfig, client_config
-from producer_core.errors import ConfigError, PipelineError
-from producer_core.pipeline.integrity import edges, ledgers, marks
+from producer_core.errors import BrokerError, ConfigError, PipelineError
+from producer_core.pipeline.integrity import edges, ledgers, marks, notes
+from producer_core.pipeline.integrity.confirming import confirm
 from producer_core.pipeline.integrity.findings import listed, written
+from producer_core.pipeline.integrity.found import Found, Ledgers, Question
 from producer_core.pipeline.integrity.frames import keep
-from producer_core.pipeline.integrity.looking import Found, Ledgers, Question, about, look
+from producer_core.pipeline.integrity.looking import about, look
+from producer_core.pipeline.integrity.outcome import Gap
 from producer_core.pipeline.integrity.ranges import Range
 from producer_core.pipeline.integrity.reading import bounded, decoded
-from producer_core.pipeline.integrity.report import AuditReport, Gap
+from producer_core.pipeline.integrity.report import AuditReport
 from producer_core.pipeline.integrity.scope import Scope
 from producer_core.pipeline.integrity.sources import Heard, Source, fresh, hear, read_until, sources
-from producer_core.pipeline.integrity.spans import Edge, Isolation, Span, anew, lowered, seen_after, spans
+from producer_core.pipeline.integrity.spans import (
+    Edge,
+    Isolation,
+    Span,
+    anew,
+    judged_from,
+    lowered,
+    seen_after,
+    spans,
+)
 from producer_core.pipeline.jobs import Told, noted
 from producer_core.pipeline.kafka_options import kafka_options
 from producer_core.pipeline.progress import shown
@@ -35,7 +48,9 @@ if TYPE_CHECKING:
 
     from producer_core.store import Store
 
-_FUTURE = 60.0
+_TIMEOUT = 10.0
+_CLOCKS = 3_600.0
+"""Seconds by which the clocks of a record's producer and of whoever told it may differ."""
 
 
 def audit(
@@ -92,17 +107,22 @@ class _Audit:
         self._ledger_topics = ledger_topics
         self._admin = admin(config.settings)
         self._options = kafka_options(config)
-        self._cluster = cluster_id(config.settings, topic, 10.0) or ""
+        self._config = config
+        self._cluster = _cluster(config, topic)
         self._notes: list[str] = []
 
     def run(self) -> AuditReport:
         started = time.time()
         self._facts = edges.facts(self._admin, self._topic)
+        self._marks = marks.Marks(
+            self._store, self._cluster, self._topic, self._facts.incarnation, self._scope.isolation, self._ledger_topics
+        )  # fmt: skip
         if self._store is None:
             return self._run("", started)[0]
         audit_id = marks.begin(
             self._store, self._topic, self._cluster, isolation=self._scope.isolation, now=started
         )
+        self._job.beats("audit_seen", id=audit_id)
         try:
             report, moved = self._run(audit_id, started)
             marks.finish(self._store, report, moved)
@@ -116,12 +136,15 @@ class _Audit:
             raise
         return report
 
-    def _run(self, audit_id: str, started: float) -> tuple[AuditReport, Mapping[str, marks.Marks]]:
-        asked = self._spans(edges.edges(self._admin, self._facts), self._verified())
+    def _run(self, audit_id: str, started: float) -> tuple[AuditReport, Mapping[str, marks.Offsets]]:
+        asked = self._spans(edges.edges(self._admin, self._facts))
         heard_of = sources(self._admin, self._ledger_topics)
         asked = seen_after(asked, edges.edges(self._admin, edges.facts(self._admin, self._topic)))
-        heard = hear(self._session, heard_of, self._store, self._options)
+        heard = hear(
+            self._session, heard_of, self._store, self._options, topic=self._topic, cluster=self._cluster
+        )
         rows = keep(ledgers.rows(heard.batches))
+        self._notes += notes.unheard(self._admin, heard_of, self._heard_before, self._scope.since)
         told = Ledgers(ledgers.sound(rows), keep(ledgers.given_up(heard.batches, self._topic)))
         question = self._question(told.rows, asked, heard_of, started)
         found = self._look(question, told)
@@ -130,6 +153,10 @@ class _Audit:
             until=self._scope.until, notes=tuple(self._notes), **_of_ledger(heard, rows, told),
         )  # fmt: skip
         self._still_the_same()
+        if report.lost:
+            confirm(self._config, report)
+            more = notes.of_loss(self._facts, made_anew=self._marks.made_anew())
+            report = replace(report, notes=(*report.notes, *more))
         if self._folder is not None and found.findings is not None:
             report = written(report, found.findings, self._folder)
         return report, self._moved(heard_of, started, found)
@@ -137,39 +164,44 @@ class _Audit:
     def _question(
         self, rows: DataFrame, asked: Mapping[int, Span], heard_of: Sequence[Source], started: float
     ) -> Question:
-        scope, new, waiting = self._scope, "true", None
-        if scope.since is not None:
-            new = f"at >= {scope.since!r}"
-        elif scope.incremental:
-            new, waiting = fresh(heard_of, self._mark), self._waiting()
+        scope, facts = self._scope, self._facts
         first = Question(
-            self._topic, self._cluster, asked, started, new, waiting, scope.since, self._facts.compacted
+            self._topic, self._cluster, asked, started, since=scope.since, compacted=facts.compacted
         )
-        return replace(first, spans=self._late(rows, first))
+        if scope.since is not None:
+            long_ago = f"at < {scope.since - _CLOCKS!r}"
+            return replace(
+                first, fresh=f"at >= {scope.since!r}", old=long_ago, spans=judged_from(asked, {}, 0)
+            )
+        if not scope.incremental:
+            return first
+        new = fresh(heard_of, self._marks.heard)
+        known = judged_from(asked, self._marks.judged())
+        late = replace(first, fresh=new, old=f"not ({new})", waiting=self._marks.waiting(), spans=known)
+        return replace(late, spans=self._from_late_told(rows, late))
 
     def _look(self, question: Question, told: Ledgers) -> Found:
-        total = sum(span.end - span.start for span in question.spans.values())
-        self._job.records(done=0, total=total)
-        with shown(self._session, f"auditing {self._topic}", records=total, told=self._job.share):
-            return look(
-                self._session, question, told, read=self._read,
-                edges_now=lambda: edges.edges(self._admin, self._facts),
-            )  # fmt: skip
+        self._job.records(done=0, total=sum(span.end - span.start for span in question.spans.values()))
+        return look(
+            self._session, question, told, read=self._read, reading=self._reading,
+            edges_now=lambda: edges.edges(self._admin, self._facts),
+        )  # fmt: skip
+
+    def _reading(self, records: int, again: bool) -> AbstractContextManager[None]:
+        """A bar for each of the two passes; what Spark does before and between them is not in records."""
+        text = f"auditing {self._topic}{', what differs' if again else ''}"
+        return shown(self._session, text, records=records, told=None if again else self._job.share)
 
     # what is asked of the brokers
 
-    def _verified(self) -> dict[int, int]:
-        if not self._scope.incremental or self._store is None:
-            return {}
-        return marks.read(self._store, self._cluster, marks.of_topic(self._topic, self._facts.incarnation))
-
-    def _spans(self, ends: Mapping[int, Edge], verified: Mapping[int, int]) -> dict[int, Span]:
+    def _spans(self, ends: Mapping[int, Edge]) -> dict[int, Span]:
         scope = self._scope
         until = None if scope.until is None else edges.first_since(self._admin, self._facts, scope.until)
         begin: Mapping[int, int] = scope.from_offsets
         if scope.since is not None:
             begin = edges.begin_since(edges.first_since(self._admin, self._facts, scope.since))
         if scope.incremental:
+            verified = self._marks.verified()
             cut = anew(verified, ends)
             begin = {
                 number: mark for number, mark in verified.items() if number in ends and number not in cut
@@ -178,19 +210,10 @@ class _Audit:
                 f"Partition {number} ends below what was audited before: its log was cut." for number in cut
             ]
         if scope.since is not None or scope.until is not None:
-            self._notes += self._timestamps_ahead()
+            self._notes += notes.timestamps_ahead(self._admin, self._facts, time.time())
         return spans(
             ends, isolation=scope.isolation, begin=begin, until=until, floor_is_begin=scope.since is None
         )
-
-    def _timestamps_ahead(self) -> Iterator[str]:
-        now = time.time()
-        for number, moment in edges.latest_timestamps(self._admin, self._facts).items():
-            if moment > now + _FUTURE:
-                yield (
-                    f"Partition {number} has timestamps in the future, so moments say little of its offsets: "
-                    "the range above is what was audited; from offsets it is exact."
-                )
 
     def _still_the_same(self) -> None:
         if edges.facts(self._admin, self._topic).incarnation != self._facts.incarnation:
@@ -200,41 +223,41 @@ class _Audit:
 
     # the ledger
 
-    def _mark(self, ledger: str) -> dict[int, int]:
-        name = marks.of_ledger(self._topic, self._facts.incarnation, ledger)
-        return marks.read(self._store, self._cluster, name) if self._store is not None else {}
+    def _heard_before(self, ledger: str) -> Mapping[int, int]:
+        return self._marks.heard(ledger) if self._scope.incremental else {}
 
-    def _waiting(self) -> list[tuple[bytes, int]]:
-        name = marks.of_topic(self._topic, self._facts.incarnation)
-        return marks.waiting(self._store, self._cluster, name) if self._store is not None else []
-
-    def _late(self, rows: DataFrame, question: Question) -> Mapping[int, Span]:
+    def _from_late_told(self, rows: DataFrame, question: Question) -> Mapping[int, Span]:
         """An incremental audit begins earlier where the ledger has told of earlier offsets since the last one."""
         from pyspark.sql import functions as F
 
-        spans = question.spans
-        if not self._scope.incremental or all(span.start <= span.low for span in spans.values()):
-            return spans
-        below = about(self._session, question, rows, spans).where("off_min >= 0 and off_min < span_start")
+        asked = question.spans
+        if all(span.start <= span.low for span in asked.values()):
+            return asked
+        below = about(self._session, question, rows, asked).where("off_min >= 0 and off_min < span_start")
         told = below.where(question.fresh).groupBy("partition").agg(F.min("off_min").alias("first")).collect()
-        return lowered(spans, {row["partition"]: row["first"] for row in told})
+        return lowered(asked, {row["partition"]: row["first"] for row in told})
 
-    def _read(self, asked: Mapping[int, Range]) -> DataFrame:
+    def _read(self, asked: Mapping[int, Range], among: int | None = None) -> DataFrame:
         options = {**self._options, "kafka.isolation.level": self._scope.isolation}
-        return decoded(bounded(self._session, self._topic, asked, options))
+        return decoded(bounded(self._session, self._topic, asked, options, among=among))
 
     # the end
 
-    def _moved(self, heard_of: Sequence[Source], started: float, found: Found) -> Mapping[str, marks.Marks]:
+    def _moved(self, heard_of: Sequence[Source], started: float, found: Found) -> Mapping[str, marks.Offsets]:
         """The marks that this audit moves: to the ends that it read."""
         if not self._scope.incremental:
             return {}
-        topic, incarnation = self._topic, self._facts.incarnation
-        ends = {number: span.end for number, span in found.spans.items()}
-        heard = read_until(heard_of, started)
-        return {marks.of_topic(topic, incarnation): ends} | {
-            marks.of_ledger(topic, incarnation, name): moved for name, moved in heard.items()
-        }
+        return self._marks.moved(found.spans, read_until(heard_of, started))
+
+
+def _cluster(config: ClientConfig, topic: str) -> str:
+    """Its id: without it, what ledgers tell of a topic of this name on other clusters would count here."""
+    found = cluster_id(config.settings, topic, _TIMEOUT)
+    if not found:
+        raise BrokerError(
+            "No broker told the id of its cluster.", fix="Check that they answer, and audit again."
+        )
+    return found
 
 
 def _of_ledger(heard: Heard, rows: DataFrame, told: Ledgers) -> dict[str, Any]:

@@ -20,12 +20,17 @@ _BIGGEST = 1 << 62
 
 @dataclass(frozen=True)
 class TopicFacts:
-    """`incarnation` is the topic's own id: another one means that it was deleted and made anew."""
+    """`incarnation` is the topic's own id: another one means that it was deleted and made anew. `policy` is its
+    cleanup.policy, empty where we may not read it."""
 
     name: str
     incarnation: str
     partitions: tuple[int, ...]
-    compacted: bool
+    policy: str
+
+    @property
+    def compacted(self) -> bool | None:
+        return "compact" in self.policy if self.policy else None
 
 
 def facts(admin: AdminClient, topic: str) -> TopicFacts:
@@ -40,7 +45,7 @@ def facts(admin: AdminClient, topic: str) -> TopicFacts:
         ) from error
     policy = _setting(admin, topic, "cleanup.policy")
     numbers = tuple(sorted(partition.id for partition in found.partitions))
-    return TopicFacts(topic, str(found.topic_id or uuid.UUID(int=0)), numbers, "compact" in policy)
+    return TopicFacts(topic, str(found.topic_id or uuid.UUID(int=0)), numbers, policy)
 
 
 def edges(admin: AdminClient, topic: TopicFacts) -> dict[int, Edge]:

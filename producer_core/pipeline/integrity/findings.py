@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from producer_core.pipeline.integrity.judging import message_id
-from producer_core.pipeline.integrity.report import KEPT, AuditReport
+from producer_core.pipeline.integrity.outcome import KEPT
+from producer_core.pipeline.integrity.report import AuditReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

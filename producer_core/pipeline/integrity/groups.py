@@ -52,7 +52,7 @@ def span_frame(session: SparkSession, spans: Mapping[int, Span]) -> DataFrame:
     """The spans as a small frame: partition, span_start, span_end, …"""
     import pyarrow as pa
 
-    fields = ("start", "end", "low", "stable", "high", "after", "floor")
+    fields = ("start", "end", "low", "stable", "high", "after", "floor", "judged")
     columns = {"partition": pa.array([*spans], pa.int32())}
     columns |= {
         f"span_{name}": pa.array([getattr(span, name) for span in spans.values()], pa.int64())
@@ -95,7 +95,7 @@ def pieces(zoned: DataFrame, *, cut: bool = True) -> DataFrame:
     if not cut:
         return whole
     spans = [name for name in zoned.columns if name.startswith("span_")]
-    apart = entries(zoned.where("zone <> last_zone"), "window", "at", "doubt", *spans)
+    apart = entries(zoned.where("zone <> last_zone"), "window", "at", "doubt", "old", *spans)
     apart = apart.withColumn("zone", F.expr(zone("offset")))
     parts = apart.groupBy(*KEY, "zone", "at", "doubt").agg(*_expressions(_SUMS)).select(*columns)
     return whole.unionByName(parts)
@@ -127,11 +127,12 @@ def exact(told: DataFrame) -> DataFrame:
 
 
 def tally(found: DataFrame) -> DataFrame:
-    """How many acknowledgements lie in each zone of each partition, and from which offset to which."""
+    """How many acknowledgements of each partition these are, from which offset to which, and how many were `taken`."""
     from pyspark.sql import functions as F
 
-    return found.groupBy("zone", "partition").agg(
+    return found.groupBy("partition").agg(
         F.sum("n").alias("n"), F.min("off_min").alias("first"), F.max("off_max").alias("last"),
+        F.expr("coalesce(sum(n) filter (where zone = 'taken'), 0)").alias("taken"),
     )  # fmt: skip
 
 

@@ -38,7 +38,9 @@ def standing(seen: DataFrame, told: DataFrame, read: DataFrame, missing: DataFra
     place = [*ID, "partition", "offset", "window"]
     trusted = told.where("zone = 'inside'").join(read.select(*KEY), KEY, "left_anti").select(*place)
     trusted = trusted.join(missing.select(*place), place, "left_anti")
-    earlier = told.where("zone in ('before', 'expired', 'gone')").select(*place, F.lit(True).alias("earlier"))
+    earlier = told.where("zone in ('before', 'expired', 'taken', 'gone')").select(
+        *place, F.lit(True).alias("earlier")
+    )
     here = seen.select(*place).unionByName(trusted).withColumn("earlier", F.lit(False))
     return here.unionByName(earlier).groupBy(*place).agg(F.expr("bool_and(earlier)").alias("earlier"))
 
@@ -68,10 +70,12 @@ def duplicated(places: DataFrame) -> DataFrame:
     return _findings(places.where("copy > 1 and not earlier"), "duplicated")
 
 
-def reordered(places: DataFrame, compared: DataFrame, before: DataFrame | None = None) -> DataFrame:
+def reordered(
+    places: DataFrame, compared: DataFrame, letters: DataFrame, before: DataFrame | None = None
+) -> DataFrame:
     """Messages that stand behind one of their session with a higher sequence, in the same partition.
 
-    Copies do not count, neither as the one nor as the other. Within a window by a running maximum; across windows by
+    Copies do not count, neither as the one nor as the other; nor do `letters`, which were given up and sent again later. Within a window by a running maximum; across windows by
     where each higher window begins; and by `before`, the highest sequence acknowledged below the range, if any.
     """
     from pyspark.sql import Window
@@ -89,6 +93,7 @@ def reordered(places: DataFrame, compared: DataFrame, before: DataFrame | None =
         found = found.join(before, ["partition", "session"], "left")
         at += " when before.seq > seq then before.offset"
     late = found.withColumn("other_offset", F.expr(f"case {at} end")).where("other_offset is not null")
+    late = late.join(F.broadcast(letters.select(*ID)), ID, "left_anti")
     return _findings(late.withColumn("other_partition", F.col("partition")), "reordered")
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import reduce
+from typing import TYPE_CHECKING, Any
 
 from producer_core.ledger import GivenUpRow, LedgerRow
+from producer_core.pipeline.integrity.frames import keep
 from producer_core.pipeline.integrity.ledgers import STORE
 from producer_core.telemetry import SCHEMA_VERSION
 
@@ -15,8 +18,11 @@ if TYPE_CHECKING:
 
     from producer_core.store import Store
 
-_SECONDS = 600
-"""A ledger of a week is read whole; the store's usual bound of 2 s is for pages."""
+_SECONDS = 120
+"""For one slice; the store's usual bound of 2 s is for pages."""
+_TOGETHER = 4_000_000
+"""Acknowledgements of one slice: 20 MB or so in this process, before Spark has them. Nobody waits for the store longer
+than a slice is read."""
 
 
 @dataclass(frozen=True)
@@ -29,24 +35,42 @@ class Kept:
     left_out: int
 
 
-def kept(session: SparkSession, store: Store | None) -> Kept:
-    """What the store keeps; nothing without a store."""
-    batches, stretches, left_out = _asked(store) if store is not None else (None, None, 0)
+def kept(session: SparkSession, store: Store | None, topic: str, cluster: str) -> Kept:
+    """What the store keeps of a topic, as far as `slices` has it; nothing without a store."""
+    if store is None:
+        return Kept(_frame(session, None, _batches()), _frame(session, None, _stretches()), 0)
+    found = [_frame(session, table, _batches()) for table in slices(store, topic, cluster)]
+    with store.borrow(limit=_SECONDS) as connection:
+        ((left_out,),) = connection.execute(_LEFT_OUT).fetchall()
+        stretches = connection.sql(_HAS).to_arrow_table()
     return Kept(
-        session.createDataFrame(_shaped(batches, _batches())),
-        session.createDataFrame(_shaped(stretches, _stretches())),
-        left_out,
+        reduce(lambda one, other: one.unionByName(other), found or [_frame(session, None, _batches())]),
+        _frame(session, stretches, _stretches()),
+        int(left_out),
     )
 
 
-def _asked(store: Store) -> tuple[pyarrow.Table, pyarrow.Table, int]:
+def slices(store: Store, topic: str, cluster: str, *, together: int = _TOGETHER) -> Iterator[pyarrow.Table]:
+    """The batches that speak of the topic in this cluster, or perhaps do, in the order in which they were merged.
+
+    Of other topics come only rows of windows that the topic shares with them over several of its partitions, without
+    offsets (`groups.loose`). A batch whose producer had not heard yet which cluster it speaks to has the one that it
+    told later. Each merge is in one slice; the store is free between two.
+    """
+    about = {"topic": topic, "cluster": cluster}
     with store.borrow(limit=_SECONDS) as connection:
-        ((left_out,),) = connection.execute(_LEFT_OUT).fetchall()
-        return connection.sql(_KEPT).to_arrow_table(), connection.sql(_HAS).to_arrow_table(), int(left_out)
+        moments = connection.execute(_MOMENTS, {**about, "together": together}).fetchall()
+    for first, last in moments:
+        with store.borrow(limit=_SECONDS) as connection:
+            table = connection.sql(_KEPT, params={**about, "first": first, "last": last}).to_arrow_table()
+        yield table
 
 
-def _shaped(table: pyarrow.Table | None, schema: pyarrow.Schema) -> pyarrow.Table:
-    return table.cast(schema) if table is not None and table.num_rows else schema.empty_table()
+def _frame(session: SparkSession, table: pyarrow.Table | None, schema: pyarrow.Schema) -> Any:
+    """Kept by Spark at once, on whatever machines it has, so that this process has one slice at a time."""
+    if table is None or not table.num_rows:
+        return session.createDataFrame(schema.empty_table())
+    return keep(session.createDataFrame(table.cast(schema)))
 
 
 def _batches() -> pyarrow.Schema:
@@ -70,14 +94,35 @@ def _texts(fields: tuple[str, ...], lists: tuple[str, ...] = ()) -> str:
     return ", ".join(f"to_json({name})::VARCHAR" if name in lists else f"{name}::VARCHAR" for name in fields)
 
 
-_KEPT = f"""
-WITH ledgers AS (
-    SELECT producer_id, batch, cluster_id, max(written_at) AS written_at, list([{_texts(LedgerRow._fields, ("seqs", "offs"))}]) AS rows
-    FROM ledger GROUP BY producer_id, batch, cluster_id),
+_TOLD = """
+WITH told AS NOT MATERIALIZED (
+    SELECT ledger.* REPLACE (coalesce(nullif(ledger.cluster_id, ''), producers.cluster_id, '') AS cluster_id)
+    FROM ledger LEFT JOIN producers USING (producer_id)),
+ours AS NOT MATERIALIZED (SELECT * FROM told WHERE topic = $topic AND ($cluster = '' OR cluster_id IN ('', $cluster))),
+shared AS (SELECT session, first_window FROM ours GROUP BY ALL HAVING min(partition) <> max(partition)),
+others AS NOT MATERIALIZED (
+    SELECT * REPLACE (NULL AS fp, -1 AS off_min, -1 AS off_max, [] AS offs) FROM told
+    WHERE topic <> $topic AND (session, first_window) IN (FROM shared)),
+wanted AS NOT MATERIALIZED (FROM ours UNION ALL FROM others),
+given AS (FROM ledger_given_up WHERE topic = $topic)"""
+
+_MOMENTS = f"""{_TOLD},
+merged AS (
+    SELECT merged_at, sum(count) AS count
+    FROM (SELECT merged_at, count FROM wanted UNION ALL SELECT merged_at, 1 FROM given) GROUP BY merged_at),
+sliced AS (SELECT merged_at, sum(count) OVER (ORDER BY merged_at) // $together AS slice FROM merged)
+SELECT min(merged_at), max(merged_at) FROM sliced GROUP BY slice ORDER BY slice"""
+
+_KEPT = f"""{_TOLD},
+ledgers AS (
+    SELECT producer_id, batch, max(cluster_id) AS cluster_id, max(merged_at) AS merged_at, max(written_at) AS written_at,
+           list([{_texts(LedgerRow._fields, ("seqs", "offs"))}]) AS rows
+    FROM wanted WHERE merged_at BETWEEN $first AND $last GROUP BY producer_id, batch),
 letters AS (
-    SELECT producer_id, batch, max(given_up_at) AS written_at, list([{_texts(GivenUpRow._fields)}]) AS rows
-    FROM ledger_given_up GROUP BY producer_id, batch)
-SELECT '{STORE}' AS source, floor(coalesce(ledgers.written_at, letters.written_at) * 1000)::BIGINT AS position,
+    SELECT producer_id, batch, max(merged_at) AS merged_at, max(given_up_at) AS written_at,
+           list([{_texts(GivenUpRow._fields)}]) AS rows
+    FROM given WHERE merged_at BETWEEN $first AND $last GROUP BY producer_id, batch)
+SELECT '{STORE}' AS source, floor(coalesce(ledgers.merged_at, letters.merged_at) * 1000)::BIGINT AS position,
        coalesce(ledgers.written_at, letters.written_at) AS "at", {SCHEMA_VERSION}::INTEGER AS v,
        producer_id, batch AS sequence, NULL::BIGINT AS first, cluster_id, NULL::BIGINT AS ledger_lost,
        ledgers.rows AS ledger, letters.rows AS given_up

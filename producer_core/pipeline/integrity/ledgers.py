@@ -48,7 +48,8 @@ _UNDERSTOOD = f"v = {SCHEMA_VERSION} and producer_id is not null and sequence is
 
 
 def counted(batches: DataFrame) -> dict[str, int]:
-    """How many are `strange`; whether some are there twice or in another one (`repeated`); acknowledgements left out."""
+    """How many are `strange`; whether some are there twice or in another one (`repeated`); acknowledgements left out;
+    how many do not say of which cluster they are (`bare`)."""
     from pyspark.sql import functions as F
 
     known = f"({_UNDERSTOOD})"
@@ -57,9 +58,28 @@ def counted(batches: DataFrame) -> dict[str, int]:
         F.expr(f"coalesce(sum(ledger_lost) filter (where {known}), 0)").alias("lost"),
         F.expr(f"count_if({known}) - count(distinct struct(producer_id, sequence)) filter (where {known})").alias("again"),
         F.expr(f"count_if({known} and first < sequence)").alias("joined"),
+        F.expr(f"count_if({known} and coalesce(cluster_id, '') = '')").alias("bare"),
     ).first()  # fmt: skip
     found = row.asDict() if row is not None else {}
-    return {"strange": found["strange"], "lost": found["lost"], "repeated": found["again"] + found["joined"]}
+    repeated = found["again"] + found["joined"]
+    return {"strange": found["strange"], "lost": found["lost"], "repeated": repeated, "bare": found["bare"]}
+
+
+def located(batches: DataFrame) -> DataFrame:
+    """With the cluster that other batches of the producer name, where one was told before it was known."""
+    from pyspark.sql import functions as F
+
+    named = (
+        batches.where("coalesce(cluster_id, '') <> ''")
+        .groupBy("producer_id")
+        .agg(F.min("cluster_id").alias("known"))
+    )
+    cluster = F.expr("coalesce(nullif(cluster_id, ''), known)")
+    return (
+        batches.join(F.broadcast(named), "producer_id", "left")
+        .withColumn("cluster_id", cluster)
+        .drop("known")
+    )
 
 
 def once(batches: DataFrame) -> DataFrame:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from producer_core.pipeline.integrity import explaining, groups, judging, suspects
+from producer_core.pipeline.integrity.found import Found, Ledgers, Question
 from producer_core.pipeline.integrity.frames import keep
 from producer_core.pipeline.integrity.judging import windowed
+from producer_core.pipeline.integrity.outcome import Expired
 from producer_core.pipeline.integrity.ranges import Range, covered, layers
-from producer_core.pipeline.integrity.report import Expired
 from producer_core.pipeline.integrity.spans import Edge, Span, seen_after
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Read = Callable[[Mapping[int, Range]], "DataFrame"]
-"""Records of one range a partition, decoded."""
+Read = Callable[..., "DataFrame"]
+"""Records of one range a partition, decoded; `among` is how many ranges this and the other reads of a pass have."""
+Reading = Callable[[int, bool], AbstractContextManager[None]]
+"""While so many records are read; whether again."""
 
 _SETTLING = 60.0
 """An acknowledgement without a place that was told so shortly before the topic's ends were asked for may lie above them."""
@@ -29,43 +33,6 @@ _LITTLE = 0.05
 """Of the range: more is not read for the sake of single places."""
 
 
-@dataclass(frozen=True)
-class Question:
-    """What is looked at. `fresh` is SQL over a ledger's row: no audit before this one has judged it. `waiting`, of an
-    incremental audit, are ids without a place that the last one could not judge. `started` is when the topic's ends were
-    asked for; `since` bounds what counts as expired."""
-
-    topic: str
-    cluster: str
-    spans: Mapping[int, Span]
-    started: float
-    fresh: str = "true"
-    waiting: Sequence[tuple[bytes, int]] | None = None
-    since: float | None = None
-    compacted: bool = False
-
-
-@dataclass(frozen=True)
-class Ledgers:
-    """`rows` of all topics, and the `letters`: messages of this topic that were given up."""
-
-    rows: DataFrame
-    letters: DataFrame
-
-
-@dataclass(frozen=True)
-class Found:
-    """What was counted, and a frame of findings (see `judging`); None where nothing was suspect."""
-
-    records: int
-    foreign: int
-    acknowledged: int
-    read_again: int
-    expired: tuple[Expired, ...]
-    spans: Mapping[int, Span]
-    findings: DataFrame | None
-
-
 def look(
     session: SparkSession,
     question: Question,
@@ -73,11 +40,15 @@ def look(
     *,
     read: Read,
     edges_now: Callable[[], Mapping[int, Edge]],
+    reading: Reading = lambda records, again: nullcontext(),
 ) -> Found:
     """Everything once, suspects twice. `edges_now` asks the brokers again when all was read."""
-    rows = keep(groups.zoned_rows(groups.with_doubts(about(session, question, told.rows, question.spans))))
+    ours = groups.zoned_rows(about(session, question, told.rows, question.spans))
+    rows = keep(groups.with_doubts(ours.where("zone <> 'judged' or last_zone <> 'judged'")))
     zones = _zones(rows)
-    compared = keep(compare(question, told, rows, read, cut=len(zones) > 1))
+    first = compare(question, told, rows, read, cut=len(zones) > 1)
+    with reading(_size(question.spans), False):
+        compared = keep(first)
     counts = _counts(compared)
     second, entries = None, None
     if counts["unequal"] or counts["doubtful"] or zones.keys() & suspects.ALWAYS:
@@ -85,7 +56,7 @@ def look(
         windows = suspects.hinted(suspects.asked(compared, rows), most)
         waiting = suspects.ids(session, question.waiting) if question.waiting else None
         entries = keep(suspects.told(rows, windows, question.fresh, waiting))
-        second = _second(session, question, compared, entries, counts, read)
+        second = _second(session, question, compared, entries, counts, read, reading)
     after = seen_after(question.spans, edges_now())
     risen = any(span.low > question.spans[number].low for number, span in after.items())
     findings = None
@@ -94,12 +65,17 @@ def look(
         findings = _judged(
             question, compared, rows, told.letters, zoned, second, {*zones}, verdict(question, after)
         )
+    expired: tuple[Expired, ...] = ()
+    taken = 0
+    if risen or zones.keys() & _BELOW:
+        expired, taken = _expired(session, question, told.rows, after)
+    known = counts["acknowledged"] - taken - (0 if second is None else second.repeats)
     return Found(
         records=counts["records"],
         foreign=counts["foreign"],
-        acknowledged=counts["acknowledged"] - (0 if second is None else second.repeats),
+        acknowledged=max(0, known),
         read_again=0 if second is None else second.offsets,
-        expired=_expired(session, question, told.rows, after) if risen or zones.keys() & _BELOW else (),
+        expired=expired,
         spans=after,
         findings=findings,
     )
@@ -120,7 +96,7 @@ def _judged(
     below = suspects.highest_before(rows) if zones & {"before", "expired", "gone"} else None
     found = [
         judging.duplicated(places),
-        judging.reordered(places, compared, below),
+        judging.reordered(places, compared, letters, below),
         judging.unledgered(places, told, letters),
     ]
     if "pending" in zones:
@@ -151,6 +127,7 @@ def _second(
     entries: DataFrame,
     counts: Mapping[str, int],
     read: Read,
+    reading: Reading,
 ) -> _Second:
     """What arithmetic explains is read at single places or not at all, the rest whole."""
     told = suspects.zoned(entries, groups.span_frame(session, question.spans))
@@ -171,7 +148,8 @@ def _second(
         suspects.to_read(_intervals(rest.where("n is not null")), question.spans) if counts["unequal"] else {}
     )
     whole = suspects.seen(_again(read, ranges), suspects.hinted(rest, counts["unequal"]))
-    seen = keep(points.unionByName(whole, allowMissingColumns=False))
+    with reading(covered(ranges), True):
+        seen = keep(points.unionByName(whole, allowMissingColumns=False))
     return _Second(
         seen, suspects.hinted(rest.select(*groups.KEY), counts["unequal"]), missing, offsets + covered(ranges), repeats
     )  # fmt: skip
@@ -181,8 +159,7 @@ def _points(question: Question, surplus: DataFrame, read: Read) -> tuple[DataFra
     """The records that are where arithmetic says, and how many offsets were read; none where that would be much."""
     named = surplus.selectExpr("partition", "offset as off_min", "offset as off_max").toArrow()
     ranges = suspects.to_read(named, question.spans)
-    total = sum(span.end - span.start for span in question.spans.values())
-    if covered(ranges) > total * _LITTLE:
+    if covered(ranges) > _size(question.spans) * _LITTLE:
         ranges = {}
     records = windowed(_again(read, ranges))
     place = [*groups.KEY, "seq", "offset"]
@@ -207,15 +184,22 @@ def compare(question: Question, told: Ledgers, rows: DataFrame, read: Read, *, c
 
 
 def about(session: SparkSession, question: Question, rows: DataFrame, spans: Mapping[int, Span]) -> DataFrame:
-    """The ledger's rows of this topic, beside the span of their partition."""
-    frame = groups.span_frame(session, spans)
-    return groups.of_topic(rows, question.topic, question.cluster, frame)
+    """The ledger's rows of this topic, beside the span of their partition, and whether they are `old`."""
+    from pyspark.sql import functions as F
+
+    ours = groups.of_topic(rows, question.topic, question.cluster, groups.span_frame(session, spans))
+    return ours.withColumn("old", F.expr(f"coalesce({question.old}, false)"))
 
 
 def _again(read: Read, ranges: Mapping[int, list[Range]]) -> DataFrame:
-    return reduce(
-        lambda one, other: one.unionByName(other), [read(layer) for layer in layers(ranges) or [{}]]
-    )
+    among = sum(map(len, ranges.values())) or None
+    reads = [read(layer, among=among) for layer in layers(ranges) or [{}]]
+    return reduce(lambda one, other: one.unionByName(other), reads)
+
+
+def _size(spans: Mapping[int, Span]) -> int:
+    """Offsets that are read."""
+    return sum(span.end - span.start for span in spans.values())
 
 
 def _zones(rows: DataFrame) -> dict[str, int]:
@@ -253,7 +237,8 @@ def verdict(question: Question, after: Mapping[int, Span]) -> str:
 
 def _expired(
     session: SparkSession, question: Question, rows: DataFrame, after: Mapping[int, Span]
-) -> tuple[Expired, ...]:
+) -> tuple[tuple[Expired, ...], int]:
+    """What expired, and how much of that was taken from the range while it was read."""
     from pyspark.sql import functions as F
 
     zoned = groups.zoned_rows(about(session, question, rows, after).withColumn("doubt", F.lit(False)))
@@ -262,8 +247,9 @@ def _expired(
         zoned = zoned.withColumns(
             {"last_zone": F.expr(known.replace("zone", "last_zone")), "zone": F.expr(known)}
         )
-    below = groups.pieces(zoned).where("zone = 'expired'")
+    below = groups.pieces(zoned).where("zone in ('expired', 'taken')")
     if question.since is not None:
-        below = below.where(f"at >= {question.since!r}")
+        below = below.where(f"zone = 'taken' or at >= {question.since!r}")
     told = groups.tally(below).orderBy("partition").collect()
-    return tuple(Expired(row["partition"], row["n"], row["first"], row["last"]) for row in told)
+    expired = tuple(Expired(row["partition"], row["n"], row["first"], row["last"]) for row in told)
+    return expired, sum(row["taken"] for row in told)

@@ -1,51 +1,25 @@
-"""The report of an audit: what was found, as numbers, as ids, and as sentences."""
+"""The report of an audit: its outcome as numbers, as ids, and as sentences."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from producer_core.masking import mask_told
 from producer_core.pipeline.integrity import words
-from producer_core.pipeline.integrity.spans import Isolation, Span
+from producer_core.pipeline.integrity.found import Found, Question
+from producer_core.pipeline.integrity.outcome import KINDS, Outcome
 
 if TYPE_CHECKING:
     import pyarrow
 
-    from producer_core.pipeline.integrity.looking import Found, Question
-
-Kind = Literal[
-    "lost", "duplicated", "reordered", "expired", "pending", "unledgered", "given_up_found", "undecided"
-]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-FAULTS: tuple[Kind, ...] = ("lost", "duplicated", "reordered")
-KEPT = 10_000
-"""Findings of a kind that the report and the store hold; the Parquet has all."""
-
 _SHOWN = 20
 
 
-class Gap(NamedTuple):
-    """Batches of a producer's ledger that are missing, from the first to the last."""
-
-    producer_id: str
-    first: int
-    last: int
-
-
-class Expired(NamedTuple):
-    """Acknowledgements of a partition that lie below its low watermark: so many, from one offset to another."""
-
-    partition: int
-    count: int  # type: ignore[assignment]  # nobody needs tuple.count here
-    first: int
-    last: int
-
-
 @dataclass(frozen=True, repr=False)
-class AuditReport:
+class AuditReport(Outcome):
     """Numbers are messages, each id once, but `records` and `foreign`, which are records on the log.
 
     `lost`: acknowledged, and not on the log. `duplicated`: at more than one place. `reordered`: behind one of their
@@ -54,37 +28,6 @@ class AuditReport:
     at an unknown place, and the range is not the whole topic. `findings` are up to 10,000 of each kind: kind,
     message_id, partition, offset, other_partition, other_offset. `read_again` counts the offsets of the second look.
     """
-
-    audit_id: str
-    topic: str
-    cluster_id: str
-    started_at: float
-    finished_at: float
-    isolation: Isolation
-    spans: Mapping[int, Span]
-    records: int
-    foreign: int
-    acknowledged: int
-    lost: int = 0
-    duplicated: int = 0
-    reordered: int = 0
-    expired: int = 0
-    pending: int = 0
-    unledgered: int = 0
-    given_up: int = 0
-    given_up_found: int = 0
-    undecided: int = 0
-    expired_ranges: tuple[Expired, ...] = ()
-    gaps: tuple[Gap, ...] = ()
-    ledger_lost: int = 0
-    strange: int = 0
-    compacted: bool = False
-    since: float | None = None
-    until: float | None = None
-    read_again: int = 0
-    findings: pyarrow.Table = field(default=None, compare=False)
-    findings_path: str | None = None
-    notes: tuple[str, ...] = ()
 
     @classmethod
     def made(
@@ -102,26 +45,6 @@ class AuditReport:
         )  # fmt: skip
 
     @property
-    def ours(self) -> int:
-        """Records with a message id."""
-        return self.records - self.foreign
-
-    @property
-    def ledger_gaps(self) -> int:
-        """Batches of ledgers that are missing."""
-        return sum(gap.last - gap.first + 1 for gap in self.gaps)
-
-    @property
-    def auditable(self) -> bool:
-        """Whether a loss would show: not where compaction removes records."""
-        return not self.compacted
-
-    @property
-    def unauditable(self) -> bool:
-        """A loss could not have shown: compaction removes records, or no ledger speaks of what is here."""
-        return self.compacted or (self.ours > 0 and not self.acknowledged)
-
-    @property
     def sentence(self) -> str:
         return words.sentence(self)
 
@@ -129,15 +52,6 @@ class AuditReport:
     def sentences(self) -> tuple[str, ...]:
         """What a person must know, the first one in one line."""
         return tuple(words.sentences(self))
-
-    @property
-    def clean(self) -> bool:
-        """Nothing is lost, duplicated or out of order; `auditable` says whether a loss would have shown."""
-        return not any(getattr(self, kind) for kind in FAULTS)
-
-    def found(self, kinds: Sequence[str]) -> list[str]:
-        """Of these kinds those that were found: `--fail-on`."""
-        return [kind for kind in kinds if getattr(self, kind)]
 
     def rows(self, kind: str | None = None) -> list[dict[str, Any]]:
         """The findings held here, of one kind or of all, each with its text."""
@@ -177,13 +91,6 @@ class AuditReport:
             "gaps": [gap._asdict() for gap in self.gaps],
             "findings_path": self.findings_path,
         }  # fmt: skip
-
-    @property
-    def ranges(self) -> dict[str, list[int]]:
-        """By partition: first offset, the one after the last, low watermark, last stable offset."""
-        return {
-            str(number): [span.start, span.end, span.low, span.stable] for number, span in self.spans.items()
-        }
 
     def __repr__(self) -> str:
         lines = [*self.sentences]

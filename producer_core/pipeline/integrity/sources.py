@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 _SETTLING = 60.0
-"""A store's row may be committed so long after it was written."""
+"""A store's row may be committed so long after its merge began."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Source:
     @property
     def name(self) -> str:
         """One that was deleted and made anew is another."""
-        return marks.of_topic(self.facts.name, self.facts.incarnation)
+        return marks.incarnated(self.facts.name, self.facts.incarnation)
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,16 @@ def sources(admin: AdminClient, topics: Sequence[str]) -> list[Source]:
 
 
 def hear(
-    session: SparkSession, sources: Sequence[Source], store: Store | None, options: Mapping[str, str]
+    session: SparkSession,
+    sources: Sequence[Source],
+    store: Store | None,
+    options: Mapping[str, str],
+    *,
+    topic: str,
+    cluster: str,
 ) -> Heard:
-    """What they tell, with what the store keeps; `options` are Kafka's."""
-    stored = kept(session, store)
+    """What they tell, with what the store keeps of a topic in a cluster; `options` are Kafka's."""
+    stored = kept(session, store, topic, cluster)
     frames = [
         ledgers.parsed(
             bounded(
@@ -74,6 +80,8 @@ def hear(
     if counts["repeated"]:
         known = keep(ledgers.once(known))
         counts["lost"] = ledgers.counted(known)["lost"]
+    if counts["bare"]:
+        known = keep(ledgers.located(known))
     stretches = ledgers.stretches(known).unionByName(stored.stretches)
     return Heard(known, stretches, counts["lost"] + stored.left_out, counts["strange"])
 

@@ -10,9 +10,15 @@ from producer_core.errors import ConfigError
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 
-ZONES = ("gone", "expired", "before", "inside", "outside", "pending", "newer", "beyond", "unplaced")
+ZONES = (
+    "gone", "expired", "before", "inside", "taken", "outside", "pending", "newer", "beyond", "judged", "unplaced",
+)  # fmt: skip
 """Where an acknowledged offset lies: below what was asked for and gone; expired unaudited; audited before; in the
-range; above what was asked for; hidden by an open transaction; written since; above the log's end; nobody knows."""
+range; taken from it by retention while it was read; above what was asked for; hidden by an open transaction; written
+since; above the log's end; told to an audit that judged it; nobody knows."""
+
+NEVER = 1 << 62
+"""An offset that no log reaches."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,8 @@ class Span:
     """Audited is from `start` to before `end`. What was acknowledged from `floor` to before `low` expired unaudited;
     from `stable` to before `high` an open transaction hides it (nothing is hidden from a reader of what is uncommitted:
     there `stable` is `high`); at `after` or above there is nothing, although the ledger was read before `after` was
-    asked for."""
+    asked for. What was told of offsets from `judged` on before is none of this audit's: an audit before it has judged it,
+    as lost, or it was told long before the moment from which on this one is."""
 
     start: int
     end: int
@@ -38,6 +45,7 @@ class Span:
     high: int
     after: int
     floor: int = 0
+    judged: int = NEVER
 
     @property
     def whole(self) -> bool:
@@ -97,7 +105,7 @@ def seen_after(before: Mapping[int, Span], edges: Mapping[int, Edge]) -> dict[in
     return grown | {partition: _NEW for partition in edges if partition not in before}
 
 
-_NEW = Span(0, 0, 0, 0, 0, after=1 << 62)
+_NEW = Span(0, 0, 0, 0, 0, after=NEVER)
 
 
 def lowered(before: Mapping[int, Span], starts: Mapping[int, int]) -> dict[int, Span]:
@@ -105,6 +113,13 @@ def lowered(before: Mapping[int, Span], starts: Mapping[int, int]) -> dict[int, 
     return {
         partition: replace(span, start=max(span.low, min(span.start, starts.get(partition, span.start))))
         for partition, span in before.items()
+    }
+
+
+def judged_from(before: Mapping[int, Span], ends: Mapping[int, int], others: int = NEVER) -> dict[int, Span]:
+    """The same spans, with what an audit before this one has judged; `others` where nothing is known."""
+    return {
+        partition: replace(span, judged=ends.get(partition, others)) for partition, span in before.items()
     }
 
 
@@ -118,13 +133,15 @@ def anew(verified: Mapping[int, int], edges: Mapping[int, Edge]) -> list[int]:
 
 
 def zone(offset: str) -> str:
-    """SQL: the zone of an offset, beside the columns of its partition's span (null where the topic has none such)."""
+    """SQL: the zone of an offset, beside the columns of its partition's span (null where the topic has none such) and
+    `old`: whether it was told before what this audit is about."""
     return f"""case
         when {offset} < 0 then 'unplaced'
+        when old and {offset} >= coalesce(span_judged, 0) and {offset} >= coalesce(span_start, 0) then 'judged'
         when span_start is null or ({offset} >= span_after and {offset} >= span_end) then 'beyond'
         when {offset} < span_start then case when {offset} >= span_low then 'before'
                                              when {offset} >= span_floor then 'expired' else 'gone' end
-        when {offset} < span_end then case when {offset} < span_low then 'expired' else 'inside' end
+        when {offset} < span_end then case when {offset} < span_low then 'taken' else 'inside' end
         when {offset} < span_stable then 'outside'
         when {offset} < span_high then 'pending'
         else 'newer' end"""

@@ -37,8 +37,8 @@ def asked(compared: DataFrame, rows: DataFrame) -> DataFrame:
 def told(rows: DataFrame, windows: DataFrame, fresh: str, waiting: DataFrame | None = None) -> DataFrame:
     """What the ledger says of these windows, message by message, in all partitions and at all offsets.
 
-    (session, seq, partition, offset, window, at); `at` is when it was told, of messages without a place of a `fresh`
-    (SQL) row, and of those that are `waiting`; null of others.
+    (session, seq, partition, offset, window, at, old); `at` is when it was told, of messages without a place of a
+    `fresh` (SQL) row, and of those that are `waiting`; null of others. Each place once: `old` when all that tell it are.
     """
     from pyspark.sql import functions as F
 
@@ -46,11 +46,13 @@ def told(rows: DataFrame, windows: DataFrame, fresh: str, waiting: DataFrame | N
     chosen = chosen.withColumns(
         {"new": F.expr(f"case when off_min < 0 and ({fresh}) then at end"), "at": F.expr("case when off_min < 0 then at end")}
     )  # fmt: skip
-    each = windowed(entries(chosen, "new", "at"))
+    each = windowed(entries(chosen, "new", "at", "old"))
     if waiting is not None:
         each = each.join(F.broadcast(waiting), ["session", "seq"], "left")
-    at = "coalesce(new, if(waits, at, null)) as at" if waiting is not None else "new as at"
-    return each.selectExpr("session", "seq", "partition", "offset", "window", at).distinct()
+    at = "coalesce(new, if(waits, at, null))" if waiting is not None else "new"
+    return each.groupBy("session", "seq", "partition", "offset", "window").agg(
+        F.expr(f"max({at})").alias("at"), F.expr("bool_and(old)").alias("old")
+    )
 
 
 def ids(session: SparkSession, known: Sequence[tuple[bytes, int]]) -> DataFrame:
@@ -63,11 +65,13 @@ def ids(session: SparkSession, known: Sequence[tuple[bytes, int]]) -> DataFrame:
 
 
 def zoned(told: DataFrame, spans: DataFrame) -> DataFrame:
-    """The same, with the zone of each offset; a small frame of spans decides it."""
+    """The same, with the zone of each offset; a small frame of spans decides it. Nothing that was judged before."""
     from pyspark.sql import functions as F
 
     beside = told.join(F.broadcast(spans), "partition", "left").withColumn("zone", F.expr(zone("offset")))
-    return beside.select("session", "seq", "partition", "offset", "window", "zone", "at")
+    return beside.select("session", "seq", "partition", "offset", "window", "zone", "at").where(
+        "zone <> 'judged'"
+    )
 
 
 def highest_before(rows: DataFrame) -> DataFrame:

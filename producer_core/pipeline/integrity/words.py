@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from producer_core.pipeline.integrity.report import AuditReport
+from producer_core.pipeline.integrity.outcome import Outcome
 
 _SAID = 5
 
 
-def sentence(report: AuditReport) -> str:
+def sentence(report: Outcome) -> str:
     """What a person must know, in one sentence."""
     bad = [
         (number, words)
         for number, words in (
-            (report.lost, "lost"),
+            (report.lost, "lost" if report.compacted is False else "lost or compacted away"),
             (report.duplicated, "there more than once"),
             (report.reordered, "out of order"),
         )
@@ -28,13 +26,36 @@ def sentence(report: AuditReport) -> str:
     if not report.acknowledged and not report.lost:
         return _unledgered(report, bad)
     if bad:
-        return f"{report.topic}: of {_messages(report.acknowledged)} acknowledged {_join(bad)}."
-    if report.acknowledged == 1:
-        return f"{report.topic}: the 1 message acknowledged is on the log, once."
-    return f"{report.topic}: all {_messages(report.acknowledged)} acknowledged are on the log, each once and in order."
+        said = f"of {_messages(report.acknowledged)} acknowledged {_join(bad)}"
+    elif report.acknowledged == 1:
+        said = "the 1 message acknowledged is on the log, once"
+    else:
+        said = f"all {_messages(report.acknowledged)} acknowledged are on the log, each once and in order"
+    return f"{report.topic}: {said}{_as_far(report)}."
 
 
-def _unledgered(report: AuditReport, bad: Sequence[tuple[int, str]]) -> str:
+def _as_far(report: Outcome) -> str:
+    """What the ledgers do not tell, where it is anything."""
+    batches = "1 batch is" if report.ledger_gaps == 1 else f"{report.ledger_gaps:,} batches are"
+    holes = (
+        (report.unledgered, f"{_are(report.unledgered, 'on the log')} in none"),
+        (report.ledger_gaps, f"{batches} missing"),
+        (report.ledger_lost, f"{report.ledger_lost:,} acknowledgements were left out"),
+        (report.strange, f"{report.strange:,} records or rows cannot be read"),
+    )
+    said = [words for number, words in holes if number]
+    return f", as far as ledgers tell: {', '.join(said)}" if said else ""
+
+
+def _unledgered(report: Outcome, bad: Sequence[tuple[int, str]]) -> str:
+    hidden = (
+        (report.expired, "expired"),
+        (report.pending, "hidden by an open transaction"),
+        (report.undecided, "at an unknown offset"),
+    )
+    told = [(number, words) for number, words in hidden if number]
+    if told and not report.ours:
+        return f"{report.topic}: nothing can be judged: of what was acknowledged {_join(told)}."
     if not report.records:
         return f"{report.topic}: there is nothing in this range, neither on the log nor in a ledger."
     once = _join(bad) if bad else "none is there twice or out of order"
@@ -42,14 +63,16 @@ def _unledgered(report: AuditReport, bad: Sequence[tuple[int, str]]) -> str:
     return f"{report.topic}: no ledger speaks of this range, so nobody can say what is lost; {of}."
 
 
-def sentences(report: AuditReport) -> Iterator[str]:
+def sentences(report: Outcome) -> Iterator[str]:
     """The first, then what else matters."""
-    yield report.sentence
+    yield sentence(report)
     yield from _undecidable(report)
     if report.unledgered:
         whose = "its producer keeps" if report.unledgered == 1 else "their producers keep"
         their = "its acknowledgement" if report.unledgered == 1 else "their acknowledgement"
         yield f"{_are(report.unledgered, 'on the log')} in no ledger: {whose} none, or never heard of {their}."
+    if report.reordered:
+        yield "Order is that of one thread's sends, one after another: those of several threads or tasks have none."
     if report.given_up_found:
         yield f"{_are(report.given_up_found, 'that their producer gave up')} on the log all the same."
     if report.foreign:
@@ -61,7 +84,7 @@ def sentences(report: AuditReport) -> Iterator[str]:
     yield from report.notes
 
 
-def _undecidable(report: AuditReport) -> Iterator[str]:
+def _undecidable(report: Outcome) -> Iterator[str]:
     if report.pending:
         yield f"{_are(report.pending, 'acknowledged')} hidden by an open transaction: look again when it has ended."
     if report.expired:
@@ -77,7 +100,7 @@ def _undecidable(report: AuditReport) -> Iterator[str]:
         )
 
 
-def _expired(report: AuditReport) -> str:
+def _expired(report: Outcome) -> str:
     said = [
         f"partition {one.partition}, {one.count:,} at offsets {one.first:,} to {one.last:,}"
         for one in report.expired_ranges
@@ -88,7 +111,7 @@ def _expired(report: AuditReport) -> str:
     )
 
 
-def _holes(report: AuditReport) -> Iterator[str]:
+def _holes(report: Outcome) -> Iterator[str]:
     for gap in report.gaps[:_SAID]:
         batches = (
             f"batch {gap.first:,}" if gap.first == gap.last else f"batches {gap.first:,} to {gap.last:,}"

@@ -18,7 +18,8 @@ CREATE TABLE ledger (
     off_max        BIGINT  NOT NULL,
     seqs           BIGINT[] NOT NULL,    -- in the order of offsets: the first sequence, then differences
     offs           BIGINT[] NOT NULL,    -- likewise; empty where places are unknown
-    written_at     DOUBLE  NOT NULL
+    written_at     DOUBLE  NOT NULL,     -- by its producer
+    merged_at      DOUBLE  NOT NULL      -- into this store; later where the store could not be had
 );
 
 -- What was given up, with the verdict of that moment.
@@ -30,7 +31,8 @@ CREATE TABLE ledger_given_up (
     topic          VARCHAR NOT NULL,
     code           VARCHAR NOT NULL,
     verdict        VARCHAR NOT NULL,
-    given_up_at    DOUBLE  NOT NULL
+    given_up_at    DOUBLE  NOT NULL,
+    merged_at      DOUBLE  NOT NULL
 );
 
 -- Jobs of `producer-core pipeline`, one row a job: what the Fleet page shows of them.
@@ -56,6 +58,7 @@ CREATE TABLE audits (
     topic          VARCHAR NOT NULL,
     cluster_id     VARCHAR NOT NULL,
     started_at     DOUBLE  NOT NULL,
+    seen_at        DOUBLE  NOT NULL,     -- its last sign of life; one that was killed stays `running`
     finished_at    DOUBLE,
     state          VARCHAR NOT NULL,     -- running | done | failed
     isolation      VARCHAR NOT NULL,     -- read_committed | read_uncommitted
@@ -76,6 +79,9 @@ CREATE TABLE audits (
     given_up_found BIGINT,               -- given up, and on the log all the same
     undecided      BIGINT,               -- acknowledged at an unknown offset, and not in the part that was read
     ledger_gaps    BIGINT,               -- batches of the ledger that are missing
+    ledger_lost    BIGINT,               -- acknowledgements that producers had to leave out of their ledgers
+    strange        BIGINT,               -- records or rows of the ledger that could not be read
+    notes          VARCHAR,              -- what else bounds its words, a line each
     auditable      BOOLEAN,              -- false: a compacted topic cannot be audited for loss
     sentence       VARCHAR,
     findings_path  VARCHAR               -- Parquet of all findings

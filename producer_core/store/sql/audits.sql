@@ -1,31 +1,32 @@
 -- Audits as the Fleet page shows them.
 
 -- name: last_audits
--- Of each topic the last audit that came to its end, the last that found faults, and the last that was begun; the newest
--- first.
-SELECT audit_id, topic, cluster_id, started_at, finished_at, state, isolation, since, until, ranges, records, ours,
+-- Of each topic the last audit that came to its end, the last two that found faults, the last that found a loss, and the
+-- last that was begun; the newest first.
+SELECT audit_id, topic, cluster_id, started_at, seen_at, finished_at, state, isolation, since, until, ranges, records, ours,
        foreign_records, acknowledged, lost, duplicated, reordered, expired, pending, unledgered, given_up, given_up_found,
-       undecided, ledger_gaps, auditable, sentence, findings_path
+       undecided, ledger_gaps, ledger_lost, strange, notes, auditable, sentence, findings_path
 FROM (SELECT *, coalesce(lost, 0) + coalesce(duplicated, 0) + coalesce(reordered, 0) > 0 AS faulty FROM audits)
 WHERE $topic IS NULL OR topic = $topic
 QUALIFY row_number() OVER (PARTITION BY cluster_id, topic ORDER BY started_at DESC, audit_id) = 1
      OR (state = 'done'
          AND row_number() OVER (PARTITION BY cluster_id, topic, state ORDER BY started_at DESC, audit_id) = 1)
-     OR (faulty AND row_number() OVER (PARTITION BY cluster_id, topic, faulty ORDER BY started_at DESC, audit_id) = 1)
+     OR (faulty AND row_number() OVER (PARTITION BY cluster_id, topic, faulty ORDER BY started_at DESC, audit_id) <= 2)
+     OR (lost > 0 AND row_number() OVER (PARTITION BY cluster_id, topic, lost > 0 ORDER BY started_at DESC, audit_id) = 1)
 ORDER BY started_at DESC, audit_id LIMIT 3000;
 
 -- name: one_audit
 -- One audit by its id.
-SELECT audit_id, topic, cluster_id, started_at, finished_at, state, isolation, since, until, ranges, records, ours,
+SELECT audit_id, topic, cluster_id, started_at, seen_at, finished_at, state, isolation, since, until, ranges, records, ours,
        foreign_records, acknowledged, lost, duplicated, reordered, expired, pending, unledgered, given_up, given_up_found,
-       undecided, ledger_gaps, auditable, sentence, findings_path
+       undecided, ledger_gaps, ledger_lost, strange, notes, auditable, sentence, findings_path
 FROM audits WHERE audit_id = $audit;
 
 -- name: audits_of_topic
 -- The audits of a topic, the newest first.
-SELECT audit_id, topic, cluster_id, started_at, finished_at, state, isolation, since, until, ranges, records, ours,
+SELECT audit_id, topic, cluster_id, started_at, seen_at, finished_at, state, isolation, since, until, ranges, records, ours,
        foreign_records, acknowledged, lost, duplicated, reordered, expired, pending, unledgered, given_up, given_up_found,
-       undecided, ledger_gaps, auditable, sentence, findings_path
+       undecided, ledger_gaps, ledger_lost, strange, notes, auditable, sentence, findings_path
 FROM audits WHERE topic = $topic AND cluster_id = $cluster
 ORDER BY started_at DESC, audit_id LIMIT $limit;
 

@@ -5,6 +5,11 @@
 SELECT partition, verified_until, audit_id FROM audit_marks WHERE cluster_id = $cluster AND topic = $topic
 ORDER BY partition;
 
+-- name: audit_incarnations
+-- Under which names marks of a topic are kept: one for each time that it was made.
+SELECT DISTINCT topic FROM audit_marks
+WHERE cluster_id = $cluster AND starts_with(topic, $topic || ' ') AND NOT contains(topic, ' < ');
+
 -- name: audit_waiting
 -- What the last incremental audit of a topic could not judge: acknowledged nobody knows where, and perhaps not yet to be seen.
 SELECT DISTINCT message_id FROM audit_findings
@@ -14,8 +19,12 @@ ORDER BY message_id;
 
 -- name: begin_audit
 -- An audit begins; its counts are NULL until it has finished.
-INSERT INTO audits (audit_id, topic, cluster_id, started_at, state, isolation)
-VALUES ($id, $topic, $cluster, $started, 'running', $isolation);
+INSERT INTO audits (audit_id, topic, cluster_id, started_at, seen_at, state, isolation)
+VALUES ($id, $topic, $cluster, $started, $started, 'running', $isolation);
+
+-- name: audit_seen
+-- It is at work.
+UPDATE audits SET seen_at = $now WHERE audit_id = $id AND state = 'running';
 
 -- name: fail_audit
 -- It could not be done.
@@ -27,7 +36,8 @@ UPDATE audits SET state = 'done', finished_at = $finished, since = $since, until
     records = $records, ours = $ours, foreign_records = $foreign_records, acknowledged = $acknowledged,
     lost = $lost, duplicated = $duplicated, reordered = $reordered, expired = $expired, pending = $pending,
     unledgered = $unledgered, given_up = $given_up, given_up_found = $given_up_found, undecided = $undecided,
-    ledger_gaps = $ledger_gaps, auditable = $auditable, sentence = $sentence, findings_path = $findings_path
+    ledger_gaps = $ledger_gaps, ledger_lost = $ledger_lost, strange = $strange, notes = $notes, auditable = $auditable,
+    sentence = $sentence, findings_path = $findings_path
 WHERE audit_id = $id;
 
 -- name: add_audit_findings
