@@ -22,7 +22,7 @@ from producer_core.pipeline.integrity.ranges import covered, layers, merged
 from producer_core.pipeline.integrity.report import AuditReport
 from producer_core.pipeline.integrity.scope import Scope
 from producer_core.pipeline.integrity.sources import Source
-from producer_core.pipeline.integrity.spans import Edge, Span, anew, lowered, seen_after, spans
+from producer_core.pipeline.integrity.spans import Edge, Span, anew, left_of, lowered, seen_after, spans
 from producer_core.store import Store
 
 # what is read again
@@ -89,6 +89,11 @@ def test_what_changes_while_an_audit_reads_is_asked_for_again():
     after = seen_after(before, {0: Edge(4, 9, 12), 2: Edge(0, 3, 3)})
     assert (after[0].low, after[0].after, after[0].end, after[1]) == (4, 12, 8, before[1])
     assert (after[2].end, after[0].whole) == (0, True)
+
+
+def test_an_audit_begins_where_retention_has_left_something():
+    (span,) = left_of({0: Span(5, 8, 9, 20, 20, after=20)}).values()
+    assert (span.start, span.end) == (9, 9)
 
 
 def test_a_ledger_that_tells_late_makes_an_audit_begin_earlier():

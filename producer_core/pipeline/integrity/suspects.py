@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 FEW = 200_000
 """So many keys are sent to every task; more are joined by a shuffle of what was read again."""
 
+_STRETCHES = 4_096
+
 ALWAYS = ("beyond", "unplaced", "pending")
 """Zones of which each message is told by its id, suspect or not."""
 
@@ -86,6 +88,20 @@ def highest_before(rows: DataFrame) -> DataFrame:
     return both.groupBy("partition", "session").agg(
         F.struct(F.max("seq").alias("seq"), F.lit(-1).cast("bigint").alias("offset")).alias("before")
     )
+
+
+def intervals(groups: DataFrame, count: int, size: int) -> Any:
+    """Where the records of these groups stand, as an Arrow table of partition, off_min, off_max; many groups of a topic
+    of so many offsets as a few thousand stretches, for the driver holds them."""
+    from pyspark.sql import functions as F
+
+    found = groups.where("n is not null").select("partition", "off_min", "off_max")
+    if count > FEW:
+        stretch = F.expr(f"off_min div {max(1, size // _STRETCHES)}").alias("stretch")
+        found = found.groupBy("partition", stretch).agg(
+            F.min("off_min").alias("off_min"), F.max("off_max").alias("off_max")
+        )
+    return found.toArrow()
 
 
 def to_read(intervals: Any, spans: Mapping[int, Span]) -> dict[int, list[Range]]:
