@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from producer_core.pipeline.integrity.groups import KEY
 from producer_core.pipeline.integrity.judging import windowed
 from producer_core.pipeline.integrity.ledgers import entries
-from producer_core.pipeline.integrity.ranges import Range, merged
+from producer_core.pipeline.integrity.ranges import MOST, Range, merged
 from producer_core.pipeline.integrity.spans import Span, zone
 
 if TYPE_CHECKING:
@@ -18,6 +18,9 @@ FEW = 200_000
 """So many keys are sent to every task; more are joined by a shuffle of what was read again."""
 
 _STRETCHES = 4_096
+
+WORTH = 50_000
+"""Offsets of a partition for which one more read of it is worth its plan and its tasks."""
 
 ALWAYS = ("beyond", "unplaced", "pending")
 """Zones of which each message is told by its id, suspect or not."""
@@ -110,7 +113,11 @@ def to_read(intervals: Any, spans: Mapping[int, Span]) -> dict[int, list[Range]]
     columns = (intervals.column(name).to_pylist() for name in ("partition", "off_min", "off_max"))
     for partition, first, last in zip(*columns, strict=True):
         found.setdefault(partition, []).append((max(first, spans[partition].start), last + 1))
-    return {partition: merged(ranges) for partition, ranges in found.items()}
+    return {partition: merged(ranges, _most(spans[partition])) for partition, ranges in found.items()}
+
+
+def _most(span: Span) -> int:
+    return min(MOST, 1 + (span.end - span.start) // WORTH)
 
 
 def seen(records: DataFrame, groups: DataFrame) -> DataFrame:
