@@ -171,6 +171,7 @@ def work(task: dict[str, Any]) -> None:
     from producer_core.config import client_config
     from producer_core.pipeline import audit
     from producer_core.pipeline.integrity import edges
+    from producer_core.pipeline.integrity.reading import fetches
     from producer_core.pipeline.session import open_session
 
     session = open_session(name="benchmark", master=task["master"], driver_memory=task["memory"])
@@ -181,7 +182,7 @@ def work(task: dict[str, Any]) -> None:
     told["records"] = sum(edge.stable - edge.low for edge in ends.values())
     for _ in range(task["rounds"] + 1):
         for reader, older in READERS.items():
-            told[reader].append(plain(session, task, older))
+            told[reader].append(plain(session, task, older, fetches(len(ends))))
         if task["telemetry"] is None:
             continue
         began = time.monotonic()
@@ -193,11 +194,11 @@ def work(task: dict[str, Any]) -> None:
     print(json.dumps(told))
 
 
-def plain(session: Any, task: dict[str, Any], older: str) -> float:
-    """Seconds that Spark takes to read the topic with its headers, and to do nothing with it."""
+def plain(session: Any, task: dict[str, Any], older: str, large: dict[str, str]) -> float:
+    """Seconds that Spark takes to read the topic with its headers, in fetches as large as an audit's, and no more."""
     session.conf.set("spark.sql.sources.useV1SourceList", older)
     reader = session.read.format("kafka").option("kafka.bootstrap.servers", task["servers"])
-    reader = reader.option("subscribe", task["orders"]).option("includeHeaders", "true")
+    reader = reader.option("subscribe", task["orders"]).option("includeHeaders", "true").options(**large)
     began = time.monotonic()
     reader.option("kafka.isolation.level", "read_committed").load().write.format("noop").mode(
         "overwrite"
