@@ -81,8 +81,6 @@ def listening(*answers):
 
 _SAID = b"\0\0\0\x14/files/producer-core" + b"\0\0\0\x2cStream '/files/producer-core' was not found."
 NOT_FOUND = (9 + len(_SAID)).to_bytes(8, "big") + b"\x08" + _SAID  # what a master of Spark 4.0 answered
-    bytes.fromhex("0000000000000012") + b"\x08" + bytes(9)
-)  # as a Spark of 4.0 says it: a frame, its type
 
 
 def test_one_of_several_masters_is_enough():
