@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,10 +83,15 @@ def telemetry(
     job.check(client_config(addresses, chosen), topics, folder)
     if history is not None and not place.exists():
         belongs_to_nobody(history, place)
+    if place.exists():
+        Store.open(
+            place
+        ).close()  # one of the future, or damaged, is told now; a new one is made when Spark runs
     screen = _Screen()
-    # closed before Python ends: py4j keeps the sink, and with it the store, beyond that, and DuckDB would complain
-    with closing(Store.open(store_path)) as store:
+    with ExitStack() as stack:
+        # closed before Python ends: py4j keeps the sink, and with it the store, beyond that, and DuckDB would complain
         with spark.session("telemetry") as session:
+            store = stack.enter_context(closing(Store.open(store_path)))
             stop = Stop()  # after Spark, which has its own idea of Ctrl-C
             done = job.run(
                 session, store, servers=addresses, topics=topics, checkpoint=folder, once=once, history=history,

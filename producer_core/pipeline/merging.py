@@ -50,13 +50,15 @@ numbered AS (
 SELECT producer_id, min(first_batch) AS first_batch, max(last_batch) AS last_batch
 FROM numbered GROUP BY producer_id, island"""
 
+# As store/merge.py: a batch that comes late says nothing new of its producer, and its clock may have been set back.
 _HEARTBEAT = f"""
 INSERT INTO producers ({", ".join(ProducerRow._fields)})
-SELECT {", ".join(f"said.{name}" for name in ProducerRow._fields)}
-FROM (SELECT arg_max(producer, producer.seen_at) AS said FROM given
-      WHERE producer IS NOT NULL GROUP BY producer.producer_id)
-ON CONFLICT (producer_id) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in ProducerRow._fields[1:])}
-WHERE excluded.seen_at >= producers.seen_at"""
+SELECT told.producer_id, {", ".join(f"said.{name}" for name in ProducerRow._fields[1:])}
+FROM (SELECT producer_id, max(sequence) AS sequence, arg_max(producer, sequence) AS said FROM given
+      WHERE producer IS NOT NULL GROUP BY producer_id) AS told
+WHERE NOT EXISTS (SELECT 1 FROM merged_batches AS known
+                  WHERE known.producer_id = told.producer_id AND known.last_batch > told.sequence)
+ON CONFLICT (producer_id) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in ProducerRow._fields[1:])}"""
 
 _MISSING = """
 SELECT count(*) FILTER (holes > 0)::BIGINT, coalesce(sum(holes), 0)::BIGINT
@@ -90,13 +92,13 @@ def merge(
             raise Overtaken
         for table, kind in KINDS.items():
             connection.execute(_add(table, kind.columns))
+        connection.execute(_HEARTBEAT)
         connection.execute(_RANGES)
         connection.execute("DELETE FROM merged_batches WHERE producer_id IN (SELECT producer_id FROM given)")
         connection.execute(
             "INSERT INTO merged_batches SELECT producer_id, first_batch, last_batch FROM ranges"
         )
         connection.execute("DROP TABLE ranges")
-        connection.execute(_HEARTBEAT)
         _note(connection, query_id, batch_id, now)
         reached("in the transaction")
     return int(fresh.num_rows)

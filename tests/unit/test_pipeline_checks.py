@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
+from contextlib import contextmanager
 
 import pytest
 
@@ -59,13 +61,47 @@ def test_a_master_that_does_not_answer_is_told_at_once():
             masters.check_master(address)
 
 
+@contextmanager
+def listening(*answers):
+    """Something that answers each connection's first words with the next of these, and hangs up; its address."""
+    with socket.create_server(("127.0.0.1", 0)) as there:
+
+        def answer():
+            for words in answers:
+                line, _ = there.accept()
+                with line:
+                    line.recv(1_000)
+                    line.sendall(words)
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{there.getsockname()[1]}"
+        thread.join(5)
+
+
+_SAID = b"\0\0\0\x14/files/producer-core" + b"\0\0\0\x2cStream '/files/producer-core' was not found."
+NOT_FOUND = (9 + len(_SAID)).to_bytes(8, "big") + b"\x08" + _SAID  # what a master of Spark 4.0 answered
+
+
 def test_one_of_several_masters_is_enough():
-    with socket.create_server(("127.0.0.1", 0)) as there, socket.socket() as away:
+    with listening(NOT_FOUND) as there, socket.socket() as away:
         away.bind(("127.0.0.1", 0))
-        masters.check_master(f"spark://127.0.0.1:{away.getsockname()[1]},127.0.0.1:{there.getsockname()[1]}")
+        masters.check_master(f"spark://127.0.0.1:{away.getsockname()[1]},{there}")
 
 
-def test_what_listens_and_is_no_master_is_told_as_such():
+@pytest.mark.parametrize("words", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", NOT_FOUND[:5]])
+def test_what_listens_and_is_no_spark_is_told_at_once(words):
+    with listening(words, b"") as there, pytest.raises(PipelineError, match="answers as no Spark does"):
+        masters.check_master(f"spark://{there}")
+
+
+def test_what_listens_and_says_nothing_is_told_within_its_time():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        with pytest.raises(PipelineError, match=r"said nothing within 0\.2 s"):
+            masters.check_master(f"spark://127.0.0.1:{silent.getsockname()[1]}", timeout=0.2)
+
+
+def test_a_master_that_never_takes_a_job_is_told_as_such():
     stopped = RuntimeError("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.")
     gone, full = spark_error(stopped), PipelineError("A disk is full.")
     assert "did not take this job" in str(masters.deaf("spark://h:8080", gone))
