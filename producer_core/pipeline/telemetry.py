@@ -21,10 +21,10 @@ from producer_core.config import ClientConfig, client_config
 from producer_core.errors import BrokerUnreachable, ProducerError, StoreLocked
 from producer_core.pipeline import checkpoint as notes
 from producer_core.pipeline.batches import read
-from producer_core.pipeline.history import History
+from producer_core.pipeline.history import History, belongs_to_nobody
 from producer_core.pipeline.jobs import Told, noted
 from producer_core.pipeline.kafka_options import kafka_options
-from producer_core.pipeline.merging import missing
+from producer_core.pipeline.merging import missing, unseen
 from producer_core.pipeline.preflight import reach
 from producer_core.pipeline.sink import Merged, Reached, Sink
 from producer_core.pipeline.spark_errors import spark_error
@@ -74,8 +74,8 @@ def check_store(place: Path, checkpoint: Path, history: Path | None) -> None:
     """What can be known of a store and of what goes with it before Spark starts; a store that is not there is not made."""
     with closing(Store.open(place)) if place.exists() else nullcontext() as store:
         notes.same_store(checkpoint, store, place)
-        if history is not None:
-            History(history).check(store, place)
+    if store is None and history is not None:
+        belongs_to_nobody(history, place)
 
 
 def default_checkpoint(store: Path) -> Path:
@@ -113,7 +113,7 @@ def run(
         notes.same_store(folder, store, store.path)
         if files is not None:
             stack.callback(files.close)
-            files.open(store)
+            files.open(store, lambda batches: not unseen(store, batches).num_rows)
         job = stack.enter_context(noted(store, name=f"telemetry {', '.join(topics)}", kind="telemetry"))
         stream = _Stream(session, source, store, folder, files, once, every, reached, clock)
         going = _Run(job, told, stopped)
@@ -187,8 +187,6 @@ class _Stream:
         )
         query = None
         try:
-            if self.files is not None:
-                self.files.settle()  # what an earlier play drafted, and a busy store did not take
             query = self._start(sink)
             while not query.awaitTermination(_LOOK) and not run.stopped():
                 run.progress(query)

@@ -257,7 +257,7 @@ def test_a_store_that_was_restored_from_a_copy_is_refused_with_a_newer_checkpoin
     merged_until(store, 10)
     merged_until(store, 99, query_id="another")
 
-    with pytest.raises(ConfigError, match=r"does not know what the checkpoint .* says is merged") as raised:
+    with pytest.raises(ConfigError, match="does not know what the checkpoint .* says is merged") as raised:
         checkpoint.same_store(tmp_path / "checkpoint", store, store.path)
     assert "Take a new --checkpoint: everything is read again and nothing counts twice." in str(raised.value)
 
