@@ -71,6 +71,7 @@ def telemetry(
     """
     from producer_core.config import client_config
     from producer_core.pipeline import telemetry as job
+    from producer_core.pipeline.history import belongs_to_nobody
     from producer_core.stopping import Stop
     from producer_core.store import Store
     from producer_core.store.place import resolve
@@ -80,7 +81,12 @@ def telemetry(
     place = resolve(store_path)
     folder = checkpoint or job.default_checkpoint(place)
     job.check(client_config(addresses, chosen), topics, folder)
-    job.check_store(place, folder, history)
+    if history is not None and not place.exists():
+        belongs_to_nobody(history, place)
+    if place.exists():
+        Store.open(
+            place
+        ).close()  # one of the future, or damaged, is told now; a new one is made when Spark runs
     screen = _Screen()
     with ExitStack() as stack:
         # closed before Python ends: py4j keeps the sink, and with it the store, beyond that, and DuckDB would complain

@@ -6,18 +6,13 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from producer_core.errors import CheckpointDamaged, ConfigError, PipelineError
 from producer_core.pipeline.locked import Lock
 
-if TYPE_CHECKING:
-    from producer_core.store import Store
-
 _CLUSTER = "cluster"
 _LOOKED_AT = 3
 """The last entries of a log; Spark reads no others."""
-_ANEW = "Take a new --checkpoint: everything is read again and nothing counts twice."
 
 
 def examine(folder: Path) -> None:
@@ -52,40 +47,8 @@ def same_cluster(folder: Path, cluster_id: str) -> None:
     if before != cluster_id:
         raise ConfigError(
             f"The checkpoint {folder} is of cluster {before}, and the brokers are of cluster {cluster_id}.",
-            fix=_ANEW,
+            fix="Name another with --checkpoint; what is merged already is not counted twice.",
         )
-
-
-def same_store(folder: Path, store: Store | None, place: Path) -> None:
-    """ConfigError when the store lacks what the checkpoint says is merged: it would never be read again.
-
-    A store that is ahead is right: a job was killed between its transaction and Spark's commit. `store` is None where
-    none is at `place` yet.
-    """
-    committed = _newest(folder / "spark" / "commits")
-    if not committed:
-        return
-    known = _merged_until(store, _query(folder)) if store is not None else None
-    if known is None or known < int(committed[-1].name):
-        raise ConfigError(
-            f"The store {place} does not know what the checkpoint {folder} says is merged: it was made anew, restored "
-            "from an older copy, or is another.",
-            fix=_ANEW,
-        )
-
-
-def _query(folder: Path) -> str:
-    metadata = folder / "spark" / "metadata"
-    return str(_json(metadata.read_bytes(), metadata, folder)["id"])
-
-
-def _merged_until(store: Store, query_id: str) -> int | None:
-    """The last micro-batch of a query that the store has."""
-    with store.borrow(timeout=60) as connection:
-        found = connection.execute(
-            "SELECT max(batch_id) FROM pipeline_progress WHERE query_id = ?", [query_id]
-        ).fetchone()
-    return found[0] if found else None
 
 
 @contextmanager

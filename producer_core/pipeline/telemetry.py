@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,17 +21,18 @@ from producer_core.config import ClientConfig, client_config
 from producer_core.errors import BrokerUnreachable, ProducerError, StoreLocked
 from producer_core.pipeline import checkpoint as notes
 from producer_core.pipeline.batches import read
-from producer_core.pipeline.history import History, belongs_to_nobody
+from producer_core.pipeline.history import History
 from producer_core.pipeline.jobs import Told, noted
 from producer_core.pipeline.kafka_options import kafka_options
 from producer_core.pipeline.merging import missing, unseen
 from producer_core.pipeline.preflight import reach
 from producer_core.pipeline.sink import Merged, Reached, Sink
 from producer_core.pipeline.spark_errors import spark_error
-from producer_core.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from producer_core.store import Store
 
 logger = logging.getLogger(__name__)
 
@@ -70,14 +71,6 @@ def check(config: ClientConfig, topics: Sequence[str], checkpoint: Path) -> Sour
     return Source(tuple(topics), options, cluster_id)
 
 
-def check_store(place: Path, checkpoint: Path, history: Path | None) -> None:
-    """What can be known of a store and of what goes with it before Spark starts; a store that is not there is not made."""
-    with closing(Store.open(place)) if place.exists() else nullcontext() as store:
-        notes.same_store(checkpoint, store, place)
-    if store is None and history is not None:
-        belongs_to_nobody(history, place)
-
-
 def default_checkpoint(store: Path) -> Path:
     """A folder beside the store."""
     return store.with_name(store.name + ".telemetry")
@@ -110,7 +103,6 @@ def run(
     files = History(history, reached=reached) if history is not None else None
     with ExitStack() as stack:
         stack.enter_context(notes.held(folder, source.cluster_id))
-        notes.same_store(folder, store, store.path)
         if files is not None:
             stack.callback(files.close)
             files.open(store, lambda batches: not unseen(store, batches).num_rows)

@@ -19,13 +19,11 @@ from producer_core.errors import (
     PipelineError,
     StoreLocked,
 )
-from producer_core.pipeline import checkpoint, masters, telemetry
+from producer_core.pipeline import checkpoint, masters
 from producer_core.pipeline.jobs import noted
 from producer_core.pipeline.kafka_options import kafka_options
-from producer_core.pipeline.merging import merge
 from producer_core.pipeline.spark_errors import explained, root_cause, spark_error
 from producer_core.store import Store
-from tests.unit.test_pipeline_merging import batches
 
 # masters
 
@@ -233,43 +231,6 @@ def test_a_checkpoint_of_another_cluster_would_pass_over_records_and_is_refused(
         pass
     with checkpoint.held(tmp_path, "one"):
         pass
-
-
-def merged_until(store, batch_id, query_id="1f2e"):
-    given = batches(("p1", batch_id))
-    merge(store, given, query_id=query_id, batch_id=batch_id, now=1.0)
-
-
-def test_a_store_that_has_what_the_checkpoint_says_goes_with_it(tmp_path):
-    store = Store.open(tmp_path / "s.duckdb")
-    a_checkpoint(tmp_path / "checkpoint")  # its last commit is 11
-
-    merged_until(store, 11)
-    checkpoint.same_store(tmp_path / "checkpoint", store, store.path)
-    merged_until(store, 12)  # killed after the store's transaction, and before Spark's commit
-    checkpoint.same_store(tmp_path / "checkpoint", store, store.path)
-    checkpoint.same_store(tmp_path / "lost", store, store.path)
-
-
-def test_a_store_that_was_restored_from_a_copy_is_refused_with_a_newer_checkpoint(tmp_path):
-    store = Store.open(tmp_path / "s.duckdb")
-    a_checkpoint(tmp_path / "checkpoint")
-    merged_until(store, 10)
-    merged_until(store, 99, query_id="another")
-
-    with pytest.raises(ConfigError, match="does not know what the checkpoint .* says is merged") as raised:
-        checkpoint.same_store(tmp_path / "checkpoint", store, store.path)
-    assert "Take a new --checkpoint: everything is read again and nothing counts twice." in str(raised.value)
-
-
-def test_a_new_store_is_refused_with_a_checkpoint_that_has_read_before_it_is_made(tmp_path):
-    a_checkpoint(tmp_path / "checkpoint")
-
-    with pytest.raises(ConfigError, match="new --checkpoint"):
-        telemetry.check_store(tmp_path / "s.duckdb", tmp_path / "checkpoint", None)
-    assert not (tmp_path / "s.duckdb").exists()
-    telemetry.check_store(tmp_path / "s.duckdb", tmp_path / "new", None)
-    assert not (tmp_path / "s.duckdb").exists()
 
 
 def test_a_checkpoint_is_of_one_job_at_a_time(tmp_path):
