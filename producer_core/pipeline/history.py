@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import duckdb
 
@@ -32,7 +32,16 @@ _WAITING = "_waiting"
 _NOTED = ".queries"
 _NAME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d)-(\d{8})\.(draft|batches)")
 _THROUGH = "producer_core_through"
+_QUERY, _BATCH = b"producer_core_query", b"producer_core_batch"
 _MEMORY = "512MB"
+
+
+class Draft(NamedTuple):
+    """A micro-batch on disk that is not known to be merged, and which of which query it is."""
+
+    path: Path
+    query_id: str
+    batch_id: int
 
 
 class History:
@@ -66,7 +75,7 @@ class History:
         if self._lock is not None:
             self._lock.release()
 
-    def draft(self, fresh: Any, now: float) -> Path:
+    def draft(self, fresh: Any, now: float, query_id: str, batch_id: int) -> Draft:
         """Write what is about to be merged where nobody looks yet."""
         from pyarrow import parquet
 
@@ -74,23 +83,24 @@ class History:
         self._last = (hour, self._last[1] + 1 if self._last[0] == hour else self._next(hour))
         target = self._waiting / f"{hour}-{self._last[1]:08d}.draft"
         target.touch(mode=0o600)
-        parquet.write_table(fresh, target, compression="zstd")
+        of = {_QUERY: query_id.encode(), _BATCH: str(batch_id).encode()}
+        parquet.write_table(fresh.replace_schema_metadata(of), target, compression="zstd")
         _sync(target)
-        return target
+        return Draft(target, query_id, batch_id)
 
     def settle(self) -> None:
         """Before a stream begins: each draft of an earlier one was merged, or not, or not even written whole."""
-        for draft in self._files("draft"):
-            self._settle(draft)
+        for file in self._files("draft"):
+            self._settle(file)
 
-    def keep(self, draft: Path, query_id: str, batch_id: int) -> None:
+    def keep(self, draft: Draft) -> None:
         """It is merged: from now on it belongs to the history."""
-        self._note(query_id, batch_id)
-        draft.rename(draft.with_suffix(".batches"))
+        self._note(draft.query_id, draft.batch_id)
+        draft.path.rename(draft.path.with_suffix(".batches"))
 
-    def drop(self, draft: Path) -> None:
+    def drop(self, draft: Draft) -> None:
         """It is not merged, and never was."""
-        draft.unlink(missing_ok=True)
+        draft.path.unlink(missing_ok=True)
 
     def publish(self, *, before: float | None = None) -> int:
         """Make files of what waits: of hours closed at `before`, or of all; the number of micro-batches published."""
@@ -142,17 +152,19 @@ class History:
         draft.rename(target)
         self._reached("renamed a file")
 
-    def _settle(self, draft: Path) -> None:
+    def _settle(self, file: Path) -> None:
         import pyarrow
         from pyarrow import parquet
 
         try:
-            batches = parquet.read_table(draft)
+            batches = parquet.read_table(file)
         except (pyarrow.ArrowInvalid, OSError):
-            self.drop(draft)
+            file.unlink()
             return
+        of = batches.schema.metadata
+        draft = Draft(file, of[_QUERY].decode(), int(of[_BATCH]))
         if self._seen(batches):
-            draft.rename(draft.with_suffix(".batches"))
+            self.keep(draft)
         else:
             self.drop(draft)
 

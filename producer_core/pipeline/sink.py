@@ -108,7 +108,9 @@ class Sink:
         while True:
             fresh = unseen(self._store, known)
             now = self._clock()
-            draft = self._history.draft(fresh, now) if self._history and fresh.num_rows else None
+            draft = None
+            if self._history and fresh.num_rows:
+                draft = self._history.draft(fresh, now, query_id, batch_id)
             self._reached("drafted")
             try:
                 added = merge(
@@ -120,7 +122,7 @@ class Sink:
                 continue
             self._reached("merged")
             if self._history and draft:
-                self._history.keep(draft, query_id, batch_id)
+                self._history.keep(draft)
             self._reached("kept")
             return added
 
