@@ -108,9 +108,7 @@ class Sink:
         while True:
             fresh = unseen(self._store, known)
             now = self._clock()
-            draft = None
-            if self._history and fresh.num_rows:
-                draft = self._history.draft(fresh, now, query_id, batch_id)
+            draft = self._history.draft(fresh, now) if self._history and fresh.num_rows else None
             self._reached("drafted")
             try:
                 added = merge(

@@ -20,12 +20,10 @@ from typing import TYPE_CHECKING, Any
 from producer_core.config import ClientConfig, client_config
 from producer_core.errors import BrokerUnreachable, ProducerError, StoreLocked
 from producer_core.pipeline import checkpoint as notes
-from producer_core.pipeline import history as kept
 from producer_core.pipeline.batches import read
 from producer_core.pipeline.history import History
 from producer_core.pipeline.jobs import Told, noted
 from producer_core.pipeline.kafka_options import kafka_options
-from producer_core.pipeline.merging import unseen
 from producer_core.pipeline.preflight import reach
 from producer_core.pipeline.sink import Merged, Reached, Sink
 from producer_core.pipeline.spark_errors import spark_error
@@ -79,7 +77,7 @@ def go_together(store: Store | None, place: Path, checkpoint: Path, history: Pat
     """ConfigError when a checkpoint or a history is further than the store at `place` (None: there is none)."""
     notes.goes_with(checkpoint, place, store)
     if history is not None:
-        kept.goes_with(history, place, store)
+        History(history).check(store, place)
 
 
 def default_checkpoint(store: Path) -> Path:
@@ -117,7 +115,7 @@ def run(
         go_together(store, store.path, folder, None)  # the history looks for itself, once it is held
         if files is not None:
             stack.callback(files.close)
-            files.open(store, lambda batches: not unseen(store, batches).num_rows)
+            files.open(store)
         job = stack.enter_context(noted(store, name=f"telemetry {', '.join(topics)}", kind="telemetry"))
         stream = _Stream(session, source, store, folder, files, once, every, reached, clock)
         going = _Run(job, told, stopped)
@@ -193,7 +191,7 @@ class _Stream:
         query = None
         try:
             if self.files is not None:
-                self.files.settle()
+                self.files.settle()  # what an earlier play drafted, and a busy store did not take
             query = self._start(sink)
             while not query.awaitTermination(_LOOK) and not run.stopped():
                 run.progress(query)
