@@ -74,15 +74,14 @@ class Sink:
     def __call__(self, records: DataFrame, batch_id: int) -> None:
         with self._busy:
             try:
-                if self._ending:
-                    raise PipelineError("The job ends.")  # a return would tell Spark that this batch is done
+                self._go_on()
                 self._told(self._merge(records, batch_id))
             except Exception as error:
                 self.error = error
                 raise
 
     def end(self) -> None:
-        """Take no more, and let the micro-batch under way come to its end."""
+        """Take no more, and let the micro-batch, or the piece, under way come to its end."""
         self._ending = True
         if self._busy.acquire(timeout=_ENDING):
             self._busy.release()
@@ -90,21 +89,29 @@ class Sink:
     def _merge(self, records: DataFrame, batch_id: int) -> Merged:
         self._reached("received")
         query_id = str(records.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
+        parts = list(pieces(records, self._options))
         done = Merged()
-        for number, piece in enumerate(pieces(records, self._options)):
-            done += self._piece(piece, query_id, batch_id, number)
+        for number, piece in enumerate(parts, 1):
+            self._go_on()
+            aside = self._aside / f"{query_id}-{batch_id:08d}-{number:04d}.parquet"
+            # the store knows the micro-batch as merged with its last piece: a copy made before lacks the others
+            done += self._piece(piece, aside, query_id, batch_id if number == len(parts) else None)
         return done
 
-    def _piece(self, records: DataFrame, query_id: str, batch_id: int, number: int) -> Merged:
+    def _go_on(self) -> None:
+        if self._ending:
+            raise PipelineError("The job ends.")  # a return would tell Spark that this batch is done
+
+    def _piece(self, records: DataFrame, aside: Path, query_id: str, batch_id: int | None) -> Merged:
         judged = judge(records)
         arrived = typed(judged).toArrow()  # one job of one stage
         known, strange = _apart(arrived)
         if strange:
-            _set_aside(unknown(judged), self._aside / f"{query_id}-{batch_id:08d}-{number:04d}.parquet")
+            _set_aside(unknown(judged), aside)
         merged = self._add(known, query_id, batch_id)
         return Merged(known.num_rows, merged, sum(strange.values()), strange)
 
-    def _add(self, known: Any, query_id: str, batch_id: int) -> int:
+    def _add(self, known: Any, query_id: str, batch_id: int | None) -> int:
         while True:
             fresh = unseen(self._store, known)
             now = self._clock()
