@@ -197,8 +197,13 @@ def test_a_history_is_written_by_one_job_at_a_time(jobs):
 class Query:
     """A stream that ended well."""
 
+    lastProgress = None
+
+    def __init__(self, *ends):
+        self._ends = iter(ends)
+
     def awaitTermination(self, timeout):
-        return True
+        return next(self._ends, True)
 
     def stop(self):
         pass
@@ -225,7 +230,7 @@ def test_a_store_that_was_busy_for_a_while_leaves_each_row_once(jobs, tmp_path):
     now = TEN
     going = telemetry._Run(Told(), lambda going: None, lambda: False)
     source = telemetry.Source((), {}, "c", {})
-    stream = Stream(None, source, job.store, tmp_path, job.history, False, 1.0, reached, lambda: now)
+    stream = Stream(None, source, job.store, tmp_path, job.history, False, 1.0, reached, lambda: now, dict)
     played = []
     for trouble in troubles:
         played.append(stream.played(going))
