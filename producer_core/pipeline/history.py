@@ -199,7 +199,8 @@ def goes_with(folder: Path, place: Path, store: Store | None) -> None:
     has_rows = any(any((folder / name).glob("*.parquet")) for name in KINDS)
     if (has_rows and not noted) or any(known[query] < last for query, last in noted.items()):
         raise ConfigError(
-            f"The history {folder} belongs to another store, or a later copy: {place} has not merged what is in it.",
+            f"The history {folder} has rows that the store {place} never merged: it goes with another store, or with a "
+            "later copy of this one.",
             fix="Name another folder with --history, or the store that goes with it.",
         )
 
