@@ -206,7 +206,7 @@ class History:
             )
         if unseen(store, newest).num_rows:
             raise ConfigError(
-                f"The store {place} does not know what is in the history {self.folder}: it was restored from an older "
+                f"The history {self.folder} has rows that the store {place} never merged: it was restored from an older "
                 "copy, or is another.",
                 fix="Name a new folder with --history: this one would get rows a second time.",
             )

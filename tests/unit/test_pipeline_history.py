@@ -279,7 +279,7 @@ def test_a_history_that_is_ahead_of_a_store_restored_from_a_copy_is_refused(jobs
     job.end()
     (tmp_path / "copy.duckdb").replace(tmp_path / "fleet.duckdb")
 
-    with pytest.raises(ConfigError, match="does not know what is in the history") as raised:
+    with pytest.raises(ConfigError, match="never merged") as raised:
         jobs()
     assert "new folder with --history" in str(raised.value)
 
