@@ -82,6 +82,7 @@ class Lifecycle:
         self._saturated = saturated
         self._clock = clock
         self._settled = threading.Event()  # set after each batch of reports: room in the queue, or idle
+        self._telling = 0  # the thread that settles reports and has not told everybody yet; 0: nobody does
         self._closing = False
         self._journal_full = False
         # touched on the poll thread, and by close() after it
@@ -309,15 +310,19 @@ class Lifecycle:
 
     def reports(self, batch: Sequence[Report]) -> None:
         """Delivery reports, on the poll thread."""
-        plain = self.backlog is None and _plain(batch)
-        acknowledged = self._all_acked(batch) if plain else self._each(batch)
-        if acknowledged:
-            self.connection.acknowledged()
-            self._broken = ""
-            self._marks.note(acknowledged)
-            self._audience.tell("acknowledged", acknowledged)
-        if self.backlog is not None:
-            self.backlog.flush()
+        self._telling = threading.get_ident()
+        try:
+            plain = self.backlog is None and _plain(batch)
+            acknowledged = self._all_acked(batch) if plain else self._each(batch)
+            if acknowledged:
+                self.connection.acknowledged()
+                self._broken = ""
+                self._marks.note(acknowledged)
+                self._audience.tell("acknowledged", acknowledged)
+            if self.backlog is not None:
+                self.backlog.flush()
+        finally:
+            self._telling = 0
         self._settled.set()
 
     def _each(self, batch: Sequence[Report]) -> list[Acknowledged]:
@@ -626,14 +631,18 @@ class Lifecycle:
                 self._settled.wait(0.1)
 
     def wait_idle(self, timeout: float | None) -> bool:
-        """Until nothing is pending; False when the timeout in seconds ran out first."""
+        """Until nothing is pending and all who count have heard of it; False when the timeout in seconds ran out first.
+
+        Reports are taken out of `pending` many at a time, and counted after that: who flushed reads whole numbers.
+        """
+        own = (0, threading.get_ident())  # a delivery callback that flushes does not wait for itself
         deadline = None if timeout is None else time.monotonic() + timeout
-        while self.waiting:
+        while self.waiting or self._telling not in own:
             left = 0.1 if deadline is None else deadline - time.monotonic()
             if left <= 0 or self.transport.ended:
                 return False
             self._settled.clear()
-            if self.waiting:
+            if self.waiting or self._telling not in own:
                 self._settled.wait(min(left, 0.1))
         return True
 

@@ -3,15 +3,16 @@
 A micro-batch is first a draft, hidden; it counts once the store's transaction that merged it is committed, and then
 waits with the others of its hour. A closed hour (or the end of a run) makes them one large file a kind, written
 beside its place and renamed over it: whoever reads `<history>/<kind>/*.parquet` sees the old file or the new one.
-Each file says in its metadata up to which micro-batch it holds, so a kill between any two steps adds nothing twice.
+Each file says in its metadata up to which micro-batch it holds, so a kill between any two steps adds nothing twice;
+and only the store that knows the newest of its rows goes on with it.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,13 +21,16 @@ import duckdb
 
 from producer_core.errors import ConfigError, PipelineError
 from producer_core.pipeline.locked import Lock
+from producer_core.pipeline.merging import unseen
 from producer_core.store.batch import KINDS, Kind
 
 if TYPE_CHECKING:
     from producer_core.store import Store
 
 _WAITING = "_waiting"
-_NAME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d)-(\d{8})\.(draft|batches)")
+_STORE = "store"
+_HOUR = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]T[0-9][0-9]"
+_NAME = re.compile(rf"({_HOUR})-(\d{{8}})\.(draft|batches)")
 _THROUGH = "producer_core_through"
 _MEMORY = "512MB"
 
@@ -39,26 +43,55 @@ class History:
         self._waiting = folder / _WAITING
         self._reached = reached
         self._lock: Lock | None = None
+        self._store: Store | None = None
         self._last = ("", -1)
 
-    def open(self, store: Store, seen: Callable[[Any], bool]) -> None:
-        """Take the folder. `seen` says whether the store has merged every batch of an Arrow table: it decides what
-        becomes of a draft whose job was killed."""
-        try:
-            self._waiting.mkdir(parents=True, exist_ok=True)
-            self._lock = Lock.take(self.folder / ".lock", f"the history {self.folder}")
-            self._same_store(store)
-            for draft in self._files("draft"):
-                self._settle(draft, seen)
-        except OSError as error:
-            raise PipelineError(
-                f"The history {self.folder} cannot be written: {error.strerror}.",
-                fix="Check its disk and its owner.",
-            ) from error
+    def check(self, store: Store | None, place: Path) -> None:
+        """ConfigError where its rows are of another store than the one at `place` (None: none is there yet)."""
+        if self._waiting.exists():
+            with self._taken():
+                self._same_store(store, place)
+            self.close()
+
+    def open(self, store: Store) -> None:
+        """Take the folder for this store, and settle what a killed job left."""
+        with self._taken():
+            self._same_store(store, store.path)
+            self._note(store)
+            self._store = store
+            self.settle()
+
+    def settle(self) -> None:
+        """Decide on drafts whose merge came to no good end: whether the store has their batches says if they count.
+
+        To be called before anything is drafted again.
+        """
+        assert self._store is not None, "open it first"
+        for draft in self._files("draft"):
+            self._settle(draft, self._store)
 
     def close(self) -> None:
         if self._lock is not None:
             self._lock.release()
+            self._lock = None
+
+    @contextmanager
+    def _taken(self) -> Iterator[None]:
+        """For this job alone; released where the block fails."""
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._waiting.mkdir(mode=0o700, exist_ok=True)
+            self._lock = Lock.take(self.folder / ".lock", f"the history {self.folder}")
+            yield
+        except OSError as error:
+            self.close()
+            raise PipelineError(
+                f"The history {self.folder} cannot be written: {error.strerror}.",
+                fix="Check its disk and its owner.",
+            ) from error
+        except BaseException:
+            self.close()
+            raise
 
     def draft(self, fresh: Any, now: float) -> Path:
         """Write what is about to be merged where nobody looks yet."""
@@ -67,6 +100,7 @@ class History:
         hour = _hour(now)
         self._last = (hour, self._last[1] + 1 if self._last[0] == hour else self._next(hour))
         target = self._waiting / f"{hour}-{self._last[1]:08d}.draft"
+        target.touch(mode=0o600)
         parquet.write_table(fresh, target, compression="zstd")
         _sync(target)
         return target
@@ -112,7 +146,7 @@ class History:
         new: Sequence[Path],
         through: int,
     ) -> None:
-        target.parent.mkdir(exist_ok=True)
+        target.parent.mkdir(mode=0o700, exist_ok=True)
         draft = target.with_suffix(".draft")
         old = [str(target)] if target.exists() else []
         earlier = "SELECT * FROM read_parquet($old) UNION ALL BY NAME " if old else ""
@@ -123,13 +157,14 @@ class History:
             f"TO {_text(draft)} (FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{_THROUGH}: '{through}'}})",
             {"new": [str(file) for file in new], **({"old": old} if old else {})},
         )
+        draft.chmod(0o600)
         _sync(draft)
         self._reached("drafted a file")
         draft.rename(target)
         self._reached("renamed a file")
 
-    def _settle(self, draft: Path, seen: Callable[[Any], bool]) -> None:
-        """A draft that a kill left: merged before the kill, or not, or not even written whole."""
+    def _settle(self, draft: Path, store: Store) -> None:
+        """Merged, or not, or not even written whole."""
         import pyarrow
         from pyarrow import parquet
 
@@ -138,10 +173,10 @@ class History:
         except (pyarrow.ArrowInvalid, OSError):
             self.drop(draft)
             return
-        if seen(batches):
-            self.keep(draft)
-        else:
+        if unseen(store, batches).num_rows:
             self.drop(draft)
+        else:
+            self.keep(draft)
 
     def _next(self, hour: str) -> int:
         """One more than any micro-batch of this hour had, published ones too."""
@@ -158,21 +193,54 @@ class History:
             if (found := _NAME.fullmatch(file.name)) and (not suffix or found[3] == suffix)
         )
 
-    def _same_store(self, store: Store) -> None:
-        """A store that has merged nothing would bring everything into this history a second time."""
-        with store.borrow(timeout=60) as connection:
-            merged = connection.execute("SELECT 1 FROM merged_batches LIMIT 1").fetchone()
-        if merged is None:
-            belongs_to_nobody(self.folder, store.path)
+    def _same_store(self, store: Store | None, place: Path) -> None:
+        """Another store, or an older copy, would bring into this history a second time what it does not know."""
+        newest = self._newest()
+        if newest is None:
+            return
+        noted = self.folder / _STORE
+        if store is None or (noted.exists() and noted.read_text() != _identity(store)):
+            raise ConfigError(
+                f"The history {self.folder} belongs to another store than {place}.",
+                fix="Name a new folder with --history, or the store that goes with it.",
+            )
+        if unseen(store, newest).num_rows:
+            raise ConfigError(
+                f"The history {self.folder} has rows that the store {place} never merged: it was restored from an older "
+                "copy, or is another.",
+                fix="Name a new folder with --history: this one would get rows a second time.",
+            )
+
+    def _note(self, store: Store) -> None:
+        """Whose rows these are, from now on."""
+        draft = self.folder / f"{_STORE}.draft"
+        draft.write_text(_identity(store))
+        _sync(draft)
+        draft.replace(self.folder / _STORE)
+
+    def _newest(self) -> Any:
+        """The last batches that it holds, by producer and sequence; None where it has no rows."""
+        from pyarrow import parquet
+
+        if waiting := self._files("batches"):
+            return parquet.read_table(waiting[-1], columns=["producer_id", "sequence"])
+        published = [file for name in KINDS for file in (self.folder / name).glob(f"{_HOUR}.parquet")]
+        if not published:
+            return None
+        latest = max(file.name for file in published)
+        with _instance() as connection:
+            return connection.sql(
+                "SELECT batch_producer AS producer_id, max(batch_sequence) AS sequence "
+                "FROM read_parquet($files, union_by_name = true) GROUP BY ALL",
+                params={"files": [str(file) for file in published if file.name == latest]},
+            ).to_arrow_table()
 
 
-def belongs_to_nobody(folder: Path, store: Path) -> None:
-    """ConfigError where a history has rows, though its store has merged nothing."""
-    if any(any((folder / name).glob("*.parquet")) for name in KINDS):
-        raise ConfigError(
-            f"The history {folder} belongs to another store: {store} has merged nothing yet.",
-            fix="Name another folder with --history, or the store that goes with it.",
-        )
+def _identity(store: Store) -> str:
+    """When the store was made, to the microsecond: a copy has the same, as it has the same rows."""
+    with store.borrow(timeout=60) as connection:
+        found = connection.execute("SELECT min(applied_at) FROM schema_migrations").fetchone()
+    return repr(found[0] if found else None)
 
 
 def _instance() -> Any:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import socket
 
 from producer_core.errors import ConfigError, PipelineError, ProducerError
+from producer_core.pipeline import greeting
 
 TRIES = 4
 """Tries a task on this machine: plain `local[2]` fails a job at its first lost worker (measured)."""
@@ -48,7 +47,7 @@ def workers(master: str) -> int | None:
 
 
 def check_master(master: str, *, timeout: float = _PATIENCE) -> None:
-    """ConfigError for what is no master, PipelineError where nobody listens; Spark itself would wait a minute."""
+    """ConfigError for what is no master, PipelineError where none answers; Spark itself would wait a minute."""
     if _LOCAL.fullmatch(master) or _LOCAL_CLUSTER.fullmatch(master) or _ELSEWHERE.fullmatch(master):
         return
     found = _STANDALONE.fullmatch(master)
@@ -62,18 +61,19 @@ def check_master(master: str, *, timeout: float = _PATIENCE) -> None:
     if all(failures):
         raise PipelineError(
             f"No Spark master answers at {master}: {failures[0]}.",
-            fix="Check the address and that it runs, or leave --master out to use this machine.",
+            fix="Check that it runs, and its address (its own port is usually 7077, its web page's 8080), or leave "
+            "--master out to use this machine.",
         )
 
 
 def deaf(master: str, error: ProducerError | None) -> ProducerError | None:
-    """What became of a session's start: where a standalone master listened and never answered, Spark says after a
-    minute only that it was shut down."""
+    """What became of a session's start: where a standalone master never took it, Spark says after a minute only
+    that it was shut down."""
     if _STANDALONE.fullmatch(master) is None or error is None or error.what not in _SHUT_DOWN:
         return error
     return PipelineError(
         f"What listens at {master} did not take this job within a minute.",
-        fix="Check that it is a Spark master of PySpark's version: its own port is usually 7077, its web page's 8080.",
+        fix="Check that it is a Spark master (not a worker), of PySpark's version.",
     )
 
 
@@ -87,10 +87,9 @@ def _address(text: str, master: str) -> tuple[str, int]:
 
 
 def _refusal(host: str, port: int, timeout: float) -> str | None:
-    """Why nobody answers there; None when somebody does."""
+    """Why no Spark answers there; None when one does."""
     try:
-        with contextlib.closing(socket.create_connection((host, port), timeout=timeout)):
-            return None
+        return greeting.refusal(host, port, timeout)
     except TimeoutError:
         return f"no answer within {timeout:g} s"
     except (OSError, UnicodeError) as error:

@@ -50,18 +50,22 @@ numbered AS (
 SELECT producer_id, min(first_batch) AS first_batch, max(last_batch) AS last_batch
 FROM numbered GROUP BY producer_id, island"""
 
+# As store/merge.py: a batch that comes late says nothing new of its producer, and its clock may have been set back.
 _HEARTBEAT = f"""
 INSERT INTO producers ({", ".join(ProducerRow._fields)})
-SELECT {", ".join(f"said.{name}" for name in ProducerRow._fields)}
-FROM (SELECT arg_max(producer, producer.seen_at) AS said FROM given
-      WHERE producer IS NOT NULL GROUP BY producer.producer_id)
-ON CONFLICT (producer_id) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in ProducerRow._fields[1:])}
-WHERE excluded.seen_at >= producers.seen_at"""
+SELECT told.producer_id, {", ".join(f"said.{name}" for name in ProducerRow._fields[1:])}
+FROM (SELECT producer_id, max(sequence) AS sequence, arg_max(producer, sequence) AS said FROM given
+      WHERE producer IS NOT NULL GROUP BY producer_id) AS told
+WHERE NOT EXISTS (SELECT 1 FROM merged_batches AS known
+                  WHERE known.producer_id = told.producer_id AND known.last_batch > told.sequence)
+ON CONFLICT (producer_id) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in ProducerRow._fields[1:])}"""
 
 _MISSING = """
 SELECT count(*) FILTER (holes > 0)::BIGINT, coalesce(sum(holes), 0)::BIGINT
 FROM (SELECT max(last_batch) - min(first_batch) + 1 - sum(last_batch - first_batch + 1) AS holes
       FROM merged_batches GROUP BY producer_id)"""
+
+_THROUGH = "SELECT coalesce(max(batch_id), -1) FROM pipeline_progress WHERE query_id = ?"
 
 
 class Overtaken(Exception):
@@ -79,27 +83,36 @@ def merge(
     fresh: Any,
     *,
     query_id: str,
-    batch_id: int,
+    batch_id: int | None,
     now: float,
     reached: Callable[[str], None] = lambda point: None,
 ) -> int:
     """Add all of `fresh`, which `unseen` gave; the number added. Overtaken, with nothing added, when the store has a
-    part of it meanwhile. `reached` is called inside the transaction, before its end."""
+    part of it meanwhile. `reached` is called inside the transaction, before its end. `batch_id` is None for a piece of a
+    micro-batch that has more to come."""
     with store.borrow(write=True, timeout=_WAIT) as connection, _given(connection, fresh):
         if _count(connection, _STILL) != fresh.num_rows:
             raise Overtaken
         for table, kind in KINDS.items():
             connection.execute(_add(table, kind.columns))
+        connection.execute(_HEARTBEAT)
         connection.execute(_RANGES)
         connection.execute("DELETE FROM merged_batches WHERE producer_id IN (SELECT producer_id FROM given)")
         connection.execute(
             "INSERT INTO merged_batches SELECT producer_id, first_batch, last_batch FROM ranges"
         )
         connection.execute("DROP TABLE ranges")
-        connection.execute(_HEARTBEAT)
-        _note(connection, query_id, batch_id, now)
+        if batch_id is not None:
+            _note(connection, query_id, batch_id, now)
         reached("in the transaction")
     return int(fresh.num_rows)
+
+
+def merged_through(store: Store, query_id: str) -> int:
+    """The last micro-batch of a query that the store has; -1 for a query it does not know."""
+    with store.borrow(timeout=_WAIT, limit=_LIMIT) as connection:
+        found = connection.execute(_THROUGH, [query_id]).fetchone() or (-1,)
+        return int(found[0])
 
 
 def missing(store: Store) -> tuple[int, int]:

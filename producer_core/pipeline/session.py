@@ -168,7 +168,8 @@ def _quiet_python(verbose: bool) -> None:
 @contextmanager
 def _stderr_to(path: Path) -> Iterator[None]:
     """The JVM inherits file descriptor 2 when it is launched, so its stderr goes to the file for good."""
-    keep, log = os.dup(2), os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    # appended, for another job may write there too
+    keep, log = os.dup(2), os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
     os.dup2(log, 2)
     try:
         yield

@@ -40,10 +40,11 @@ def main(told):
 
 
 def killer(die):
-    """Ends this process when the point is reached for the `after`-th time."""
+    """Says each point; ends this process when the chosen one is reached for the `after`-th time."""
     left = [die["after"] if die else 0]
 
     def reached(point):
+        print(point, flush=True)
         if die and point == die["point"]:
             left[0] -= 1
             if left[0] <= 0:

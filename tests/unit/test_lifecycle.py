@@ -146,6 +146,30 @@ def test_a_hook_that_raises_harms_neither_messages_nor_threads(caplog):
     producer.close()
 
 
+def test_a_flush_returns_when_the_last_acknowledgement_is_counted_too():
+    class Slow(Hook):
+        def __init__(self):
+            self.heard, self.goes_on = threading.Event(), threading.Event()
+
+        def acknowledged(self, batch):
+            self.heard.set()
+            assert self.goes_on.wait(10)
+
+    slow = Slow()
+    producer, _ = make(hooks=[slow])
+    producer.send_message("orders", {"a": 1})
+    assert slow.heard.wait(10)
+
+    settled = producer._lifecycle.waiting == 0
+    early = producer._lifecycle.wait_idle(0.05)
+    slow.goes_on.set()
+    producer.flush(10)
+
+    assert (settled, early) == (True, False)
+    assert producer.get_stats()["messages_sent"] == 1
+    producer.close()
+
+
 def test_a_later_refusal_does_not_undo_an_earlier_doubt():
     codes = iter([KafkaError.REQUEST_TIMED_OUT, KafkaError.POLICY_VIOLATION])
     producer, _ = make(lambda delivery: next(codes))

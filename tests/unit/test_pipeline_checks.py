@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
+import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -17,12 +20,13 @@ from producer_core.errors import (
     PipelineError,
     StoreLocked,
 )
-from producer_core.pipeline import checkpoint, masters
-from producer_core.pipeline.jobs import noted
+from producer_core.pipeline import checkpoint, masters, telemetry
+from producer_core.pipeline.jobs import Told, noted
 from producer_core.pipeline.kafka_options import kafka_options
 from producer_core.pipeline.spark_errors import explained, root_cause, spark_error
 from producer_core.store import Store
 from tests.support import eventually
+from tests.unit.test_pipeline_history import Query
 
 # masters
 
@@ -60,13 +64,47 @@ def test_a_master_that_does_not_answer_is_told_at_once():
             masters.check_master(address)
 
 
+@contextmanager
+def listening(*answers):
+    """Something that answers each connection's first words with the next of these, and hangs up; its address."""
+    with socket.create_server(("127.0.0.1", 0)) as there:
+
+        def answer():
+            for words in answers:
+                line, _ = there.accept()
+                with line:
+                    line.recv(1_000)
+                    line.sendall(words)
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{there.getsockname()[1]}"
+        thread.join(5)
+
+
+_SAID = b"\0\0\0\x14/files/producer-core" + b"\0\0\0\x2cStream '/files/producer-core' was not found."
+NOT_FOUND = (9 + len(_SAID)).to_bytes(8, "big") + b"\x08" + _SAID  # what a master of Spark 4.0 answered
+
+
 def test_one_of_several_masters_is_enough():
-    with socket.create_server(("127.0.0.1", 0)) as there, socket.socket() as away:
+    with listening(NOT_FOUND) as there, socket.socket() as away:
         away.bind(("127.0.0.1", 0))
-        masters.check_master(f"spark://127.0.0.1:{away.getsockname()[1]},127.0.0.1:{there.getsockname()[1]}")
+        masters.check_master(f"spark://127.0.0.1:{away.getsockname()[1]},{there}")
 
 
-def test_what_listens_and_is_no_master_is_told_as_such():
+@pytest.mark.parametrize("words", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", NOT_FOUND[:5]])
+def test_what_listens_and_is_no_spark_is_told_at_once(words):
+    with listening(words, b"") as there, pytest.raises(PipelineError, match="answers as no Spark does"):
+        masters.check_master(f"spark://{there}")
+
+
+def test_what_listens_and_says_nothing_is_told_within_its_time():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        with pytest.raises(PipelineError, match=r"said nothing within 0\.2 s"):
+            masters.check_master(f"spark://127.0.0.1:{silent.getsockname()[1]}", timeout=0.2)
+
+
+def test_a_master_that_never_takes_a_job_is_told_as_such():
     stopped = RuntimeError("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.")
     gone, full = spark_error(stopped), PipelineError("A disk is full.")
     assert "did not take this job" in str(masters.deaf("spark://h:8080", gone))
@@ -196,6 +234,51 @@ def test_a_checkpoint_of_another_cluster_would_pass_over_records_and_is_refused(
         pass
     with checkpoint.held(tmp_path, "one"):
         pass
+
+
+def test_a_topic_that_was_made_again_is_told_for_its_first_records_would_be_passed_over(tmp_path):
+    with checkpoint.held(tmp_path, "c", {"one": "id-1"}), pytest.raises(ConfigError, match="made again"):
+        checkpoint.same_cluster(tmp_path, "c", {"one": "id-2"})
+    with checkpoint.held(tmp_path, "c", {"two": "id-3"}):
+        checkpoint.same_cluster(tmp_path, "c", {"one": "id-1", "two": "id-3"})
+
+
+@pytest.mark.parametrize("while_it_runs", [False, True])
+def test_a_topic_that_is_made_again_ends_a_job_that_runs(tmp_path, monkeypatch, while_it_runs):
+    monkeypatch.setattr(telemetry, "_UPKEEP", 0)
+    told = [{"one": "id-1"}, BrokerUnreachable(), {"one": "id-2"}] if while_it_runs else [{"one": "id-2"}]
+
+    def ids():
+        answer = told.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    class Stream(telemetry._Stream):
+        def _start(self, sink):
+            return Query(False, False, False)
+
+    source = telemetry.Source(("one",), {}, "c", {"one": "id-1"})
+    with checkpoint.held(tmp_path, "c", source.topic_ids):
+        stream = Stream(None, source, None, tmp_path, None, False, 1.0, print, time.time, ids)
+        with pytest.raises(ConfigError, match="made again"):
+            stream.played(telemetry._Run(Told(), lambda going: None, lambda: False))
+    assert told == []
+
+
+def test_a_checkpoint_goes_with_a_store_that_merged_what_it_counts_as_read(tmp_path):
+    a_checkpoint(tmp_path)
+    place = tmp_path / "s.duckdb"
+    with pytest.raises(ConfigError, match="further than the store"):
+        checkpoint.goes_with(tmp_path, place, None)
+    store = Store.open(place)
+    with pytest.raises(ConfigError, match="further than the store"):
+        checkpoint.goes_with(tmp_path, place, store)
+    with store.borrow(write=True) as connection:
+        connection.execute("INSERT INTO pipeline_progress VALUES ('1f2e', 12, 1.0)")
+
+    checkpoint.goes_with(tmp_path, place, store)  # one more than Spark noted: a kill between the two commits
+    checkpoint.goes_with(tmp_path / "new", place, None)
 
 
 def test_a_checkpoint_is_of_one_job_at_a_time(tmp_path):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from producer_core.errors import ConfigError, PipelineError
+from producer_core.errors import ConfigError, PipelineError, StoreLocked
+from producer_core.pipeline import telemetry
 from producer_core.pipeline.history import History
+from producer_core.pipeline.jobs import Told
 from producer_core.pipeline.merging import merge, unseen
 from producer_core.store import Store
 from tests.unit.test_pipeline_merging import batches
@@ -22,11 +24,11 @@ class Killed(BaseException):
 class Job:
     """The part of the job that merges and keeps, and can be killed at a named point."""
 
-    def __init__(self, folder, *, dies_at=None):
-        self.store = Store.open(folder / "fleet.duckdb")
+    def __init__(self, folder, *, dies_at=None, store="fleet.duckdb"):
+        self.store = Store.open(folder / store)
         self.dies_at = dies_at
         self.history = History(folder / "history", reached=self.reached)
-        self.history.open(self.store, lambda found: not unseen(self.store, found).num_rows)
+        self.history.open(self.store)
 
     def reached(self, point):
         if point == self.dies_at:
@@ -126,6 +128,19 @@ def test_a_kill_while_merging_leaves_each_row_once(jobs, tmp_path, point):
     assert rows(tmp_path) == [("p1", number) for number in range(4)]
 
 
+def test_a_history_whose_first_job_was_killed_is_still_of_its_store(jobs, tmp_path):
+    job = jobs(dies_at="merged")
+    with pytest.raises(Killed):
+        job.run(numbered(0))
+    job.end()
+    again = jobs()
+    again.history.publish()
+    again.end()
+
+    jobs().run(numbered(1))
+    assert rows(tmp_path) == [("p1", 0)]
+
+
 @pytest.mark.parametrize("point", ["drafted a file", "renamed a file", "published"])
 def test_a_kill_while_publishing_leaves_each_row_once(jobs, tmp_path, point):
     job = jobs()
@@ -179,7 +194,56 @@ def test_a_history_is_written_by_one_job_at_a_time(jobs):
         jobs()
 
 
-def test_a_history_of_another_store_is_refused_for_it_would_hold_everything_twice(jobs, tmp_path):
+class Query:
+    """A stream that ended well."""
+
+    lastProgress = None
+
+    def __init__(self, *ends):
+        self._ends = iter(ends)
+
+    def awaitTermination(self, timeout):
+        return next(self._ends, True)
+
+    def stop(self):
+        pass
+
+
+class Stream(telemetry._Stream):
+    """One micro-batch, the same again each time it is played, without Spark."""
+
+    def _start(self, sink):
+        sink._add(numbered(1, 2), "q", 1)
+        return Query()
+
+
+def test_a_store_that_was_busy_for_a_while_leaves_each_row_once(jobs, tmp_path):
+    job = jobs()
+    job.run(numbered(0))
+    troubles = iter(["drafted", None])
+    trouble = None
+
+    def reached(point):
+        if point == trouble:
+            raise StoreLocked
+
+    now = TEN
+    going = telemetry._Run(Told(), lambda going: None, lambda: False)
+    source = telemetry.Source((), {}, "c", {})
+    stream = Stream(None, source, job.store, tmp_path, job.history, False, 1.0, reached, lambda: now, dict)
+    played = []
+    for trouble in troubles:
+        played.append(stream.played(going))
+        now += HOUR
+    job.history.publish()
+    job.end()
+    jobs().history.publish()
+
+    assert played == [False, True]
+    assert rows(tmp_path) == [("p1", 0), ("p1", 1), ("p1", 2)]
+
+
+def test_a_history_of_a_store_that_was_deleted_is_refused_for_it_would_hold_everything_twice(jobs, tmp_path):
     job = jobs()
     job.run(numbered(0))
     job.history.publish()
@@ -188,6 +252,58 @@ def test_a_history_of_another_store_is_refused_for_it_would_hold_everything_twic
 
     with pytest.raises(ConfigError, match="another store"):
         jobs()
+    with pytest.raises(ConfigError, match="another store"):
+        History(tmp_path / "history").check(None, tmp_path / "none.duckdb")
+
+
+def test_a_history_of_another_store_that_has_merged_the_same_is_refused(jobs, tmp_path):
+    job = jobs()
+    job.run(numbered(0))
+    job.end()
+    other = Store.open(tmp_path / "other.duckdb")
+    merge(other, numbered(0), query_id="q", batch_id=0, now=TEN)
+    other.close()
+
+    with pytest.raises(ConfigError, match="another store"):
+        jobs(store="other.duckdb")
+
+
+@pytest.mark.parametrize("published", [True, False])
+def test_a_history_that_is_ahead_of_a_store_restored_from_a_copy_is_refused(jobs, tmp_path, published):
+    job = jobs()
+    job.run(numbered(0))
+    job.store.snapshot(tmp_path / "copy.duckdb")
+    job.run(numbered(1), TEN + HOUR)
+    if published:
+        job.history.publish()
+    job.end()
+    (tmp_path / "copy.duckdb").replace(tmp_path / "fleet.duckdb")
+
+    with pytest.raises(ConfigError, match="never merged") as raised:
+        jobs()
+    assert "new folder with --history" in str(raised.value)
+
+
+def test_a_copy_of_a_store_goes_on_with_its_history(jobs, tmp_path):
+    job = jobs()
+    job.run(numbered(0))
+    job.store.snapshot(tmp_path / "moved.duckdb")
+    job.end()
+
+    moved = jobs(store="moved.duckdb")
+    moved.run(numbered(1))
+    moved.history.publish()
+
+    assert rows(tmp_path) == [("p1", 0), ("p1", 1)]
+
+
+def test_a_history_is_for_its_owner_alone(jobs, tmp_path):
+    job = jobs()
+    job.run(numbered(0))
+    job.history.publish()
+
+    folder = tmp_path / "history"
+    assert {path.stat().st_mode & 0o077 for path in (folder, *folder.rglob("*.parquet"))} == {0}
 
 
 def test_rows_without_any_of_a_kind_still_make_a_file_that_can_be_read(jobs, tmp_path):

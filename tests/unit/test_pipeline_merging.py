@@ -168,6 +168,13 @@ def test_of_two_heartbeats_the_later_counts(store):
     assert found == [("p1", NOW + 9.0), ("p2", NOW + 1.0)]
 
 
+def test_a_producer_whose_clock_is_set_back_is_still_heard(store):
+    put(store, batches(("p1", 3), at=NOW + DAY))
+    put(store, batches(("p1", 4)), batch_id=1)
+
+    assert asked(store, "SELECT seen_at FROM producers") == [(NOW + 4.0,)]
+
+
 @pytest.mark.parametrize("late", [HOUR, 4 * HOUR, DAY, 10 * DAY])
 def test_a_batch_that_is_late_is_added_to_what_was_rolled_up_before(store, late):
     at = NOW - late
