@@ -52,6 +52,7 @@ class TopicView:
     operations: frozenset[str] | None
     min_insync_replicas: int | None
     max_message_bytes: int | None
+    topic_id: str | None = None
 
 
 class Cluster:
@@ -127,6 +128,7 @@ class Cluster:
             operations=None if operations is None else frozenset(item.name for item in operations),
             min_insync_replicas=_number(settings.get("min.insync.replicas")),
             max_message_bytes=_number(settings.get("max.message.bytes")),
+            topic_id=str(found.topic_id) if found.topic_id else None,
         )
 
     def operations(self, topics: Sequence[str], *, timeout: float = 10.0) -> dict[str, frozenset[str] | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +71,6 @@ def telemetry(
     """
     from producer_core.config import client_config
     from producer_core.pipeline import telemetry as job
-    from producer_core.pipeline.history import belongs_to_nobody
     from producer_core.stopping import Stop
     from producer_core.store import Store
     from producer_core.store.place import resolve
@@ -81,12 +80,9 @@ def telemetry(
     place = resolve(store_path)
     folder = checkpoint or job.default_checkpoint(place)
     job.check(client_config(addresses, chosen), topics, folder)
-    if history is not None and not place.exists():
-        belongs_to_nobody(history, place)
-    if place.exists():
-        Store.open(
-            place
-        ).close()  # one of the future, or damaged, is told now; a new one is made when Spark runs
+    # A store of the future, or damaged, or that does not go with the folders, is told now; a new one is made later.
+    with closing(Store.open(place)) if place.exists() else nullcontext() as known:
+        job.go_together(known, place, folder, history)
     screen = _Screen()
     with ExitStack() as stack:
         # closed before Python ends: py4j keeps the sink, and with it the store, beyond that, and DuckDB would complain
@@ -134,9 +130,9 @@ class _Screen:
 
 
 def _end(done: Merged, store: Store, as_json: bool) -> None:
-    from producer_core.pipeline.telemetry import gaps
+    from producer_core.pipeline.merging import missing
 
-    producers, batches = gaps(store)
+    producers, batches = missing(store)
     result: dict[str, Any] = {
         "batches": done.batches, "merged": done.merged, "set_aside": done.set_aside, "missing": batches,
     }  # fmt: skip

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from producer_core.errors import CheckpointDamaged, ConfigError, PipelineError
 from producer_core.pipeline.locked import Lock
+from producer_core.pipeline.merging import merged_through
 
-_CLUSTER = "cluster"
+if TYPE_CHECKING:
+    from producer_core.store import Store
+
+_CLUSTER, _TOPICS = "cluster", "topics"
+_ANOTHER = "Name a new --checkpoint: the topics are read from their beginning, and what is merged is not counted twice."
 _LOOKED_AT = 3
 """The last entries of a log; Spark reads no others."""
 
@@ -40,22 +46,43 @@ def examine(folder: Path) -> None:
         raise _damaged(folder, metadata, "is missing")
 
 
-def same_cluster(folder: Path, cluster_id: str) -> None:
-    """ConfigError when the checkpoint's offsets are of another cluster: they would pass over records of this one."""
+def same_cluster(folder: Path, cluster_id: str, topics: Mapping[str, str]) -> None:
+    """ConfigError when the checkpoint's offsets are of another cluster, or of a topic that was deleted and made again:
+    they would pass over records of this one. `topics` are ids by name, of those that have one."""
     noted = folder / _CLUSTER
     before = noted.read_text().strip() if noted.exists() else cluster_id
     if before != cluster_id:
         raise ConfigError(
             f"The checkpoint {folder} is of cluster {before}, and the brokers are of cluster {cluster_id}.",
-            fix="Name another with --checkpoint; what is merged already is not counted twice.",
+            fix=_ANOTHER,
+        )
+    known = _ids(folder)
+    for topic, its_id in topics.items():
+        if known.get(topic, its_id) != its_id:
+            raise ConfigError(
+                f"Topic {topic!r} was deleted and made again since {folder} was written.", fix=_ANOTHER
+            )
+
+
+def goes_with(folder: Path, place: Path, store: Store | None) -> None:
+    """ConfigError when less is in the store (None: there is none) than the checkpoint counts as read: what lies between
+    would never come in."""
+    commits = _newest(folder / "spark" / "commits")
+    if not commits:
+        return
+    query = str(json.loads((folder / "spark" / "metadata").read_text())["id"])
+    if store is None or merged_through(store, query) < int(commits[-1].name):
+        raise ConfigError(
+            f"The checkpoint {folder} is further than the store {place}, which is new, or another, or an older copy.",
+            fix=_ANOTHER,
         )
 
 
 @contextmanager
-def held(folder: Path, cluster_id: str) -> Iterator[None]:
-    """The checkpoint's folder, made where it is missing, for this process alone and for this cluster."""
+def held(folder: Path, cluster_id: str, topics: Mapping[str, str] | None = None) -> Iterator[None]:
+    """The checkpoint's folder, made where it is missing, for this process alone, this cluster and these topics' ids."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = Lock.take(folder / ".lock", f"the checkpoint {folder}")
     except OSError as error:
         raise PipelineError(
@@ -63,16 +90,26 @@ def held(folder: Path, cluster_id: str) -> Iterator[None]:
             fix="Check its disk and its owner.",
         ) from error
     try:
-        same_cluster(folder, cluster_id)
+        same_cluster(folder, cluster_id, topics or {})
         examine(folder)
-        noted = folder / _CLUSTER
-        if cluster_id and not noted.exists():
-            draft = noted.with_suffix(".draft")
-            draft.write_text(cluster_id)
-            draft.replace(noted)
+        if cluster_id and not (folder / _CLUSTER).exists():
+            _write(folder / _CLUSTER, cluster_id)
+        if topics:
+            _write(folder / _TOPICS, json.dumps({**_ids(folder), **topics}))
         yield
     finally:
         lock.release()
+
+
+def _ids(folder: Path) -> dict[str, object]:
+    noted = folder / _TOPICS
+    return _json(noted.read_bytes(), noted, folder) if noted.exists() else {}
+
+
+def _write(file: Path, text: str) -> None:
+    draft = file.with_suffix(".draft")
+    draft.write_text(text)
+    draft.replace(file)
 
 
 def _newest(log: Path) -> list[Path]:

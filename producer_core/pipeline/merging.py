@@ -65,6 +65,8 @@ SELECT count(*) FILTER (holes > 0)::BIGINT, coalesce(sum(holes), 0)::BIGINT
 FROM (SELECT max(last_batch) - min(first_batch) + 1 - sum(last_batch - first_batch + 1) AS holes
       FROM merged_batches GROUP BY producer_id)"""
 
+_THROUGH = "SELECT coalesce(max(batch_id), -1) FROM pipeline_progress WHERE query_id = ?"
+
 
 class Overtaken(Exception):
     """Somebody else merged a part of it meanwhile; look again at what is unseen."""
@@ -102,6 +104,13 @@ def merge(
         _note(connection, query_id, batch_id, now)
         reached("in the transaction")
     return int(fresh.num_rows)
+
+
+def merged_through(store: Store, query_id: str) -> int:
+    """The last micro-batch of a query that the store has; -1 for a query it does not know."""
+    with store.borrow(timeout=_WAIT, limit=_LIMIT) as connection:
+        found = connection.execute(_THROUGH, [query_id]).fetchone() or (-1,)
+        return int(found[0])
 
 
 def missing(store: Store) -> tuple[int, int]:

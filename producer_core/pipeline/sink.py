@@ -13,6 +13,7 @@ from producer_core.errors import PipelineError
 from producer_core.pipeline.batches import judge, typed, unknown
 from producer_core.pipeline.history import History
 from producer_core.pipeline.merging import Overtaken, merge, unseen
+from producer_core.pipeline.pieces import pieces
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,10 +62,11 @@ class Sink:
         told: Callable[[Merged], None],
         reached: Reached,
         *,
+        options: Mapping[str, str],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store, self._aside, self._history = store, aside, history
-        self._told, self._reached, self._clock = told, reached, clock
+        self._told, self._reached, self._options, self._clock = told, reached, options, clock
         self._busy = threading.Lock()  # held while a micro-batch is merged
         self._ending = False
         self.error: Exception | None = None
@@ -88,11 +90,17 @@ class Sink:
     def _merge(self, records: DataFrame, batch_id: int) -> Merged:
         self._reached("received")
         query_id = str(records.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
+        done = Merged()
+        for number, piece in enumerate(pieces(records, self._options)):
+            done += self._piece(piece, query_id, batch_id, number)
+        return done
+
+    def _piece(self, records: DataFrame, query_id: str, batch_id: int, number: int) -> Merged:
         judged = judge(records)
-        arrived = typed(judged).toArrow()  # one job of one stage: the whole of what Spark does here
+        arrived = typed(judged).toArrow()  # one job of one stage
         known, strange = _apart(arrived)
         if strange:
-            _set_aside(unknown(judged), self._aside / f"{query_id}-{batch_id:08d}.parquet")
+            _set_aside(unknown(judged), self._aside / f"{query_id}-{batch_id:08d}-{number:04d}.parquet")
         merged = self._add(known, query_id, batch_id)
         return Merged(known.num_rows, merged, sum(strange.values()), strange)
 
@@ -100,7 +108,9 @@ class Sink:
         while True:
             fresh = unseen(self._store, known)
             now = self._clock()
-            draft = self._history.draft(fresh, now) if self._history and fresh.num_rows else None
+            draft = None
+            if self._history and fresh.num_rows:
+                draft = self._history.draft(fresh, now, query_id, batch_id)
             self._reached("drafted")
             try:
                 added = merge(
@@ -129,10 +139,12 @@ def _apart(arrived: Any) -> tuple[Any, dict[int | None, int]]:
 
 
 def _set_aside(values: DataFrame, target: Path) -> None:
-    """As Parquet on the driver, by the micro-batch's number, so that a repeated one replaces it."""
+    """As Parquet on the driver, by the micro-batch's number, so that a repeated one replaces it; the records may be of
+    any topic that was named by mistake, so they are for their owner's eyes."""
     from pyarrow import parquet
 
-    target.parent.mkdir(parents=True, exist_ok=True)
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = target.with_suffix(".draft")
+    draft.touch(mode=0o600)
     parquet.write_table(values.toArrow(), draft, compression="zstd")
     draft.rename(target)

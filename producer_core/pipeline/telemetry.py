@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any
 from producer_core.config import ClientConfig, client_config
 from producer_core.errors import BrokerUnreachable, ProducerError, StoreLocked
 from producer_core.pipeline import checkpoint as notes
+from producer_core.pipeline import history as kept
 from producer_core.pipeline.batches import read
 from producer_core.pipeline.history import History
 from producer_core.pipeline.jobs import Told, noted
 from producer_core.pipeline.kafka_options import kafka_options
-from producer_core.pipeline.merging import missing, unseen
+from producer_core.pipeline.merging import unseen
 from producer_core.pipeline.preflight import reach
 from producer_core.pipeline.sink import Merged, Reached, Sink
 from producer_core.pipeline.spark_errors import spark_error
@@ -55,20 +56,30 @@ class Going:
 
 @dataclass(frozen=True)
 class Source:
-    """Topics that answered, as Spark reaches them."""
+    """Topics that answered, as Spark reaches them, and the ids of those that have one."""
 
     topics: tuple[str, ...]
     options: Mapping[str, str]
     cluster_id: str
+    topic_ids: Mapping[str, str]
 
 
 def check(config: ClientConfig, topics: Sequence[str], checkpoint: Path) -> Source:
     """Everything that can be known before Spark starts: brokers, topics, and the checkpoint; within 15 seconds."""
     notes.examine(checkpoint)
     options = kafka_options(config)
-    cluster_id = reach(config, topics).view().cluster_id
-    notes.same_cluster(checkpoint, cluster_id)
-    return Source(tuple(topics), options, cluster_id)
+    cluster = reach(config, topics)
+    cluster_id = cluster.view().cluster_id
+    ids = {topic: its_id for topic in topics if (its_id := cluster.topic(topic, timeout=4.0).topic_id)}
+    notes.same_cluster(checkpoint, cluster_id, ids)
+    return Source(tuple(topics), options, cluster_id, ids)
+
+
+def go_together(store: Store | None, place: Path, checkpoint: Path, history: Path | None) -> None:
+    """ConfigError when a checkpoint or a history is further than the store at `place` (None: there is none)."""
+    notes.goes_with(checkpoint, place, store)
+    if history is not None:
+        kept.goes_with(history, place, store)
 
 
 def default_checkpoint(store: Path) -> Path:
@@ -102,7 +113,8 @@ def run(
     source = check(client_config(servers, settings), topics, folder)
     files = History(history, reached=reached) if history is not None else None
     with ExitStack() as stack:
-        stack.enter_context(notes.held(folder, source.cluster_id))
+        stack.enter_context(notes.held(folder, source.cluster_id, source.topic_ids))
+        go_together(store, store.path, folder, None)  # the history looks for itself, once it is held
         if files is not None:
             stack.callback(files.close)
             files.open(store, lambda batches: not unseen(store, batches).num_rows)
@@ -175,10 +187,13 @@ class _Stream:
     def played(self, run: _Run) -> bool:
         """One stream, to its end; False when it failed by something that may be over in a while."""
         sink = Sink(
-            self.store, self.folder / "set_aside", self.files, run.merged, self.reached, clock=self.clock
-        )
+            self.store, self.folder / "set_aside", self.files, run.merged, self.reached,
+            options=self.source.options, clock=self.clock,
+        )  # fmt: skip
         query = None
         try:
+            if self.files is not None:
+                self.files.settle()
             query = self._start(sink)
             while not query.awaitTermination(_LOOK) and not run.stopped():
                 run.progress(query)
@@ -276,8 +291,3 @@ def _finish(store: Store, files: History | None, now: float) -> None:
     store.maintain(now)
     if files is not None:
         files.publish()
-
-
-def gaps(store: Store) -> tuple[int, int]:
-    """How many producers have holes in the numbers of their batches, and how many batches have not come (yet)."""
-    return missing(store)

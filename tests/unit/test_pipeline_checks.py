@@ -233,6 +233,28 @@ def test_a_checkpoint_of_another_cluster_would_pass_over_records_and_is_refused(
         pass
 
 
+def test_a_topic_that_was_made_again_is_told_for_its_first_records_would_be_passed_over(tmp_path):
+    with checkpoint.held(tmp_path, "c", {"one": "id-1"}), pytest.raises(ConfigError, match="made again"):
+        checkpoint.same_cluster(tmp_path, "c", {"one": "id-2"})
+    with checkpoint.held(tmp_path, "c", {"two": "id-3"}):
+        checkpoint.same_cluster(tmp_path, "c", {"one": "id-1", "two": "id-3"})
+
+
+def test_a_checkpoint_goes_with_a_store_that_merged_what_it_counts_as_read(tmp_path):
+    a_checkpoint(tmp_path)
+    place = tmp_path / "s.duckdb"
+    with pytest.raises(ConfigError, match="further than the store"):
+        checkpoint.goes_with(tmp_path, place, None)
+    store = Store.open(place)
+    with pytest.raises(ConfigError, match="further than the store"):
+        checkpoint.goes_with(tmp_path, place, store)
+    with store.borrow(write=True) as connection:
+        connection.execute("INSERT INTO pipeline_progress VALUES ('1f2e', 12, 1.0)")
+
+    checkpoint.goes_with(tmp_path, place, store)  # one more than Spark noted: a kill between the two commits
+    checkpoint.goes_with(tmp_path / "new", place, None)
+
+
 def test_a_checkpoint_is_of_one_job_at_a_time(tmp_path):
     with checkpoint.held(tmp_path, "c"):
         with (

@@ -34,7 +34,7 @@ class Job:
 
     def run(self, given, now=TEN):
         fresh = unseen(self.store, given)
-        draft = self.history.draft(fresh, now)
+        draft = self.history.draft(fresh, now, "q", 0)
         self.reached("drafted")
         merge(self.store, fresh, query_id="q", batch_id=0, now=now, reached=self.reached)
         self.reached("merged")
@@ -126,6 +126,19 @@ def test_a_kill_while_merging_leaves_each_row_once(jobs, tmp_path, point):
     assert rows(tmp_path) == [("p1", number) for number in range(4)]
 
 
+def test_a_history_whose_first_job_was_killed_is_still_of_its_store(jobs, tmp_path):
+    job = jobs(dies_at="merged")
+    with pytest.raises(Killed):
+        job.run(numbered(0))
+    job.end()
+    again = jobs()
+    again.history.publish()
+    again.end()
+
+    jobs().run(numbered(1))
+    assert rows(tmp_path) == [("p1", 0)]
+
+
 @pytest.mark.parametrize("point", ["drafted a file", "renamed a file", "published"])
 def test_a_kill_while_publishing_leaves_each_row_once(jobs, tmp_path, point):
     job = jobs()
@@ -162,7 +175,7 @@ def test_a_reader_in_the_middle_sees_the_old_file_or_the_new_one(jobs, tmp_path)
 
 def test_a_draft_that_was_not_written_whole_is_dropped(jobs, tmp_path):
     job = jobs()
-    draft = job.history.draft(numbered(0), TEN)
+    draft = job.history.draft(numbered(0), TEN, "q", 0).path
     draft.write_bytes(draft.read_bytes()[:100])
     job.end()
 
@@ -188,6 +201,45 @@ def test_a_history_of_another_store_is_refused_for_it_would_hold_everything_twic
 
     with pytest.raises(ConfigError, match="another store"):
         jobs()
+
+
+def test_an_older_copy_of_its_store_and_another_store_with_rows_are_refused(jobs, tmp_path):
+    jobs().end()
+    fleet, copy = tmp_path / "fleet.duckdb", tmp_path / "copy"
+    copy.write_bytes(fleet.read_bytes())
+    job = jobs()
+    job.run(numbered(0))
+    job.end()
+
+    copy.replace(fleet)
+    other = Store.open(fleet)
+    merge(other, unseen(other, numbered(7)), query_id="another", batch_id=3, now=TEN)
+    other.close()
+    with pytest.raises(ConfigError, match="never merged"):
+        jobs()
+
+
+def test_a_stream_that_failed_before_its_merge_and_is_played_again_leaves_each_row_once(jobs, tmp_path):
+    job = jobs()
+    job.history.draft(
+        unseen(job.store, numbered(0)), TEN, "q", 0
+    )  # and the store is in use: nothing is merged
+    job.history.settle()
+    job.run(numbered(0))
+    job.end()
+    again = jobs()
+    again.history.publish()
+
+    assert rows(tmp_path) == [("p1", 0)]
+
+
+def test_a_history_is_for_its_owner_alone(jobs, tmp_path):
+    job = jobs()
+    job.run(numbered(0))
+    job.history.publish()
+
+    folder = tmp_path / "history"
+    assert {path.stat().st_mode & 0o077 for path in (folder, *folder.rglob("*.parquet"))} == {0}
 
 
 def test_rows_without_any_of_a_kind_still_make_a_file_that_can_be_read(jobs, tmp_path):
