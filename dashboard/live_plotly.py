@@ -114,6 +114,7 @@ const draw = (plot, data, css, Plotly) => {
 export default function ({ data, parentElement }) {
   const plot = parentElement.querySelector('.live-plot')
   const css = getComputedStyle(parentElement.host ?? parentElement)
+  plot.setAttribute('role', 'img') // with its name, never a moment without
   plot.setAttribute('aria-label', data.alt)
   plot.style.minHeight ||= data.height + 'px'
   load().then(Plotly => {
@@ -130,7 +131,7 @@ export default function ({ data, parentElement }) {
 def _component() -> Any:
     return st.components.v2.component(
         "live_plotly",
-        html="<div class='live-plot' role='img' style='width:100%'></div>",
+        html="<div class='live-plot' style='width:100%'></div>",
         js=_JS.replace("PLOTLY_JS", PLOTLY_JS),
         isolate_styles=False,
     )
