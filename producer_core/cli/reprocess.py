@@ -183,15 +183,11 @@ class Reprocessing(Replaying):
             click.echo(f"{operation.operation_id}: {replay_words.sentence(operation)}", err=True)
 
     def chosen(self, operation_id: str) -> Operation:
-        """An operation that Spark had before."""
+        """An operation that Spark had before, of this cluster."""
         from producer_core import replay
 
         operation = replay.get(self.store, operation_id)
-        if not operation.by_spark:
-            raise Failed(
-                f"The replay {operation_id} was not planned for Spark.",
-                "Go on with it as it was begun (producer-core replay status), or cancel it and plan it anew.",
-            )
+        self._make(None).check(operation)
         self._operation_id = operation_id
         return operation
 

@@ -6,12 +6,14 @@ import threading
 import time
 import uuid
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
 from producer_core import replay, transfer
+from producer_core.cli.reprocess import Reprocessing
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.errors import ConfigError, PipelineError, ReplayError
+from producer_core.errors import ConfigError, OtherCluster, PipelineError, ReplayError
 from producer_core.exactly_once.read_back import Seen
 from producer_core.messages import id_bytes, id_text
 from producer_core.pipeline.reprocess import Choices, Slicing, brought, job, slices, spreading, waves
@@ -121,7 +123,7 @@ class Log:
 
     def __init__(self):
         self.on_topic, self.sealed, self.answers, self.waves, self.cancelled = {}, [], [], [], 0
-        self.rates = []
+        self.rates, self.took = [], []
 
 
 @pytest.fixture
@@ -159,7 +161,8 @@ def log(monkeypatch):
             self._answer = found.answers.pop(0)
             found.waves.append((table["message_id"].to_pylist(), errand.number))
             found.rates.append(errand.rate)
-            self.began, self.done, self._rows = time.monotonic(), threading.Event(), table.to_pylist()
+            self.began = time.monotonic() - (found.took.pop(0) if found.took else 0.0)
+            self.done, self._rows = threading.Event(), table.to_pylist()
 
         def start(self):
             if self._answer is not None:
@@ -183,10 +186,13 @@ def log(monkeypatch):
 
 class Session:
     class sparkContext:
+        applicationId = "app-1"
         defaultParallelism = 2
 
 
-def way(log, *, rate=None, interrupt=lambda: False, holds=lambda: True, count=2, wave=100):
+def way(
+    log, *, rate=None, interrupt=lambda: False, holds=lambda: True, count=2, wave=100, say=lambda text: None
+):
     life = Life(Slicing(count), 1 << 32, "progress", 16)
     course = Course("op", {}, life, wave, 2, rate=lambda: rate)
     return Spreading(
@@ -196,7 +202,7 @@ def way(log, *, rate=None, interrupt=lambda: False, holds=lambda: True, count=2,
         interrupt=interrupt,
         holds=holds,
         ending=lambda: False,
-        say=lambda text: None,
+        say=say,
         clock=time.time,
     )
 
@@ -390,6 +396,21 @@ def test_a_wave_that_cannot_begin_does_not_lose_what_became_of_the_last_one(log)
     assert endings(going.give_back()) == {"pending": 5}
 
 
+def test_what_was_said_of_a_slow_wave_does_not_stand_there_for_ever(log):
+    said = []
+    going = way(log, wave=2, say=said.append)
+    going.begin(["orders"])
+    log.answers += [everything] * 3
+    log.took = [63.0, 1.0, 1.0]
+    going.send([letter(number) for number in range(6)])
+    going.gather(0)
+    going.gather(0)
+    going._slow_until = 0.0
+    going.gather(0)
+
+    assert said == ["Spark sent 2 records in 63.0 s", "Spark sent 2 records in 1.0 s"]
+
+
 def test_a_wave_of_a_slow_replay_is_five_seconds_of_it(log):
     going = way(log, rate=2.0)
     going.begin(["orders"])
@@ -483,6 +504,27 @@ def test_sparks_runner_leaves_ordinary_operations_alone(store):
     assert runner.look() is False
     with pytest.raises(ReplayError, match="not planned for Spark"):
         runner.run_one(planned.operation_id, 1)
+
+
+def test_an_operation_of_another_cluster_stays_paused(store, monkeypatch):
+    """Somebody gave its id and the wrong addresses."""
+    buried(store, 3)
+    planned = replay.plan(store, DeadLetterFilter(), who="ann", origin=PIPELINE, can_run=CLUSTER)
+    replay.pause(store, planned.operation_id, who="ann", origin="dashboard")
+    monkeypatch.setattr(job, "reach", lambda client: SimpleNamespace(view=lambda: Elsewhere))
+    command = Reprocessing(store, DeadLetterFilter(), None, origin=PIPELINE)
+    command.prepare({}, Elsewhere.cluster_id, Choices())
+
+    with pytest.raises(OtherCluster):
+        job.reprocess(Session, store, "broker:9092", operation_id=planned.operation_id)
+    with pytest.raises(OtherCluster):
+        command.chosen(planned.operation_id)
+
+    assert replay.get(store, planned.operation_id).state == "paused"
+
+
+class Elsewhere:
+    cluster_id = "cluster-2"
 
 
 def cancelled_under_a_dead_driver(store, ago):

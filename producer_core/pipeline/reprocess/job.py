@@ -115,6 +115,7 @@ def reprocess(
         )
     else:
         operation = replay.get(store, operation_id)
+        runner.check(operation)
         if operation.state == "paused":
             operation = replay.resume(
                 store, operation_id, who=who or person(), origin=PIPELINE, rate=plan.get("rate")
