@@ -119,7 +119,7 @@ class Bench:
             producer.begin_transaction()
             for one in letters[start : start + _IN_A_TRANSACTION]:
                 sent = delivery_of(one)
-                producer.produce(sent.topic, sent.value, sent.key, headers=sent.headers)
+                producer.produce(sent.topic, sent.value, sent.key, headers=sent.record_headers)
                 producer.poll(0)
             producer.commit_transaction(60)
 

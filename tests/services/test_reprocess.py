@@ -130,7 +130,7 @@ def test_an_export_in_another_store_and_only_what_is_not_there(
     """All are in doubt, some of them are there: Spark finds them, and they are not sent."""
     letters = letters_for(kafka, topic, 200, verdict="possibly_persisted", accepted_at=time.time() - 100)
     DeadLetters(store).add(letters)
-    produce(kafka, topic, [(one.value, one.key, delivery_of(one).headers) for one in letters[:50]])
+    produce(kafka, topic, [(one.value, one.key, delivery_of(one).record_headers) for one in letters[:50]])
     file = tmp_path / "letters.parquet"
     transfer.export(store, DeadLetterFilter(), file, who="ann", origin="cli")
     elsewhere = Store.open(tmp_path / "elsewhere.duckdb")

@@ -24,7 +24,6 @@ from producer_core.errors import BrokerError, ReplayError
 from producer_core.exactly_once.client import Client, Stopped, TransactionFailed
 from producer_core.exactly_once.read_back import ReadBack
 from producer_core.exactly_once.transport import transactional_settings
-from producer_core.messages import ID_HEADER
 from producer_core.replay.claims import Floors
 from producer_core.replay.promise import TRANSACTIONAL_ID
 from producer_core.replay.way import Interrupted
@@ -171,7 +170,7 @@ def _record(
     raw = _mark(operation_id, slice_) + number.to_bytes(8, "big")
     # By driver: a seal that an earlier one puts late, when he wakes, must not compact a later one's away.
     key = f"{operation_id}/{slice_}/{_driver(number)}".encode()
-    return Delivery(raw, -1, topic, key, orjson.dumps(told), [(ID_HEADER, raw)], partition)
+    return Delivery(raw, -1, topic, key, orjson.dumps(told), (), partition)
 
 
 def admitted(
