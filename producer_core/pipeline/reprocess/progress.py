@@ -17,9 +17,11 @@ from typing import Any
 
 import orjson
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from producer_core import permissions
 from producer_core.asking import admin
+from producer_core.config import ClientConfig
 from producer_core.errors import BrokerError, ReplayError
 from producer_core.exactly_once.client import Client, Stopped, TransactionFailed
 from producer_core.exactly_once.read_back import ReadBack
@@ -64,12 +66,24 @@ def slice_id(operation_id: str, slice_: int) -> str:
 
 
 def require_topic(settings: Mapping[str, Any], topic: str) -> int:
-    """The number of its partitions; made, compacted, where it is not there. BrokerError when it cannot be."""
-    client = admin(settings)
+    """The number of its partitions; made, compacted, where it is not there. BrokerError when it cannot be, or may not
+    be used."""
+    count = _partitions_of(settings, topic)
+    if missing := permissions.check(ClientConfig(settings), [topic], feature="exactly_once"):
+        raise BrokerError(
+            f"The topic {topic}, in which the slices of a replay keep their progress, may not be used: "
+            f"{', '.join(map(str, missing))} is missing.",
+            fix="Grant it, or name another topic with --progress-topic.",
+        )
+    return count
+
+
+def _partitions_of(settings: Mapping[str, Any], topic: str) -> int:
+    # A broker may make a topic because it was asked for, and then not as it must be.
+    client = admin(settings, {"allow.auto.create.topics": False})
     try:
-        found = client.list_topics(topic, timeout=_ANSWER).topics[topic]
-        if found.error is None and found.partitions:
-            return len(found.partitions)
+        if count := _count(client, topic):
+            return count
         new = NewTopic(
             topic,
             num_partitions=_PARTITIONS,
@@ -80,13 +94,31 @@ def require_topic(settings: Mapping[str, Any], topic: str) -> int:
         return _PARTITIONS
     except (KafkaException, TimeoutError) as error:
         if isinstance(error, KafkaException) and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-            return require_topic(settings, topic)
+            return _made_by_another(client, topic)
         said = error.args[0].str() if isinstance(error, KafkaException) else "nobody answered in time"
         raise BrokerError(
             f"The topic {topic}, in which the slices of a replay keep their progress, cannot be had: {said}.",
             fix=f"Create it: kafka-topics --create --topic {topic} --partitions {_PARTITIONS} "
             "--config cleanup.policy=compact; or name another with --progress-topic.",
         ) from error
+
+
+def _made_by_another(client: AdminClient, topic: str) -> int:
+    """It is known to every broker in a moment."""
+    deadline = time.monotonic() + _ANSWER
+    while time.monotonic() < deadline:
+        if count := _count(client, topic):
+            return count
+        _never.wait(_PAUSE)
+    raise BrokerError(
+        f"The topic {topic} was just made, and the brokers do not know it yet.", fix="Try again."
+    )
+
+
+def _count(client: AdminClient, topic: str) -> int:
+    """Its partitions; 0 where there is none."""
+    found = client.list_topics(topic, timeout=_ANSWER).topics[topic]
+    return len(found.partitions) if found.error is None else 0
 
 
 def seal(
@@ -114,6 +146,8 @@ def seal(
             return {slice_: future.result() for slice_, future in waiting.items()}
         except Stopped:
             raise Interrupted from None
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # where one cannot be, the others are not tried
 
 
 def _seal(
