@@ -552,6 +552,26 @@ class Elsewhere:
     cluster_id = "cluster-2"
 
 
+def test_who_asks_for_other_slices_is_told_and_the_next_one_need_not_wait_for_his_lease(
+    store, log, monkeypatch
+):
+    buried(store, 3)
+    planned = replay.plan(store, DeadLetterFilter(), who="ann", origin=PIPELINE, can_run=CLUSTER)
+    store.set_setting(
+        f"reprocess.{planned.operation_id}",
+        {"slices": 4, "by": "key", "lives": 1, "topic": "seals", "partitions": 3},
+    )
+    monkeypatch.setattr(job, "require_topic", lambda settings, topic: 3)
+    runner = job.spark_runner(store, {}, CLUSTER, Choices(slices=3), session=lambda: Session)
+    monkeypatch.setattr(runner, "_lacks", lambda *_: "")
+    monkeypatch.setattr(runner, "_client", None)
+
+    with pytest.raises(ReplayError, match="begun with 4 slices by key"):
+        runner.run_one(planned.operation_id, 10)
+
+    assert replay.get(store, planned.operation_id).owner is None
+
+
 def cancelled_under_a_dead_driver(store, ago):
     """Of three letters two were claimed so many seconds ago."""
     now = time.time()
