@@ -179,7 +179,7 @@ def log(monkeypatch):
         def close(self):
             pass
 
-    def seal(settings, notes, operation_id, which, number, floors, **_):
+    def seal(settings, notes, operation_id, which, number, **_):
         found.sealed.append((tuple(which), number))
         return dict.fromkeys(which, 0)
 
@@ -687,7 +687,7 @@ def test_where_one_slice_cannot_be_sealed_the_others_are_not_tried(monkeypatch):
 
     monkeypatch.setattr(progress, "_seal", refused)
     with pytest.raises(ReplayError):
-        progress.seal({}, None, "op", range(200), 1, {}, interrupt=lambda: False, say=lambda text: None)
+        progress.seal({}, None, "op", range(200), 1, interrupt=lambda: False, say=lambda text: None)
 
     assert len(tried) < 200
 

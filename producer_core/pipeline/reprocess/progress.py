@@ -1,8 +1,9 @@
 """The progress topic: per slice of an operation, the number below which no attempt may send any more.
 
 A seal is a transaction under the slice's transactional id that holds nothing but this record: so whoever had the id
-before is fenced, and whoever takes it afterwards reads the seal before it sends. It carries the state before what
-comes next (the floors), never what is under way: a stale EndTxn can commit half of a transaction at any time.
+before is fenced, and whoever takes it afterwards reads the seal before it sends. It carries the number of what
+comes next, never what is under way: a stale EndTxn can commit half of a transaction at any time. The floors, which are the
+offsets before a wave, are in the store, in the transaction that claimed it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from producer_core.errors import BrokerError, ReplayError
 from producer_core.exactly_once.client import Client, Stopped, TransactionFailed
 from producer_core.exactly_once.read_back import ReadBack
 from producer_core.exactly_once.transport import transactional_settings
-from producer_core.replay.claims import Floors
 from producer_core.replay.promise import TRANSACTIONAL_ID
 from producer_core.replay.way import Interrupted
 from producer_core.transport import Delivery
@@ -127,7 +127,6 @@ def seal(
     operation_id: str,
     slices: Sequence[int],
     number: int,
-    floors: Floors,
     *,
     interrupt: Callable[[], bool],
     say: Callable[[str], None],
@@ -138,7 +137,7 @@ def seal(
     """
 
     def one(slice_: int) -> int:
-        return _seal(settings, notes, operation_id, slice_, number, floors, interrupt=interrupt, say=say)
+        return _seal(settings, notes, operation_id, slice_, number, interrupt=interrupt, say=say)
 
     with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="seal") as pool:
         waiting = {slice_: pool.submit(one, slice_) for slice_ in slices}
@@ -156,7 +155,6 @@ def _seal(
     operation_id: str,
     slice_: int,
     number: int,
-    floors: Floors,
     *,
     interrupt: Callable[[], bool],
     say: Callable[[str], None],
@@ -175,7 +173,7 @@ def _seal(
         )
         try:
             client.fence(lambda error: say(f"Waits for the brokers: {error.str()}"))
-            record = _record(operation_id, slice_, number, floors, topic, partition)
+            record = _record(operation_id, slice_, number, topic, partition)
             reports, _ = client.transact([record], time.monotonic() + 20)
             return int(reports[0][2].offset()) - 1
         except TransactionFailed as failed:
@@ -192,15 +190,8 @@ def _seal(
             raise Stopped
 
 
-def _record(
-    operation_id: str, slice_: int, number: int, floors: Floors, topic: str, partition: int
-) -> Delivery:
-    told = {
-        "operation": operation_id,
-        "slice": slice_,
-        "wave": number,
-        "before": {name: {str(part): off for part, off in parts.items()} for name, parts in floors.items()},
-    }
+def _record(operation_id: str, slice_: int, number: int, topic: str, partition: int) -> Delivery:
+    told = {"operation": operation_id, "slice": slice_, "wave": number}
     raw = _mark(operation_id, slice_) + number.to_bytes(8, "big")
     # By driver: a seal that an earlier one puts late, when he wakes, must not compact a later one's away.
     key = f"{operation_id}/{slice_}/{_driver(number)}".encode()

@@ -155,7 +155,6 @@ class Spreading:
             self._course.operation_id,
             list(slices),
             self._number,
-            self._floors,
             interrupt=self._interrupt,
             say=self._say,
         )
