@@ -1,11 +1,12 @@
 """What a replay by Spark costs: letters a second of `pipeline reprocess`, beside one plain transactional producer.
 
-    python -m benchmarks.reprocess --letters 200000 --runs 3 --nodes 3
+    python -m benchmarks.reprocess --letters 10000 50000 --runs 3
+    python -m benchmarks.reprocess --letters 200000 --runs 1 --ways plain session
 
-Each run buries the letters in a new store and sends them to a new topic, by every way once, in an order drawn anew:
-the plain producer (transactions of 2,000, letters in memory, nothing written down), `dlq replay`'s runner, and Spark.
-Spark's session is started once and not counted; what it takes is told beside it. Each run is checked: every letter is
-on its topic once, and settled.
+Each run sends the letters of a store of its own (a copy: they are buried once) to a new topic, by every way once, in an
+order drawn anew: the plain producer (transactions of 2,000, letters in memory, nothing written down), `dlq replay`'s
+runner, and Spark, sliced by session and by key. Spark's session is started once and not counted; what it takes is told
+beside it. Each run is checked: every letter is on its topic once, and settled.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import shutil
 import tempfile
-import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -45,27 +47,43 @@ if TYPE_CHECKING:
 _IN_A_TRANSACTION = 2000
 _SESSIONS = 40
 _PARTITIONS = 6
+_WAYS = {
+    "plain": "one plain transactional producer",
+    "dlq replay": "`dlq replay`'s runner",
+    "session": "`pipeline reprocess`, sliced by session",
+    "key": "`pipeline reprocess`, sliced by key",
+}
+_HEAD = [
+    "| letters | way | letters/s, median | lowest to highest | of the plain producer |",
+    "| --- " * 5 + "|",
+]
 
 
 class Bench:
-    """One cluster, one Spark, and letters anew for each run."""
+    """One cluster, one Spark, and the same letters for each run."""
 
     def __init__(self, cluster: Cluster, session: SparkSession, letters: int, folder: Path) -> None:
         self._cluster = cluster
         self._session = session
         self._count = letters
         self._folder = folder
+        self._letters = _letters(letters, "bench", cluster.cluster_id)
+        self._buried = folder / f"{letters}.duckdb"
+        store = Store.open(self._buried)
+        for start in range(0, letters, 10_000):
+            DeadLetters(store).add(self._letters[start : start + 10_000])
+        store.close()
 
     def run(self, way: str) -> float:
         """Letters a second."""
         topic = f"bench-{uuid.uuid4().hex[:8]}"
         self._cluster.create_topic(topic, partitions=_PARTITIONS)
-        letters = _letters(self._count, topic, self._cluster.cluster_id)
         if way == "plain":
+            letters = [replace(letter, topic=topic) for letter in self._letters]
             began = time.monotonic()
             self._plain(letters)
             return self._told(began, topic)
-        with self._buried(letters) as store:
+        with self._store(topic) as store:
             began = time.monotonic()
             operation = self._ordinary(store) if way == "dlq replay" else self._spark(store, way)
             told = self._told(began, topic)
@@ -80,14 +98,16 @@ class Bench:
         return self._count / took
 
     @contextmanager
-    def _buried(self, letters: Sequence[DeadLetter]) -> Iterator[Store]:
-        store = Store.open(self._folder / f"{uuid.uuid4().hex[:8]}.duckdb")
-        for start in range(0, len(letters), 10_000):
-            DeadLetters(store).add(letters[start : start + 10_000])
+    def _store(self, topic: str) -> Iterator[Store]:
+        path = Path(shutil.copy(self._buried, self._folder / f"{topic}.duckdb"))
+        store = Store.open(path)
+        with store.borrow(write=True) as connection:
+            connection.execute("UPDATE dead_letters SET topic = ?", [topic])
         try:
             yield store
         finally:
             store.close()
+            path.unlink()
 
     def _plain(self, letters: Sequence[DeadLetter]) -> None:
         settings = client_config(self._cluster.bootstrap_servers).settings
@@ -99,7 +119,7 @@ class Bench:
             producer.begin_transaction()
             for one in letters[start : start + _IN_A_TRANSACTION]:
                 sent = delivery_of(one)
-                producer.produce(sent.topic, sent.value, sent.key, headers=sent.headers)
+                producer.produce(sent.topic, sent.value, sent.key, headers=sent.record_headers)
                 producer.poll(0)
             producer.commit_transaction(60)
 
@@ -111,7 +131,7 @@ class Bench:
             return runner.run_one(operation.operation_id, 3600)
 
     def _spark(self, store: Store, way: str) -> Any:
-        by: Any = "key" if "key" in way else "session"
+        by: Any = way
         return reprocess(
             self._session, store, self._cluster.bootstrap_servers, who="bench", slice_by=by, slices=4
         )
@@ -159,40 +179,55 @@ def _on(servers: str, topic: str) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--letters", type=int, default=200_000)
+    parser.add_argument("--letters", type=int, nargs="+", default=[10_000, 50_000])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--master", default="local[2,4]")
+    parser.add_argument("--ways", nargs="+", choices=_WAYS, default=list(_WAYS))
     options = parser.parse_args()
     began = time.monotonic()
     session = open_session(name="benchmark reprocess", master=options.master, driver_memory="1g")
     started = time.monotonic() - began
-    names = ["plain", "dlq replay", f"reprocess {options.master}", f"reprocess {options.master}, by key"]
-    found: dict[str, list[float]] = {name: [] for name in names}
+    tables: list[str] = []
     with tempfile.TemporaryDirectory() as folder, kafka.start(nodes=options.nodes) as cluster:
-        bench = Bench(cluster, session, options.letters, Path(folder))
-        first = bench.run(names[2])
-        for _ in range(options.runs):
-            for name in random.sample(names, len(names)):
-                found[name].append(bench.run(name))
-                print(
-                    f"{name}: {found[name][-1]:,.0f} letters/s (threads {threading.active_count()})",
-                    flush=True,
-                )
+        for letters in options.letters:
+            bench = Bench(cluster, session, letters, Path(folder))
+            if not tables:
+                first = bench.run("session")
+            tables += _rows(letters, _measured(bench, options.ways, options.runs))
     session.stop()
-    print(f"\n| way | letters/s, median | lowest to highest | of the plain producer |\n{'| --- ' * 4}|")
-    plain = median(found["plain"])
-    for name in names:
-        rates = found[name]
-        print(
-            f"| {name} | {median(rates):,.0f} | {min(rates):,.0f} to {max(rates):,.0f} | {median(rates) / plain:.2f} |"
-        )
+    print("\n".join(["", *_HEAD, *tables]))
     print(
         f"\nFirst run of Spark's workers, cold: {first:,.0f} letters/s; the session took {started:.1f} s to start."
     )
     print(
-        f"{options.letters:,} letters of 200 B, {options.nodes} node(s), {options.runs} runs; {hardware()}."
+        f"Letters of 200 B, {options.nodes} node(s), {options.master}, {options.runs} runs; {hardware()}; "
+        f"load {os.getloadavg()[0]:.1f} at the end."
     )
+
+
+def _measured(bench: Bench, ways: Sequence[str], runs: int) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(runs):
+        for way in random.sample(ways, len(ways)):
+            found[way].append(bench.run(way))
+            print(f"{way}: {found[way][-1]:,.0f} letters/s", flush=True)
+    return found
+
+
+def _rows(letters: int, found: dict[str, list[float]]) -> list[str]:
+    """A ratio is the median of the ratios within the runs."""
+    plain = found.get("plain", [])
+    return [
+        f"| {letters:,} | {_WAYS[way]} | {median(rates):,.0f} | {min(rates):,.0f} to {max(rates):,.0f} "
+        f"| {_ratio(rates, plain)} |"
+        for way, rates in found.items()
+    ]
+
+
+def _ratio(rates: Sequence[float], plain: Sequence[float]) -> str:
+    ratios = [rate / other for rate, other in zip(rates, plain, strict=False)]
+    return f"{median(ratios):.2f}" if ratios else ""
 
 
 if __name__ == "__main__":

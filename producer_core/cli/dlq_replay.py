@@ -167,7 +167,7 @@ def decided(
     operation = job.plan(check_first=not unseen, **{**choices, "newer": newer or "auto"})
     if under_way is not None:
         show.say(f"There is a replay of this selection already: {replay_words.standing(operation)}", err=True)
-    return _decide(job, operation, newer, asks=asks, as_json=as_json)
+    return _decide(job, operation, newer, choices["rate"], asks=asks, as_json=as_json)
 
 
 def only_say(job: Replaying, counted: dict[str, Any], under_way: Operation | None, *, as_json: bool) -> None:
@@ -202,6 +202,7 @@ def _decide(
     job: Replaying,
     operation: Operation,
     newer: Newer | None,
+    rate: float | None,
     *,
     asks: bool,
     as_json: bool,
@@ -222,7 +223,7 @@ def _decide(
         if operation.state in ("checking", "ready"):
             job.cancel()
         raise
-    return job.go(operation, newer=newer)
+    return job.go(operation, newer=newer, rate=rate)
 
 
 def _offer(run: DryRun) -> str:

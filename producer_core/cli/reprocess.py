@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from producer_core.config import ClientConfig
+    from producer_core.dlq import DeadLetterFilter
     from producer_core.pipeline.reprocess import Choices
-    from producer_core.replay import Operation, ReplayRunner
+    from producer_core.replay import Newer, Operation, ReplayRunner
     from producer_core.store import Store
 
 
@@ -115,12 +116,13 @@ def reprocess(
     """
     from producer_core.dlq import DeadLetters
     from producer_core.pipeline.reprocess import WAVE, Choices, bring, brought
-    from producer_core.pipeline.reprocess import progress as seals
     from producer_core.store import Store
 
     names = ("limit", "rate", "canary", "stop_percent", "stop_last", "newer", "reason")
     plan = {name: given.pop(name) for name in names} | {"allow_quarantined": include_quarantined}
     where = brought(selection.chosen(given), file=file, dead_letter_topic=dead_letter_topic)
+    if operation_id is not None:
+        _only_goes_on(where, {**plan, "to_cluster": to_cluster})
     spark.check()
     config, cluster = reached(*options.client_settings(servers, settings, config_file), to_cluster)
     counted = {name: plan[name] for name in ("limit", "rate", "newer", "allow_quarantined")}
@@ -149,9 +151,8 @@ def reprocess(
         if operation_id is None and under_way is None and not DeadLetters(store).count(where):
             dlq_replay.end(ctx, as_json, store, None, "Nothing to replay.")
             return
-        seals.require_topic(config.settings, choices.progress_topic or seals.PROGRESS_TOPIC)
         if operation_id is not None:
-            operation = job.go(job.chosen(operation_id))
+            operation = job.go(job.chosen(operation_id), rate=plan["rate"])
         else:
             operation = _planned(job, plan, counted, yes=yes, as_json=as_json)
         if not operation.ended:
@@ -166,12 +167,15 @@ class Reprocessing(Replaying):
 
     patience: ClassVar[float] = SPREAD_DRAIN + 5
     _make: Callable[[Callable[[], SparkSession] | None], ReplayRunner] = field(init=False)
+    _settings: Mapping[str, Any] = field(init=False)
+    _choices: Choices = field(init=False)
 
     def prepare(self, settings: Mapping[str, Any], cluster: str, choices: Choices) -> None:
         """Where it sends to, and how; nobody is asked yet."""
         from producer_core.pipeline.reprocess import spark_runner
 
         self._cluster = cluster
+        self._settings, self._choices = settings, choices
         self._make = lambda session: spark_runner(self.store, settings, cluster, choices, session=session)
         self._runner = self._make(None)
 
@@ -183,21 +187,32 @@ class Reprocessing(Replaying):
             click.echo(f"{operation.operation_id}: {replay_words.sentence(operation)}", err=True)
 
     def chosen(self, operation_id: str) -> Operation:
-        """An operation that Spark had before."""
+        """An operation that Spark had before, of this cluster."""
         from producer_core import replay
 
         operation = replay.get(self.store, operation_id)
-        if not operation.by_spark:
-            raise Failed(
-                f"The replay {operation_id} was not planned for Spark.",
-                "Go on with it as it was begun (producer-core replay status), or cancel it and plan it anew.",
-            )
+        self._make(None).check(operation)
         self._operation_id = operation_id
         return operation
+
+    def go(self, operation: Operation, *, newer: Newer | None = None, rate: float | None = None) -> Operation:
+        """Where its seals go is made, or seen to be usable, before anything goes and before Spark starts."""
+        from producer_core.pipeline.reprocess import progress, slices
+
+        if operation.state in ("planned", "running") and rate not in (None, operation.rate):
+            raise Failed(
+                f"The replay {operation.operation_id} goes on at the rate that it has.",
+                f"Pause it first: producer-core replay pause {operation.operation_id}.",
+            )
+        if not operation.ended:
+            topic = slices.progress_topic(self.store, operation.operation_id, self._choices.progress_topic)
+            progress.require_topic(self._settings, topic)
+        return super().go(operation, newer=newer, rate=rate)
 
     def under(self, session: SparkSession, operation: Operation) -> Operation:
         """Carried out under this session, until it ends, pauses, or Ctrl-C."""
         from producer_core.pipeline.jobs import noted
+        from producer_core.pipeline.reprocess.job import tell
 
         self._stop()
         self._running, self._runner = None, self._make(lambda: session)
@@ -205,16 +220,34 @@ class Reprocessing(Replaying):
         with noted(self.store, name=f"reprocess {operation.operation_id}", kind="reprocess") as told:
             told.details({"operation": operation.operation_id, "spark": session.sparkContext.applicationId})
             try:
-                operation = dlq_replay.watched(
-                    self, operation, lambda now: told.records(done=now.total - now.left, total=now.total)
-                )
+                operation = dlq_replay.watched(self, operation, lambda now: tell(told, now))
                 told.message(replay_words.sentence(operation))
             except click.exceptions.Exit as paused:
+                told.unfinished(failed=False)
                 told.message("Paused by Ctrl-C.")
                 left = paused
         if left is not None:
             raise left
         return operation
+
+
+def _only_goes_on(where: DeadLetterFilter, plan: Mapping[str, Any]) -> None:
+    """A replay that was begun keeps its letters and its plan; only its rate may change."""
+    from producer_core.dlq import DeadLetterFilter
+
+    names = {"allow_quarantined": "--include-quarantined", "to_cluster": "--to"}
+    given = [
+        names.get(name, f"--{name.replace('_', '-')}")
+        for name, value in plan.items()
+        if value is not None and value is not False and name != "rate"
+    ]
+    if where != DeadLetterFilter():
+        given.insert(0, "a selection")
+    if given:
+        raise Failed(
+            f"A replay that was begun keeps its letters and its plan, and you gave {', '.join(given)}.",
+            "Leave that out; only --rate may change with --operation.",
+        )
 
 
 def _planned(

@@ -29,6 +29,7 @@ class Told:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards _said and _beats
+        self.success, self.failed = True, False  # how it ends, where no error ends it
         self._said: dict[str, Any] = dict.fromkeys(
             ("records_done", "records_total", "lag", "last_success_at", "message", "details")
         )
@@ -61,6 +62,10 @@ class Told:
     def succeeded(self, at: float) -> None:
         """Something came to a good end, though the job goes on: a micro-batch, a wave."""
         self._say(last_success_at=at)
+
+    def unfinished(self, *, failed: bool) -> None:
+        """It ends without what it was for: no success, and failed unless somebody wanted it to end."""
+        self.success, self.failed = False, failed
 
     def details(self, more: Mapping[str, Any]) -> None:
         """What the page may show in small print; it must have a JSON form."""
@@ -110,14 +115,14 @@ def noted(
     state = "failed"
     try:
         yield told
-        state = "done"
+        state = "failed" if told.failed else "done"
     except BaseException as error:
         told.message(str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__)
         raise
     finally:
         done.set()
         thread.join()
-        if state == "done":
+        if state == "done" and told.success:
             told.succeeded(clock())
         row.write("end_job", state=state, **told.said())
 

@@ -137,7 +137,7 @@ class ReplayRunner:
             try:
                 operation = operations.get(self._store, operation_id)
                 self._store_away = False
-                self._check(operation)
+                self.check(operation)
                 if operation.ended or operation.state in ("paused", "ready") or time.monotonic() >= until:
                     return operation
                 waiting = self._waiting(operation.cluster_id, operation_id)
@@ -310,7 +310,8 @@ class ReplayRunner:
         missing = lacking(ClientConfig(client), topics)
         return f"its client lacks {missing}" if missing else ""
 
-    def _check(self, operation: Operation) -> None:
+    def check(self, operation: Operation) -> None:
+        """ReplayError or OtherCluster where this runner may not carry it out; to be asked before it is changed."""
         if operation.by_spark != (self._spread is not None) and not operation.ended:
             raise _wrong_hands(operation)
         own = self._sender.cluster_id

@@ -113,7 +113,7 @@ class Work:
         with Keeper(self._claims, self._lease, started) as self._keeper:
             if not self._look_ahead():
                 return
-            self._way = self._make_way(self)
+            self._way = self._way_or_let_go()
             try:
                 while not self._over and not self._stopping.is_set() and time.monotonic() < until:
                     self._safely(self._step)
@@ -141,6 +141,15 @@ class Work:
             return True
         self._claims.let_go()
         return False
+
+    def _way_or_let_go(self) -> Way:
+        """Where there is none nothing was sent, and who asks again need not wait for our lease to end."""
+        try:
+            return self._make_way(self)
+        except ProducerError:
+            with contextlib.suppress(StoreError):
+                self._claims.let_go()
+            raise
 
     # what the way may ask
 

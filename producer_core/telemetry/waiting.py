@@ -205,17 +205,16 @@ class Waiting:
         data = zlib.compress(plain, _LEVEL)
         entry.plain, entry.kept, entry.acknowledgements = len(plain), len(data), batch.acknowledgements
         self._bytes += len(data)
-        before, entry.data, entry.path = entry.path, data, None
-        if self._folder is not None:
-            self._write(entry, data)
+        before = entry.path
+        entry.path = None if self._folder is None else self._written(self._folder, entry, data)
+        entry.data = data if entry.path is None else None
         if before is not None and entry.path is not None:
             _delete(before)
 
-    def _write(self, entry: Entry, data: bytes) -> None:
-        """Whole or not at all: a process killed here leaves nothing of it. What the disk does not take stays in memory."""
-        assert self._folder is not None
+    def _written(self, folder: Path, entry: Entry, data: bytes) -> Path | None:
+        """Whole or not at all: a process killed here leaves nothing of it. None where the disk does not take it."""
         numbers = f"{entry.first:012d}-{entry.sequence:012d}-{entry.acknowledgements}"
-        path = self._folder / f"{numbers}-{entry.producer_id}.telemetry"
+        path = folder / f"{numbers}-{entry.producer_id}.telemetry"
         new = path.with_suffix(".new")
         try:
             new.write_bytes(data)
@@ -224,9 +223,9 @@ class Waiting:
             if not self._disk_failed:
                 logger.warning("telemetry waits in memory", extra={"path": str(path), "error": str(error)})
             self._disk_failed = True
-        else:
-            self._disk_failed = False
-            entry.data, entry.path = None, path
+            return None
+        self._disk_failed = False
+        return path
 
     def _value(self, entry: Entry) -> bytes | None:
         """The record's value; None, and it is gone, when its file cannot be read any more."""

@@ -75,7 +75,7 @@ class Shop:
         )
         producer = Producer({"bootstrap.servers": self.direct, "queue.buffering.max.messages": 1_000_000})
         for one in there:
-            producer.produce(one.topic, one.value, one.key, headers=delivery_of(one).headers)
+            producer.produce(one.topic, one.value, one.key, headers=delivery_of(one).record_headers)
         assert producer.flush(120) == 0
         self.there = len(there)
 

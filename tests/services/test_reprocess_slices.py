@@ -46,7 +46,7 @@ class Stage:
     def seal(self, number):
         notes = Notes("producer-core-progress", self.partitions, {0: -1})
         since = seal(
-            self.settings, notes, self.operation, [0], number, self.floors,
+            self.settings, notes, self.operation, [0], number,
             interrupt=lambda: False, say=lambda text: None,
         )  # fmt: skip
         return Notes(notes.topic, notes.partitions, since)

@@ -6,15 +6,29 @@ import threading
 import time
 import uuid
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
 from producer_core import replay, transfer
+from producer_core.cli.lazy import Failed
+from producer_core.cli.reprocess import Reprocessing, _only_goes_on
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.errors import ConfigError, PipelineError, ReplayError
+from producer_core.errors import BrokerError, ConfigError, OtherCluster, PipelineError, ReplayError
 from producer_core.exactly_once.read_back import Seen
 from producer_core.messages import id_bytes, id_text
-from producer_core.pipeline.reprocess import Choices, Slicing, brought, job, slices, spreading, waves
+from producer_core.permissions import Permission
+from producer_core.pipeline.jobs import noted
+from producer_core.pipeline.reprocess import (
+    Choices,
+    Slicing,
+    brought,
+    job,
+    progress,
+    slices,
+    spreading,
+    waves,
+)
 from producer_core.pipeline.reprocess.sending import letter_of
 from producer_core.pipeline.reprocess.slices import Life, begin_life, places
 from producer_core.pipeline.reprocess.spreading import Course, Spreading
@@ -63,21 +77,38 @@ def test_a_slicing_that_cannot_be_is_refused(count, by):
         Slicing(count, by)
 
 
-def test_an_operation_keeps_its_slicing_and_its_numbers_rise(store):
-    def begin(asked=None, topic=None, size=16):
-        return begin_life(
-            store, "op", asked=asked, otherwise=Slicing(8), topic=topic, partitions=lambda _: size
-        )
+def begun(store, *, count=None, by=None, topic=None, size=16, cores=4, holds=lambda: True):
+    return begin_life(
+        store, "op", count=count, by=by, otherwise=Slicing(2 * cores), topic=topic, partitions=lambda _: size,
+        holds=holds,
+    )  # fmt: skip
 
-    first, again, grown = begin(Slicing(4, "key"), "seals"), begin(), begin(size=32)
+
+def test_an_operation_keeps_its_slicing_and_its_numbers_rise(store):
+    first = begun(store, count=4, by="key", topic="seals")
+    again, grown = begun(store), begun(store, size=32)
 
     assert (first.slicing, again.slicing) == (Slicing(4, "key"), Slicing(4, "key"))
     assert (first.topic, again.topic, grown.topic, grown.partitions) == ("seals", "seals", "seals", 16)
     assert again.first > first.first + 1_000_000
     with pytest.raises(ReplayError, match="begun with 4 slices by key"):
-        begin(Slicing(5, "key"))
+        begun(store, count=5)
     with pytest.raises(ReplayError, match="begun with the progress topic seals"):
-        begin(topic="others")
+        begun(store, topic="others")
+
+
+def test_what_was_not_said_the_first_time_does_not_matter_the_second_time(store):
+    """The number of slices came from the cores of one machine; the same command is given on another."""
+    first = begun(store, by="key", cores=2)
+
+    assert begun(store, by="key", cores=16).slicing == first.slicing == Slicing(4, "key")
+
+
+def test_a_driver_that_lost_its_operation_while_brokers_were_asked_decides_nothing(store):
+    with pytest.raises(ReplayError, match="taken over"):
+        begun(store, count=4, holds=lambda: False)
+
+    assert begun(store, count=5).slicing == Slicing(5)
 
 
 def test_places_spread_slices_over_as_many_partitions():
@@ -121,7 +152,7 @@ class Log:
 
     def __init__(self):
         self.on_topic, self.sealed, self.answers, self.waves, self.cancelled = {}, [], [], [], 0
-        self.rates = []
+        self.rates, self.took = [], []
 
 
 @pytest.fixture
@@ -148,7 +179,7 @@ def log(monkeypatch):
         def close(self):
             pass
 
-    def seal(settings, notes, operation_id, which, number, floors, **_):
+    def seal(settings, notes, operation_id, which, number, **_):
         found.sealed.append((tuple(which), number))
         return dict.fromkeys(which, 0)
 
@@ -159,7 +190,8 @@ def log(monkeypatch):
             self._answer = found.answers.pop(0)
             found.waves.append((table["message_id"].to_pylist(), errand.number))
             found.rates.append(errand.rate)
-            self.began, self.done, self._rows = time.monotonic(), threading.Event(), table.to_pylist()
+            self.began = time.monotonic() - (found.took.pop(0) if found.took else 0.0)
+            self.done, self._rows = threading.Event(), table.to_pylist()
 
         def start(self):
             if self._answer is not None:
@@ -183,10 +215,13 @@ def log(monkeypatch):
 
 class Session:
     class sparkContext:
+        applicationId = "app-1"
         defaultParallelism = 2
 
 
-def way(log, *, rate=None, interrupt=lambda: False, holds=lambda: True, count=2, wave=100):
+def way(
+    log, *, rate=None, interrupt=lambda: False, holds=lambda: True, count=2, wave=100, say=lambda text: None
+):
     life = Life(Slicing(count), 1 << 32, "progress", 16)
     course = Course("op", {}, life, wave, 2, rate=lambda: rate)
     return Spreading(
@@ -196,7 +231,7 @@ def way(log, *, rate=None, interrupt=lambda: False, holds=lambda: True, count=2,
         interrupt=interrupt,
         holds=holds,
         ending=lambda: False,
-        say=lambda text: None,
+        say=say,
         clock=time.time,
     )
 
@@ -390,6 +425,21 @@ def test_a_wave_that_cannot_begin_does_not_lose_what_became_of_the_last_one(log)
     assert endings(going.give_back()) == {"pending": 5}
 
 
+def test_what_was_said_of_a_slow_wave_does_not_stand_there_for_ever(log):
+    said = []
+    going = way(log, wave=2, say=said.append)
+    going.begin(["orders"])
+    log.answers += [everything] * 3
+    log.took = [63.0, 1.0, 1.0]
+    going.send([letter(number) for number in range(6)])
+    going.gather(0)
+    going.gather(0)
+    going._slow_until = 0.0
+    going.gather(0)
+
+    assert said == ["Spark sent 2 records in 63.0 s", "Spark sent 2 records in 1.0 s"]
+
+
 def test_a_wave_of_a_slow_replay_is_five_seconds_of_it(log):
     going = way(log, rate=2.0)
     going.begin(["orders"])
@@ -485,6 +535,43 @@ def test_sparks_runner_leaves_ordinary_operations_alone(store):
         runner.run_one(planned.operation_id, 1)
 
 
+def test_an_operation_of_another_cluster_stays_paused(store, monkeypatch):
+    """Somebody gave its id and the wrong addresses."""
+    one = paused_replay(store)
+    monkeypatch.setattr(job, "reach", lambda client: SimpleNamespace(view=lambda: Elsewhere))
+
+    with pytest.raises(OtherCluster):
+        job.reprocess(Session, store, "broker:9092", operation_id=one)
+    with pytest.raises(OtherCluster):
+        command_for(store, Elsewhere.cluster_id).chosen(one)
+
+    assert replay.get(store, one).state == "paused"
+
+
+class Elsewhere:
+    cluster_id = "cluster-2"
+
+
+def test_who_asks_for_other_slices_is_told_and_the_next_one_need_not_wait_for_his_lease(
+    store, log, monkeypatch
+):
+    buried(store, 3)
+    planned = replay.plan(store, DeadLetterFilter(), who="ann", origin=PIPELINE, can_run=CLUSTER)
+    store.set_setting(
+        f"reprocess.{planned.operation_id}",
+        {"slices": 4, "by": "key", "lives": 1, "topic": "seals", "partitions": 3},
+    )
+    monkeypatch.setattr(job, "require_topic", lambda settings, topic: 3)
+    runner = job.spark_runner(store, {}, CLUSTER, Choices(slices=3), session=lambda: Session)
+    monkeypatch.setattr(runner, "_lacks", lambda *_: "")
+    monkeypatch.setattr(runner, "_client", None)
+
+    with pytest.raises(ReplayError, match="begun with 4 slices by key"):
+        runner.run_one(planned.operation_id, 10)
+
+    assert replay.get(store, planned.operation_id).owner is None
+
+
 def cancelled_under_a_dead_driver(store, ago):
     """Of three letters two were claimed so many seconds ago."""
     now = time.time()
@@ -524,10 +611,85 @@ def test_the_next_driver_says_what_became_of_a_cancelled_one_and_sends_nothing(s
     assert log.waves == []
 
 
-def test_choices_ask_for_a_slicing_only_where_they_name_one():
-    assert Choices().asked(Slicing(8)) is None
-    assert Choices(slices=3).asked(Slicing(8)) == Slicing(3)
-    assert Choices(slice_by="key").asked(Slicing(8)) == Slicing(8, "key")
+# how it may be gone on with
+
+
+def test_an_operation_that_was_begun_keeps_its_letters_and_its_plan():
+    nothing = {"limit": None, "rate": 5.0, "canary": None, "allow_quarantined": False, "to_cluster": None}
+    _only_goes_on(DeadLetterFilter(), nothing)
+
+    with pytest.raises(Failed, match="a selection, --canary, --include-quarantined"):
+        _only_goes_on(DeadLetterFilter(topic="orders"), {**nothing, "canary": 0, "allow_quarantined": True})
+
+
+def paused_replay(store, rate=None):
+    buried(store, 3)
+    planned = replay.plan(store, DeadLetterFilter(), who="ann", origin=PIPELINE, can_run=CLUSTER, rate=rate)
+    replay.pause(store, planned.operation_id, who="ann", origin="dashboard")
+    return planned.operation_id
+
+
+def command_for(store, cluster=CLUSTER, **choices):
+    made = Reprocessing(store, DeadLetterFilter(), None, origin=PIPELINE)
+    made.prepare({}, cluster, Choices(**choices))
+    return made
+
+
+def test_a_paused_replay_goes_on_at_another_rate_with_its_own_progress_topic(store, monkeypatch):
+    one, asked = paused_replay(store), []
+    store.set_setting(
+        f"reprocess.{one}", {"slices": 4, "by": "key", "lives": 1, "topic": "seals", "partitions": 3}
+    )
+    monkeypatch.setattr(progress, "require_topic", lambda settings, topic: asked.append(topic))
+    command = command_for(store)
+
+    assert command.go(command.chosen(one), rate=7.0).rate == 7.0
+    assert asked == ["seals"]
+    with pytest.raises(Failed, match="at the rate that it has"):
+        command.go(command.chosen(one), rate=8.0)
+    with pytest.raises(ReplayError, match="progress topic seals"):
+        command_for(store, progress_topic="others").go(command.chosen(one))
+
+
+def test_a_replay_whose_progress_topic_cannot_be_used_stays_paused(store, monkeypatch):
+    one = paused_replay(store)
+    lacks = [Permission("topic", "producer-core-progress", "WRITE")]
+    monkeypatch.setattr(progress, "_partitions_of", lambda settings, topic: 16)
+    monkeypatch.setattr(progress.permissions, "check", lambda config, topics, feature: lacks)
+    command = command_for(store)
+
+    with pytest.raises(BrokerError, match="WRITE on topic producer-core-progress is missing"):
+        command.go(command.chosen(one))
+
+    assert replay.get(store, one).state == "paused"
+
+
+@pytest.mark.parametrize(
+    ("state", "job_state", "success"),
+    [("paused", "done", False), ("stopped", "failed", False), ("done", "done", True)],
+)
+def test_a_job_is_a_success_only_where_its_replay_is_done(store, state, job_state, success):
+    operation = SimpleNamespace(state=state, total=5, left=0)
+
+    with noted(store, name="reprocess op", kind="reprocess") as told:
+        job.tell(told, operation)
+
+    (row,) = store.rows("jobs")
+    assert (row["state"], row["last_success_at"] is not None) == (job_state, success)
+
+
+def test_where_one_slice_cannot_be_sealed_the_others_are_not_tried(monkeypatch):
+    tried = []
+
+    def refused(*words, **_):
+        tried.append(words[3])
+        raise ReplayError("no")
+
+    monkeypatch.setattr(progress, "_seal", refused)
+    with pytest.raises(ReplayError):
+        progress.seal({}, None, "op", range(200), 1, interrupt=lambda: False, say=lambda text: None)
+
+    assert len(tried) < 200
 
 
 def test_orphans_of_a_dead_driver_are_looked_for_above_the_floors(log):

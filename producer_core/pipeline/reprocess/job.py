@@ -15,7 +15,7 @@ from producer_core.config import ClientConfig, client_config
 from producer_core.errors import ReplayError
 from producer_core.landing import prober
 from producer_core.person import person
-from producer_core.pipeline.jobs import noted
+from producer_core.pipeline.jobs import Told, noted
 from producer_core.pipeline.preflight import reach
 from producer_core.pipeline.reprocess.looking import far
 from producer_core.pipeline.reprocess.progress import require_topic
@@ -68,10 +68,9 @@ class Choices:
     progress_topic: str | None = None
     wave: int = WAVE
 
-    def asked(self, otherwise: Slicing) -> Slicing | None:
-        if self.slices is None and self.slice_by is None:
-            return None
-        return Slicing(self.slices or otherwise.count, self.slice_by or otherwise.by)
+    def for_end(self) -> Choices:
+        """What was cancelled ends as it was begun."""
+        return Choices(wave=self.wave)
 
 
 def reprocess(
@@ -115,6 +114,7 @@ def reprocess(
         )
     else:
         operation = replay.get(store, operation_id)
+        runner.check(operation)
         if operation.state == "paused":
             operation = replay.resume(
                 store, operation_id, who=who or person(), origin=PIPELINE, rate=plan.get("rate")
@@ -144,9 +144,16 @@ def carried_out(
     with noted(store, name=f"reprocess {operation.operation_id}", kind="reprocess") as job:
         job.records(done=operation.total - operation.left, total=operation.total)
         after = runner.run_one(operation.operation_id, timeout)
-        job.records(done=after.total - after.left, total=after.total)
+        tell(job, after)
         job.message(after.message or after.state)
     return after
+
+
+def tell(job: Told, operation: Operation) -> None:
+    """How far it is; where it was paused or cancelled, or stopped itself, its job is no success."""
+    job.records(done=operation.total - operation.left, total=operation.total)
+    if operation.state in ("paused", "cancelled", "stopped", "failed"):
+        job.unfinished(failed=operation.state in ("stopped", "failed"))
 
 
 def spark_runner(
@@ -169,14 +176,16 @@ def spark_runner(
         if session is None and operation.state != "cancelled":
             raise ReplayError("Spark was not started.")
         cores = 1 if session is None else session().sparkContext.defaultParallelism
-        otherwise = Slicing(min(MOST, max(4, 2 * cores)))
+        chosen = choices.for_end() if operation.state == "cancelled" else choices
         life = begin_life(
             store,
             operation.operation_id,
-            asked=None if operation.state == "cancelled" else choices.asked(otherwise),
-            otherwise=otherwise,
-            topic=None if operation.state == "cancelled" else choices.progress_topic,
+            count=chosen.slices,
+            by=chosen.slice_by,
+            otherwise=Slicing(min(MOST, max(4, 2 * cores))),
+            topic=chosen.progress_topic,
             partitions=partial(require_topic, settings),
+            holds=claims.renew,
         )
         course = Course(
             operation.operation_id,

@@ -1,8 +1,9 @@
 """The progress topic: per slice of an operation, the number below which no attempt may send any more.
 
 A seal is a transaction under the slice's transactional id that holds nothing but this record: so whoever had the id
-before is fenced, and whoever takes it afterwards reads the seal before it sends. It carries the state before what
-comes next (the floors), never what is under way: a stale EndTxn can commit half of a transaction at any time.
+before is fenced, and whoever takes it afterwards reads the seal before it sends. It carries the number of what
+comes next, never what is under way: a stale EndTxn can commit half of a transaction at any time. The floors, which are the
+offsets before a wave, are in the store, in the transaction that claimed it.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from typing import Any
 
 import orjson
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from producer_core import permissions
 from producer_core.asking import admin
+from producer_core.config import ClientConfig
 from producer_core.errors import BrokerError, ReplayError
 from producer_core.exactly_once.client import Client, Stopped, TransactionFailed
 from producer_core.exactly_once.read_back import ReadBack
 from producer_core.exactly_once.transport import transactional_settings
-from producer_core.messages import ID_HEADER
-from producer_core.replay.claims import Floors
 from producer_core.replay.promise import TRANSACTIONAL_ID
 from producer_core.replay.way import Interrupted
 from producer_core.transport import Delivery
@@ -65,12 +66,24 @@ def slice_id(operation_id: str, slice_: int) -> str:
 
 
 def require_topic(settings: Mapping[str, Any], topic: str) -> int:
-    """The number of its partitions; made, compacted, where it is not there. BrokerError when it cannot be."""
-    client = admin(settings)
+    """The number of its partitions; made, compacted, where it is not there. BrokerError when it cannot be, or may not
+    be used."""
+    count = _partitions_of(settings, topic)
+    if missing := permissions.check(ClientConfig(settings), [topic], feature="exactly_once"):
+        raise BrokerError(
+            f"The topic {topic}, in which the slices of a replay keep their progress, may not be used: "
+            f"{', '.join(map(str, missing))} is missing.",
+            fix="Grant it, or name another topic with --progress-topic.",
+        )
+    return count
+
+
+def _partitions_of(settings: Mapping[str, Any], topic: str) -> int:
+    # A broker may make a topic because it was asked for, and then not as it must be.
+    client = admin(settings, {"allow.auto.create.topics": False})
     try:
-        found = client.list_topics(topic, timeout=_ANSWER).topics[topic]
-        if found.error is None and found.partitions:
-            return len(found.partitions)
+        if count := _count(client, topic):
+            return count
         new = NewTopic(
             topic,
             num_partitions=_PARTITIONS,
@@ -81,7 +94,7 @@ def require_topic(settings: Mapping[str, Any], topic: str) -> int:
         return _PARTITIONS
     except (KafkaException, TimeoutError) as error:
         if isinstance(error, KafkaException) and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-            return require_topic(settings, topic)
+            return _made_by_another(client, topic)
         said = error.args[0].str() if isinstance(error, KafkaException) else "nobody answered in time"
         raise BrokerError(
             f"The topic {topic}, in which the slices of a replay keep their progress, cannot be had: {said}.",
@@ -90,13 +103,30 @@ def require_topic(settings: Mapping[str, Any], topic: str) -> int:
         ) from error
 
 
+def _made_by_another(client: AdminClient, topic: str) -> int:
+    """It is known to every broker in a moment."""
+    deadline = time.monotonic() + _ANSWER
+    while time.monotonic() < deadline:
+        if count := _count(client, topic):
+            return count
+        _never.wait(_PAUSE)
+    raise BrokerError(
+        f"The topic {topic} was just made, and the brokers do not know it yet.", fix="Try again."
+    )
+
+
+def _count(client: AdminClient, topic: str) -> int:
+    """Its partitions; 0 where there is none."""
+    found = client.list_topics(topic, timeout=_ANSWER).topics[topic]
+    return len(found.partitions) if found.error is None else 0
+
+
 def seal(
     settings: Mapping[str, Any],
     notes: Notes,
     operation_id: str,
     slices: Sequence[int],
     number: int,
-    floors: Floors,
     *,
     interrupt: Callable[[], bool],
     say: Callable[[str], None],
@@ -107,7 +137,7 @@ def seal(
     """
 
     def one(slice_: int) -> int:
-        return _seal(settings, notes, operation_id, slice_, number, floors, interrupt=interrupt, say=say)
+        return _seal(settings, notes, operation_id, slice_, number, interrupt=interrupt, say=say)
 
     with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="seal") as pool:
         waiting = {slice_: pool.submit(one, slice_) for slice_ in slices}
@@ -115,6 +145,8 @@ def seal(
             return {slice_: future.result() for slice_, future in waiting.items()}
         except Stopped:
             raise Interrupted from None
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # where one cannot be, the others are not tried
 
 
 def _seal(
@@ -123,7 +155,6 @@ def _seal(
     operation_id: str,
     slice_: int,
     number: int,
-    floors: Floors,
     *,
     interrupt: Callable[[], bool],
     say: Callable[[str], None],
@@ -142,7 +173,7 @@ def _seal(
         )
         try:
             client.fence(lambda error: say(f"Waits for the brokers: {error.str()}"))
-            record = _record(operation_id, slice_, number, floors, topic, partition)
+            record = _record(operation_id, slice_, number, topic, partition)
             reports, _ = client.transact([record], time.monotonic() + 20)
             return int(reports[0][2].offset()) - 1
         except TransactionFailed as failed:
@@ -159,19 +190,12 @@ def _seal(
             raise Stopped
 
 
-def _record(
-    operation_id: str, slice_: int, number: int, floors: Floors, topic: str, partition: int
-) -> Delivery:
-    told = {
-        "operation": operation_id,
-        "slice": slice_,
-        "wave": number,
-        "before": {name: {str(part): off for part, off in parts.items()} for name, parts in floors.items()},
-    }
+def _record(operation_id: str, slice_: int, number: int, topic: str, partition: int) -> Delivery:
+    told = {"operation": operation_id, "slice": slice_, "wave": number}
     raw = _mark(operation_id, slice_) + number.to_bytes(8, "big")
     # By driver: a seal that an earlier one puts late, when he wakes, must not compact a later one's away.
     key = f"{operation_id}/{slice_}/{_driver(number)}".encode()
-    return Delivery(raw, -1, topic, key, orjson.dumps(told), [(ID_HEADER, raw)], partition)
+    return Delivery(raw, -1, topic, key, orjson.dumps(told), (), partition)
 
 
 def admitted(

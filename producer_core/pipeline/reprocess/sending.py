@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 logger = logging.getLogger(__name__)
+_never = threading.Event()  # waiting on it is a pause
 
 LETTER = (
     "slice int, place int, ord int, message_id string, topic string, partition int, key binary, value binary, "
@@ -136,7 +138,7 @@ class _Slice:
                 raise Interrupted from None
 
     def _wait(self, seconds: float) -> None:
-        time.sleep(seconds)
+        _never.wait(seconds)
         if self._alone():
             raise Stopped
 

@@ -60,36 +60,75 @@ def begin_life(
     store: Store,
     operation_id: str,
     *,
-    asked: Slicing | None,
+    count: int | None,
+    by: By | None,
     otherwise: Slicing,
     topic: str | None,
     partitions: Callable[[str], int],
+    holds: Callable[[], bool],
 ) -> Life:
-    """Writes down that another driver begins; only who has the lease may.
+    """Writes down that another driver begins; only who has the lease may, and `holds` says it.
 
-    The first one's slicing and progress topic stay, for what is left of his tasks knows no other: `asked` and `topic`
-    must be equal to them, or None. ReplayError when they are not. `partitions` says how many a topic has.
+    The first one's slicing and progress topic stay, for what is left of his tasks knows no other: `count`, `by` and
+    `topic` must be equal to them, or None. ReplayError when they are not. `partitions` says how many a topic has.
     """
-    name = f"reprocess.{operation_id}"
-    known: dict[str, Any] | None = store.get_setting(name)
-    slicing = Slicing(known["slices"], known["by"]) if known else asked or otherwise
-    if asked is not None and asked != slicing:
+    chosen = progress_topic(store, operation_id, topic)
+    there = partitions(chosen)  # brokers are asked, so it is outside of the transaction
+    with store.borrow(write=True):
+        if not holds() or progress_topic(store, operation_id, topic) != chosen:
+            raise ReplayError(f"The replay {operation_id} was taken over by another process meanwhile.")
+        known = _known(store, operation_id)
+        slicing = _slicing(operation_id, known, count, by, otherwise)
+        lives = (known["lives"] if known else 0) + 1
+        size = min(there, known["partitions"] if known else MOST)
+        told = {
+            "slices": slicing.count,
+            "by": slicing.by,
+            "lives": lives,
+            "topic": chosen,
+            "partitions": size,
+        }
+        store.set_setting(_name(operation_id), told)
+    return Life(slicing, lives << DRIVER_BITS, chosen, size)
+
+
+def progress_topic(store: Store, operation_id: str, asked: str | None) -> str:
+    """Where an operation's seals are, or will be. ReplayError where another one than that is asked for."""
+    known = _known(store, operation_id)
+    if known is None:
+        return asked or PROGRESS_TOPIC
+    chosen: str = known["topic"]
+    if asked not in (None, chosen):
+        raise ReplayError(
+            f"The replay {operation_id} was begun with the progress topic {chosen}.",
+            fix="Go on with the same, or leave --progress-topic out.",
+        )
+    return chosen
+
+
+def _slicing(
+    operation_id: str, known: dict[str, Any] | None, count: int | None, by: By | None, otherwise: Slicing
+) -> Slicing:
+    if known is None:
+        return Slicing(count or otherwise.count, by or otherwise.by)
+    slicing = Slicing(known["slices"], known["by"])
+    if count not in (None, slicing.count) or by not in (None, slicing.by):
         raise ReplayError(
             f"The replay {operation_id} was begun with {slicing.count} slices by {slicing.by}.",
             fix="Go on with the same, or leave --slices and --slice-by out: a letter sent from two slices could "
             "be sent twice.",
         )
-    chosen = known["topic"] if known else topic or PROGRESS_TOPIC
-    if topic is not None and topic != chosen:
-        raise ReplayError(
-            f"The replay {operation_id} was begun with the progress topic {chosen}.",
-            fix="Go on with the same, or leave --progress-topic out.",
-        )
-    lives = (known["lives"] if known else 0) + 1
-    size = min(partitions(chosen), known["partitions"] if known else MOST)
-    told = {"slices": slicing.count, "by": slicing.by, "lives": lives, "topic": chosen, "partitions": size}
-    store.set_setting(name, told)
-    return Life(slicing, lives << DRIVER_BITS, chosen, size)
+    return slicing
+
+
+def _known(store: Store, operation_id: str) -> dict[str, Any] | None:
+    """What its first driver decided."""
+    known: dict[str, Any] | None = store.get_setting(_name(operation_id))
+    return known
+
+
+def _name(operation_id: str) -> str:
+    return f"reprocess.{operation_id}"
 
 
 def places(slices: Sequence[int]) -> dict[int, int]:

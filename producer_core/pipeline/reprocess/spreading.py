@@ -96,6 +96,7 @@ class Spreading:
         self._hand: deque[DeadLetter] = deque()
         self._unknown: list[DeadLetter] = []  # of the wave of which nobody knows yet what became
         self._lost = 0
+        self._slow_until = 0.0  # until then it is said how long a wave took
 
     @property
     def in_flight(self) -> int:
@@ -154,7 +155,6 @@ class Spreading:
             self._course.operation_id,
             list(slices),
             self._number,
-            self._floors,
             interrupt=self._interrupt,
             say=self._say,
         )
@@ -187,8 +187,7 @@ class Spreading:
         if not wave.done.wait(seconds):
             return self._goes_on(wave)
         leaving, self._wave, self._leave_at = self._leave_at < float("inf"), None, float("inf")
-        if (lasted := time.monotonic() - wave.began) > _QUIET:
-            self._say(f"Spark sent {len(self._unknown):,} records in {lasted:.0f} s")
+        self._say_how_long(wave)
         outcomes = self._find_out(self._answers(wave))
         if leaving:
             return [*outcomes, *self.give_back()]
@@ -198,6 +197,15 @@ class Spreading:
             with contextlib.suppress(Exception):
                 self._begin_wave()
         return outcomes
+
+    def _say_how_long(self, wave: Wave) -> None:
+        """Of a wave that took long, and of some after it: what was said while it went on must not stand there longer
+        than it is true."""
+        now = time.monotonic()
+        if now - wave.began > _QUIET:
+            self._slow_until = now + _QUIET
+        if now < self._slow_until:
+            self._say(f"Spark sent {len(self._unknown):,} records in {now - wave.began:.1f} s")
 
     def _goes_on(self, wave: Wave) -> list[Outcome]:
         """Nothing yet; a wave that does not end though somebody wants it to is killed, and what became of it found out.
