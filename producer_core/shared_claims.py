@@ -144,6 +144,9 @@ class SharedClaims:
             before = self._words.get(key)
             if word.kind != "confirm" and before is not None and before[1].kind == "confirm":
                 return  # it is on the topic, whatever another copy's owner does
+            if word.kind == "release" and before is not None and before[1].kind == "claim":
+                if before[1].owner != word.owner:
+                    return  # another copy's claim, which stands
             self._words[key] = (self._clock(), word)
             self._words.move_to_end(key)
             while len(self._words) > self._limit:
