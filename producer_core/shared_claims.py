@@ -142,8 +142,8 @@ class SharedClaims:
         self._after_fork()
         with self._changed:
             before = self._words.get(key)
-            if word.kind != "confirm" and before is not None and before[1].kind == "confirm":
-                return  # it is on the topic, whatever another copy's owner does
+            if before is not None and _stands(before[1], word):
+                return
             self._words[key] = (self._clock(), word)
             self._words.move_to_end(key)
             while len(self._words) > self._limit:
@@ -223,6 +223,13 @@ class SharedClaims:
         """A child has no thread, and what its parent had to tell its parent tells."""
         if self._pid != os.getpid():
             self._fresh()
+
+
+def _stands(before: Word, word: Word) -> bool:
+    """A message that is on the topic stays there, whatever another copy's owner does; and so does another's claim."""
+    if before.kind == "claim":
+        return word.kind == "release" and word.owner != before.owner
+    return before.kind == "confirm" and word.kind != "confirm"
 
 
 @atexit.register

@@ -106,6 +106,7 @@ def test_an_alert_whose_condition_is_over_says_so_and_not_what_to_do():
         "text": "it burns",
         "advice": "Run.",
         "rule": "error_budget_fast",
+        "keep_firing_for": 300.0,
     }
     assert words.alert({**found, "since": None}, NOW) == "Critical for 5 min: it burns. Run."
     assert (

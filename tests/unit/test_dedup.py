@@ -209,6 +209,20 @@ def test_what_is_no_redis_client_is_an_error_at_once(client):
         MessageDeduplicator(client)
 
 
+def test_a_copy_that_is_let_go_leaves_the_claim_of_the_first_to_be_told():
+    """Redis was gone, and when it was back it heard of no claim: another process sent the message beside it."""
+    nobody = redis.Redis(port=1)
+    dedup = MessageDeduplicator(nobody)
+    assert dedup.claim("d", "orders", b"first") is Claim.NEW
+    assert dedup.claim("d", "orders", b"copy") is Claim.PENDING
+    dedup.release("d", "orders", b"copy")
+
+    ((_, word),) = dedup._shared._words.values()
+    assert (word.kind, word.owner) == ("claim", b"first".hex())
+    dedup.close()
+    nobody.close()
+
+
 class Spread:
     """Behind a proxy that sends a script to the server of its first key, whatever the others are."""
 
