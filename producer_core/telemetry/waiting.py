@@ -207,12 +207,11 @@ class Waiting:
         self._bytes += len(data)
         before, entry.data, entry.path = entry.path, data, None
         if self._folder is not None:
-            self._write(entry, data)
-        if before is not None and entry.path is not None:
-            _delete(before)
+            self._write(entry, data, before)
 
-    def _write(self, entry: Entry, data: bytes) -> None:
-        """Whole or not at all: a process killed here leaves nothing of it. What the disk does not take stays in memory."""
+    def _write(self, entry: Entry, data: bytes, before: Path | None) -> None:
+        """Whole or not at all, instead of `before`: a process killed here leaves nothing of it. What the disk does not take
+        stays in memory."""
         assert self._folder is not None
         numbers = f"{entry.first:012d}-{entry.sequence:012d}-{entry.acknowledgements}"
         path = self._folder / f"{numbers}-{entry.producer_id}.telemetry"
@@ -227,6 +226,8 @@ class Waiting:
         else:
             self._disk_failed = False
             entry.data, entry.path = None, path
+            if before is not None and before != path:
+                _delete(before)
 
     def _value(self, entry: Entry) -> bytes | None:
         """The record's value; None, and it is gone, when its file cannot be read any more."""
