@@ -1,10 +1,11 @@
 """How fast an audit is, beside Spark's own plain read of the same topic with its headers, in the same run.
 
-    python -m benchmarks.integrity --count 5000000 --rounds 3
+    python -m benchmarks.integrity --count 2000000 --rounds 3
 
-Two topics on a real Kafka of one node on this machine, 200-byte records of eight sessions interleaved at random over six
-partitions: one with sparse faults, one with dense ones. A fresh JVM for each master reads and audits each in turn; the first
-round warms up. Every audit's findings are compared with what was planted, by id.
+Topics on a real Kafka of one node on this machine, 200-byte records of eight sessions interleaved at random over the
+partitions: one with sparse faults and one with dense ones, a shorter one, and one of four times the partitions. A fresh
+JVM for each line reads and audits in turn; the first round warms up. Every audit's findings are compared with what was
+planted, by id. At the end: what one id header of 24 bytes costs at both ends, beside two headers and none.
 """
 
 from __future__ import annotations
@@ -15,26 +16,38 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 import time
+import uuid
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from tests import planting
 
-MASTERS = ("local[1,4]", "local[2,4]")
-DENSITIES = {"sparse": 10, "dense": 1_000}
+ONE, TWO = "local[1,4]", "local[2,4]"
+SPARSE, DENSE = 10, 1_000
 """Of each kind of fault: loss, a copy in the same partition, one in another, a record out of order."""
 KINDS = ("lost", "duplicated", "reordered", "given_up_found", "unledgered")
+READERS = {"default": "kafka", "newer": ""}
+"""What of Kafka's is in Spark's list of sources that it reads the older way."""
+
+
+class Case(NamedTuple):
+    count: int
+    partitions: int
+    faults: int
+    masters: tuple[str, ...]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--count", type=int, default=5_000_000)
+    parser.add_argument("--count", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--partitions", type=int, default=6)
     parser.add_argument("--memory", default="2g")
@@ -45,42 +58,105 @@ def main() -> None:
         return
     from producer_core.brokers import kafka
 
+    count, partitions = options.count, options.partitions
+    cases = [
+        Case(count, partitions, SPARSE, (ONE, TWO)),
+        Case(count, partitions, DENSE, (ONE, TWO)),
+        Case(count // 4, partitions, SPARSE, (TWO,)),
+        Case(count, partitions * 4, SPARSE, (TWO,)),
+    ]
     print(
         f"{platform.machine()}, {os.cpu_count()} cores shared with the broker, Python {platform.python_version()}"
     )
-    with kafka.start(nodes=1) as cluster:
-        topics = {name: planted(cluster, name, options) for name in DENSITIES}
-        print("| faults of each kind | master | plain read | audit | ratio | read again | first audit |")
-        print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
-        for name, (orders, telemetry, truth) in topics.items():
-            for master in MASTERS:
-                task = {
-                    "servers": cluster.bootstrap_servers, "orders": orders, "telemetry": telemetry, "master": master,
-                    "rounds": options.rounds, "memory": options.memory,
-                }  # fmt: skip
-                told = in_another(task)
+    with (
+        tempfile.TemporaryDirectory(prefix="benchmark-integrity-") as home,
+        kafka.start(nodes=1, folder=Path(home) / "kafka") as cluster,
+    ):
+        print(
+            "| records | partitions | faults of each kind | master | plain read | its newer reader | audit "
+            "| of the plain read | of the newer | read again | first audit |"
+        )
+        print("|" + " --- |" * 11, flush=True)
+        for number, case in enumerate(cases):
+            orders, telemetry, truth = planted(cluster, f"{number}", case)
+            for master in case.masters:
+                told = in_another(
+                    servers=cluster.bootstrap_servers, orders=orders, telemetry=telemetry, master=master,
+                    rounds=options.rounds, memory=options.memory,
+                )  # fmt: skip
                 check(told["reports"], truth)
-                print(line(DENSITIES[name], master, told), flush=True)
+                print(line(case, master, told), flush=True)
+        headers(cluster, count // 4, options, home)
 
 
-def planted(cluster: Any, name: str, options: Any) -> tuple[str, str, dict[str, Any]]:
+def planted(cluster: Any, name: str, case: Case) -> tuple[str, str, dict[str, Any]]:
     """A topic with faults, its ledger, and the truth of it; no transaction and no silent producer, which cost a look."""
     plan = planting.plant(
-        options.count, seed=1, partitions=options.partitions, sessions=8, faults=DENSITIES[name],
+        case.count, seed=1, partitions=case.partitions, sessions=8, faults=min(case.faults, case.count // 100),
         transactions=False, expired=False, silent=False, hole=False,
     )  # fmt: skip
     orders, telemetry = f"orders-{name}", f"telemetry-{name}"
-    cluster.create_topic(orders, partitions=options.partitions)
+    cluster.create_topic(orders, partitions=case.partitions)
     cluster.create_topic(telemetry, partitions=1, config={"compression.type": "zstd"})
     cluster_id = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics().cluster_id
     began = time.monotonic()
     planting.write(plan, cluster.bootstrap_servers, orders, telemetry, cluster_id)
     print(f"{plan.records:,} records written in {time.monotonic() - began:.0f} s", file=sys.stderr)
     truth = planting.truth(plan)
-    return orders, telemetry, {kind: plan.ids(truth[kind]) for kind in KINDS}
+    return orders, telemetry, {kind: sorted(plan.ids(truth[kind])) for kind in KINDS}
 
 
-def in_another(task: dict[str, Any]) -> dict[str, Any]:
+def headers(cluster: Any, count: int, options: Any, home: str) -> None:
+    """Records with no header, with ours, and with session and sequence apart, at both ends."""
+    session = uuid.uuid4().bytes
+    kinds: dict[str, Any] = {
+        "none": lambda seq: None,
+        "one of 24 bytes": lambda seq: [("pc-id", session + seq)],
+        "two, 36 characters and 8 bytes": lambda seq: [
+            ("pc-session", str(uuid.UUID(bytes=session))),
+            ("pc-seq", seq),
+        ],
+    }
+    print("\n| headers | produced | plain read | its newer reader | bytes a record |")
+    print("| --- | --- | --- | --- | --- |", flush=True)
+    for number, (name, made) in enumerate(kinds.items()):
+        topic = f"headers-{number}"
+        cluster.create_topic(topic, partitions=options.partitions)
+        rates = [
+            count / produced(cluster.bootstrap_servers, topic, count, made) for _ in range(options.rounds)
+        ]
+        told = in_another(
+            servers=cluster.bootstrap_servers, orders=topic, telemetry=None, master=TWO, rounds=options.rounds,
+            memory=options.memory,
+        )  # fmt: skip
+        reads = [f"{told['records'] / median(told[reader][1:]) / 1e3:,.0f}k/s" for reader in READERS]
+        size = sum(one.stat().st_size for one in Path(home).rglob(f"{topic}-*/*.log"))
+        print(
+            f"| {name} | {median(rates) / 1e3:,.0f}k/s | {reads[0]} | {reads[1]} | {size / told['records']:.0f} |",
+            flush=True,
+        )
+
+
+def produced(servers: str, topic: str, count: int, made: Any) -> float:
+    """Seconds that a plain idempotent producer takes."""
+    client = Producer(
+        {"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 20, "compression.type": "none",
+         "queue.buffering.max.messages": 200_000}
+    )  # fmt: skip
+    value, began = bytes(200), time.monotonic()
+    for seq in range(count):
+        given = made(seq.to_bytes(8))
+        while True:
+            try:
+                client.produce(topic, value, headers=given)
+                break
+            except BufferError:
+                client.poll(0.05)
+    assert client.flush(120) == 0
+    return time.monotonic() - began
+
+
+def in_another(**task: Any) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.integrity", "--work", json.dumps(task)]
     done = subprocess.run(
         command, stdout=subprocess.PIPE, text=True, check=True, cwd=Path(__file__).parents[1]
@@ -90,48 +166,62 @@ def in_another(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def work(task: dict[str, Any]) -> None:
-    """In a process of its own: read, audit, read, audit …"""
+    """In a process of its own: read, read, audit, and again …"""
     from producer_core.asking import admin
     from producer_core.config import client_config
     from producer_core.pipeline import audit
     from producer_core.pipeline.integrity import edges
-    from producer_core.pipeline.integrity.reading import bounded
+    from producer_core.pipeline.integrity.reading import fetches
     from producer_core.pipeline.session import open_session
 
     session = open_session(name="benchmark", master=task["master"], driver_memory=task["memory"])
     config = client_config(task["servers"])
     asking = admin(config.settings)
     ends = edges.edges(asking, edges.facts(asking, task["orders"]))
-    ranges = {number: (edge.low, edge.stable) for number, edge in ends.items()}
-    options = {"kafka.bootstrap.servers": task["servers"], "kafka.isolation.level": "read_committed"}
-    told: dict[str, Any] = {"reads": [], "audits": [], "reports": [], "records": 0}
+    told: dict[str, Any] = {"audits": [], "reports": [], **{reader: [] for reader in READERS}}
+    told["records"] = sum(edge.stable - edge.low for edge in ends.values())
     for _ in range(task["rounds"] + 1):
-        began = time.monotonic()
-        bounded(session, task["orders"], ranges, options).write.format("noop").mode("overwrite").save()
-        told["reads"].append(time.monotonic() - began)
+        for reader, older in READERS.items():
+            told[reader].append(plain(session, task, older, fetches(len(ends))))
+        if task["telemetry"] is None:
+            continue
         began = time.monotonic()
         report = audit(session, task["orders"], bootstrap_servers=config, ledger_topics=[task["telemetry"]])
         told["audits"].append(time.monotonic() - began)
-        told["records"], told["again"] = report.records, report.read_again
+        told["again"] = report.read_again
         told["reports"].append({kind: report.ids(kind) for kind in KINDS} | {"pending": report.pending})
     session.stop()
     print(json.dumps(told))
+
+
+def plain(session: Any, task: dict[str, Any], older: str, large: dict[str, str]) -> float:
+    """Seconds that Spark takes to read the topic with its headers, in fetches as large as an audit's, and no more."""
+    session.conf.set("spark.sql.sources.useV1SourceList", older)
+    reader = session.read.format("kafka").option("kafka.bootstrap.servers", task["servers"])
+    reader = reader.option("subscribe", task["orders"]).option("includeHeaders", "true").options(**large)
+    began = time.monotonic()
+    reader.option("kafka.isolation.level", "read_committed").load().write.format("noop").mode(
+        "overwrite"
+    ).save()
+    return time.monotonic() - began
 
 
 def check(reports: list[dict[str, Any]], truth: dict[str, Any]) -> None:
     """Every audit found what was planted, and nothing else."""
     for report in reports:
         for kind in KINDS:
-            if (wrong := set(report[kind]) ^ truth[kind]) or report["pending"]:
+            if (wrong := {*report[kind]} ^ {*truth[kind]}) or report["pending"]:
                 raise SystemExit(f"{kind}: {len(wrong)} ids differ from what was planted")
 
 
-def line(faults: int, master: str, told: dict[str, Any]) -> str:
-    read, audit = median(told["reads"][1:]), median(told["audits"][1:])
+def line(case: Case, master: str, told: dict[str, Any]) -> str:
+    audit, older, newer = (median(told[name][1:]) for name in ("audits", *READERS))
     records = told["records"]
+    rates = [f"{records / seconds / 1e3:,.0f}k/s" for seconds in (older, newer, audit)]
     return (
-        f"| {faults:,} | `{master}` | {records / read / 1e3:,.0f}k/s | {records / audit / 1e3:,.0f}k/s "
-        f"| {read / audit:.2f} | {told['again'] / records:.0%} | {records / told['audits'][0] / 1e3:,.0f}k/s |"
+        f"| {records:,} | {case.partitions} | {min(case.faults, case.count // 100):,} | `{master}` | {' | '.join(rates)} "
+        f"| {older / audit:.2f} | {newer / audit:.2f} | {told['again'] / records:.0%} "
+        f"| {records / told['audits'][0] / 1e3:,.0f}k/s |"
     )
 
 

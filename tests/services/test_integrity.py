@@ -10,16 +10,20 @@ import time
 import uuid
 
 import duckdb
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from producer_core import ReliableKafkaProducer
-from producer_core.errors import BrokerError
+from producer_core.config import client_config
+from producer_core.errors import BrokerError, PipelineError
 from producer_core.messages import id_bytes
 from producer_core.pipeline import audit
 from producer_core.pipeline.integrity import edges
-from producer_core.pipeline.integrity.spans import Edge
+from producer_core.pipeline.integrity.confirming import confirm
+from producer_core.pipeline.integrity.report import AuditReport
+from producer_core.pipeline.integrity.spans import Edge, Span
 from producer_core.store import Store
 from tests import planting
 from tests.services.test_integrity_sql import KINDS, SMALL, acked, batch, interpreted  # noqa: F401  a fixture
@@ -208,6 +212,9 @@ def test_a_topic_made_anew_is_audited_from_its_start_and_has_lost_what_it_held(k
     report = found(kafka, spark, orders, [telemetry], store=store, incremental=True)
 
     assert (report.records, report.lost, report.pending) == (2, 6, 0)
+    assert report.notes[-1].startswith(f"{orders} was deleted and made anew after an earlier audit")
+    again = found(kafka, spark, orders, [telemetry], store=store, incremental=True)
+    assert (again.records, again.clean) == (0, True)
     store.close()
 
 
@@ -241,17 +248,36 @@ def test_what_retention_takes_while_an_audit_reads_has_expired(kafka, spark, mon
     asked = []
 
     def taken(admin, facts):
-        """Asked for a second time, when it is settled from where on is read: now the first three are gone."""
+        """Asked for a second time, it is settled from where on is read: now the first three go."""
+        answer = ends(admin, facts)
         asked.append(facts.name)
         if asked.count(orders) == 2:
             for future in client.delete_records([TopicPartition(orders, 0, 3)]).values():
                 future.result(30)
-        return ends(admin, facts)
+        return answer
 
     monkeypatch.setattr(edges, "edges", taken)
     report = found(kafka, spark, orders, [telemetry])
 
-    assert (report.expired, report.ids("lost")) == (3, [f"{session}-4"])
+    assert (report.expired, report.acknowledged, report.ids("lost")) == (3, 3, [f"{session}-4"])
+
+
+def test_a_loss_is_looked_up_at_its_own_offset(kafka):
+    orders, session = topic(kafka), uuid.uuid4()
+    send(kafka, orders, session, range(3))
+    names = ("kind", "message_id", "partition", "offset", "other_partition", "other_offset")
+
+    def report(*places):
+        rows = [("lost", f"{session}-{seq}", 0, offset, None, None) for seq, offset in places]
+        return AuditReport(
+            audit_id="a", topic=orders, cluster_id="c", started_at=1.0, finished_at=2.0, isolation="read_committed",
+            spans={0: Span(0, 5, 0, 5, 5, 5)}, records=3, foreign=0, acknowledged=3, lost=len(rows),
+            findings=pa.table(dict(zip(names, zip(*rows, strict=True), strict=True))),
+        )  # fmt: skip
+
+    confirm(client_config(kafka.bootstrap_servers), report((7, 1), (8, 3), (9, 4), (10, 100), (11, None)))
+    with pytest.raises(PipelineError, match=f"did not read 1 of 2 records .* {session}-2 in partition 0"):
+        confirm(client_config(kafka.bootstrap_servers), report((1, 0), (2, 2)))
 
 
 def test_moments_bound_an_audit(kafka, spark):

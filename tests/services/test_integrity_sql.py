@@ -18,7 +18,7 @@ from producer_core.pipeline.integrity.looking import about, compare, look, verdi
 from producer_core.pipeline.integrity.reading import decoded
 from producer_core.pipeline.integrity.report import AuditReport
 from producer_core.pipeline.integrity.sources import hear
-from producer_core.pipeline.integrity.spans import Edge, seen_after, spans
+from producer_core.pipeline.integrity.spans import Edge, judged_from, seen_after, spans
 from producer_core.store import Batch, Store
 from producer_core.store.batch import Notice
 from tests import planting
@@ -114,9 +114,11 @@ def acked(session, *places, topic=TOPIC):
     return rows
 
 
-def audited(spark, records, values, edges, *, begin=None, isolation="read_committed", later=None, **more):
+def audited(
+    spark, records, values, edges, *, begin=None, judged=None, isolation="read_committed", later=None, **more
+):
     """The report of one look, as a job would make it."""
-    found_spans = seen_after(spans(edges, begin=begin, isolation=isolation), edges)
+    found_spans = judged_from(seen_after(spans(edges, begin=begin, isolation=isolation), edges), judged or {})
 
     def read(ranges, among=None):
         which = " or ".join(
@@ -125,7 +127,9 @@ def audited(spark, records, values, edges, *, begin=None, isolation="read_commit
         )
         return records.where(which or "false")
 
-    batches = keep(ledgers.once(ledgers.understood(ledgers.parsed(telemetry(spark, values)))))
+    batches = keep(
+        ledgers.located(ledgers.once(ledgers.understood(ledgers.parsed(telemetry(spark, values)))))
+    )
     told = Ledgers(ledgers.sound(keep(ledgers.rows(batches))), keep(ledgers.given_up(batches, TOPIC)))
     question = Question(TOPIC, CLUSTER, found_spans, time.time(), **more)
     found = look(spark, question, told, read=read, edges_now=lambda: later or edges)
@@ -246,6 +250,7 @@ FAULTS = {
     "a copy far ahead": {"duplicated": {9_000}},
     "no ledger": {"duplicated": {0}, "reordered": {7}, "unledgered": {0, 1, 2, 9, 7}},
     "given up and there": {"given_up_found": {2}},
+    "given up, and sent again later": {},
 }
 
 
@@ -309,16 +314,20 @@ def looked(spark):
     )
     add("no ledger", lambda s, p: ([*at(s, p, 0, 1, 2, 0, 9, 7), (p, 6, None, None)], []))
     add("given up and there", lambda s, p: (in_order(s, 3, p), [told(s, 2, p)]))
-    letter = [
-        str(cases.sessions["given up and there"]),
-        2,
-        TOPIC,
-        "_MSG_TIMED_OUT",
-        "possibly_persisted",
-        1.7e9,
+    add(
+        "given up, and sent again later",
+        lambda s, p: ((rows := at(s, p, 0, 2, 3, 1)), [as_they_stand(rows)]),
+    )
+    letters = [
+        [str(cases.sessions[name]), seq, TOPIC, "_MSG_TIMED_OUT", "possibly_persisted", 1.7e9]
+        for name, seq in (("given up and there", 2), ("given up, and sent again later", 1))
     ]
-    elsewhere = batch("q", 1, told(uuid.UUID(int=999), 3), cluster_id="another cluster")
-    cases.values += [cases.values[0], batch("q", 0, [], given_up=[letter]), elsewhere]
+    elsewhere = [
+        batch("q", 1, told(uuid.UUID(int=999), 3), cluster_id="another cluster"),
+        batch("r", 0, told(uuid.UUID(int=998), 3), cluster_id=""),  # before it knew where it was
+        batch("r", 1, [], cluster_id="another cluster"),
+    ]
+    cases.values += [cases.values[0], batch("q", 0, [], given_up=letters), *elsewhere]
     return cases, audited(spark, log(spark, cases.rows), cases.values, cases.edges, later=cases.later)
 
 
@@ -364,6 +373,21 @@ def test_an_acknowledgement_without_a_place_that_is_nowhere_is_judged_by_what_ca
     assert row.first().kind == kind
 
 
+def test_what_an_audit_has_judged_before_is_not_told_again(spark):
+    """The old batch was told to an audit that asked for the end of the log when that was 8."""
+    values = [
+        batch("p", 0, acked(ONE, (0, 0, 0), (0, 6, 6), (0, 8, 8), (0, 50, 50))),
+        batch("p", 1, acked(ONE, (0, 9, 9), (0, 60, 60))),
+    ]
+    rows = [(0, 0, ONE, 0), (0, 5, TWO, 1), (0, 9, ONE, 9)]
+    report = audited(
+        spark, log(spark, rows), values, {0: Edge(0, 10, 10)}, begin={0: 5}, judged={0: 8},
+        fresh="position = 1", old="position = 0",
+    )  # fmt: skip
+    assert report.ids("lost") == [f"{ONE}-6", f"{ONE}-60"]
+    assert (report.acknowledged, report.duplicated, report.ids("unledgered")) == (2, 0, [f"{TWO}-1"])
+
+
 def test_a_compacted_topic_is_judged_for_copies_and_order_only(spark):
     rows = [(0, 1, ONE, 1), (0, 3, ONE, 3), (0, 5, ONE, 2), (0, 6, ONE, 3)]
     report = audited(
@@ -384,7 +408,7 @@ def test_what_cannot_be_read_in_a_ledger_is_counted(spark):
     ]
     parsed = ledgers.parsed(telemetry(spark, values))
     rows = ledgers.rows(ledgers.understood(parsed))
-    assert ledgers.counted(parsed) == {"strange": 3, "lost": 0, "repeated": 0}
+    assert ledgers.counted(parsed) == {"strange": 3, "lost": 0, "repeated": 0, "bare": 1}
     assert (ledgers.sound(rows).count(), ledgers.odd(rows).count()) == (1, 3)
 
 
@@ -414,7 +438,7 @@ def test_what_several_records_tell_counts_once(spark):
     assert sorted(map(str, map(tuple, left))) == sorted(
         map(str, [("p", 4, None), ("p", 7, 5), ("q", 1, None), ("q", 2, 1)])
     )
-    assert ledgers.counted(heard) == {"strange": 0, "lost": 9, "repeated": 3}
+    assert ledgers.counted(heard) == {"strange": 0, "lost": 9, "repeated": 3, "bare": 0}
     assert ledgers.gaps(ledgers.stretches(heard)).collect() == []
 
 

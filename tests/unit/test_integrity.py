@@ -22,7 +22,8 @@ from producer_core.pipeline.integrity.ranges import covered, layers, merged
 from producer_core.pipeline.integrity.report import AuditReport
 from producer_core.pipeline.integrity.scope import Scope
 from producer_core.pipeline.integrity.sources import Source
-from producer_core.pipeline.integrity.spans import Edge, Span, anew, lowered, seen_after, spans
+from producer_core.pipeline.integrity.spans import Edge, Span, anew, left_of, lowered, seen_after, spans
+from producer_core.pipeline.integrity.suspects import to_read
 from producer_core.store import Store
 
 # what is read again
@@ -49,6 +50,12 @@ def test_nothing_is_read_again_that_lies_between_few_intervals(intervals):
 
 def test_the_widest_gaps_stay_unread():
     assert merged([(0, 1), (2, 3), (100, 101), (103, 104), (500, 501)], 3) == [(0, 3), (100, 104), (500, 501)]
+
+
+def test_a_small_partition_is_read_again_in_one_piece():
+    found = pa.table({"partition": [0, 0, 1, 1], "off_min": [5, 90, 5, 90_000], "off_max": [6, 95, 6, 90_000]})
+    small, large = Span(0, 100, 0, 100, 100, 100), Span(0, 100_000, 0, 100_000, 100_000, 100_000)
+    assert to_read(found, {0: small, 1: large}) == {0: [(5, 96)], 1: [(5, 7), (90_000, 90_001)]}
 
 
 def test_each_read_has_one_range_a_partition():
@@ -89,6 +96,11 @@ def test_what_changes_while_an_audit_reads_is_asked_for_again():
     after = seen_after(before, {0: Edge(4, 9, 12), 2: Edge(0, 3, 3)})
     assert (after[0].low, after[0].after, after[0].end, after[1]) == (4, 12, 8, before[1])
     assert (after[2].end, after[0].whole) == (0, True)
+
+
+def test_an_audit_begins_where_retention_has_left_something():
+    (span,) = left_of({0: Span(5, 8, 9, 20, 20, after=20)}).values()
+    assert (span.start, span.end) == (9, 9)
 
 
 def test_a_ledger_that_tells_late_makes_an_audit_begin_earlier():

@@ -35,6 +35,7 @@ from producer_core.pipeline.integrity.spans import (
     Span,
     anew,
     judged_from,
+    left_of,
     lowered,
     seen_after,
     spans,
@@ -139,7 +140,8 @@ class _Audit:
     def _run(self, audit_id: str, started: float) -> tuple[AuditReport, Mapping[str, marks.Offsets]]:
         asked = self._spans(edges.edges(self._admin, self._facts))
         heard_of = sources(self._admin, self._ledger_topics)
-        asked = seen_after(asked, edges.edges(self._admin, edges.facts(self._admin, self._topic)))
+        now = edges.edges(self._admin, edges.facts(self._admin, self._topic))
+        asked = left_of(seen_after(asked, now))
         heard = hear(
             self._session, heard_of, self._store, self._options, topic=self._topic, cluster=self._cluster
         )

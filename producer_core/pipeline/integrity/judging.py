@@ -93,7 +93,7 @@ def reordered(
         found = found.join(before, ["partition", "session"], "left")
         at += " when before.seq > seq then before.offset"
     late = found.withColumn("other_offset", F.expr(f"case {at} end")).where("other_offset is not null")
-    late = late.join(F.broadcast(letters.select(*ID)), ID, "left_anti")
+    late = late.join(letters.select(*ID), ID, "left_anti")
     return _findings(late.withColumn("other_partition", F.col("partition")), "reordered")
 
 

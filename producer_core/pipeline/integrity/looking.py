@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from producer_core.pipeline.integrity import explaining, groups, judging, suspects
 from producer_core.pipeline.integrity.found import Found, Ledgers, Question
@@ -145,7 +145,9 @@ def _second(
     rest = unequal.join(missing, groups.KEY, "left_anti").join(points, groups.KEY, "left_anti")
     rest = keep(rest)
     ranges = (
-        suspects.to_read(_intervals(rest.where("n is not null")), question.spans) if counts["unequal"] else {}
+        suspects.to_read(suspects.intervals(rest, counts["unequal"], _size(question.spans)), question.spans)
+        if counts["unequal"]
+        else {}
     )
     whole = suspects.seen(_again(read, ranges), suspects.hinted(rest, counts["unequal"]))
     with reading(covered(ranges), True):
@@ -217,10 +219,6 @@ def _counts(compared: DataFrame) -> dict[str, int]:
         F.count_if("doubtful").alias("doubtful"),
     ).first()  # fmt: skip
     return {name: number or 0 for name, number in (row.asDict() if row is not None else {}).items()}
-
-
-def _intervals(groups: DataFrame) -> Any:
-    return groups.select("partition", "off_min", "off_max").toArrow()
 
 
 def verdict(question: Question, after: Mapping[int, Span]) -> str:

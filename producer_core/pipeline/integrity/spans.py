@@ -116,6 +116,14 @@ def lowered(before: Mapping[int, Span], starts: Mapping[int, int]) -> dict[int, 
     }
 
 
+def left_of(before: Mapping[int, Span]) -> dict[int, Span]:
+    """The same spans, begun where retention has left something: nothing is read yet."""
+    return {
+        partition: replace(span, start=max(span.start, span.low), end=max(span.end, span.low))
+        for partition, span in before.items()
+    }
+
+
 def judged_from(before: Mapping[int, Span], ends: Mapping[int, int], others: int = NEVER) -> dict[int, Span]:
     """The same spans, with what an audit before this one has judged; `others` where nothing is known."""
     return {

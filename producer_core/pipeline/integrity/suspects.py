@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from producer_core.pipeline.integrity.groups import KEY
 from producer_core.pipeline.integrity.judging import windowed
 from producer_core.pipeline.integrity.ledgers import entries
-from producer_core.pipeline.integrity.ranges import Range, merged
+from producer_core.pipeline.integrity.ranges import MOST, Range, merged
 from producer_core.pipeline.integrity.spans import Span, zone
 
 if TYPE_CHECKING:
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 FEW = 200_000
 """So many keys are sent to every task; more are joined by a shuffle of what was read again."""
+
+_STRETCHES = 4_096
+
+WORTH = 50_000
+"""Offsets of a partition for which one more read of it is worth its plan and its tasks."""
 
 ALWAYS = ("beyond", "unplaced", "pending")
 """Zones of which each message is told by its id, suspect or not."""
@@ -88,13 +93,31 @@ def highest_before(rows: DataFrame) -> DataFrame:
     )
 
 
+def intervals(groups: DataFrame, count: int, size: int) -> Any:
+    """Where the records of these groups stand, as an Arrow table of partition, off_min, off_max; many groups of a topic
+    of so many offsets as a few thousand stretches, for the driver holds them."""
+    from pyspark.sql import functions as F
+
+    found = groups.where("n is not null").select("partition", "off_min", "off_max")
+    if count > FEW:
+        stretch = F.expr(f"off_min div {max(1, size // _STRETCHES)}").alias("stretch")
+        found = found.groupBy("partition", stretch).agg(
+            F.min("off_min").alias("off_min"), F.max("off_max").alias("off_max")
+        )
+    return found.toArrow()
+
+
 def to_read(intervals: Any, spans: Mapping[int, Span]) -> dict[int, list[Range]]:
     """The ranges that hold them; `intervals` is an Arrow table of partition, off_min, off_max."""
     found: dict[int, list[Range]] = {}
     columns = (intervals.column(name).to_pylist() for name in ("partition", "off_min", "off_max"))
     for partition, first, last in zip(*columns, strict=True):
         found.setdefault(partition, []).append((max(first, spans[partition].start), last + 1))
-    return {partition: merged(ranges) for partition, ranges in found.items()}
+    return {partition: merged(ranges, _most(spans[partition])) for partition, ranges in found.items()}
+
+
+def _most(span: Span) -> int:
+    return min(MOST, 1 + (span.end - span.start) // WORTH)
 
 
 def seen(records: DataFrame, groups: DataFrame) -> DataFrame:
