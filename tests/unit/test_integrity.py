@@ -53,7 +53,9 @@ def test_the_widest_gaps_stay_unread():
 
 
 def test_a_small_partition_is_read_again_in_one_piece():
-    found = pa.table({"partition": [0, 0, 1, 1], "off_min": [5, 90, 5, 90_000], "off_max": [6, 95, 6, 90_000]})
+    found = pa.table(
+        {"partition": [0, 0, 1, 1], "off_min": [5, 90, 5, 90_000], "off_max": [6, 95, 6, 90_000]}
+    )
     small, large = Span(0, 100, 0, 100, 100, 100), Span(0, 100_000, 0, 100_000, 100_000, 100_000)
     assert to_read(found, {0: small, 1: large}) == {0: [(5, 96)], 1: [(5, 7), (90_000, 90_001)]}
 
