@@ -208,7 +208,7 @@ class Waiting:
         before = entry.path
         entry.path = None if self._folder is None else self._written(self._folder, entry, data)
         entry.data = data if entry.path is None else None
-        if before is not None and entry.path is not None:
+        if before is not None and entry.path not in (None, before):
             _delete(before)
 
     def _written(self, folder: Path, entry: Entry, data: bytes) -> Path | None:
