@@ -7,7 +7,9 @@ Never set minPartitions here: it cuts a partition into tasks and costs a third o
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from producer_core.messages import ID_HEADER
@@ -50,7 +52,27 @@ def bounded(
     }
     reader = session.read.format("kafka").option("assign", json.dumps({topic: [int(one) for one in asked]}))
     reader = reader.options(**fetches(among or len(asked)), **options, **ends)
-    return reader.option("includeHeaders", str(headers).lower()).option("failOnDataLoss", "false").load()
+    reader = reader.option("includeHeaders", str(headers).lower()).option("failOnDataLoss", "false")
+    with _newer_reader(session):
+        return reader.load()
+
+
+@contextmanager
+def _newer_reader(session: SparkSession) -> Iterator[None]:
+    """Spark's newer Kafka reader makes its own rows at once; the one it takes by default makes rows for Java's eyes first
+    and turns each back. Which one it is is settled when a frame is made, so the setting is restored at once."""
+    with _choosing:
+        before = session.conf.get(_OLDER)
+        assert before is not None  # Spark has a default
+        session.conf.set(_OLDER, ",".join(one for one in before.split(",") if one.strip() != "kafka"))
+        try:
+            yield
+        finally:
+            session.conf.set(_OLDER, before)
+
+
+_OLDER = "spark.sql.sources.useV1SourceList"
+_choosing = threading.Lock()  # two audits of one session must not restore each other's
 
 
 def fetches(ranges: int) -> dict[str, str]:
