@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Uuid
 from confluent_kafka.admin import AdminClient
 
 from producer_core.config import connection_settings
@@ -56,6 +56,11 @@ def reader(
 def admin(settings: Mapping[str, Any], changes: Mapping[str, Any] = MappingProxyType({})) -> AdminClient:
     """Asks the cluster of these client settings for metadata and descriptions. Keep it: what it was asked ends with it."""
     return AdminClient({**connection_settings(settings), **changes}, logger=client_log())
+
+
+def topic_id(told: Uuid) -> str:
+    """The id that a topic has since Kafka 2.8; "" where the broker gave it none."""
+    return "" if told.get_most_significant_bits() == told.get_least_significant_bits() == 0 else str(told)
 
 
 def cluster_id(settings: Mapping[str, Any], topic: str | None, timeout: float) -> str | None:

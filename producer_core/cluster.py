@@ -13,7 +13,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import ConfigResource, ResourceType
 
-from producer_core.asking import admin
+from producer_core.asking import admin, topic_id
 from producer_core.config import ClientConfig, connection_settings
 from producer_core.errors import BrokerError, BrokerUnreachable, InvalidMessage
 from producer_core.librdkafka import client_log
@@ -128,7 +128,7 @@ class Cluster:
             operations=None if operations is None else frozenset(item.name for item in operations),
             min_insync_replicas=_number(settings.get("min.insync.replicas")),
             max_message_bytes=_number(settings.get("max.message.bytes")),
-            topic_id=str(found.topic_id) if found.topic_id else None,
+            topic_id=topic_id(found.topic_id) or None,
         )
 
     def operations(self, topics: Sequence[str], *, timeout: float = 10.0) -> dict[str, frozenset[str] | None]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from producer_core.errors import ProducerError, StoreUnavailable
-from producer_core.person import person
+from producer_core.person import NOTEBOOK, person
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter, DeadLetters, Groups
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 _NO_STORE = "This producer has no store, so there is no history to show."
 _NO_WIDGET = "The live monitor needs: pip install 'producer-core[notebook,dashboard]'"
-ORIGIN = "notebook"
-"""How acts of a notebook are named in the audit."""
 
 
 class Monitor:
@@ -103,7 +101,7 @@ class Monitor:
 
     def clear(self, where: DeadLetterFilter) -> Result:
         """Put what the filter matches into the archive; nothing is deleted. DeadLetterFilter() means all of it."""
-        return self._letters().archive(where, who=person(), origin=ORIGIN)
+        return self._letters().archive(where, who=person(), origin=NOTEBOOK)
 
     def audit(self, limit: int = 50) -> Acts:
         """What people did on this store, the latest first."""

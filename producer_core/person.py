@@ -5,6 +5,9 @@ from __future__ import annotations
 import getpass
 import os
 
+NOTEBOOK = "notebook"
+"""Where acts of a notebook come from, in the audit."""
+
 
 def person() -> str:
     """The name in JupyterHub, where everybody may be the same user of the system; else that user's."""

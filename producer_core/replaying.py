@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from producer_core import replay
 from producer_core.errors import ProducerError, ReplayError
-from producer_core.monitor import ORIGIN
-from producer_core.person import person
+from producer_core.person import NOTEBOOK, person
 from producer_core.replay.dry_run import DryRun, dry_run
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ class Replay:
             )
         if operation.state not in ("planned", "running") and not operation.ended:
             replay.go(
-                self._store, self.operation_id, who=person(), origin=ORIGIN, newer=newer, rate=rate
+                self._store, self.operation_id, who=person(), origin=NOTEBOOK, newer=newer, rate=rate
             )  # refuses, in words, what is not ready
         return self.wait(timeout)
 
@@ -85,17 +84,17 @@ class Replay:
 
     def pause(self) -> Self:
         """Send nothing more for now; what is on its way is settled."""
-        replay.pause(self._store, self.operation_id, who=person(), origin=ORIGIN)
+        replay.pause(self._store, self.operation_id, who=person(), origin=NOTEBOOK)
         return self
 
     def resume(self, *, rate: float | None = None) -> Self:
         """Go on with what was paused, at another rate where one is given; `wait` waits for it."""
-        replay.resume(self._store, self.operation_id, who=person(), origin=ORIGIN, rate=rate)
+        replay.resume(self._store, self.operation_id, who=person(), origin=NOTEBOOK, rate=rate)
         return self
 
     def cancel(self) -> Self:
         """End it for good; what was not sent stays a dead letter."""
-        replay.cancel(self._store, self.operation_id, who=person(), origin=ORIGIN)
+        replay.cancel(self._store, self.operation_id, who=person(), origin=NOTEBOOK)
         return self
 
     def looked(self, timeout: float) -> Self:
@@ -159,5 +158,7 @@ def live(store: Store) -> Replays:
 
 def begin(store: Store, where: Any, *, rate: float | None, timeout: float) -> Replay:
     """Plans it, and waits until somebody has looked ahead on its topics; it goes no further by itself."""
-    operation = replay.plan(store, where, who=person(), origin=ORIGIN, rate=rate, check_first=True, join=True)
+    operation = replay.plan(
+        store, where, who=person(), origin=NOTEBOOK, rate=rate, check_first=True, join=True
+    )
     return Replay(store, operation.operation_id).looked(timeout)

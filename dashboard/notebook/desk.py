@@ -11,8 +11,7 @@ from typing import Any, TypedDict
 from dashboard import actions, words
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ReplayError
-from producer_core.monitor import ORIGIN
-from producer_core.person import person
+from producer_core.person import NOTEBOOK, person
 from producer_core.replay import Operation, live
 from producer_core.replay.dry_run import DryRun, dry_run
 from producer_core.replaying import progress
@@ -130,7 +129,7 @@ class Desk:
         self._asks = ""
         if not self._what_is_done(operation).safe_but_doubtful:
             return operation, question or self._decision(operation)
-        actions.go_replay(self._store, operation.operation_id, who=person(), origin=ORIGIN)
+        actions.go_replay(self._store, operation.operation_id, who=person(), origin=NOTEBOOK)
         return actions.follow(self._store, operation.operation_id), question
 
     def _decision(self, operation: Operation | None) -> Question:
@@ -148,7 +147,7 @@ class Desk:
 
     def _replay(self, message: Mapping[str, Any]) -> str:
         done = actions.start_replay(
-            self._store, _where(message), shown=message.get("shown"), who=person(), origin=ORIGIN
+            self._store, _where(message), shown=message.get("shown"), who=person(), origin=NOTEBOOK
         )
         self._operation, self._undo = done.operation_id, None
         self._asks = (
@@ -157,7 +156,7 @@ class Desk:
         return "" if done.ok and done.operation_id and not done.note else f"{done.text} {done.note}".strip()
 
     def _clear(self, message: Mapping[str, Any]) -> str:
-        done = actions.clear(self._store, _where(message), who=person(), origin=ORIGIN)
+        done = actions.clear(self._store, _where(message), who=person(), origin=NOTEBOOK)
         self._operation, self._undo = None, done.undo
         return done.text
 
@@ -165,13 +164,13 @@ class Desk:
         operation = self._shown(message)
         if operation is None:
             return "That replay has ended, and nothing was done to another."
-        return act(self._store, operation.operation_id, who=person(), origin=ORIGIN).text
+        return act(self._store, operation.operation_id, who=person(), origin=NOTEBOOK).text
 
     def _take_back(self, message: Mapping[str, Any]) -> str:
         if self._undo is None:
             return "There is nothing to take back."
         undo, self._undo = self._undo, None
-        return actions.undo_clear(self._store, undo, who=person(), origin=ORIGIN).text
+        return actions.undo_clear(self._store, undo, who=person(), origin=NOTEBOOK).text
 
     def _shown(self, message: Mapping[str, Any]) -> Operation | None:
         """The replay that a person saw who acts on it now; None where another is followed since."""

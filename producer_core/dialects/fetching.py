@@ -383,8 +383,7 @@ def _topic_id(settings: Mapping[str, Any], topic: str) -> str:
         if error.args[0].code() not in _NO_IDS:  # without it the same record would have another id
             raise BrokerUnreachable(f"Nobody told the id of {topic}: {error.args[0].str()}.") from error
         return ""
-    bits = told.get_most_significant_bits(), told.get_least_significant_bits()
-    return "" if bits == (0, 0) else str(told)
+    return asking.topic_id(told)
 
 
 def _spans(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 _CLUSTER, _TOPICS = "cluster", "topics"
-_ANOTHER = "Name a new --checkpoint: the topics are read from their beginning, and what is merged is not counted twice."
+_ANOTHER = "Take a new --checkpoint: everything is read again and nothing counts twice."
 _LOOKED_AT = 3
 """The last entries of a log; Spark reads no others."""
 

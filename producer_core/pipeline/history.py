@@ -4,44 +4,35 @@ A micro-batch is first a draft, hidden; it counts once the store's transaction t
 waits with the others of its hour. A closed hour (or the end of a run) makes them one large file a kind, written
 beside its place and renamed over it: whoever reads `<history>/<kind>/*.parquet` sees the old file or the new one.
 Each file says in its metadata up to which micro-batch it holds, so a kill between any two steps adds nothing twice;
-and the folder notes what it has of which query, so that only the store that merged it goes on with it.
+and only the store that knows the newest of its rows goes on with it.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from producer_core.errors import ConfigError, PipelineError
 from producer_core.pipeline.locked import Lock
-from producer_core.pipeline.merging import merged_through
+from producer_core.pipeline.merging import unseen
 from producer_core.store.batch import KINDS, Kind
 
 if TYPE_CHECKING:
     from producer_core.store import Store
 
 _WAITING = "_waiting"
-_NOTED = ".queries"
-_NAME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d)-(\d{8})\.(draft|batches)")
+_STORE = "store"
+_HOUR = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]T[0-9][0-9]"
+_NAME = re.compile(rf"({_HOUR})-(\d{{8}})\.(draft|batches)")
 _THROUGH = "producer_core_through"
-_QUERY, _BATCH = b"producer_core_query", b"producer_core_batch"
 _MEMORY = "512MB"
-
-
-class Draft(NamedTuple):
-    """A micro-batch on disk that is not known to be merged, and which of which query it is."""
-
-    path: Path
-    query_id: str
-    batch_id: int
 
 
 class History:
@@ -52,30 +43,57 @@ class History:
         self._waiting = folder / _WAITING
         self._reached = reached
         self._lock: Lock | None = None
+        self._store: Store | None = None
         self._last = ("", -1)
-        self._seen: Callable[[Any], bool] = lambda batches: False
 
-    def open(self, store: Store, seen: Callable[[Any], bool]) -> None:
-        """Take the folder. `seen` says whether the store has merged every batch of an Arrow table: it decides what
-        becomes of a draft whose stream failed or was killed."""
-        self._seen = seen
-        try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._waiting.mkdir(mode=0o700, exist_ok=True)
-            self._lock = Lock.take(self.folder / ".lock", f"the history {self.folder}")
-            goes_with(self.folder, store.path, store)
+    def check(self, store: Store | None, place: Path) -> None:
+        """ConfigError where its rows are of another store than the one at `place` (None: none is there yet)."""
+        if self._waiting.exists():
+            with self._taken():
+                self._same_store(store, place)
+            self.close()
+
+    def open(self, store: Store) -> None:
+        """Take the folder for this store, and settle what a killed job left."""
+        with self._taken():
+            self._same_store(store, store.path)
+            self._note(store)
+            self._store = store
             self.settle()
-        except OSError as error:
-            raise PipelineError(
-                f"The history {self.folder} cannot be written: {error.strerror}.",
-                fix="Check its disk and its owner.",
-            ) from error
+
+    def settle(self) -> None:
+        """Decide on drafts whose merge came to no good end: whether the store has their batches says if they count.
+
+        To be called before anything is drafted again.
+        """
+        assert self._store is not None, "open it first"
+        for draft in self._files("draft"):
+            self._settle(draft, self._store)
 
     def close(self) -> None:
         if self._lock is not None:
             self._lock.release()
+            self._lock = None
 
-    def draft(self, fresh: Any, now: float, query_id: str, batch_id: int) -> Draft:
+    @contextmanager
+    def _taken(self) -> Iterator[None]:
+        """For this job alone; released where the block fails."""
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._waiting.mkdir(mode=0o700, exist_ok=True)
+            self._lock = Lock.take(self.folder / ".lock", f"the history {self.folder}")
+            yield
+        except OSError as error:
+            self.close()
+            raise PipelineError(
+                f"The history {self.folder} cannot be written: {error.strerror}.",
+                fix="Check its disk and its owner.",
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def draft(self, fresh: Any, now: float) -> Path:
         """Write what is about to be merged where nobody looks yet."""
         from pyarrow import parquet
 
@@ -83,24 +101,17 @@ class History:
         self._last = (hour, self._last[1] + 1 if self._last[0] == hour else self._next(hour))
         target = self._waiting / f"{hour}-{self._last[1]:08d}.draft"
         target.touch(mode=0o600)
-        of = {_QUERY: query_id.encode(), _BATCH: str(batch_id).encode()}
-        parquet.write_table(fresh.replace_schema_metadata(of), target, compression="zstd")
+        parquet.write_table(fresh, target, compression="zstd")
         _sync(target)
-        return Draft(target, query_id, batch_id)
+        return target
 
-    def settle(self) -> None:
-        """Before a stream begins: each draft of an earlier one was merged, or not, or not even written whole."""
-        for file in self._files("draft"):
-            self._settle(file)
-
-    def keep(self, draft: Draft) -> None:
+    def keep(self, draft: Path) -> None:
         """It is merged: from now on it belongs to the history."""
-        self._note(draft.query_id, draft.batch_id)
-        draft.path.rename(draft.path.with_suffix(".batches"))
+        draft.rename(draft.with_suffix(".batches"))
 
-    def drop(self, draft: Draft) -> None:
+    def drop(self, draft: Path) -> None:
         """It is not merged, and never was."""
-        draft.path.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
 
     def publish(self, *, before: float | None = None) -> int:
         """Make files of what waits: of hours closed at `before`, or of all; the number of micro-batches published."""
@@ -152,21 +163,20 @@ class History:
         draft.rename(target)
         self._reached("renamed a file")
 
-    def _settle(self, file: Path) -> None:
+    def _settle(self, draft: Path, store: Store) -> None:
+        """Merged, or not, or not even written whole."""
         import pyarrow
         from pyarrow import parquet
 
         try:
-            batches = parquet.read_table(file)
+            batches = parquet.read_table(draft)
         except (pyarrow.ArrowInvalid, OSError):
-            file.unlink()
-            return
-        of = batches.schema.metadata
-        draft = Draft(file, of[_QUERY].decode(), int(of[_BATCH]))
-        if self._seen(batches):
-            self.keep(draft)
-        else:
             self.drop(draft)
+            return
+        if unseen(store, batches).num_rows:
+            self.drop(draft)
+        else:
+            self.keep(draft)
 
     def _next(self, hour: str) -> int:
         """One more than any micro-batch of this hour had, published ones too."""
@@ -183,35 +193,54 @@ class History:
             if (found := _NAME.fullmatch(file.name)) and (not suffix or found[3] == suffix)
         )
 
-    def _note(self, query_id: str, batch_id: int) -> None:
-        noted = _noted(self.folder)
-        if noted.get(query_id, -1) < batch_id:
-            draft = self.folder / f"{_NOTED}.draft"
-            draft.write_text(json.dumps({**noted, query_id: batch_id}))
-            draft.replace(self.folder / _NOTED)
+    def _same_store(self, store: Store | None, place: Path) -> None:
+        """Another store, or an older copy, would bring into this history a second time what it does not know."""
+        newest = self._newest()
+        if newest is None:
+            return
+        noted = self.folder / _STORE
+        if store is None or (noted.exists() and noted.read_text() != _identity(store)):
+            raise ConfigError(
+                f"The history {self.folder} belongs to another store than {place}.",
+                fix="Name a new folder with --history, or the store that goes with it.",
+            )
+        if unseen(store, newest).num_rows:
+            raise ConfigError(
+                f"The history {self.folder} has rows that the store {place} never merged: it was restored from an older "
+                "copy, or is another.",
+                fix="Name a new folder with --history: this one would get rows a second time.",
+            )
+
+    def _note(self, store: Store) -> None:
+        """Whose rows these are, from now on."""
+        draft = self.folder / f"{_STORE}.draft"
+        draft.write_text(_identity(store))
+        _sync(draft)
+        draft.replace(self.folder / _STORE)
+
+    def _newest(self) -> Any:
+        """The last batches that it holds, by producer and sequence; None where it has no rows."""
+        from pyarrow import parquet
+
+        if waiting := self._files("batches"):
+            return parquet.read_table(waiting[-1], columns=["producer_id", "sequence"])
+        published = [file for name in KINDS for file in (self.folder / name).glob(f"{_HOUR}.parquet")]
+        if not published:
+            return None
+        latest = max(file.name for file in published)
+        with _instance() as connection:
+            return connection.sql(
+                "SELECT batch_producer AS producer_id, max(batch_sequence) AS sequence "
+                "FROM read_parquet($files, union_by_name = true) GROUP BY ALL",
+                params={"files": [str(file) for file in published if file.name == latest]},
+            ).to_arrow_table()
 
 
-def goes_with(folder: Path, place: Path, store: Store | None) -> None:
-    """ConfigError where a history has rows that the store (None: there is none) has not merged: it would bring them in
-    a second time."""
-    noted = _noted(folder)
-    known = {query: merged_through(store, query) if store else -1 for query in noted}
-    has_rows = any(any((folder / name).glob("*.parquet")) for name in KINDS)
-    if (has_rows and not noted) or any(known[query] < last for query, last in noted.items()):
-        raise ConfigError(
-            f"The history {folder} has rows that the store {place} never merged: it goes with another store, or with a "
-            "later copy of this one.",
-            fix="Name another folder with --history, or the store that goes with it.",
-        )
-
-
-def _noted(folder: Path) -> dict[str, int]:
-    """The last micro-batch of each query that the history has."""
-    file = folder / _NOTED
-    try:
-        return dict(json.loads(file.read_text())) if file.exists() else {}
-    except ValueError as error:
-        raise PipelineError(f"{file} is damaged.", fix="Name another folder with --history.") from error
+def _identity(store: Store) -> str:
+    """When the store was made, to the microsecond: a copy has the same, as it has the same rows."""
+    with store.borrow(timeout=60) as connection:
+        found = connection.execute("SELECT min(applied_at) FROM schema_migrations").fetchone()
+    return repr(found[0] if found else None)
 
 
 def _instance() -> Any:

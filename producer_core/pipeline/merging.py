@@ -83,12 +83,13 @@ def merge(
     fresh: Any,
     *,
     query_id: str,
-    batch_id: int,
+    batch_id: int | None,
     now: float,
     reached: Callable[[str], None] = lambda point: None,
 ) -> int:
     """Add all of `fresh`, which `unseen` gave; the number added. Overtaken, with nothing added, when the store has a
-    part of it meanwhile. `reached` is called inside the transaction, before its end."""
+    part of it meanwhile. `reached` is called inside the transaction, before its end. `batch_id` is None for a piece of a
+    micro-batch that has more to come."""
     with store.borrow(write=True, timeout=_WAIT) as connection, _given(connection, fresh):
         if _count(connection, _STILL) != fresh.num_rows:
             raise Overtaken
@@ -101,7 +102,8 @@ def merge(
             "INSERT INTO merged_batches SELECT producer_id, first_batch, last_batch FROM ranges"
         )
         connection.execute("DROP TABLE ranges")
-        _note(connection, query_id, batch_id, now)
+        if batch_id is not None:
+            _note(connection, query_id, batch_id, now)
         reached("in the transaction")
     return int(fresh.num_rows)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from producer_core.errors import PipelineError
+from producer_core.errors import ConfigError, PipelineError
 from producer_core.pipeline.batches import judge, typed, unknown
 from producer_core.pipeline.history import History
 from producer_core.pipeline.merging import Overtaken, merge, unseen
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Reached = Callable[[str], None]
 _ENDING = 60.0
+_FEW = 100
+"""Records that are no telemetry, at the very beginning of a topic and without any that is: so many may be an accident."""
 
 
 @dataclass(frozen=True)
@@ -74,15 +76,14 @@ class Sink:
     def __call__(self, records: DataFrame, batch_id: int) -> None:
         with self._busy:
             try:
-                if self._ending:
-                    raise PipelineError("The job ends.")  # a return would tell Spark that this batch is done
+                self._go_on()
                 self._told(self._merge(records, batch_id))
             except Exception as error:
                 self.error = error
                 raise
 
     def end(self) -> None:
-        """Take no more, and let the micro-batch under way come to its end."""
+        """Take no more, and let the micro-batch, or the piece, under way come to its end."""
         self._ending = True
         if self._busy.acquire(timeout=_ENDING):
             self._busy.release()
@@ -90,27 +91,38 @@ class Sink:
     def _merge(self, records: DataFrame, batch_id: int) -> Merged:
         self._reached("received")
         query_id = str(records.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
+        parts = list(pieces(records, self._options))
         done = Merged()
-        for number, piece in enumerate(pieces(records, self._options)):
-            done += self._piece(piece, query_id, batch_id, number)
+        for number, piece in enumerate(parts, 1):
+            self._go_on()
+            aside = self._aside / f"{query_id}-{batch_id:08d}-{number:04d}.parquet"
+            first, last = batch_id == 0 and number == 1, number == len(parts)
+            # the store knows the micro-batch as merged with its last piece: a copy made before lacks the others
+            done += self._piece(piece, aside, query_id, batch_id if last else None, first=first)
         return done
 
-    def _piece(self, records: DataFrame, query_id: str, batch_id: int, number: int) -> Merged:
+    def _go_on(self) -> None:
+        if self._ending:
+            raise PipelineError("The job ends.")  # a return would tell Spark that this batch is done
+
+    def _piece(
+        self, records: DataFrame, aside: Path, query_id: str, batch_id: int | None, *, first: bool
+    ) -> Merged:
         judged = judge(records)
         arrived = typed(judged).toArrow()  # one job of one stage
         known, strange = _apart(arrived)
         if strange:
-            _set_aside(unknown(judged), self._aside / f"{query_id}-{batch_id:08d}-{number:04d}.parquet")
+            if first and not known.num_rows:
+                _is_telemetry(strange)
+            _set_aside(unknown(judged), aside)
         merged = self._add(known, query_id, batch_id)
         return Merged(known.num_rows, merged, sum(strange.values()), strange)
 
-    def _add(self, known: Any, query_id: str, batch_id: int) -> int:
+    def _add(self, known: Any, query_id: str, batch_id: int | None) -> int:
         while True:
             fresh = unseen(self._store, known)
             now = self._clock()
-            draft = None
-            if self._history and fresh.num_rows:
-                draft = self._history.draft(fresh, now, query_id, batch_id)
+            draft = self._history.draft(fresh, now) if self._history and fresh.num_rows else None
             self._reached("drafted")
             try:
                 added = merge(
@@ -136,6 +148,15 @@ def _apart(arrived: Any) -> tuple[Any, dict[int | None, int]]:
     return arrived.filter(fits).drop_columns(["fits", "v"]), {
         counted["values"]: counted["counts"] for counted in versions
     }
+
+
+def _is_telemetry(strange: Mapping[int | None, int]) -> None:
+    """ConfigError where a topic of something else was named: set aside, all of it would be copied."""
+    if strange.get(None, 0) >= _FEW:
+        raise ConfigError(
+            f"None of the first {sum(strange.values()):,} records is telemetry.",
+            fix="Name the topic that producers have as telemetry_topic with --topic; nothing was copied.",
+        )
 
 
 def _set_aside(values: DataFrame, target: Path) -> None:

@@ -17,15 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from producer_core.cluster import Cluster
 from producer_core.config import ClientConfig, client_config
-from producer_core.errors import BrokerUnreachable, ProducerError, StoreLocked
+from producer_core.errors import BrokerError, BrokerUnreachable, ProducerError, StoreLocked
 from producer_core.pipeline import checkpoint as notes
-from producer_core.pipeline import history as kept
 from producer_core.pipeline.batches import read
 from producer_core.pipeline.history import History
 from producer_core.pipeline.jobs import Told, noted
 from producer_core.pipeline.kafka_options import kafka_options
-from producer_core.pipeline.merging import unseen
 from producer_core.pipeline.preflight import reach
 from producer_core.pipeline.sink import Merged, Reached, Sink
 from producer_core.pipeline.spark_errors import spark_error
@@ -70,16 +69,20 @@ def check(config: ClientConfig, topics: Sequence[str], checkpoint: Path) -> Sour
     options = kafka_options(config)
     cluster = reach(config, topics)
     cluster_id = cluster.view().cluster_id
-    ids = {topic: its_id for topic in topics if (its_id := cluster.topic(topic, timeout=4.0).topic_id)}
+    ids = _ids(cluster, topics)
     notes.same_cluster(checkpoint, cluster_id, ids)
     return Source(tuple(topics), options, cluster_id, ids)
+
+
+def _ids(cluster: Cluster, topics: Sequence[str]) -> dict[str, str]:
+    return {topic: its_id for topic in topics if (its_id := cluster.topic(topic, timeout=4.0).topic_id)}
 
 
 def go_together(store: Store | None, place: Path, checkpoint: Path, history: Path | None) -> None:
     """ConfigError when a checkpoint or a history is further than the store at `place` (None: there is none)."""
     notes.goes_with(checkpoint, place, store)
     if history is not None:
-        kept.goes_with(history, place, store)
+        History(history).check(store, place)
 
 
 def default_checkpoint(store: Path) -> Path:
@@ -117,9 +120,12 @@ def run(
         go_together(store, store.path, folder, None)  # the history looks for itself, once it is held
         if files is not None:
             stack.callback(files.close)
-            files.open(store, lambda batches: not unseen(store, batches).num_rows)
+            files.open(store)
         job = stack.enter_context(noted(store, name=f"telemetry {', '.join(topics)}", kind="telemetry"))
-        stream = _Stream(session, source, store, folder, files, once, every, reached, clock)
+        cluster = Cluster(client_config(servers, settings))
+        stream = _Stream(
+            session, source, store, folder, files, once, every, reached, clock, lambda: _ids(cluster, topics)
+        )
         going = _Run(job, told, stopped)
         with _upkeep(store, files, clock):
             while not stream.played(going):
@@ -183,6 +189,7 @@ class _Stream:
     every: float
     reached: Reached
     clock: Callable[[], float]
+    ids: Callable[[], Mapping[str, str]]
 
     def played(self, run: _Run) -> bool:
         """One stream, to its end; False when it failed by something that may be over in a while."""
@@ -193,10 +200,15 @@ class _Stream:
         query = None
         try:
             if self.files is not None:
-                self.files.settle()
+                self.files.settle()  # what an earlier play drafted, and a busy store did not take
+            self._same_topics()
             query = self._start(sink)
+            asked = time.monotonic()
             while not query.awaitTermination(_LOOK) and not run.stopped():
                 run.progress(query)
+                if time.monotonic() - asked >= _UPKEEP:
+                    self._same_topics()
+                    asked = time.monotonic()
             return True
         except Exception as error:
             if run.stopped():
@@ -209,6 +221,15 @@ class _Stream:
         finally:
             sink.end()
             _stop(query)
+
+    def _same_topics(self) -> None:
+        """ConfigError when a topic was made again: Spark would go on at its old offset, or at the new end, and say
+        nothing. Brokers that do not answer now are asked the next time."""
+        try:
+            ids = self.ids()
+        except BrokerError:
+            return
+        notes.same_cluster(self.folder, self.source.cluster_id, ids)
 
     def _start(self, sink: Sink) -> Any:
         stream = read(self.session, self.source.topics, self.source.options).writeStream.foreachBatch(sink)

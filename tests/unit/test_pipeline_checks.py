@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -19,11 +20,12 @@ from producer_core.errors import (
     PipelineError,
     StoreLocked,
 )
-from producer_core.pipeline import checkpoint, masters
-from producer_core.pipeline.jobs import noted
+from producer_core.pipeline import checkpoint, masters, telemetry
+from producer_core.pipeline.jobs import Told, noted
 from producer_core.pipeline.kafka_options import kafka_options
 from producer_core.pipeline.spark_errors import explained, root_cause, spark_error
 from producer_core.store import Store
+from tests.unit.test_pipeline_history import Query
 
 # masters
 
@@ -238,6 +240,29 @@ def test_a_topic_that_was_made_again_is_told_for_its_first_records_would_be_pass
         checkpoint.same_cluster(tmp_path, "c", {"one": "id-2"})
     with checkpoint.held(tmp_path, "c", {"two": "id-3"}):
         checkpoint.same_cluster(tmp_path, "c", {"one": "id-1", "two": "id-3"})
+
+
+@pytest.mark.parametrize("while_it_runs", [False, True])
+def test_a_topic_that_is_made_again_ends_a_job_that_runs(tmp_path, monkeypatch, while_it_runs):
+    monkeypatch.setattr(telemetry, "_UPKEEP", 0)
+    told = [{"one": "id-1"}, BrokerUnreachable(), {"one": "id-2"}] if while_it_runs else [{"one": "id-2"}]
+
+    def ids():
+        answer = told.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    class Stream(telemetry._Stream):
+        def _start(self, sink):
+            return Query(False, False, False)
+
+    source = telemetry.Source(("one",), {}, "c", {"one": "id-1"})
+    with checkpoint.held(tmp_path, "c", source.topic_ids):
+        stream = Stream(None, source, None, tmp_path, None, False, 1.0, print, time.time, ids)
+        with pytest.raises(ConfigError, match="made again"):
+            stream.played(telemetry._Run(Told(), lambda going: None, lambda: False))
+    assert told == []
 
 
 def test_a_checkpoint_goes_with_a_store_that_merged_what_it_counts_as_read(tmp_path):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from producer_core.errors import ConfigError, PipelineError
+from producer_core.errors import ConfigError, PipelineError, StoreLocked
+from producer_core.pipeline import telemetry
 from producer_core.pipeline.history import History
+from producer_core.pipeline.jobs import Told
 from producer_core.pipeline.merging import merge, unseen
 from producer_core.store import Store
 from tests.unit.test_pipeline_merging import batches
@@ -22,11 +24,11 @@ class Killed(BaseException):
 class Job:
     """The part of the job that merges and keeps, and can be killed at a named point."""
 
-    def __init__(self, folder, *, dies_at=None):
-        self.store = Store.open(folder / "fleet.duckdb")
+    def __init__(self, folder, *, dies_at=None, store="fleet.duckdb"):
+        self.store = Store.open(folder / store)
         self.dies_at = dies_at
         self.history = History(folder / "history", reached=self.reached)
-        self.history.open(self.store, lambda found: not unseen(self.store, found).num_rows)
+        self.history.open(self.store)
 
     def reached(self, point):
         if point == self.dies_at:
@@ -34,7 +36,7 @@ class Job:
 
     def run(self, given, now=TEN):
         fresh = unseen(self.store, given)
-        draft = self.history.draft(fresh, now, "q", 0)
+        draft = self.history.draft(fresh, now)
         self.reached("drafted")
         merge(self.store, fresh, query_id="q", batch_id=0, now=now, reached=self.reached)
         self.reached("merged")
@@ -175,7 +177,7 @@ def test_a_reader_in_the_middle_sees_the_old_file_or_the_new_one(jobs, tmp_path)
 
 def test_a_draft_that_was_not_written_whole_is_dropped(jobs, tmp_path):
     job = jobs()
-    draft = job.history.draft(numbered(0), TEN, "q", 0).path
+    draft = job.history.draft(numbered(0), TEN)
     draft.write_bytes(draft.read_bytes()[:100])
     job.end()
 
@@ -192,7 +194,56 @@ def test_a_history_is_written_by_one_job_at_a_time(jobs):
         jobs()
 
 
-def test_a_history_of_another_store_is_refused_for_it_would_hold_everything_twice(jobs, tmp_path):
+class Query:
+    """A stream that ended well."""
+
+    lastProgress = None
+
+    def __init__(self, *ends):
+        self._ends = iter(ends)
+
+    def awaitTermination(self, timeout):
+        return next(self._ends, True)
+
+    def stop(self):
+        pass
+
+
+class Stream(telemetry._Stream):
+    """One micro-batch, the same again each time it is played, without Spark."""
+
+    def _start(self, sink):
+        sink._add(numbered(1, 2), "q", 1)
+        return Query()
+
+
+def test_a_store_that_was_busy_for_a_while_leaves_each_row_once(jobs, tmp_path):
+    job = jobs()
+    job.run(numbered(0))
+    troubles = iter(["drafted", None])
+    trouble = None
+
+    def reached(point):
+        if point == trouble:
+            raise StoreLocked
+
+    now = TEN
+    going = telemetry._Run(Told(), lambda going: None, lambda: False)
+    source = telemetry.Source((), {}, "c", {})
+    stream = Stream(None, source, job.store, tmp_path, job.history, False, 1.0, reached, lambda: now, dict)
+    played = []
+    for trouble in troubles:
+        played.append(stream.played(going))
+        now += HOUR
+    job.history.publish()
+    job.end()
+    jobs().history.publish()
+
+    assert played == [False, True]
+    assert rows(tmp_path) == [("p1", 0), ("p1", 1), ("p1", 2)]
+
+
+def test_a_history_of_a_store_that_was_deleted_is_refused_for_it_would_hold_everything_twice(jobs, tmp_path):
     job = jobs()
     job.run(numbered(0))
     job.history.publish()
@@ -201,36 +252,49 @@ def test_a_history_of_another_store_is_refused_for_it_would_hold_everything_twic
 
     with pytest.raises(ConfigError, match="another store"):
         jobs()
+    with pytest.raises(ConfigError, match="another store"):
+        History(tmp_path / "history").check(None, tmp_path / "none.duckdb")
 
 
-def test_an_older_copy_of_its_store_and_another_store_with_rows_are_refused(jobs, tmp_path):
-    jobs().end()
-    fleet, copy = tmp_path / "fleet.duckdb", tmp_path / "copy"
-    copy.write_bytes(fleet.read_bytes())
+def test_a_history_of_another_store_that_has_merged_the_same_is_refused(jobs, tmp_path):
     job = jobs()
     job.run(numbered(0))
     job.end()
-
-    copy.replace(fleet)
-    other = Store.open(fleet)
-    merge(other, unseen(other, numbered(7)), query_id="another", batch_id=3, now=TEN)
+    other = Store.open(tmp_path / "other.duckdb")
+    merge(other, numbered(0), query_id="q", batch_id=0, now=TEN)
     other.close()
-    with pytest.raises(ConfigError, match="never merged"):
-        jobs()
+
+    with pytest.raises(ConfigError, match="another store"):
+        jobs(store="other.duckdb")
 
 
-def test_a_stream_that_failed_before_its_merge_and_is_played_again_leaves_each_row_once(jobs, tmp_path):
+@pytest.mark.parametrize("published", [True, False])
+def test_a_history_that_is_ahead_of_a_store_restored_from_a_copy_is_refused(jobs, tmp_path, published):
     job = jobs()
-    job.history.draft(
-        unseen(job.store, numbered(0)), TEN, "q", 0
-    )  # and the store is in use: nothing is merged
-    job.history.settle()
     job.run(numbered(0))
+    job.store.snapshot(tmp_path / "copy.duckdb")
+    job.run(numbered(1), TEN + HOUR)
+    if published:
+        job.history.publish()
     job.end()
-    again = jobs()
-    again.history.publish()
+    (tmp_path / "copy.duckdb").replace(tmp_path / "fleet.duckdb")
 
-    assert rows(tmp_path) == [("p1", 0)]
+    with pytest.raises(ConfigError, match="never merged") as raised:
+        jobs()
+    assert "new folder with --history" in str(raised.value)
+
+
+def test_a_copy_of_a_store_goes_on_with_its_history(jobs, tmp_path):
+    job = jobs()
+    job.run(numbered(0))
+    job.store.snapshot(tmp_path / "moved.duckdb")
+    job.end()
+
+    moved = jobs(store="moved.duckdb")
+    moved.run(numbered(1))
+    moved.history.publish()
+
+    assert rows(tmp_path) == [("p1", 0), ("p1", 1)]
 
 
 def test_a_history_is_for_its_owner_alone(jobs, tmp_path):

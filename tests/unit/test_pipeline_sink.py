@@ -1,0 +1,116 @@
+"""A micro-batch in pieces: the store knows it as merged when all of it is, whatever is killed or stopped between."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+
+from producer_core.errors import ConfigError, PipelineError
+from producer_core.pipeline import sink as module
+from producer_core.pipeline.merging import merged_through, missing
+from producer_core.pipeline.sink import Sink
+from producer_core.store import Store
+from tests.unit.test_pipeline_history import Killed
+from tests.unit.test_pipeline_merging import batches
+
+
+class Piece:
+    """What Spark parsed of a piece."""
+
+    def __init__(self, *numbers, version=1):
+        fits = [version == 1] * len(numbers)
+        self._arrived = batches(*(("p1", number) for number in numbers))
+        self._arrived = self._arrived.append_column("fits", pa.array(fits, pa.bool_()))
+        self._arrived = self._arrived.append_column("v", pa.array([version] * len(numbers), pa.int32()))
+
+    def toArrow(self):
+        return self._arrived
+
+
+RECORDS = SimpleNamespace(
+    sparkSession=SimpleNamespace(sparkContext=SimpleNamespace(getLocalProperty=lambda name: "q"))
+)
+
+
+@pytest.fixture
+def store(tmp_path):
+    opened = Store.open(tmp_path / "fleet.duckdb")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def sink(store, tmp_path, monkeypatch):
+    for name in ("judge", "typed", "unknown"):
+        monkeypatch.setattr(module, name, lambda frame: frame)
+    monkeypatch.setattr(module, "pieces", lambda records, options: iter([Piece(0, 1), Piece(2), Piece(3)]))
+
+    def make(reached=lambda point: None):
+        return Sink(store, tmp_path / "aside", None, told.append, reached, options={})
+
+    told = []
+    make.told = told
+    return make
+
+
+def test_a_micro_batch_is_known_as_merged_once_all_of_its_pieces_are(sink, store):
+    seen = []
+
+    def reached(point):
+        if point == "merged":
+            seen.append(merged_through(store, "q"))
+
+    sink(reached)(RECORDS, 5)
+
+    assert seen == [-1, -1, 5]
+    assert [(done.batches, done.merged) for done in sink.told] == [(4, 4)]
+
+
+def test_a_kill_between_two_pieces_leaves_it_unknown_and_its_repeat_adds_the_rest(sink, store):
+    left = iter([False, True])
+
+    def reached(point):
+        if point == "drafted" and next(left):
+            raise Killed
+
+    with pytest.raises(Killed):
+        sink(reached)(RECORDS, 5)
+    assert merged_through(store, "q") == -1
+    sink()(RECORDS, 5)
+
+    assert merged_through(store, "q") == 5
+    assert [(done.batches, done.merged) for done in sink.told] == [(4, 2)]
+    assert missing(store) == (0, 0)
+
+
+def test_a_job_that_is_to_end_ends_between_two_pieces(sink, store):
+    def reached(point):
+        if point == "merged":
+            one._ending = True
+
+    one = sink(reached)
+    with pytest.raises(PipelineError, match="The job ends"):
+        one(RECORDS, 5)
+
+    assert merged_through(store, "q") == -1
+
+
+def test_a_topic_of_something_else_is_told_and_not_copied(sink, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "pieces", lambda records, options: [Piece(*range(100), version=None)])
+    with pytest.raises(ConfigError, match="None of the first 100 records is telemetry"):
+        sink()(RECORDS, 0)
+    assert not (tmp_path / "aside").exists()
+
+
+@pytest.mark.parametrize(("count", "version", "batch_id"), [(99, None, 0), (100, 2, 0), (100, None, 1)])
+def test_a_few_strange_records_or_of_a_newer_schema_are_set_aside_for_their_owner(
+    sink, tmp_path, monkeypatch, count, version, batch_id
+):
+    monkeypatch.setattr(module, "pieces", lambda records, options: [Piece(*range(count), version=version)])
+    sink()(RECORDS, batch_id)
+
+    (file,) = (tmp_path / "aside").iterdir()
+    assert [done.versions for done in sink.told] == [{version: count}]
+    assert {path.stat().st_mode & 0o077 for path in (file.parent, file)} == {0}
