@@ -61,8 +61,8 @@ def send(servers: str, topic: str, producers: str, seconds: str) -> None:
     for number in range(count * int(seconds)):
         sequence, place = divmod(number, count)
         due = began + number / count
-        if (early := due - time.monotonic()) > 0:
-            client.poll(early)
+        while (early := due - time.monotonic()) > 0:
+            client.poll(early)  # returns at each delivery
         name = fleet.names[place]
         client.produce(topic, _encoded(fleet, name, sequence), name)
         client.poll(0)
@@ -105,7 +105,7 @@ def live(spark: Any, cluster: kafka.Cluster, folder: Path, producers: int, secon
     began = time.time()
     subprocess.run([sys.executable, "-c", _SENDER, *arguments], check=True)
     deadline = time.monotonic() + 120
-    while len(watched.merged) < producers * whole and time.monotonic() < deadline:
+    while len(watched.merged) < producers * whole and time.monotonic() < deadline and job.is_alive():
         time.sleep(0.2)
     ended.set()
     job.join()
@@ -118,6 +118,8 @@ def live(spark: Any, cluster: kafka.Cluster, folder: Path, producers: int, secon
         if at > began + _WARM_UP and key in watched.merged
     ]
     lost = len(when) - len(watched.merged)
+    if len(lags) < 2:
+        return f"| {producers} | {every:g} | {len(watched.merged):,} merged of {len(when):,}, none after the warm-up |"
     cut = quantiles(lags, n=100)
     row = (
         producers,

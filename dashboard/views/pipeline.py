@@ -21,15 +21,19 @@ from producer_core.masking import mask_text
 _JOBS, _TOPICS = 20, 50
 
 
+def unheard(shown: Fleet) -> None:
+    """That nobody brings telemetry, above what seems to follow from it: who is not heard of may be well."""
+    telemetry = [job for job in shown.jobs if job.kind == "telemetry"]
+    if telemetry and shown.states.get("silent") and not any(job.state == "running" for job in telemetry):
+        common.say("warning", of.unheard(time.time() - max(job.seen_at for job in telemetry)))
+
+
 def trouble(shown: Fleet) -> None:
-    """What an audit found, jobs that died, and that nobody brings telemetry, above everything else."""
+    """What an audit found, and jobs that died, above everything else."""
     if text := told.faults(shown.audits):
         common.say("bad", text)
     if dead := sum(job.state == "dead" for job in shown.jobs):
         common.say("bad", of.dead(dead))
-    telemetry = [job for job in shown.jobs if job.kind == "telemetry"]
-    if telemetry and shown.states.get("silent") and not any(job.state == "running" for job in telemetry):
-        common.say("warning", of.unheard(time.time() - max(job.seen_at for job in telemetry)))
 
 
 # jobs
