@@ -1,4 +1,5 @@
-"""The reprocess job: real Spark sends dead letters to a real Kafka, and is killed meanwhile; kcat counts."""
+"""The reprocess job: dead letters are sent to a real Kafka, and kcat counts. Spark sends them, and is killed meanwhile, where
+it matters who sends; elsewhere a thread does, as Spark's tasks would."""
 
 from __future__ import annotations
 
@@ -23,15 +24,13 @@ from producer_core.cli import main
 from producer_core.config import client_config
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.messages import id_bytes, id_text
-from producer_core.pipeline.reprocess import bring, brought, reprocess, waves
+from producer_core.pipeline.reprocess import bring, brought, reprocess, spreading, waves
 from producer_core.store import Store
 from tests import reprocess_driver
 from tests.replays import letters as made
 from tests.replays.reading import read
 from tests.support import eventually
 from tests.unit.replaying import letter
-
-pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).parents[2]
 SESSIONS = 12
@@ -42,6 +41,13 @@ def topic(kafka):
     name = f"reprocess-{uuid.uuid4().hex[:8]}"
     kafka.create_topic(name, partitions=3)
     return name
+
+
+@pytest.fixture
+def no_spark(monkeypatch):
+    """In place of a session: each wave is sent by a thread of ours."""
+    monkeypatch.setattr(spreading, "Wave", reprocess_driver.Here)
+    return reprocess_driver.NoSpark
 
 
 def letters_for(kafka, topic, count, **changes):
@@ -73,10 +79,11 @@ def settled(store):
 
 
 def produce(kafka, topic, records):
-    """Value, key and headers of each."""
+    """Value, key and headers of each, as if it were a while ago: a doubtful letter that just failed is let rest for 40 s."""
+    long_ago = int((time.time() - 100) * 1000)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for value, key, headers in records:
-        producer.produce(topic, value, key, headers=headers)
+        producer.produce(topic, value, key, headers=headers, timestamp=long_ago)
     assert producer.flush(30) == 0
 
 
@@ -93,6 +100,7 @@ def command(kafka, store, *more):
     ]
 
 
+@pytest.mark.spark
 def test_a_driver_killed_after_a_commit_and_killed_workers_and_each_letter_is_there_once(
     spark, kafka, kcat, topic, store, monkeypatch
 ):
@@ -124,6 +132,7 @@ def test_a_driver_killed_after_a_commit_and_killed_workers_and_each_letter_is_th
     assert acts.count("replay") == 1
 
 
+@pytest.mark.spark
 def test_an_export_in_another_store_and_only_what_is_not_there(
     spark, kafka, kcat, topic, store, tmp_path, monkeypatch
 ):
@@ -151,6 +160,7 @@ def test_an_export_in_another_store_and_only_what_is_not_there(
     elsewhere.close()
 
 
+@pytest.mark.spark
 def test_a_bad_replay_stops_at_its_canary_and_the_rest_stays(spark, kafka, store, topic):
     compacted = f"{topic}-c"
     kafka.create_topic(compacted, partitions=1, config={"cleanup.policy": "compact"})
@@ -164,7 +174,8 @@ def test_a_bad_replay_stops_at_its_canary_and_the_rest_stays(spark, kafka, store
     assert done.message.startswith("Stopped itself. The canary failed")
 
 
-def test_a_dead_letter_topic_in_springs_dialect_goes_back_to_its_topic(spark, kafka, kcat, store, topic):
+@pytest.mark.kafka
+def test_a_dead_letter_topic_in_springs_dialect_goes_back_to_its_topic(no_spark, kafka, kcat, store, topic):
     dlt = f"{topic}-dlt"
     kafka.create_topic(dlt, partitions=2)
     produce(kafka, dlt, [
@@ -185,13 +196,14 @@ def test_a_dead_letter_topic_in_springs_dialect_goes_back_to_its_topic(spark, ka
     for _ in range(2):
         bring(store, settings, who="ann", dead_letter_topic=dlt)
     where = brought(DeadLetterFilter(), dead_letter_topic=dlt)
-    done, again = run(spark, kafka, store, selection=where), run(spark, kafka, store, selection=where)
+    done, again = run(no_spark, kafka, store, selection=where), run(no_spark, kafka, store, selection=where)
 
     assert (done.acknowledged, done.total, again.total) == (60, 60, 0)
     assert there(kafka, topic) == Counter(range(60))
 
 
-def test_paused_by_somebody_gone_on_with_by_id_and_cancelled(spark, kafka, kcat, store, topic):
+@pytest.mark.kafka
+def test_paused_by_somebody_gone_on_with_by_id_and_cancelled(no_spark, kafka, kcat, store, topic):
     DeadLetters(store).add(letters_for(kafka, topic, 600))
 
     def act(what, moment):
@@ -201,7 +213,7 @@ def test_paused_by_somebody_gone_on_with_by_id_and_cancelled(spark, kafka, kcat,
     def meanwhile(what, moment, **more):
         thread = threading.Thread(target=act, args=(what, moment))
         thread.start()
-        told = run(spark, kafka, store, wave=20, **more)
+        told = run(no_spark, kafka, store, wave=20, **more)
         thread.join()
         return told
 

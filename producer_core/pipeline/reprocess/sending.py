@@ -12,13 +12,13 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from producer_core.events import DeadLetter
+from producer_core.events import Attempt, DeadLetter
 from producer_core.exactly_once.client import Stopped
 from producer_core.pipeline.reprocess.progress import Notes, admitted, slice_id
 from producer_core.replay.claims import Floors, Orphan, Outcome
@@ -190,6 +190,18 @@ def _told(slice_: int, one: Outcome) -> dict[str, Any]:
         "verdict": one.verdict,
         "death": None if death is None else orjson.dumps(death).decode(),
     }
+
+
+def outcome_of(row: Mapping[str, Any], letter: DeadLetter) -> Outcome:
+    """As a task told it; a new death is added to the letter's own story."""
+    death = None
+    if row["death"] is not None:
+        said = orjson.loads(row["death"])
+        last = Attempt(said["failed_at"], said["code"], said["error_text"])
+        death = replace(letter, attempts=(*letter.attempts, last), **said)
+    return Outcome(
+        row["message_id"], row["ending"], row["text"], row["partition"], row["offset"], death, row["verdict"]
+    )
 
 
 def outcome_schema() -> pyarrow.Schema:

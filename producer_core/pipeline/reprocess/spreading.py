@@ -14,18 +14,16 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from confluent_kafka import KafkaException
 
-from producer_core.events import Attempt, DeadLetter
 from producer_core.exactly_once.client import Stopped
 from producer_core.exactly_once.read_back import ReadBack
 from producer_core.pipeline.reprocess import waves
 from producer_core.pipeline.reprocess.progress import Notes, seal
-from producer_core.pipeline.reprocess.sending import Errand
+from producer_core.pipeline.reprocess.sending import Errand, outcome_of
 from producer_core.pipeline.reprocess.slices import Life
 from producer_core.pipeline.reprocess.waves import Wave, WaveLost
 from producer_core.replay.claims import Floors, Orphan, Outcome
@@ -34,6 +32,8 @@ from producer_core.replay.way import Guarantee, Interrupt, Interrupted, size_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from producer_core.events import DeadLetter
 
 logger = logging.getLogger(__name__)
 
@@ -273,7 +273,7 @@ class Spreading:
             return {}
         self._lost = 0
         before = {letter.message_id: letter for letter in self._unknown}
-        return {row["message_id"]: _outcome(row, before[row["message_id"]]) for row in rows}
+        return {row["message_id"]: outcome_of(row, before[row["message_id"]]) for row in rows}
 
     def _find_out(self, told: Mapping[str, Outcome]) -> list[Outcome]:
         """The outcomes of the wave: a commit is believed, everything else is looked for once nobody can send it.
@@ -335,15 +335,3 @@ class Spreading:
         if self._wave is not None:
             self._wave.cancel()
             self._wave = None
-
-
-def _outcome(row: Mapping[str, Any], letter: DeadLetter) -> Outcome:
-    """As a task told it; a new death is added to the letter's own story."""
-    death = None
-    if row["death"] is not None:
-        said = orjson.loads(row["death"])
-        last = Attempt(said["failed_at"], said["code"], said["error_text"])
-        death = replace(letter, attempts=(*letter.attempts, last), **said)
-    return Outcome(
-        row["message_id"], row["ending"], row["text"], row["partition"], row["offset"], death, row["verdict"]
-    )
