@@ -61,9 +61,9 @@ def main() -> None:
     count, partitions = options.count, options.partitions
     cases = [
         Case(count, partitions, SPARSE, (ONE, TWO)),
-        Case(count, partitions, DENSE, (ONE, TWO)),
-        Case(count // 4, partitions, SPARSE, (TWO,)),
+        Case(count, partitions, DENSE, (TWO,)),
         Case(count, partitions * 4, SPARSE, (TWO,)),
+        Case(count // 4, partitions, SPARSE, (TWO,)),
     ]
     print(
         f"{platform.machine()}, {os.cpu_count()} cores shared with the broker, Python {platform.python_version()}"
