@@ -34,6 +34,7 @@ from producer_core.burial import delivery_of
 from producer_core.config import client_config
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.events import Attempt, DeadLetter
+from producer_core.exactly_once.transport import transactional_settings
 from producer_core.messages import id_bytes, id_text
 from producer_core.pipeline.reprocess import reprocess
 from producer_core.pipeline.session import open_session
@@ -110,7 +111,7 @@ class Bench:
             path.unlink()
 
     def _plain(self, letters: Sequence[DeadLetter]) -> None:
-        settings = client_config(self._cluster.bootstrap_servers).settings
+        settings = transactional_settings(client_config(self._cluster.bootstrap_servers).settings)
         producer = confluent_kafka.Producer(
             {**settings, "transactional.id": uuid.uuid4().hex, "statistics.interval.ms": 0}
         )
