@@ -53,9 +53,22 @@ def test_with_yes_it_looks_ahead_says_what_it_found_and_goes_on(store, broker):
 
     done = run(store, "dlq", "replay", "--yes", "-b", broker.bootstrap_servers)
 
+    assert done.exit_code == 1, (
+        done.output
+    )  # the embedded broker does not tell whether the topic is compacted
+    assert "2 records of orders will be skipped: a newer record of the same key is there" in done.stderr
+    assert "nobody can tell whether the topic is compacted" in done.stderr
+    assert "Goes on, because --yes was given." in done.stderr
+    assert "Replayed 0 of 2; 2 skipped" in done.stdout
+
+
+def test_with_yes_and_newer_send_old_values_are_sent_where_nobody_can_tell(store, broker):
+    bury(store, "orders")
+
+    done = run(store, "dlq", "replay", "--yes", "--newer", "send", "-b", broker.bootstrap_servers)
+
     assert done.exit_code == 0, done.output
     assert "2 records of orders have a key for which a newer record was written since" in done.stderr
-    assert "Goes on, because --yes was given." in done.stderr
     assert "Replayed 2 of 2." in done.stdout
 
 
@@ -80,13 +93,15 @@ def test_where_nothing_is_to_be_asked_nothing_is_said(store, broker):
     assert "Replayed 2 of 2." in done.stdout
 
 
-def test_python_sends_on_ordinary_topics_and_leaves_out_what_has_no_topic(store, broker):
+def test_python_leaves_old_values_where_nobody_can_tell_and_what_has_no_topic(store, broker):
     bury(store, "orders")
-    DeadLetters(store).add([letter(9, topic="gone", cluster_id="", accepted_at=time.time() - 60)])
+    before = {"cluster_id": "", "accepted_at": time.time() - 60}
+    DeadLetters(store).add([letter(8, topic="quiet", **before), letter(9, topic="gone", **before)])
     with ReliableKafkaProducer(broker.bootstrap_servers, store=store, run_replays=False) as producer:
-        assert producer.replay_dlq_messages("orders") == 2
+        assert producer.replay_dlq_messages("quiet") == 1
+        assert producer.replay_dlq_messages("orders") == 0
         assert producer.replay_dlq_messages("gone") == 0
-    assert DeadLetters(store).count_by(ALL, "topic") == {"gone": 1}
+    assert DeadLetters(store).count_by(ALL, "topic") == {"gone": 1, "orders": 2}
     assert "its topic does not exist" in replay.list_operations(store)[0].message
 
 

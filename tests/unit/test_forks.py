@@ -12,7 +12,10 @@ from producer_core.errors import ForkedProducer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
-FORKS = {"python": os.fork, "c": ctypes.CDLL(None).fork}
+FORKS = {
+    "python": os.fork,
+    "c": ctypes.PyDLL(None).fork,
+}  # holds the interpreter's lock, as a library that forks itself does
 
 
 def in_a_child(fork, check):
