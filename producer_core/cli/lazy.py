@@ -73,7 +73,10 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(command.name, command.help) for command in self._elsewhere.values()])
+            own = [(name, command.get_short_help_str(80)) for name, command in sorted(self.commands.items())]
+            formatter.write_dl(
+                [*((command.name, command.help) for command in self._elsewhere.values()), *own]
+            )
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import os
+import select
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -55,21 +58,45 @@ class SparkChoice:
             "the submitted Spark" if session.submitted() else f"Spark on {self.master or default_master()}"
         )
         click.echo(f"Starting {where} …", err=True)
-        opened = None
-        try:
-            opened = session.open_session(
-                name=f"producer-core {name}", master=self.master, jars=self.jars, verbose=self.verbose,
-                driver_memory=self.driver_memory or driver_memory, options=self.conf,
-            )  # fmt: skip
-            yield opened
-        except Exception as error:  # Spark's and py4j's own have no common root
-            told = spark_error(error) if self.verbose else explained(error)
-            if told is None or told is error:
-                raise
-            raise told from error
-        finally:
-            if opened is not None:
-                opened.stop()
+        with _ctrl_c() as interrupted:
+            opened = None
+            try:
+                opened = session.open_session(
+                    name=f"producer-core {name}", master=self.master, jars=self.jars, verbose=self.verbose,
+                    driver_memory=self.driver_memory or driver_memory, options=self.conf,
+                )  # fmt: skip
+                _interruptible()
+                yield opened
+            except Exception as error:  # Spark's and py4j's own have no common root
+                told = spark_error(error) if self.verbose else explained(error)
+                if told is not error and interrupted():
+                    raise KeyboardInterrupt from error
+                if told is None or told is error:
+                    raise
+                raise told from error
+            finally:
+                if opened is not None:
+                    opened.stop()
+
+
+@contextmanager
+def _ctrl_c() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C came, whoever's handler it met: PySpark's asks the JVM in the middle of another question, and fails."""
+    heard, told = os.pipe()
+    os.set_blocking(told, False)
+    before = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    try:
+        yield lambda: bool(select.select([heard], [], [], 0)[0]) and signal.SIGINT in os.read(heard, 100)
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(heard)
+        os.close(told)
+
+
+def _interruptible() -> None:
+    """From here on it is KeyboardInterrupt alone."""
+    if getattr(signal.getsignal(signal.SIGINT), "__module__", "").startswith("pyspark"):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def spark_options(command: F) -> F:

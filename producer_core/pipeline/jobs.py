@@ -117,7 +117,7 @@ def noted(
         yield told
         state = "failed" if told.failed else "done"
     except BaseException as error:
-        told.message(str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__)
+        told.message(ending(error))
         raise
     finally:
         done.set()
@@ -125,6 +125,13 @@ def noted(
         if state == "done" and told.success:
             told.succeeded(clock())
         row.write("end_job", state=state, **told.said())
+
+
+def ending(error: BaseException) -> str:
+    """What ended a job, in one line."""
+    if isinstance(error, KeyboardInterrupt):
+        return "It was interrupted."
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 class _Row:

@@ -11,7 +11,7 @@ from producer_core.pipeline import greeting
 TRIES = 4
 """Tries a task on this machine: plain `local[2]` fails a job at its first lost worker (measured)."""
 
-_CORES = r"(?:\d+|\*)"
+_CORES = r"(?:[1-9]\d*|\*)"
 _LOCAL = re.compile(rf"local(?:\[{_CORES}(?:\s*,\s*\d+)?\])?")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]")
 _STANDALONE = re.compile(r"spark://([^/\s]+)")

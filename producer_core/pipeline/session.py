@@ -160,9 +160,16 @@ def _own_java() -> None:
 
 
 def _quiet_python(verbose: bool) -> None:
-    """PySpark 4 writes each analysis error to stderr as a line of JSON, beside raising it."""
+    """PySpark 4 writes each analysis error to stderr as a line of JSON, and py4j a traceback, beside raising it."""
     if not verbose:
-        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+        for name in ("SQLQueryContextLogger", "py4j"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        logging.getLogger().addFilter(_no_interrupt)
+
+
+def _no_interrupt(record: logging.LogRecord) -> bool:
+    """What py4j says to the root logger of a Ctrl-C, with its traceback."""
+    return not record.getMessage().startswith("KeyboardInterrupt while sending command")
 
 
 @contextmanager

@@ -52,6 +52,10 @@ def test_help_lists_every_command_without_importing_one():
     assert all(f"  {command.name} " in shown for command in COMMANDS)
 
 
+def test_help_lists_what_a_group_has_itself():
+    assert "  fetch " in run("pipeline", "--help").output
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_every_command_teaches_in_its_help(name):
     result = run(name, "--help")

@@ -147,6 +147,7 @@ def report(**more):
         ({}, "orders: all 1,000 messages acknowledged are on the log, each once and in order."),
         ({"acknowledged": 1}, "orders: the 1 message acknowledged is on the log, once."),
         ({"lost": 1}, "orders: of 1,000 messages acknowledged 1 is lost."),
+        ({"acknowledged": 0, "lost": 604}, "orders: 604 are lost."),
         (
             {"lost": 2, "duplicated": 30, "reordered": 4_000},
             "orders: of 1,000 messages acknowledged 2 are lost, 30 there more than once and 4,000 out of order.",

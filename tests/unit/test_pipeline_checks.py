@@ -49,7 +49,8 @@ def test_a_master_that_spark_knows_is_taken(master):
 
 
 @pytest.mark.parametrize(
-    "master", ["lokal[2]", "local[two]", "spark:/host:7077", "spark://host", "http://host:7077", ""]
+    "master",
+    ["lokal[2]", "local[0]", "local[two]", "spark:/host:7077", "spark://host", "http://host:7077", ""],
 )
 def test_what_is_no_master_is_told_with_an_example(master):
     with pytest.raises(ConfigError, match="is no Spark master"):
@@ -352,6 +353,15 @@ def test_a_job_that_fails_says_why_and_keeps_when_it_last_worked(tmp_path):
     (row,) = job_rows(store)
     assert (row["state"], row["message"]) == ("failed", "Spark ran out of memory.")
     assert (row["last_success_at"], row["ended_at"]) == (5.0, 9.0)
+
+
+def test_a_job_that_a_person_interrupted_says_so(tmp_path):
+    store = Store.open(tmp_path / "s.duckdb")
+    with pytest.raises(KeyboardInterrupt), noted(store, name="j", kind="telemetry"):
+        raise KeyboardInterrupt
+
+    (row,) = job_rows(store)
+    assert (row["state"], row["message"]) == ("failed", "It was interrupted.")
 
 
 def test_a_job_that_was_replaced_does_not_speak_for_its_successor(tmp_path):

@@ -40,7 +40,7 @@ from producer_core.pipeline.integrity.spans import (
     seen_after,
     spans,
 )
-from producer_core.pipeline.jobs import Told, noted
+from producer_core.pipeline.jobs import Told, ending, noted
 from producer_core.pipeline.kafka_options import kafka_options
 from producer_core.pipeline.progress import shown
 
@@ -128,12 +128,7 @@ class _Audit:
             report, moved = self._run(audit_id, started)
             marks.finish(self._store, report, moved)
         except BaseException as error:
-            marks.fail(
-                self._store,
-                audit_id,
-                time.time(),
-                str(error).strip().partition("\n")[0] or type(error).__name__,
-            )
+            marks.fail(self._store, audit_id, time.time(), ending(error))
             raise
         return report
 

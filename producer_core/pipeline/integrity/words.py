@@ -25,7 +25,9 @@ def sentence(report: Outcome) -> str:
         return f"{report.topic} is compacted, so nobody can say what is lost; of {_messages(report.ours)} {once}."
     if not report.acknowledged and not report.lost:
         return _unledgered(report, bad)
-    if bad:
+    if bad and report.lost > report.acknowledged:  # of a topic that was made again
+        said = _join(bad)
+    elif bad:
         said = f"of {_messages(report.acknowledged)} acknowledged {_join(bad)}"
     elif report.acknowledged == 1:
         said = "the 1 message acknowledged is on the log, once"
