@@ -620,6 +620,8 @@ def test_notebooks_that_were_run_open_in_jupyterlab(lab, executed, chromium):
 
 def opens(lab, chromium, notebooks):
     """Each opens with its picture, light and dark, and without an error."""
+    from playwright.sync_api import expect
+
     address, folder = lab
     with browser(chromium) as page:
         page.set_default_timeout(60_000)
@@ -630,7 +632,10 @@ def opens(lab, chromium, notebooks):
             opened(page, address, name)
             still = page.locator("[class^=pc-static]").first
             still.scroll_into_view_if_needed()
-            assert still.is_visible() and "Dead letters" in still.inner_text()
+            expect(still).to_contain_text(
+                "Dead letters"
+            )  # a cell's text is laid out a moment after it is scrolled to
+            expect(still).to_be_visible()
             for scheme in ("light", "dark"):
                 page.emulate_media(color_scheme=scheme)
                 page.wait_for_timeout(500)
