@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from producer_core.cli import show
+from producer_core.repeating import repeating
 
 if TYPE_CHECKING:
     from producer_core.cli.sending import Sending
@@ -28,7 +28,7 @@ def shown(job: Sending) -> Iterator[None]:
             draw, every = stack.enter_context(_bar(job)), _BAR_EVERY
         else:
             draw, every = _plain(job), _PLAIN_EVERY
-        stack.enter_context(_repeating(draw, every))
+        stack.enter_context(repeating(draw, every, name="progress"))
         yield
 
 
@@ -50,23 +50,6 @@ def told(what: str) -> Iterator[Callable[[int, int], None]]:
     yield tell
     if drawn:
         click.echo("\r\033[K", err=True, nl=False)
-
-
-@contextlib.contextmanager
-def _repeating(draw: Callable[[], None], every: float) -> Iterator[None]:
-    done = threading.Event()
-
-    def loop() -> None:
-        while not done.wait(every):
-            draw()
-
-    thread = threading.Thread(target=loop, name="progress", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
 
 
 def _plain(job: Sending) -> Callable[[], None]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 
 from producer_core.errors import StoreError
+from producer_core.repeating import repeating
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -102,26 +103,21 @@ def noted(
         return
     row = _Row(store, name, told, clock)
     row.write("begin_job", kind=kind, host=socket.gethostname())
-    done = threading.Event()
 
     def beat() -> None:
-        while not done.wait(every):
-            row.write("tell_job", **told.said())
-            for statement, values in told.beaten():
-                row.run(statement, **values)
+        row.write("tell_job", **told.said())
+        for statement, values in told.beaten():
+            row.run(statement, **values)
 
-    thread = threading.Thread(target=beat, name="pipeline-job", daemon=True)
-    thread.start()
     state = "failed"
     try:
-        yield told
+        with repeating(beat, every, name="pipeline-job"):
+            yield told
         state = "failed" if told.failed else "done"
     except BaseException as error:
         told.message(ending(error))
         raise
     finally:
-        done.set()
-        thread.join()
         if state == "done" and told.success:
             told.succeeded(clock())
         row.write("end_job", state=state, **told.said())

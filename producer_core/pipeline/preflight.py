@@ -9,9 +9,6 @@ from collections.abc import Sequence
 from producer_core.cluster import Cluster, ClusterView
 from producer_core.config import ClientConfig
 from producer_core.errors import BrokerError
-from producer_core.pipeline.spark_errors import root_cause, spark_error
-
-__all__ = ["reach", "root_cause", "spark_error"]
 
 _ANSWER = 8.0
 _NEW_TOPIC = 2.0

@@ -28,6 +28,7 @@ from producer_core.pipeline.kafka_options import kafka_options
 from producer_core.pipeline.preflight import reach
 from producer_core.pipeline.sink import Merged, Reached, Sink
 from producer_core.pipeline.spark_errors import spark_error
+from producer_core.repeating import repeating
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -282,22 +283,15 @@ def _offsets(text: str | None) -> dict[tuple[str, str], int]:
 @contextmanager
 def _upkeep(store: Store, files: History | None, clock: Callable[[], float]) -> Iterator[None]:
     """Once a minute, beside the stream: old seconds become minutes, old rows go, closed hours become one file."""
-    done = threading.Event()
 
     def keep() -> None:
-        while not done.wait(_UPKEEP):
-            try:
-                maintain(store, files, clock())
-            except (ProducerError, OSError) as error:
-                logger.warning("upkeep failed", extra={"error": str(error)})
+        try:
+            maintain(store, files, clock())
+        except (ProducerError, OSError) as error:
+            logger.warning("upkeep failed", extra={"error": str(error)})
 
-    thread = threading.Thread(target=keep, name="pipeline-upkeep", daemon=True)
-    thread.start()
-    try:
+    with repeating(keep, _UPKEEP, name="pipeline-upkeep"):
         yield
-    finally:
-        done.set()
-        thread.join()
 
 
 def maintain(store: Store, files: History | None, now: float) -> None:

@@ -15,6 +15,17 @@ from producer_core.telemetry import SCHEMA_VERSION, encode
 HOUR, DAY = 3600, 86400
 TOPICS = ("orders", "payments")
 CLUSTER = "simulated"
+POINTS = (
+    "received",
+    "drafted",
+    "in the transaction",
+    "merged",
+    "kept",
+    "drafted a file",
+    "renamed a file",
+    "published",
+)
+"""Where a telemetry job says that it has arrived, in the order of one micro-batch and of what it publishes."""
 
 
 @dataclass

@@ -14,21 +14,11 @@ import duckdb
 
 from producer_core.pipeline.merging import missing
 from producer_core.store import Store
-from tests.pipelines.fleet import Fleet, difference, found, found_in_history, publish
+from tests.pipelines.fleet import POINTS, Fleet, difference, found, found_in_history, publish
 from tests.pipelines.scenario import scenario
 from tests.support import eventually
 
 ROOT = Path(__file__).parents[2]
-POINTS = (
-    "received",
-    "drafted",
-    "in the transaction",
-    "merged",
-    "kept",
-    "drafted a file",
-    "renamed a file",
-    "published",
-)
 SIZES = {
     "full": {"producers": 20, "seconds": 3_600, "kills": 20, "speed": 180},
     "short": {"producers": 5, "seconds": 120, "kills": 3, "speed": 180},

@@ -27,22 +27,11 @@ from producer_core.pipeline.pieces import pieces
 from producer_core.pipeline.progress import shown
 from producer_core.store import Batch, LatencyRow, StatisticsRow, Store
 from producer_core.telemetry import SCHEMA_VERSION, decode, encode
-from tests.pipelines.fleet import Fleet, difference, found, found_in_history
+from tests.pipelines.fleet import POINTS, Fleet, difference, found, found_in_history
 from tests.pipelines.fleet import publish as publish_fleet
 from tests.support import eventually
 
 pytestmark = pytest.mark.spark
-
-POINTS = (
-    "received",
-    "drafted",
-    "in the transaction",
-    "merged",
-    "kept",
-    "drafted a file",
-    "renamed a file",
-    "published",
-)
 
 
 NOW = int(time.time())
