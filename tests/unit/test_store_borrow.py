@@ -286,7 +286,7 @@ def test_children_forked_while_other_threads_write_use_the_store(store):
     finally:
         stop.set()
         writer.join()
-    assert store.rows("clusters") == []
+    assert store.rows("producers") == []
     with store.borrow() as connection:
         assert connection.execute(
             "SELECT count(*) FROM statistics WHERE producer_id LIKE 'child-%'"

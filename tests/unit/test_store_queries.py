@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from producer_core.store import Batch, LatencyRow, StatisticsRow, Store
@@ -37,6 +39,18 @@ def test_every_query_runs_and_says_what_it_answers(store, name):
 
     assert asked.answers.endswith(".")
     assert table.num_rows == len(rows)
+
+
+def test_every_named_statement_is_asked_by_somebody():
+    """One that nobody asks is read, migrated and believed in for nothing."""
+    root = Path(__file__).parents[2]
+    code = "".join(
+        file.read_text()
+        for package in ("producer_core", "dashboard")
+        for file in (root / package).rglob("*.py")
+    )
+
+    assert [name for name in queries() if f'"{name}"' not in code] == []
 
 
 def test_a_parameter_left_out_does_not_restrict(store):

@@ -78,15 +78,6 @@ FROM (SELECT (window_start // $bucket_seconds * $bucket_seconds)::BIGINT AS wind
       GROUP BY 1, bucket)
 GROUP BY window_start ORDER BY window_start;
 
--- name: errors_by_code
--- Failed attempts over a range by topic and error code, most frequent first.
-SELECT topic, code, kind, sum(count)::BIGINT AS count, max(window_start)::BIGINT AS last_seen
-FROM errors
-WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
-  AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
-  AND ($cluster IS NULL OR cluster_id = $cluster)
-GROUP BY topic, code, kind ORDER BY count DESC, topic, code;
-
 -- name: errors_series
 -- Failed attempts by window of `bucket` seconds and error code.
 SELECT (window_start // $bucket * $bucket)::BIGINT AS window_start, code, sum(count)::BIGINT AS count
@@ -102,48 +93,12 @@ SELECT topic, max(window_start)::BIGINT AS last_seen FROM statistics
 WHERE ($cluster IS NULL OR cluster_id = $cluster)
 GROUP BY topic ORDER BY topic;
 
--- name: clusters
--- Every cluster that a producer of this store wrote to, the latest first.
-SELECT cluster_id, count(*) AS producers, max(seen_at) AS seen_at FROM producers
-GROUP BY cluster_id ORDER BY seen_at DESC;
-
 -- name: dead_letters_by_topic
 -- How many dead letters wait (state `dead`, or the state given), by topic, most first.
 SELECT topic, count(*) AS count, min(failed_at) AS oldest, max(failed_at) AS newest
 FROM dead_letters
 WHERE state = coalesce($state, 'dead') AND ($cluster IS NULL OR cluster_id = $cluster)
 GROUP BY topic ORDER BY count DESC, topic;
-
--- name: dead_letters_by_code
--- How many dead letters wait, by error code, most first.
-SELECT code, kind, count(*) AS count, min(failed_at) AS oldest, max(failed_at) AS newest
-FROM dead_letters
-WHERE state = coalesce($state, 'dead') AND ($topic IS NULL OR topic = $topic)
-  AND ($cluster IS NULL OR cluster_id = $cluster)
-GROUP BY code, kind ORDER BY count DESC, code;
-
--- name: deaths_by_cause
--- What died in a range, by topic and error code, most first, whatever became of it since.
-SELECT topic, code, count(*) AS count
-FROM dead_letters
-WHERE ($since IS NULL OR failed_at >= $since) AND ($until IS NULL OR failed_at < $until)
-  AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
-  AND ($cluster IS NULL OR cluster_id = $cluster)
-GROUP BY topic, code ORDER BY count DESC, topic, code LIMIT coalesce($limit, 50);
-
--- name: dead_letters_by_verdict
--- How many dead letters wait, by verdict, most first.
-SELECT verdict, count(*) AS count
-FROM dead_letters
-WHERE state = coalesce($state, 'dead') AND ($topic IS NULL OR topic = $topic)
-  AND ($cluster IS NULL OR cluster_id = $cluster)
-GROUP BY verdict ORDER BY count DESC, verdict;
-
--- name: dead_letters_by_state
--- How many dead letters there are in each state.
-SELECT state, count(*) AS count FROM dead_letters
-WHERE ($topic IS NULL OR topic = $topic) AND ($cluster IS NULL OR cluster_id = $cluster)
-GROUP BY state ORDER BY state;
 
 -- name: producers
 -- Every producer, the last heard of first; `since` leaves out those not seen since then. A dashboard that carries out
@@ -162,22 +117,10 @@ SELECT alerts.*, EXISTS (
 FROM alerts WHERE state = 'firing'
 ORDER BY CASE severity WHEN 'critical' THEN 0 WHEN 'warning' THEN 1 ELSE 2 END, started_at DESC;
 
--- name: alerts_history
--- Alerts that changed in a range, the latest first.
-SELECT * FROM alerts
-WHERE ($since IS NULL OR changed_at >= $since) AND ($until IS NULL OR changed_at < $until)
-ORDER BY changed_at DESC LIMIT coalesce($limit, 100);
-
 -- name: data_age
 -- When the store last heard something: seen_at of the latest heartbeat, window_start of the latest row; NULL when never.
 SELECT (SELECT max(seen_at) FROM producers) AS seen_at,
        (SELECT max(window_start) FROM statistics) AS window_start;
-
--- name: notices_latest
--- What producers noticed, the latest first.
-SELECT * FROM notices
-WHERE ($since IS NULL OR noticed_at >= $since) AND ($producer IS NULL OR producer_id = $producer)
-ORDER BY noticed_at DESC LIMIT coalesce($limit, 50);
 
 -- name: operations
 -- Replays, the latest first; `state` restricts to one.

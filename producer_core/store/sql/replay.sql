@@ -129,11 +129,6 @@ WHERE operation_records.operation_id = $operation AND operation_records.message_
   AND operation_records.state = $before
 RETURNING operation_records.message_id, operation_records.state;
 
--- name: replay_claim_letters
--- Marks the letters of claimed records; only those that are dead.
-UPDATE dead_letters SET state = 'replaying', operation_id = $operation, state_at = $now
-WHERE state = 'dead' AND message_id IN (SELECT unnest($ids::VARCHAR[]));
-
 -- name: replay_settle_letters
 -- What became of claimed letters: their state, where they landed, and their replays counted where they failed.
 UPDATE dead_letters

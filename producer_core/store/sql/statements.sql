@@ -27,7 +27,3 @@ DELETE FROM settings WHERE name = $name;
 -- name: name_cluster
 -- The cluster of a producer's dead letters that were written before it was known.
 UPDATE dead_letters SET cluster_id = $cluster WHERE producer_id = $producer AND cluster_id = '';
-
--- name: close_producer
--- Mark a producer as closed on purpose.
-UPDATE producers SET closed_at = $now WHERE producer_id = $producer;
