@@ -103,7 +103,7 @@ def replay(
             f"Go on with producer-core pipeline reprocess --operation {under_way.operation_id}.",
         )
     if not DeadLetters(store).count(where) and under_way is None and not dry_run:
-        end(ctx, as_json, store, None, "Nothing to replay.")
+        end(ctx, as_json, store, None, f"Nothing to replay: {selection.none(DeadLetters(store), where)}")
         return
     counted = {"rate": rate, "limit": limit, "allow_quarantined": include_quarantined, "newer": newer}
     if dry_run:
@@ -180,6 +180,11 @@ def only_say(job: Replaying, counted: dict[str, Any], under_way: Operation | Non
         show.emit(run.to_dict())
     else:
         _tell(run, as_json=False)
+    from producer_core.dlq import DeadLetters
+
+    dead = DeadLetters(job.store)
+    if under_way is None and not dead.count(job.where):
+        show.say(f"Dry run: {selection.none(dead, job.where)}", err=True)
 
 
 def _tell(run: DryRun, *, as_json: bool) -> None:

@@ -149,7 +149,8 @@ def reprocess(
         job.end_cancelled()
         under_way = dlq_replay.same(store, where)
         if operation_id is None and under_way is None and not DeadLetters(store).count(where):
-            dlq_replay.end(ctx, as_json, store, None, "Nothing to replay.")
+            none = selection.none(DeadLetters(store), where)
+            dlq_replay.end(ctx, as_json, store, None, f"Nothing to replay: {none}")
             return
         if operation_id is not None:
             operation = job.go(job.chosen(operation_id), rate=plan["rate"])

@@ -92,6 +92,21 @@ def what(dead: DeadLetters, where: DeadLetterFilter, number: int) -> str:
     return f"{show.count(number, 'dead letter')} of {named}" if topics else show.count(number, "dead letter")
 
 
+def none(dead: DeadLetters, where: DeadLetterFilter) -> str:
+    """«no dead letter is of 'ordrs'. There are orders (604), payments (12) and 3 more topics»: a selection that matches
+    nothing is a mistyped one more often than an empty queue."""
+    from producer_core.dlq import DeadLetterFilter
+
+    topics = dead.count_by(DeadLetterFilter(), "topic")
+    if not topics:
+        return "the store has no dead letters."
+    named = ", ".join(f"{topic} ({number:,})" for topic, number in list(topics.items())[:5])
+    more = f" and {show.count(len(topics) - 5, 'more topic')}" if len(topics) > 5 else ""
+    wrong = where.topic is not None and where.topic not in topics
+    missed = f"no dead letter is of {where.topic!r}" if wrong else "the selection matches none"
+    return f"{missed}. There are dead letters of {named}{more}."
+
+
 def risks(verdicts: Mapping[str, int]) -> str:
     """How many are safe to send again, and what happens to the others."""
     safe = sum(number for verdict, number in verdicts.items() if verdict in SAFE_VERDICTS)

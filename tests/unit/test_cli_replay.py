@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 
 import pytest
 from click.testing import CliRunner
@@ -82,6 +83,33 @@ def test_a_dry_run_of_nothing_says_so(store):
     result = run(store, "dlq", "replay", "--topic", "nothing", "--dry-run")
 
     assert (result.exit_code, "Nothing to replay." in result.stdout) == (0, True)
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",), ("--json",)])
+def test_a_mistyped_topic_is_told_with_the_topics_that_have_letters(store, more):
+    result = run(store, "dlq", "replay", "--topic", "ordrs", *more)
+
+    assert result.exit_code == 0
+    assert (
+        "no dead letter is of 'ordrs'. There are dead letters of orders (4), payments (1)." in result.output
+    )
+
+
+def test_a_selection_that_matches_nothing_is_told_with_a_few_topics(store, tmp_path):
+    DeadLetters(store).add([letter(20 + n, topic=f"topic-{n}") for n in range(6)])
+    result = run(store, "dlq", "replay", "--code", "UNKNOWN", "--yes")
+
+    assert (result.exit_code, result.stdout.startswith("Nothing to replay: the selection matches none.")) == (
+        0,
+        True,
+    )
+    assert (
+        "There are dead letters of orders (4), payments (1), topic-0 (1), topic-1 (1), topic-2 (1) and 3 more topics."
+        in result.stdout
+    )
+
+    with closing(Store.open(tmp_path / "empty.duckdb")) as empty:
+        assert "Nothing to replay: the store has no dead letters." in run(empty, "dlq", "replay").stdout
 
 
 def test_a_dry_run_of_a_replay_that_was_looked_ahead_shows_what_was_found(store):
