@@ -110,7 +110,7 @@ def replay(
         only_say(Replaying(store, where, client, to_cluster=to_cluster), counted, under_way, as_json=as_json)
         return
     unseen = no_wait and client is None and yes
-    seen = Replaying(store, where, None, to_cluster=to_cluster)
+    seen = Replaying(store, where, client, to_cluster=to_cluster)
     asks = agreed(seen, counted, under_way, yes=yes, unseen=unseen)
     choices = {
         "limit": limit, "rate": rate, "allow_quarantined": include_quarantined, "canary": canary,
@@ -143,14 +143,28 @@ def agreed(
     yes: bool,
     unseen: bool = False,
 ) -> bool:
-    """Whether somebody is to be asked once the look ahead is made; where nobody can be, --yes must have said so.
-    `unseen`: nobody waits for the look ahead, so it is said now what is known without one."""
-    asks = not yes and sys.stdin.isatty()
-    if not asks and (unseen or not yes):
-        seen = job.counted(**counted, operation=under_way)
-        _tell(seen, as_json=True)
-        options.confirm(_question(seen), yes)
-    return asks
+    """Whether somebody is to be asked once the look ahead is made; where nobody can be, --yes must have said so, and
+    who forgot it is told what would be sent. `unseen`: nobody waits for the look ahead, so it is said now what is
+    known without one."""
+    from producer_core.cli import dry_running
+
+    if yes:
+        if unseen:
+            _tell(job.counted(**counted, operation=under_way), as_json=True)
+        return False
+    if sys.stdin.isatty():
+        return True
+    seen = _seen(job, counted, under_way)
+    show.say(dry_running.headline(seen), err=True)
+    _tell(seen, as_json=True)
+    raise Failed(_question(seen), "Nobody is there to ask: give --yes to send them. Nothing was sent.")
+
+
+def _seen(job: Replaying, counted: dict[str, Any], under_way: Operation | None) -> DryRun:
+    """The dry run with a look at the topics, where this process can look; of a replay under way what its runner saw."""
+    if job.client and under_way is None:
+        return job.look_ahead(**counted)
+    return job.counted(**counted, operation=under_way)
 
 
 def decided(
@@ -171,11 +185,7 @@ def decided(
 
 
 def only_say(job: Replaying, counted: dict[str, Any], under_way: Operation | None, *, as_json: bool) -> None:
-    run = (
-        job.look_ahead(**counted)
-        if job.client and under_way is None
-        else job.counted(**counted, operation=under_way)
-    )
+    run = _seen(job, counted, under_way)
     if as_json:
         show.emit(run.to_dict())
     else:

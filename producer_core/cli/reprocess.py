@@ -155,7 +155,11 @@ def reprocess(
         if operation_id is not None:
             operation = job.go(job.chosen(operation_id), rate=plan["rate"])
         else:
-            operation = _planned(job, plan, counted, yes=yes, as_json=as_json)
+            looking = Replaying(
+                store, where, (config.bootstrap_servers, config.settings), to_cluster=to_cluster
+            )
+            asks = dlq_replay.agreed(looking, counted, _ours(under_way), yes=yes)
+            operation = dlq_replay.decided(job, plan, under_way, asks=asks, as_json=as_json)
         if not operation.ended:
             with spark.session("reprocess") as session:
                 operation = job.under(session, operation)
@@ -251,18 +255,14 @@ def _only_goes_on(where: DeadLetterFilter, plan: Mapping[str, Any]) -> None:
         )
 
 
-def _planned(
-    job: Reprocessing, plan: dict[str, Any], counted: dict[str, Any], *, yes: bool, as_json: bool
-) -> Operation:
-    """The operation that is planned for the selection, or under way already."""
-    under_way = dlq_replay.same(job.store, job.where)
+def _ours(under_way: Operation | None) -> Operation | None:
+    """The replay of this selection that is under way already; Failed where it is not Spark's."""
     if under_way is not None and not under_way.by_spark:
         raise Failed(
             f"There is an ordinary replay of this selection: {replay_words.standing(under_way)}",
             f"Let it end (producer-core replay status), or cancel it: producer-core replay cancel {under_way.operation_id}.",
         )
-    asks = dlq_replay.agreed(job, counted, under_way, yes=yes)
-    return dlq_replay.decided(job, plan, under_way, asks=asks, as_json=as_json)
+    return under_way
 
 
 @contextlib.contextmanager

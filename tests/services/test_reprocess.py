@@ -203,6 +203,26 @@ def test_a_dead_letter_topic_in_springs_dialect_goes_back_to_its_topic(no_spark,
 
 
 @pytest.mark.kafka
+def test_the_command_looks_before_it_asks_and_a_mistyped_topic_is_told(kafka, store, topic):
+    """Both without Spark: it is not started before somebody agreed."""
+    DeadLetters(store).add(letters_for(kafka, topic, 6) + letters_for(kafka, "gone", 9)[6:])
+
+    refused = CliRunner().invoke(main, command(kafka, store))
+    mistyped = CliRunner().invoke(main, command(kafka, store, "--topic", "ordrs"), catch_exceptions=False)
+
+    assert refused.exit_code == 2
+    assert "Dry run: 9 records" in refused.stderr
+    assert "3 records cannot be sent: there is no topic gone." in refused.stderr
+    assert "give --yes" in refused.stderr
+    assert "Starting" not in refused.stderr
+    assert replay.list_operations(store) == []
+    assert mistyped.exit_code == 0
+    assert (
+        f"no dead letter is of 'ordrs'. There are dead letters of {topic} (6), gone (3)." in mistyped.stdout
+    )
+
+
+@pytest.mark.kafka
 def test_paused_by_somebody_gone_on_with_by_id_and_cancelled(no_spark, kafka, kcat, store, topic):
     DeadLetters(store).add(letters_for(kafka, topic, 600))
 

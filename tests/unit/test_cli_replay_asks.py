@@ -105,6 +105,18 @@ def test_python_leaves_old_values_where_nobody_can_tell_and_what_has_no_topic(st
     assert "its topic does not exist" in replay.list_operations(store)[0].message
 
 
+def test_without_yes_and_without_a_person_it_looks_says_what_it_would_send_and_sends_nothing(store, broker):
+    bury(store, "orders")
+
+    refused = run(store, "dlq", "replay", "-b", broker.bootstrap_servers)
+
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "Dry run: 2 records" in refused.stderr
+    assert "2 records of orders will be skipped: a newer record of the same key is there" in refused.stderr
+    assert "Nobody is there to ask: give --yes to send them. Nothing was sent." in refused.stderr
+    assert replay.list_operations(store) == []
+
+
 # words
 
 
