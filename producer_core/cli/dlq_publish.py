@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from producer_core.cli import options, progress, selection, show
+from producer_core.cli import options, progress, selection, show, stores
 from producer_core.cli.lazy import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -141,10 +141,9 @@ def fetch(
     """
     from producer_core import dialects
     from producer_core.config import client_config
-    from producer_core.store import Store
 
-    store = Store.open(store_path)
     config = client_config(*options.client_settings(servers, settings, config_file))
+    store = stores.opened(store_path)
 
     def fetched(*, unmarked: bool) -> tuple[Fetched, bool]:
         with _stopping() as stop, progress.told("Fetched") as tell:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from producer_core.cli import options, progress, selection, show
+from producer_core.cli import options, progress, selection, show, stores
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -159,7 +159,7 @@ def _into(path: Path | None, *, dry_run: bool) -> Iterator[Store]:
     from producer_core.store.place import has_content, resolve
 
     if not dry_run or has_content(resolve(path)):
-        yield Store.open(path, create=not dry_run)
+        yield Store.open(path, create=False) if dry_run else stores.opened(path)
         return
     with tempfile.TemporaryDirectory(prefix="producer-core-") as folder:
         empty = Store.open(Path(folder) / "empty.duckdb")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
-from producer_core.cli import options, show
+from producer_core.cli import options, show, stores
 from producer_core.cli.spark_options import SparkChoice, spark_options
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def integrity(
       producer-core pipeline integrity --topic orders --ledger-topic telemetry --incremental --fail-on lost,duplicated
 
     Ledgers come from the telemetry topics and from the store (`producer-core send` keeps its own there). Nothing is
-    written to Kafka. The store keeps the report.
+    written to Kafka. The store keeps the report, and is made where there is none.
 
     \b
     Exit codes: 0 audited, 1 what --fail-on names was found, 2 it could not be done.
@@ -134,14 +134,13 @@ def integrity(
     from producer_core.pipeline import preflight
     from producer_core.pipeline.integrity import audit
     from producer_core.pipeline.integrity.scope import Scope
-    from producer_core.store import Store
 
     Scope(since, until, from_offsets or {}, incremental)
     spark.check()
     addresses, chosen = options.client_settings(servers, settings, config_file)
     config = client_config(addresses, chosen)
     preflight.reach(config, [topic, *ledger_topics])
-    store = Store.open(store_path)
+    store = stores.opened(store_path)
     with spark.session("integrity", driver_memory="2g") as session:
         report = audit(
             session, topic, bootstrap_servers=config, ledger_topics=ledger_topics, store=store, since=since,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
-from producer_core.cli import dlq_replay, options, progress, replay_words, selection
+from producer_core.cli import dlq_replay, options, progress, replay_words, selection, stores
 from producer_core.cli.lazy import Failed
 from producer_core.cli.plan_options import plan_options
 from producer_core.cli.replaying import Replaying, reached
@@ -123,21 +123,22 @@ def reprocess(
     where = brought(selection.chosen(given), file=file, dead_letter_topic=dead_letter_topic)
     if operation_id is not None:
         _only_goes_on(where, {**plan, "to_cluster": to_cluster})
+    bringing = file is not None or dead_letter_topic is not None
+    known = None if bringing else Store.open(store_path, create=False)
     spark.check()
     config, cluster = reached(*options.client_settings(servers, settings, config_file), to_cluster)
     counted = {name: plan[name] for name in ("limit", "rate", "newer", "allow_quarantined")}
     source = {"file": file, "no_manifest": no_manifest, "dead_letter_topic": dead_letter_topic,
               "original_topic": original_topic}  # fmt: skip
     if dry_run:
-        with _looked_at(store_path, source, config) as store:
+        with _looked_at(known, source, config) as store:
             client = (config.bootstrap_servers, config.settings)
             where = selection.frozen(DeadLetters(store), where)
             dlq_replay.only_say(
                 Replaying(store, where, client, to_cluster=to_cluster), counted, None, as_json=as_json
             )
         return
-    bringing = file is not None or dead_letter_topic is not None
-    store = Store.open(store_path, create=bringing)
+    store = known or stores.opened(store_path)
     if bringing and operation_id is None:
         with progress.told("taken in") as tell:
             for text in bring(store, config.settings, who=options.me(), progress=tell, **source):  # type: ignore[arg-type]  # by name
@@ -266,13 +267,13 @@ def _ours(under_way: Operation | None) -> Operation | None:
 
 
 @contextlib.contextmanager
-def _looked_at(path: Path | None, source: dict[str, Any], config: ClientConfig) -> Iterator[Store]:
+def _looked_at(known: Store | None, source: dict[str, Any], config: ClientConfig) -> Iterator[Store]:
     """The store; for a dry run of a source a store of its own that is thrown away, with what the source holds."""
     from producer_core.pipeline.reprocess import bring
     from producer_core.store import Store
 
-    if source["file"] is None and source["dead_letter_topic"] is None:
-        yield Store.open(path, create=False)
+    if known is not None:
+        yield known
         return
     with tempfile.TemporaryDirectory(prefix="producer-core-") as folder:
         store = Store.open(Path(folder) / "look.duckdb")

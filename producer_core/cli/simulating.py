@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from producer_core.cli import show
+from producer_core.cli import show, stores
 from producer_core.cli.lazy import Failed
 
 if TYPE_CHECKING:
@@ -40,11 +40,7 @@ def shop_of(path: Path | None) -> DataGenerationConfig:
 
 
 def store_of(path: Path | None, no_store: bool) -> Any:
-    from producer_core.store import Store
-
-    if no_store:
-        return None
-    return Store.open(path)
+    return None if no_store else stores.opened(path)
 
 
 @contextlib.contextmanager

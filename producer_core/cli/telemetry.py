@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from producer_core.cli import options, show
+from producer_core.cli import options, show, stores
 from producer_core.cli.spark_options import SparkChoice, spark_options
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def telemetry(
     with ExitStack() as stack:
         # closed before Python ends: py4j keeps the sink, and with it the store, beyond that, and DuckDB would complain
         with spark.session("telemetry") as session:
-            store = stack.enter_context(closing(Store.open(store_path)))
+            store = stack.enter_context(closing(stores.opened(store_path)))
             stop = Stop()  # after Spark, which has its own idea of Ctrl-C
             done = job.run(
                 session, store, servers=addresses, topics=topics, checkpoint=folder, once=once, history=history,

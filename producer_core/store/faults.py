@@ -81,6 +81,13 @@ def read_only(path: Path) -> StoreUnavailable:
     )
 
 
+def foreign(path: Path) -> StoreCorrupt:
+    return StoreCorrupt(
+        f"The file {path} is not a DuckDB file; it was left as it is.",
+        fix="Choose another path with --store.",
+    )
+
+
 def damaged(path: Path, text: str) -> StoreCorrupt:
     return StoreCorrupt(
         f"The store {path} is damaged ({_first(text)}).",
@@ -104,10 +111,7 @@ def _from_text(text: str, path: Path) -> StoreError | None:
 
 def _from_damage(text: str, path: Path) -> StoreCorrupt | None:
     if "not a valid DuckDB database" in text:
-        return StoreCorrupt(
-            f"The file {path} is not a DuckDB file; it was left as it is.",
-            fix="Choose another path with --store.",
-        )
+        return foreign(path)
     if any(word in text for word in ("orrupt", "checksum", "Failure while replaying WAL", "deserializ")):
         return damaged(path, text)
     return None

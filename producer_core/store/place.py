@@ -9,6 +9,7 @@ from pathlib import Path
 from producer_core.errors import StoreUnavailable
 from producer_core.store import faults
 
+_MAGIC, _MAGIC_AT = b"DUCK", 8
 MOUNTS = Path("/proc/mounts")
 _NETWORK = frozenset(
     [
@@ -48,6 +49,14 @@ def check_file(path: Path) -> None:
         raise faults.directory(path)
     if path.exists() and not path.is_file():
         raise StoreUnavailable(f"The store path {path} is not a regular file.", fix="Name a file.")
+    if has_content(path) and not _is_duckdb(path):
+        raise faults.foreign(path)
+
+
+def _is_duckdb(path: Path) -> bool:
+    """By its first bytes, so that nothing is left beside a file that somebody named by mistake."""
+    with path.open("rb") as file:
+        return file.read(_MAGIC_AT + len(_MAGIC))[_MAGIC_AT:] == _MAGIC
 
 
 def has_content(path: Path) -> bool:

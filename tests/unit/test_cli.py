@@ -86,6 +86,50 @@ def test_an_error_is_what_and_fix_without_a_traceback(tmp_path):
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize("name", ["no/where.duckdb", "prod.py"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "stats", "health", "audit", "dlq list", "dlq groups", "dlq replay --yes", "dlq archive --yes",
+        "dlq export letters.jsonl", "dlq publish --topic orders -b 127.0.0.1:1", "replay status", "alerts list",
+        "alerts rules", "store info", "store prune", "pipeline reprocess --yes -b 127.0.0.1:1",
+        "pipeline reprocess --dry-run -b 127.0.0.1:1",
+    ],
+)  # fmt: skip
+def test_a_mistyped_store_is_told_by_who_reads_or_replays_and_nothing_is_made(
+    tmp_path, monkeypatch, command, name
+):
+    """Before brokers are asked, too: there is none at that port."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "prod.py").write_text("print('not a store')")
+
+    result = run(*command.split(), "--store", name)
+
+    assert result.exit_code == 2, result.output
+    said = "There is no store at" if name.startswith("no") else "is not a DuckDB file; it was left as it is"
+    assert said in result.stderr
+    assert [one.name for one in tmp_path.iterdir()] == ["prod.py"]
+
+
+def test_a_store_that_a_command_makes_is_told(tmp_path):
+    (tmp_path / "letters.jsonl").write_text("")
+    command = [
+        "dlq",
+        "import",
+        tmp_path / "letters.jsonl",
+        "--no-manifest",
+        "--yes",
+        "--store",
+        tmp_path / "new.duckdb",
+    ]
+
+    first, second = run(*command), run(*command)
+
+    told = f"Created the store {tmp_path / 'new.duckdb'}."
+    assert (first.exit_code, told in first.stderr) == (0, True), first.output
+    assert (second.exit_code, told in second.stderr) == (0, False)
+
+
 def test_a_reader_that_goes_away_is_no_error(tmp_path):
     command = f"{sys.executable} -m producer_core.cli --help | head -1; exit ${{PIPESTATUS[1]}}"
 

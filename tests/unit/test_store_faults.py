@@ -89,6 +89,7 @@ def test_a_file_that_is_no_database_is_left_as_it_was(tmp_path, content):
     with pytest.raises(StoreCorrupt, match="not a DuckDB file; it was left as it is"):
         Store.open(path)
     assert path.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_an_sqlite_file_is_no_store(tmp_path):

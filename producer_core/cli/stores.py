@@ -1,0 +1,24 @@
+"""The store of a command that writes to it: made where there is none, and that is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from producer_core.store import Store
+
+
+def opened(path: Path | None) -> Store:
+    """The store at `path`; a new one is told on standard error, for a mistyped path would make one, too."""
+    from producer_core.store import Store
+    from producer_core.store.place import has_content, resolve
+
+    place = resolve(path)
+    there = has_content(place)
+    store = Store.open(place)
+    if not there:
+        click.echo(f"Created the store {place}.", err=True)
+    return store
