@@ -98,6 +98,7 @@ class Work:
         self._pace: Pace | None = None
         self._turn_due = self._rest_until = 0.0
         self._asked = self._said = 0.0
+        self._unsaid: str | None = None
         self._leave_by: float | None = None
         self._over = self._store_away = self._begun = False
         self._began_as = ""  # the operation's state when this work began
@@ -184,10 +185,15 @@ class Work:
         return False
 
     def say(self, text: str) -> None:
-        """What an operator should know while the way waits; at most every two seconds."""
-        now = time.monotonic()
-        if now - self._said > _ASK:
-            self._said = now
+        """What an operator should know while the way waits. It is written down every two seconds at most; the last one
+        is kept for the next turn, so that nothing stands there which is not true any more."""
+        self._unsaid = text
+        if time.monotonic() - self._said > _ASK:
+            self._say_it()
+
+    def _say_it(self) -> None:
+        text, self._unsaid, self._said = self._unsaid, None, time.monotonic()
+        if text is not None:
             with contextlib.suppress(StoreError):
                 self._claims.say(text)
 
@@ -234,6 +240,8 @@ class Work:
 
     def _turn(self, want: int, *, stop: str | None = None) -> tuple[DeadLetter, ...]:
         """One visit to the store; outcomes are forgotten only when it has them."""
+        if self._unsaid is not None:
+            self._say_it()
         started = time.monotonic()
         turn = self._claims.turn(
             self._outcomes,

@@ -32,7 +32,7 @@ from producer_core.pipeline.reprocess import (
 from producer_core.pipeline.reprocess.sending import letter_of
 from producer_core.pipeline.reprocess.slices import Life, begin_life, places
 from producer_core.pipeline.reprocess.spreading import Course, Spreading
-from producer_core.replay.claims import Orphan, Outcome
+from producer_core.replay.claims import Claims, Orphan, Outcome
 from producer_core.replay.operation import PIPELINE
 from producer_core.replay.way import Interrupted
 from producer_core.replay.work import Pace
@@ -438,6 +438,29 @@ def test_what_was_said_of_a_slow_wave_does_not_stand_there_for_ever(log):
     going.gather(0)
 
     assert said == ["Spark sent 2 records in 63.0 s", "Spark sent 2 records in 1.0 s"]
+
+
+def test_the_sentence_about_a_wave_under_way_is_renewed_when_the_wave_is_settled(store, log, monkeypatch):
+    """However soon the second sentence comes after the first: only one in two seconds is written at once."""
+    buried(store, 4)
+    planned = replay.plan(store, DeadLetterFilter(), who="ann", origin=PIPELINE, can_run=CLUSTER)
+    said = []
+    monkeypatch.setattr(Claims, "say", lambda self, text: said.append(text))
+    log.answers.append(everything)
+    log.took.append(63.0)
+
+    class Slow(spreading.Wave):
+        def start(self):
+            waits = iter([False])  # then it is done
+            self.done = SimpleNamespace(wait=lambda seconds: next(waits, True))
+
+    monkeypatch.setattr(spreading, "Wave", Slow)
+    runner = replay.ReplayRunner(
+        store, ScriptedSender(), spread=lambda work, claims, operation: way(log, say=work.say)
+    )
+
+    assert runner.run_one(planned.operation_id, 60).acknowledged == 4
+    assert said == ["Spark has been sending 4 records for 63 s", "Spark sent 4 records in 63.0 s"]
 
 
 def test_a_wave_of_a_slow_replay_is_five_seconds_of_it(log):

@@ -220,6 +220,9 @@ class Spreading:
         if now < self._leave_at and self._holds():
             return []
         wave.cancel()
+        self._say(
+            f"Spark was told to end a wave of {len(self._unknown):,} records; they are looked for on their topics"
+        )
         self._wave, self._leave_at = None, float("inf")
         if not self._holds():
             raise Interrupted
