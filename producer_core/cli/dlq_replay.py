@@ -255,7 +255,8 @@ def _looked_ahead(job: Replaying, operation: Operation) -> Operation:
 def watched(
     job: Replaying, planned: Operation, told: Callable[[Operation], None] = lambda operation: None
 ) -> Operation:
-    """Until it has ended or was paused; Ctrl-C pauses it. `told` hears how it goes on."""
+    """Until it has ended or was paused; Ctrl-C pauses it, and what that waits for is said at once. `told` hears how it
+    goes on."""
     last, operation = 0.0, planned
     try:
         for operation in job.watch(planned):
@@ -264,8 +265,9 @@ def watched(
                 last = time.monotonic()
                 show.say(replay_words.progress(operation), err=True)
     except KeyboardInterrupt:
+        show.say(f"\nPausing. {job.waits_for}", err=True)
         paused = job.pause()
-        show.say(f"\n{replay_words.sentence(paused)}", err=True)
+        show.say(replay_words.sentence(paused), err=True)
         click.get_current_context().exit(INTERRUPTED)
     return operation
 

@@ -38,6 +38,8 @@ class Replaying:
     origin: str = "cli"
     patience: ClassVar[float] = 20.0
     """Seconds in which our runner gives the operation back."""
+    waits_for: ClassVar[str] = "What is on its way is waited for, 20 s at most; the rest stays in the store …"
+    """Said when Ctrl-C came."""
     _cluster: str = field(default="", init=False)
     _producer: ReliableKafkaProducer | None = field(default=None, init=False)
     _runner: replay.ReplayRunner | None = field(default=None, init=False)

@@ -172,6 +172,10 @@ class Reprocessing(Replaying):
     """A replay that Spark carries out; its look ahead needs no Spark."""
 
     patience: ClassVar[float] = SPREAD_DRAIN + 5
+    waits_for: ClassVar[str] = (
+        "The wave that Spark is sending gets 8 s to end; then it is killed, and its records are looked for on their "
+        "topics (45 s at most). The rest stays in the store …"
+    )
     _make: Callable[[Callable[[], SparkSession] | None], ReplayRunner] = field(init=False)
     _settings: Mapping[str, Any] = field(init=False)
     _choices: Choices = field(init=False)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from contextlib import closing
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from producer_core import replay
-from producer_core.cli import main
+from producer_core.cli import dlq_replay, main
+from producer_core.cli.replaying import Replaying
+from producer_core.cli.reprocess import Reprocessing
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.replay.check import Check, TopicCheck
 from producer_core.store import Store
@@ -248,3 +251,31 @@ def test_the_list_says_how_each_stands_in_words(store):
 
     assert "it was looked ahead" in run(store, "replay", "list").output
     assert as_json(store, "replay", "list")[0][0]["state"] == "ready"
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (Replaying, "What is on its way is waited for"),
+        (Reprocessing, "The wave that Spark is sending gets 8 s"),
+    ],
+)
+def test_ctrl_c_is_answered_at_once_with_what_is_waited_for(store, capsys, monkeypatch, kind, words):
+    operation = planned(store)
+    job, before = kind(store, DeadLetterFilter(), None), []
+
+    def interrupted(*_):
+        yield operation
+        raise KeyboardInterrupt
+
+    def pause():
+        before.append(capsys.readouterr().err)
+        return replay.pause(store, operation.operation_id, **BY)
+
+    monkeypatch.setattr(job, "watch", interrupted)
+    monkeypatch.setattr(job, "pause", pause)
+    with click.Context(click.Command("replay")), pytest.raises(click.exceptions.Exit) as left:
+        dlq_replay.watched(job, operation)
+
+    assert (left.value.exit_code, words in before[0]) == (130, True)
+    assert "is paused with 5 of 5 left" in capsys.readouterr().err
