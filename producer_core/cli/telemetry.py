@@ -139,7 +139,7 @@ def _end(done: Merged, store: Store, as_json: bool) -> None:
     if as_json:
         show.emit(result)
         return
-    click.echo(f"Merged {done.merged:,} new batches of {done.batches:,} into {store.path}.")
+    click.echo(merged(done, store.path))
     for version, count in done.versions.items():
         records = "record was" if count == 1 else "records were"
         click.echo(f"{count:,} {records} set aside: {_why(version)}")
@@ -147,6 +147,18 @@ def _end(done: Merged, store: Store, as_json: bool) -> None:
         click.echo(
             f"{batches:,} batches of {producers:,} producers have not come: late, or lost before they were read."
         )
+
+
+def merged(done: Merged, path: Path) -> str:
+    """What a run came to, in a sentence."""
+    if not done.batches:
+        return f"No new batches came; {path} is as it was."
+    batches = show.count(done.batches, "batch", "batches")
+    if not done.merged:
+        return f"{batches} came, and {path} had {'it' if done.batches == 1 else 'them'} already."
+    if done.merged == done.batches:
+        return f"Merged {batches} into {path}."
+    return f"Merged {done.merged:,} of {batches} into {path}; it had the others already."
 
 
 def _why(version: int | None) -> str:

@@ -252,7 +252,7 @@ def _stop(query: Any) -> None:
 
 def words(done: Merged, behind: int | None) -> str:
     """How a run stands, in a line."""
-    text = f"merged {done.merged:,} of {done.batches:,} batches"
+    text = f"merged {done.merged:,} of {done.batches:,} batches" if done.batches else "no batches yet"
     if done.set_aside:
         text += f", {done.set_aside:,} record{'s' * (done.set_aside != 1)} set aside"
     return text + (f"; {behind:,} records behind" if behind else "")

@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
+from producer_core.cli.telemetry import merged
 from producer_core.errors import ConfigError, PipelineError
 from producer_core.pipeline import sink as module
+from producer_core.pipeline import telemetry
 from producer_core.pipeline.merging import merged_through, missing
-from producer_core.pipeline.sink import Sink
+from producer_core.pipeline.sink import Merged, Sink
 from producer_core.store import Store
 from tests.unit.test_pipeline_history import Killed
 from tests.unit.test_pipeline_merging import batches
+
+
+@pytest.mark.parametrize(
+    ("done", "words"),
+    [
+        (Merged(), "No new batches came; /fleet.duckdb is as it was."),
+        (Merged(1, 0), "1 batch came, and /fleet.duckdb had it already."),
+        (Merged(1200, 0), "1,200 batches came, and /fleet.duckdb had them already."),
+        (Merged(15, 15), "Merged 15 batches into /fleet.duckdb."),
+        (Merged(15, 12), "Merged 12 of 15 batches into /fleet.duckdb; it had the others already."),
+    ],
+)
+def test_what_a_run_came_to_is_a_sentence_where_nothing_came_too(done, words):
+    assert merged(done, Path("/fleet.duckdb")) == words
+
+
+def test_a_run_to_which_nothing_came_yet_says_so():
+    assert telemetry.words(Merged(), None) == "no batches yet"
+    assert telemetry.words(Merged(15, 12), 3) == "merged 12 of 15 batches; 3 records behind"
 
 
 class Piece:
