@@ -7,7 +7,8 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,9 @@ DEFAULT_MEMORY = "1g"
 
 _SHUFFLE_ELSEWHERE = 32
 """Partitions after a shuffle on a cluster; adaptive execution makes fewer where there is little."""
+
+_LOG_BYTES = 1 << 20
+"""Of `spark.log`, beyond which the next job begins a new one; the one before is kept as `spark.log.1`."""
 
 _LOG4J = """\
 status = error
@@ -75,7 +79,7 @@ def open_session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        with nullcontext() if verbose else _stderr_to(folder() / "spark.log"):
+        with nullcontext() if verbose else _stderr_to(folder() / "spark.log", name):
             return builder.master(chosen).getOrCreate()
     except Exception as error:  # py4j and PySpark raise what they like
         raise deaf(chosen, spark_error(error)) or error from error
@@ -173,10 +177,16 @@ def _no_interrupt(record: logging.LogRecord) -> bool:
 
 
 @contextmanager
-def _stderr_to(path: Path) -> Iterator[None]:
-    """The JVM inherits file descriptor 2 when it is launched, so its stderr goes to the file for good."""
-    # appended, for another job may write there too
-    keep, log = os.dup(2), os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+def _stderr_to(path: Path, name: str) -> Iterator[None]:
+    """The JVM inherits file descriptor 2 when it is launched, so its stderr goes to the file for good.
+
+    Appended to, under a line that says whose it is: the jobs before may be asked about, and others write there now.
+    """
+    with suppress(FileNotFoundError):  # or another job was quicker
+        if path.stat().st_size > _LOG_BYTES:
+            path.replace(path.with_name(f"{path.name}.1"))  # who has it open goes on there
+    keep, log = os.dup(2), os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.write(log, f"-- {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC, {name}, process {os.getpid()}\n".encode())
     os.dup2(log, 2)
     try:
         yield

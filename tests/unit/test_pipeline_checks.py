@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import socket
 import threading
 import time
@@ -20,7 +22,7 @@ from producer_core.errors import (
     PipelineError,
     StoreLocked,
 )
-from producer_core.pipeline import checkpoint, masters, telemetry
+from producer_core.pipeline import checkpoint, masters, session, telemetry
 from producer_core.pipeline.jobs import Told, noted
 from producer_core.pipeline.kafka_options import kafka_options
 from producer_core.pipeline.spark_errors import explained, root_cause, spark_error
@@ -322,6 +324,26 @@ def test_settings_of_producing_and_of_sockets_do_not_matter():
 
 
 # jobs
+
+
+def test_sparks_log_keeps_what_earlier_jobs_said(tmp_path, monkeypatch):
+    log = tmp_path / "spark.log"
+
+    def job(name):
+        with session._stderr_to(log, name):
+            os.write(2, f"{name} failed\n".encode())
+
+    job("one")
+    job("two")
+    assert re.fullmatch(
+        r"-- .* UTC, one, process \d+\none failed\n-- .* UTC, two, process \d+\ntwo failed\n", log.read_text()
+    )
+
+    monkeypatch.setattr(session, "_LOG_BYTES", 10)
+    job("three")
+    assert "two failed" in (tmp_path / "spark.log.1").read_text()
+    assert log.read_text().endswith("three failed\n")
+    assert log.stat().st_mode & 0o777 == 0o600
 
 
 def job_rows(store):
