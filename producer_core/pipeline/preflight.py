@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import threading
 import time
 from collections.abc import Sequence
 
@@ -13,6 +14,7 @@ from producer_core.errors import BrokerError
 _ANSWER = 8.0
 _NEW_TOPIC = 2.0
 """Seconds that a topic made a moment ago may take to be known everywhere."""
+_never = threading.Event()  # waiting on it is a pause
 
 
 def reach(config: ClientConfig, topics: Sequence[str] = (), *, operation: str = "READ") -> Cluster:
@@ -22,8 +24,8 @@ def reach(config: ClientConfig, topics: Sequence[str] = (), *, operation: str = 
     view = cluster.view(timeout=_ANSWER)
     deadline = time.monotonic() + _NEW_TOPIC
     while not view.topics.issuperset(topics) and time.monotonic() < deadline:
+        _never.wait(0.1)
         view = cluster.view(timeout=_NEW_TOPIC)
-        time.sleep(0.1)
     for topic in topics:
         if topic not in view.topics:
             raise _missing(topic, view)

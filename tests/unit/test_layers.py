@@ -110,6 +110,18 @@ def test_clients_that_only_ask_are_made_in_one_place():
     assert making - {"producer_core.simulate.place"} == {"producer_core.asking"}
 
 
+def test_nobody_sleeps():
+    """Who waits waits on an event, which `stop()` can set, or takes a clock."""
+    sleeping = {
+        module
+        for package in ("producer_core", "dashboard")
+        for module in modules(package)
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("time.sleep", "sleep")
+    }
+    assert sleeping == set()
+
+
 # how imports are read
 
 
