@@ -67,10 +67,9 @@ def there(kafka, topic):
 
 
 def run(spark, kafka, store, **more):
-    """In one wave, unless the test says otherwise."""
-    return reprocess(
-        spark, store, kafka.bootstrap_servers, who="ann", timeout=300, **{"canary": 0, "slices": 3, **more}
-    )
+    """In one wave, unless the test says otherwise; what was begun keeps its plan."""
+    plan = {"slices": 3} if "operation_id" in more else {"slices": 3, "canary": 0}
+    return reprocess(spark, store, kafka.bootstrap_servers, who="ann", timeout=300, **{**plan, **more})
 
 
 def settled(store):

@@ -571,6 +571,26 @@ def test_an_operation_of_another_cluster_stays_paused(store, monkeypatch):
     assert replay.get(store, one).state == "paused"
 
 
+def test_what_was_begun_keeps_its_letters_and_its_plan_in_python_too(store, monkeypatch):
+    one = paused_replay(store, rate=5.0)
+    monkeypatch.setattr(job, "reach", lambda client: SimpleNamespace(view=lambda: Here))
+
+    def go_on(**plan):
+        return job.reprocess(Session, store, "broker:9092", operation_id=one, **plan)
+
+    with pytest.raises(ConfigError, match=r"you gave selection, limit, canary\. .*only rate may change"):
+        go_on(selection=DeadLetterFilter(topic="orders"), limit=3, rate=9.0, canary=0, reason=None)
+    assert replay.get(store, one).state == "paused"
+
+    replay.resume(store, one, who="ann", origin="dashboard")
+    with pytest.raises(ConfigError, match="goes on at the rate that it has"):
+        go_on(rate=9.0)
+
+
+class Here:
+    cluster_id = CLUSTER
+
+
 class Elsewhere:
     cluster_id = "cluster-2"
 

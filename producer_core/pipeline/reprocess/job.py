@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core import replay
 from producer_core.config import ClientConfig, client_config
-from producer_core.errors import ReplayError
+from producer_core.errors import ConfigError, ReplayError
 from producer_core.landing import prober
 from producer_core.person import person
 from producer_core.pipeline.jobs import Told, noted
@@ -94,8 +94,11 @@ def reprocess(
     Each letter is on its topic exactly once for a `read_committed` reader, whatever of workers, driver and brokers is
     killed meanwhile; after a killed driver call it again, with the same selection or the operation's id. It leaves
     the DLQ only by its own outcome. `plan` are the choices of `replay.plan`: limit, rate (of the whole job), canary,
-    stop_percent, stop_last, newer, allow_quarantined, to_cluster, reason. The session is the caller's and stays open.
+    stop_percent, stop_last, newer, allow_quarantined, to_cluster, reason. What was begun keeps them: with `operation_id`
+    only `rate` may be given, for a replay that is paused. The session is the caller's and stays open.
     """
+    if operation_id is not None:
+        _only_goes_on(selection, plan)
     client = client_config(servers, config)
     cluster = reach(client).view().cluster_id
     choices = Choices(slices, slice_by, progress_topic, wave)
@@ -115,11 +118,33 @@ def reprocess(
     else:
         operation = replay.get(store, operation_id)
         runner.check(operation)
+        _keeps_its_rate(operation, plan.get("rate"))
         if operation.state == "paused":
             operation = replay.resume(
                 store, operation_id, who=who or person(), origin=PIPELINE, rate=plan.get("rate")
             )
     return carried_out(runner, store, operation, timeout)
+
+
+def _only_goes_on(selection: DeadLetterFilter | None, plan: Mapping[str, Any]) -> None:
+    given = [
+        name
+        for name, value in {"selection": selection, **plan}.items()
+        if value is not None and value is not False and name != "rate"
+    ]
+    if given:
+        raise ConfigError(
+            f"A replay that was begun keeps its letters and its plan, and you gave {', '.join(given)}.",
+            fix="Leave that out; only rate may change with operation_id.",
+        )
+
+
+def _keeps_its_rate(operation: Operation, rate: float | None) -> None:
+    if operation.state in ("planned", "running") and rate not in (None, operation.rate):
+        raise ConfigError(
+            f"The replay {operation.operation_id} goes on at the rate that it has.",
+            fix="Pause it first: only a paused one takes another rate.",
+        )
 
 
 def end_cancelled(
