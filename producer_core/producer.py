@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from producer_core.journal import Journal
     from producer_core.keeping import Keeping
     from producer_core.monitor import Monitor
-    from producer_core.stand_in import Keeper, Numbers, StandIn
+    from producer_core.stand_in import Keeper, Numbers, Sender, StandIn
     from producer_core.store import Store
     from producer_core.store_keeping import Session
 
@@ -190,6 +190,7 @@ class ReliableKafkaProducer:
                 lost_on=self.standing.lost_on,
                 clock=clock,
             )
+            self._acceptance = self._lifecycle.acceptance
             self.retry_manager = self._lifecycle.retry_manager
             self._sampler = Sampler(self.metrics, self._lifecycle, self._keeping.size, clock=clock)
             self._default_transport = transport is None
@@ -214,14 +215,14 @@ class ReliableKafkaProducer:
                 self.journal.close()
             raise
 
-    def _backlog(self, lifecycle: Lifecycle) -> Keeper | None:
+    def _backlog(self, sender: Sender) -> Keeper | None:
         if self._stand_in is not None:
-            return self._stand_in.keeper(lifecycle)
+            return self._stand_in.keeper(sender)
         if self.journal is None:
             return None
         from producer_core.backlog import Backlog
 
-        return Backlog(cast("Journal", self.journal), lifecycle)
+        return Backlog(cast("Journal", self.journal), sender)
 
     def _asker(self, transport: TransportFactory | None) -> BrokerAsker | None:
         """Nobody is asked where there is no broker (`transport` given), or where nothing is acknowledged."""
@@ -346,7 +347,7 @@ class ReliableKafkaProducer:
             raise InvalidMessage(
                 "dedup_key is given, but de-duplication is off.", fix="Set enable_deduplication=True."
             )
-        return f"{self._ids.prefix}{delivery.seq}" if self._lifecycle.accept(delivery) else None
+        return f"{self._ids.prefix}{delivery.seq}" if self._acceptance.accept(delivery) else None
 
     async def send_async(self, topic: str, value: Any, key: Any = None, **options: Any) -> DeliveryReport:
         """Send and wait for the end without blocking the event loop; the report says acknowledged or dead."""
@@ -377,7 +378,7 @@ class ReliableKafkaProducer:
         gathering = Gathering()
         deliveries = self._gathered(gathering, topic, messages, key_extractor)
         if not (self._together and isinstance(messages, Collection)):
-            accept = self._lifecycle.accept
+            accept = self._acceptance.accept
             for delivery in deliveries:
                 try:
                     gathering.accepted(self._ids.text(delivery.seq) if accept(delivery) else None)
@@ -385,7 +386,7 @@ class ReliableKafkaProducer:
                     gathering.refused(error)
         else:
             for group in groups(deliveries):
-                for delivery, outcome in zip(group, self._lifecycle.accept_many(group), strict=True):
+                for delivery, outcome in zip(group, self._acceptance.accept_many(group), strict=True):
                     if isinstance(outcome, ProducerError):
                         gathering.refused(outcome)
                     else:
@@ -536,7 +537,7 @@ class ReliableKafkaProducer:
         state = self._keeping.state(message_id)
         if state is not None:
             return MessageStatus.SENT if state in ("replayed", "landed") else MessageStatus.DLQ
-        return MessageStatus.SENT if ours and number <= self._lifecycle.highest else None
+        return MessageStatus.SENT if ours and number <= self._lifecycle.settlement.highest else None
 
     def get_stats(self) -> ProducerStats:
         return producer_stats(self)
@@ -590,7 +591,7 @@ class ReliableKafkaProducer:
             delivery.seq = int.from_bytes(delivery.id[16:])
         delivery.accepted_at = letter.accepted_at
         delivery.replay = settled
-        self._lifecycle.resend(delivery)
+        self._acceptance.resend(delivery)
 
     def go_on(self, topic: str) -> int:
         """After a loss of acknowledged records, once you have decided: messages in doubt there are sent again.
