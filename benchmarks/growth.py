@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -27,6 +26,7 @@ from benchmarks.frame import Bench, Case, Outcome, Runs, alone, markdown, spread
 from benchmarks.guarantees import message
 from benchmarks.peers import ByHand
 from benchmarks.stage import KINDS, Broker, Kind
+from benchmarks.threads import in_threads
 
 QUESTION = "How does the cost of a send grow, and is there a cliff?"
 SHOWS_NOT = (
@@ -80,7 +80,7 @@ def one(
             send(name, values[place % len(values)], "warm")
         flush()
         begun, cpu = time.perf_counter(), time.process_time()
-        _in_threads(
+        in_threads(
             threads, lambda first: _send(send, names, refused, failing, values, range(first, count, threads))
         )
         flush()
@@ -112,14 +112,6 @@ def _send(
         bad = failing and int((number + 1) * failing) > int(number * failing)
         name = refused if bad else names[number % len(names)]
         send(name, values[number % len(values)], f"key-{number % 10_000}")
-
-
-def _in_threads(count: int, work: Callable[[int], None]) -> None:
-    workers = [threading.Thread(target=work, args=(first,)) for first in range(count)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from benchmarks.frame import Bench, Case, Outcome, Runs, Target, alone, at_least
 from benchmarks.guarantees import message
 from benchmarks.peers import Messages, Send
 from benchmarks.stage import KINDS, Kind, redis_server
+from benchmarks.threads import in_threads
 
 QUESTION = "What does a send cost, against the same loop written by hand?"
 SHOWS_NOT = (
@@ -90,14 +91,8 @@ def ours(
 
 
 def _shared_out(way: Send, messages: Messages, threads: int) -> None:
-    import threading
-
     everything = list(messages)
-    workers = [threading.Thread(target=way, args=(everything[first::threads],)) for first in range(threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    in_threads(threads, lambda first: way(everything[first::threads]))
 
 
 @dataclass(frozen=True)

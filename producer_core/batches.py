@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from producer_core.acceptance import Acceptance
 from producer_core.errors import ProducerError
 from producer_core.masking import mask_told
 from producer_core.transport import Delivery, Ended
@@ -33,7 +34,31 @@ class Gathering:
         self._ids: list[str] = []
         self._total = 0
 
-    def accepted(self, message_id: str | None) -> None:
+    def take(
+        self,
+        deliveries: Iterable[Delivery],
+        acceptance: Acceptance,
+        id_of: Callable[[int], str],
+        *,
+        together: bool,
+    ) -> None:
+        """Have each accepted: in groups that share a round trip and a sync, or as it comes."""
+        if together:
+            for group in groups(deliveries):
+                for delivery, outcome in zip(group, acceptance.accept_many(group), strict=True):
+                    if isinstance(outcome, ProducerError):
+                        self.refused(outcome)
+                    else:
+                        self._accepted(id_of(delivery.seq) if outcome else None)
+            return
+        accept = acceptance.accept
+        for delivery in deliveries:
+            try:
+                self._accepted(id_of(delivery.seq) if accept(delivery) else None)
+            except ProducerError as error:
+                self.refused(error)
+
+    def _accepted(self, message_id: str | None) -> None:
         self._total += 1
         if message_id is None:
             self.ended("duplicate")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from producer_core.events import DeadLetter, Verdict
-from producer_core.failures import Failure, fingerprint
+from producer_core.events import Attempt, DeadLetter, Verdict
+from producer_core.failures import Failure, failure_of, fingerprint
 from producer_core.messages import id_text, parse_id
 from producer_core.transport import Delivery
 
@@ -56,6 +56,28 @@ def dead_letter(
         host=origin.host,
         version=origin.version,
     )
+
+
+def unborn(
+    message_id: str,
+    topic: str,
+    *,
+    origin: Origin,
+    key: bytes | None,
+    raw: bytes | None,
+    code: str,
+    text: str,
+    source: str | None,
+    now: float,
+) -> DeadLetter:
+    """The letter of an input that cannot become a message: not replayable until somebody edited it."""
+    failure = failure_of(code)
+    return DeadLetter(
+        message_id, origin.cluster_id(), origin.producer_id, topic, key, raw, (), None, None, "not_sent",
+        "It never became a message.", failure.kind, failure.code, text, fingerprint(failure.code, text),
+        (Attempt(now, failure.code, text),), now, now, replayable=False, source=source, host=origin.host,
+        version=origin.version,
+    )  # fmt: skip
 
 
 def delivery_of(letter: DeadLetter) -> Delivery:

@@ -30,6 +30,7 @@ class Connection:
         self._refusals: set[str] = set()  # told since the last connection
         self._lost = False  # had a connection and lost it, which was told
         self._unconnected = 0  # statistics in a row without any connection, once something went wrong
+        self._broken = ""  # the code of the client's last fatal error, until something is acknowledged
         self.connected = False
         self.error: str | None = None
         self.queue_messages = 0
@@ -53,6 +54,7 @@ class Connection:
     def acknowledged(self) -> None:
         """Something was acknowledged, so something was sent, whatever the statistics say."""
         self._produced = True
+        self._broken = ""
 
     def failed(self, error: KafkaError) -> None:
         """From error_cb: the only place where wrong credentials or a wrong address show before the time-out."""
@@ -67,9 +69,17 @@ class Connection:
         if down:
             self._now(False)
 
-    def recreated(self) -> None:
-        """The client was re-created: its counters start again, so nothing proves that nothing was sent."""
-        self._recreated = True
+    def broke(self, error: KafkaError, *, sent: bool) -> None:
+        """The client failed for good and was re-created; told once until something is acknowledged again.
+
+        Its counters start again, so unless it is known that nothing was `sent`, nothing proves it any more.
+        """
+        if sent:
+            self._recreated = True
+        if error.name() != self._broken:
+            self._broken = error.name()
+            text = f"The Kafka client failed and was re-created: {error.str()}"
+            self._tell(Notice("fatal_error", "critical", text, self._clock(), {"code": error.name()}))
 
     def _now(self, connected: bool) -> None:
         if connected == self.connected:

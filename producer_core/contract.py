@@ -9,7 +9,7 @@ from producer_core.histogram import quantiles
 from producer_core.metrics import Snapshot, TopicCounters
 
 if TYPE_CHECKING:
-    from producer_core.producer import ReliableKafkaProducer
+    from producer_core.observed import Observed
 
 _SHOWN = ("messages_sent", "messages_dlq", "pending_messages", "messages_retried", "messages_duplicate")
 
@@ -40,7 +40,7 @@ class BasicStats(TypedDict):
     messages_per_second: float
 
 
-def basic_stats(producer: ReliableKafkaProducer) -> BasicStats:
+def basic_stats(producer: Observed) -> BasicStats:
     snapshot = producer.metrics.snapshot()
     return {
         "messages_sent": snapshot.acknowledged,
@@ -50,7 +50,7 @@ def basic_stats(producer: ReliableKafkaProducer) -> BasicStats:
     }
 
 
-def producer_stats(producer: ReliableKafkaProducer) -> ProducerStats:
+def producer_stats(producer: Observed) -> ProducerStats:
     """`get_stats()`: sent means acknowledged, failed counts attempts, latencies are in milliseconds."""
     snapshot, elapsed = producer.metrics.snapshot(), producer.elapsed
     sent, failed, dead = snapshot.acknowledged, snapshot.total("failed_attempts"), snapshot.dead

@@ -17,8 +17,9 @@ from producer_core.reports import Resent
 from producer_core.store.place import default_path
 
 if TYPE_CHECKING:
-    from producer_core.producer import ReliableKafkaProducer
+    from producer_core.replay import Sender
     from producer_core.store import Store
+    from producer_core.undelivered import Undelivered
 
 
 class Keeping(Protocol):
@@ -32,7 +33,7 @@ class Keeping(Protocol):
 
     @property
     def store(self) -> Store | None: ...
-    def start(self, producer: ReliableKafkaProducer, *, run_replays: bool) -> None: ...
+    def start(self, producer: Undelivered, *, run_replays: bool) -> None: ...
     def stop_replays(self) -> None: ...
     def stop(self) -> None: ...
     def hurry(self) -> None:
@@ -52,9 +53,7 @@ class Keeping(Protocol):
 
     def messages(self, topic: str | None) -> list[Message]: ...
     def clear(self, topic: str | None) -> int: ...
-    def replay(
-        self, producer: ReliableKafkaProducer, topic: str, limit: int | None, timeout: float
-    ) -> int: ...
+    def replay(self, sender: Sender, topic: str, limit: int | None, timeout: float) -> int: ...
 
 
 class InMemory(Hook):
@@ -73,7 +72,7 @@ class InMemory(Hook):
     def _overflow(self, letters: Sequence[DeadLetter]) -> None:
         self._spill.append(letters)
 
-    def start(self, producer: ReliableKafkaProducer, *, run_replays: bool) -> None:
+    def start(self, producer: Undelivered, *, run_replays: bool) -> None:
         pass
 
     def stop_replays(self) -> None:
@@ -104,7 +103,7 @@ class InMemory(Hook):
         topics = list(self.letterbox.topic_stats) if topic is None else [topic]
         return sum(self.letterbox.clear_topic(name) for name in topics)
 
-    def replay(self, producer: ReliableKafkaProducer, topic: str, limit: int | None, timeout: float) -> int:
+    def replay(self, sender: Sender, topic: str, limit: int | None, timeout: float) -> int:
         """One after the other; a letter leaves the queue when its own report says acknowledged."""
         letters = [letter for letter in self.letterbox.letters(topic) if letter.replayable][:limit]
         ended = threading.Semaphore(0)
@@ -121,7 +120,7 @@ class InMemory(Hook):
         deadline = time.monotonic() + timeout
         for letter in letters:
             try:
-                producer.resend(letter, settled)
+                sender.resend(letter, settled)
             except NotAccepted:
                 break
         for _ in letters:

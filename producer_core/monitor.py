@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter, DeadLetters, Groups
     from producer_core.dlq.clearing import Result
     from producer_core.frames import Kind
-    from producer_core.producer import ReliableKafkaProducer
+    from producer_core.observed import Observed
     from producer_core.replay.dry_run import DryRun
     from producer_core.replaying import Replay, Replays
     from producer_core.store import Store
@@ -31,7 +31,7 @@ class Monitor:
     with the dashboard and is found through the entry point `producer_core.notebook`.
     """
 
-    def __init__(self, source: ReliableKafkaProducer | Store | Path | str) -> None:
+    def __init__(self, source: Observed | Store | Path | str) -> None:
         self.store = _store_of(source)
         self._widget: Any = None
 

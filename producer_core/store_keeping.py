@@ -34,8 +34,9 @@ from producer_core.store import ProducerRow, Store, default_path
 from producer_core.store.merge import next_batch
 
 if TYPE_CHECKING:
-    from producer_core.producer import ReliableKafkaProducer
+    from producer_core.replay import Sender
     from producer_core.telemetry import TelemetryPublisher
+    from producer_core.undelivered import Undelivered
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ class InStore:
         self._clock = clock
         self._client = client
         self._limit = limit
-        self._producer: ReliableKafkaProducer | None = None
+        self._producer: Undelivered | None = None
         self._runner: ReplayRunner | None = None
         self._cluster_id = ""
         self._unnamed = 2
@@ -106,7 +107,7 @@ class InStore:
 
     # a life
 
-    def start(self, producer: ReliableKafkaProducer, *, run_replays: bool) -> None:
+    def start(self, producer: Undelivered, *, run_replays: bool) -> None:
         self._producer = producer
         self._run_replays = run_replays
         self.recorder.start()
@@ -162,21 +163,21 @@ class InStore:
     def clear(self, topic: str | None) -> int:
         return self.letters().archive(DeadLetterFilter(topic=topic), who=person(), origin="python").count
 
-    def replay(self, producer: ReliableKafkaProducer, topic: str, limit: int | None, timeout: float) -> int:
+    def replay(self, sender: Sender, topic: str, limit: int | None, timeout: float) -> int:
         """A durable operation, run here and now; it goes on in the store if the time runs out."""
         self.letters()
         if self.store is None:
             raise ReplayError("The store cannot be had, so nothing can be replayed now.")
         operation = plan(
             self.store, DeadLetterFilter(topic=topic), who=person(), origin="python", limit=limit,
-            clock=self._clock, can_run=producer.cluster_id or True,
+            clock=self._clock, can_run=sender.cluster_id or True,
         )  # fmt: skip
-        runner = self._runner or self._new_runner(self.store, producer)
+        runner = self._runner or self._new_runner(self.store, sender)
         done = runner.run_one(operation.operation_id, timeout)
         return done.acknowledged + done.landed
 
-    def _new_runner(self, store: Store, producer: ReliableKafkaProducer) -> ReplayRunner:
-        return ReplayRunner(store, producer, client=self._client.settings, clock=self._clock)
+    def _new_runner(self, store: Store, sender: Sender) -> ReplayRunner:
+        return ReplayRunner(store, sender, client=self._client.settings, clock=self._clock)
 
     # what the recorder asks
 

@@ -177,7 +177,7 @@ def test_an_interrupt_while_a_batch_waits_for_room_leaves_no_claim(monkeypatch):
     def interrupted(deadline, why):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(producer._lifecycle, "_wait_for_room", interrupted)
+    monkeypatch.setattr(producer._lifecycle.acceptance, "_wait_for_room", interrupted)
     with pytest.raises(KeyboardInterrupt):
         producer.send_batch("orders", [{"n": number} for number in range(6)])
 
@@ -235,7 +235,7 @@ def test_a_claim_is_renewed_when_its_message_finds_room_at_last():
         made[0].release()
 
     made[0].produce = seen
-    producer._lifecycle._wait_for_room = room
+    producer._lifecycle.acceptance._wait_for_room = room
     values = [{"n": number} for number in range(3)]
     sender = threading.Thread(target=producer.send_batch, args=("orders", values))
     sender.start()
@@ -278,7 +278,7 @@ def test_messages_whose_sync_failed_are_not_sent_under_their_old_numbers(tmp_pat
     assert not transport.log["orders"]
     again = producer.send_batch("orders", values)
     assert counts(again) == {"total": 5, "sent": 5, "failed": 0, "duplicate": 0}
-    assert not producer._lifecycle._journal_full  # told again when it begins again
+    assert not producer._lifecycle.acceptance._journal_full  # told again when it begins again
     producer.close()
 
 
@@ -306,11 +306,11 @@ def test_an_interrupt_while_the_disk_is_waited_for_leaves_nothing_in_the_journal
 def test_a_batch_that_is_taken_ends_the_trouble_with_a_full_journal(tmp_path):
     """After a batch the next want of room was told to nobody."""
     producer, _ = make(tmp_path)
-    producer._lifecycle._journal_full = True
+    producer._lifecycle.acceptance._journal_full = True
 
     producer.send_batch("orders", [{"n": 1}, {"n": 2}])
 
-    assert not producer._lifecycle._journal_full
+    assert not producer._lifecycle.acceptance._journal_full
     producer.close()
 
 
@@ -484,7 +484,7 @@ def test_what_waits_in_the_journal_while_the_producer_closes_stays_there(tmp_pat
     )  # fmt: skip
     for number in range(3):
         producer.send_message("orders", {"n": number})
-    producer._lifecycle._closing = True
+    producer._lifecycle.acceptance.end()
 
     feeder = producer._lifecycle.backlog._thread
     feeder.join(10)

@@ -77,7 +77,7 @@ def test_nothing_is_called_absent_while_an_old_attempt_may_still_arrive():
 
 
 def test_with_dead_letter_what_is_proved_absent_is_sent_again(monkeypatch):
-    monkeypatch.setattr("producer_core.lifecycle.QUIET", 0.2)
+    monkeypatch.setattr("producer_core.ambiguous.QUIET", 0.2)
     producer, transport = make(once("_MSG_TIMED_OUT"), on_ambiguous="dead_letter")
 
     producer.send_message("orders", b"1", "a")
@@ -89,7 +89,7 @@ def test_with_dead_letter_what_is_proved_absent_is_sent_again(monkeypatch):
 
 
 def test_with_dead_letter_what_is_not_proved_absent_waits_for_a_person(monkeypatch):
-    monkeypatch.setattr("producer_core.lifecycle.QUIET", 0.2)
+    monkeypatch.setattr("producer_core.ambiguous.QUIET", 0.2)
     producer, transport = make(once("_MSG_TIMED_OUT"), blind=True, on_ambiguous="dead_letter")
 
     producer.send_message("orders", b"1", "a")

@@ -145,7 +145,7 @@ def test_messages_without_a_key_keep_order_where_a_partition_was_asked_for():
 
 
 def test_held_messages_are_bounded_and_the_sender_is_told(monkeypatch):
-    monkeypatch.setattr("producer_core.lifecycle._MOST_HELD", 3)
+    monkeypatch.setattr("producer_core.acceptance._MOST_HELD", 3)
     producer, transport = make(FirstTries(hold={0}), ordering="strict", config={"max_block_ms": 50})
 
     for number in range(4):

@@ -1,0 +1,113 @@
+"""The ambiguous: messages whose attempt failed and that the broker may have. A look decides what becomes of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from producer_core.connection import Connection
+from producer_core.events import Attempt, Verdict
+from producer_core.failures import Failure, failure_of
+from producer_core.in_doubt import QUIET, Doubt, InDoubt, Look, Marks, OnAmbiguous, resolve
+from producer_core.landing import Landing
+from producer_core.messages import MessageStatus
+from producer_core.ordering import Lanes
+from producer_core.retry import RetryManager
+from producer_core.settlement import Settlement
+from producer_core.telling import Audience
+from producer_core.transport import Delivery
+from producer_core.turns import Turns
+
+_EVIDENCE = 10.0
+"""Seconds that a message in doubt waits for the evidence of a suspected loss."""
+
+
+class Ambiguous:
+    """Asks `in_doubt.py:InDoubt`, and acts on its thread upon the answer: landed, sent again, waited for, or buried."""
+
+    def __init__(
+        self,
+        pending: dict[bytes, Delivery],
+        look: Look,
+        *,
+        settlement: Settlement,
+        lanes: Lanes,
+        turns: Turns,
+        retries: RetryManager,
+        audience: Audience,
+        connection: Connection,
+        marks: Marks,
+        policy: OnAmbiguous,
+        lost_on: Callable[[str, float], bool],
+        clock: Callable[[], float],
+    ) -> None:
+        self._pending = pending
+        self._settlement = settlement
+        self._lanes = lanes
+        self._turns = turns
+        self._retries = retries
+        self._audience = audience
+        self._connection = connection
+        self._policy = policy
+        self._lost_on = lost_on
+        self._clock = clock
+        self._in_doubt = InDoubt(look, self._looked, marks=marks)
+
+    def look_first(self, delivery: Delivery, failure: Failure, retry_in: float | None) -> bool:
+        """Ask the topic before anything else happens to a message that the broker may have; False: no need, or closing."""
+        if failure.kind == "timed_out" and not self._connection.may_have_produced:
+            return False
+        return self._ask(delivery, failure, retry_in)
+
+    def recover(self, delivery: Delivery) -> bool:
+        """Look for a message of an earlier process, which is in `pending`; False when closing."""
+        failure = failure_of("_PURGE_INFLIGHT")
+        text = "the process that sent it ended before its report came"
+        attempt = Attempt(self._clock(), failure.code, text)
+        delivery.attempts = ((attempt, "possibly_persisted"),)
+        self._lanes.failed(delivery)
+        return self._ask(delivery, failure, 0.0)
+
+    def stop(self, timeout: float) -> None:
+        """Look for nothing more; what has no answer stays in doubt."""
+        self._in_doubt.stop(timeout)
+
+    def _ask(self, delivery: Delivery, failure: Failure, retry_in: float | None) -> bool:
+        if self._turns.ended:
+            return False
+        delivery.in_doubt = True
+        delivery.status = MessageStatus.RETRYING
+        return self._in_doubt.ask(Doubt(delivery, failure, retry_in, time.monotonic()))
+
+    def _looked(self, doubt: Doubt, landing: Landing) -> None:
+        """What a look says of a message in doubt, on the look's thread."""
+        delivery = doubt.delivery
+        if delivery.id not in self._pending:
+            return None
+        quiet_in = doubt.since + QUIET - time.monotonic()
+        policy: OnAmbiguous = "dead_letter" if doubt.retry_in is None else self._policy
+        what = resolve(landing, policy, quiet=quiet_in <= 0)
+        if what == "wait" and self._policy == "retry":
+            what = "bury"  # no retry is left, and nobody asked to wait for certainty
+        if what == "wait" and self._in_doubt.ask(doubt, after=quiet_in):
+            return None
+        if what == "resend" and self._lost_on(delivery.topic, _EVIDENCE):
+            what = "bury"  # acknowledged messages are missing there: an operator decides what is sent again
+        delivery.in_doubt = False
+        if what == "landed":
+            return self._settlement.found(delivery, landing)
+        if what == "resend" and doubt.retry_in is not None:
+            if not (landing.outcome == "absent" and quiet_in <= 0):
+                self._audience.tell("counted", delivery.topic, "possible_duplicates")
+            return self._retries.schedule(delivery, doubt.retry_in)
+        proof = _proof(delivery, landing, quiet=quiet_in <= 0)
+        return self._settlement.bury(delivery, doubt.failure, proof=proof)
+
+
+def _proof(delivery: Delivery, landing: Landing, *, quiet: bool) -> tuple[Verdict, str] | None:
+    """The verdict that a last look allows; None leaves it to the attempts. `absent` only once nothing can arrive."""
+    if all(verdict != "possibly_persisted" for _, verdict in delivery.attempts):
+        return None
+    if quiet and landing.outcome == "absent":
+        return "absent", f"{landing.text} No request of it can still arrive."
+    return None

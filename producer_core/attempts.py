@@ -1,0 +1,158 @@
+"""The attempts that failed: each is judged, and its message sent again, looked for first, or given up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import KafkaError
+
+from producer_core.ambiguous import Ambiguous
+from producer_core.config import ClientConfig, RetryConfig
+from producer_core.connection import Connection
+from producer_core.copies import Copies
+from producer_core.dedup import Claim
+from producer_core.events import Attempt, Verdict
+from producer_core.failures import Failure, failure_of, judge, refused_here
+from producer_core.messages import MessageStatus
+from producer_core.ordering import Lanes
+from producer_core.retry import RetryAfter, RetryManager, decide
+from producer_core.settlement import Settlement
+from producer_core.telling import Audience
+from producer_core.transport import Delivery
+from producer_core.turns import Turns
+from producer_core.unreported import NOT_SENT, SILENT
+
+_NEVER_SENT: tuple[Verdict, str] = ("not_sent", "The client never sent a produce request to any broker.")
+
+
+class Attempts:
+    """`failed` is called on the poll thread and on the user's, `due` on the retry manager's."""
+
+    def __init__(
+        self,
+        pending: dict[bytes, Delivery],
+        config: ClientConfig,
+        retry_config: RetryConfig,
+        *,
+        settlement: Settlement,
+        ambiguous: Ambiguous,
+        lanes: Lanes,
+        turns: Turns,
+        copies: Copies,
+        retries: RetryManager,
+        audience: Audience,
+        connection: Connection,
+        clock: Callable[[], float],
+    ) -> None:
+        self._pending = pending
+        self._retry_backoff = config.retry_backoff
+        self._retry_config = retry_config
+        self._settlement = settlement
+        self._ambiguous = ambiguous
+        self._lanes = lanes
+        self._turns = turns
+        self._copies = copies
+        self._retries = retries
+        self._audience = audience
+        self._connection = connection
+        self._clock = clock
+        # touched on the poll thread, and by end() after it
+        self._unjudged: list[tuple[Delivery, Failure]] = []
+
+    def failed(self, delivery: Delivery, error: KafkaError, message: Any) -> None:
+        """An attempt came back with an error; without a message the client refused it on the spot."""
+        failure = failure_of(error)
+        verdict = _judge(failure, message, self._retry_backoff)
+        delivery.attempts = (*delivery.attempts, (Attempt(self._clock(), failure.code, error.str()), verdict))
+        self._follow(delivery, failure, verdict)
+
+    def _follow(self, delivery: Delivery, failure: Failure, verdict: Verdict) -> None:
+        """Send again, look first, or give up."""
+        decision = decide(failure, len(delivery.attempts), self._retry_config)
+        retry_in = decision.seconds if isinstance(decision, RetryAfter) else None
+        if self._turns.ended and retry_in is not None:
+            self._audience.attempt_failed(delivery, failure, None)
+            return self._settlement.keep(delivery, failure)
+        self._audience.attempt_failed(delivery, failure, retry_in)
+        if retry_in is not None:
+            delivery.status = MessageStatus.RETRYING
+            self._lanes.failed(delivery)
+        if verdict == "possibly_persisted" and self._ambiguous.look_first(delivery, failure, retry_in):
+            return None
+        if retry_in is not None:
+            return self._retries.schedule(delivery, retry_in)
+        return self._give_up(delivery, failure)
+
+    def _give_up(self, delivery: Delivery, failure: Failure) -> None:
+        """Bury, once the evidence is in: a client that never sent a request proves it with its next statistics."""
+        unproved = failure.kind == "timed_out" and not self._connection.may_have_produced
+        if unproved and not self._turns.ended:
+            self._unjudged.append((delivery, failure))
+        else:
+            self._settlement.bury(delivery, failure)
+
+    def evidence(self) -> None:
+        """The connection has new statistics: those that waited for them get their verdict. On the poll thread."""
+        unjudged, self._unjudged = self._unjudged, []
+        for delivery, failure in unjudged:
+            proof = None if self._connection.may_have_produced else _NEVER_SENT
+            self._settlement.bury(delivery, failure, proof=proof)
+
+    def due(self, delivery: Delivery) -> None:
+        """A waiting message's time has come, on the retry thread."""
+        if delivery.id not in self._pending or delivery.flying or delivery.in_doubt:
+            return None
+        claim = Claim.NEW if delivery.replay else self._copies.claim(delivery)  # a retry renews its claim
+        if claim is Claim.PENDING:
+            return self._copies.hold(delivery)
+        if claim is Claim.DUPLICATE:
+            return self._settlement.duplicate(delivery)
+        return self._turns.due(delivery)
+
+    def silent(self, generation: int, *, sent: bool) -> None:
+        """The client of this generation broke: what it never reported failed; without `sent` nothing of it left us."""
+        error = KafkaError(KafkaError._PURGE_INFLIGHT, "the client failed before it reported this message")
+        for delivery in list(self._pending.values()):
+            if delivery.generation == generation and delivery.flying:
+                delivery.flying = False
+                self.failed(delivery, error, SILENT if sent else NOT_SENT)
+
+    def end(self) -> None:
+        """Nothing more can be done in this process for whatever is pending; the threads have stopped."""
+        for delivery, failure in self._unjudged:  # no statistics came after their time-out: nothing is proved
+            self._settlement.keep(delivery, failure)
+        for delivery in list(self._pending.values()):
+            self._abandon(delivery)
+
+    def _abandon(self, delivery: Delivery) -> None:
+        held = delivery.status is MessageStatus.DUPLICATE
+        if held and self._copies.claim(delivery) is Claim.DUPLICATE:
+            return self._settlement.duplicate(delivery)
+        if delivery.status is MessageStatus.RETRYING and delivery.attempts:
+            return self._settlement.keep(delivery, failure_of(delivery.attempts[-1][0].code))
+        failure = failure_of("_PURGE_INFLIGHT" if delivery.flying else "held")
+        verdict: Verdict = "possibly_persisted" if delivery.flying else "not_sent"
+        attempt = Attempt(self._clock(), failure.code, _closed_while(delivery))
+        delivery.attempts = (*delivery.attempts, (attempt, verdict))
+        self._audience.attempt_failed(delivery, failure, None)
+        return self._settlement.keep(delivery, failure)
+
+
+def _judge(failure: Failure, message: Any, backoff: float) -> Verdict:
+    """The verdict of one attempt; without a message the client refused it on the spot."""
+    if message is None:
+        return refused_here(failure)[0]
+    proved: Verdict | None = getattr(message, "verdict", None)  # a transaction that was aborted proves more
+    if proved is not None:
+        return proved
+    assigned = message.partition() is not None
+    return judge(failure, latency=message.latency(), retry_backoff=backoff, assigned=assigned)[0]
+
+
+def _closed_while(delivery: Delivery) -> str:
+    if delivery.flying:
+        return "closed before its report came"
+    if delivery.status is MessageStatus.DUPLICATE:
+        return "closed while a copy of it was still undecided"
+    return "closed while an earlier message of its key was still undecided"

@@ -1,0 +1,64 @@
+"""The copies: which messages are copies of others, asked for each delivery; without de-duplication every one is new."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from producer_core.dedup import Claim, MessageDeduplicator
+from producer_core.messages import MessageStatus
+from producer_core.retry import RetryManager
+from producer_core.telling import Audience
+from producer_core.transport import Delivery
+
+_HOLD = 0.1
+"""Seconds until a copy of a pending claim asks again."""
+
+
+class Copies:
+    """Claims for deliveries; a copy of a pending claim waits on the retry manager's heap, a confirmed one is told."""
+
+    def __init__(
+        self,
+        dedup: MessageDeduplicator | None,
+        *,
+        retries: RetryManager,
+        audience: Audience,
+        settled: threading.Event,
+    ) -> None:
+        self._dedup = dedup
+        self._retries = retries
+        self._audience = audience
+        self._settled = settled
+
+    def claim(self, delivery: Delivery) -> Claim:
+        if delivery.checksum is None or self._dedup is None:
+            return Claim.NEW
+        return self._dedup.claim(delivery.checksum, delivery.dedup_topic or delivery.topic, delivery.id)
+
+    def claim_many(self, deliveries: Sequence[Delivery]) -> list[Claim]:
+        """One round trip to Redis for all; each has a checksum where there is de-duplication."""
+        if self._dedup is None:
+            return [Claim.NEW] * len(deliveries)
+        return self._dedup.claim_many(
+            [(d.checksum or "", d.dedup_topic or d.topic, d.id) for d in deliveries]
+        )
+
+    def release(self, delivery: Delivery) -> None:
+        if delivery.checksum is not None and self._dedup is not None:
+            self._dedup.release(delivery.checksum, delivery.dedup_topic or delivery.topic, delivery.id)
+
+    def release_all(self, deliveries: Sequence[Delivery]) -> None:
+        for delivery in deliveries:
+            self.release(delivery)
+
+    def hold(self, delivery: Delivery) -> None:
+        """Its twin is on its way: ask again in a moment."""
+        delivery.status = MessageStatus.DUPLICATE
+        self._retries.schedule(delivery, _HOLD, counted=False)
+
+    def duplicate(self, delivery: Delivery) -> None:
+        """Its twin was acknowledged."""
+        delivery.status = MessageStatus.DUPLICATE
+        self._audience.tell("duplicate", delivery.topic)
+        self._settled.set()

@@ -1,0 +1,81 @@
+"""The identity: a producer's session and the ids of its messages, with the journal or the input that they come from."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from producer_core.config import ClientConfig
+from producer_core.guarantees import Guarantees
+from producer_core.messages import MessageIds, SequenceNumbers, new_session
+
+if TYPE_CHECKING:
+    from producer_core.journal import Journal
+    from producer_core.stand_in import Keeper, Numbers, Sender, StandIn
+    from producer_core.store_keeping import Session
+
+
+class Identity:
+    """Holds the journal's folder and the transactional id's name from when it is made until `let_go`."""
+
+    def __init__(
+        self,
+        guarantees: Guarantees,
+        config: ClientConfig,
+        stand_in: StandIn | None,
+        *,
+        says: Callable[[str, str, str], None],
+    ) -> None:
+        self._guarantees = guarantees
+        self._stand_in = stand_in
+        self.journal = guarantees.journal(says) if stand_in is None else stand_in
+        with self.or_let_go():
+            guarantees.take_name(config, self.journal)
+            self.session = new_session() if self.journal is None else self.journal.session
+            self.ids = MessageIds(self.session)
+            self.sequence: Numbers = (
+                SequenceNumbers(getattr(self.journal, "next_sequence", 0))
+                if stand_in is None
+                else stand_in.numbers
+            )
+
+    @contextlib.contextmanager
+    def or_let_go(self) -> Iterator[None]:
+        """What fails while a producer is made must not keep the journal's folder."""
+        try:
+            yield
+        except BaseException:
+            self.let_go()
+            raise
+
+    def let_go(self) -> None:
+        self._guarantees.leave_name()
+        if self.journal is not None:
+            self.journal.close()
+
+    def next_id(self) -> str:
+        return self.ids.text(self.sequence.take())
+
+    def backlog(self, sender: Sender) -> Keeper | None:
+        """Who keeps the messages of the sender until they are settled."""
+        if self._stand_in is not None:
+            return self._stand_in.keeper(sender)
+        if self.journal is None:
+            return None
+        from producer_core.backlog import Backlog
+
+        return Backlog(cast("Journal", self.journal), sender)
+
+    def as_session(self) -> Session:
+        """As the store knows it."""
+        from producer_core.store_keeping import Session
+
+        folder = self._guarantees.journal_dir
+        unused = folder is not None and getattr(self.journal, "next_sequence", None) == 0
+        return Session(
+            self.session.bytes,
+            self.journal is None or unused,
+            None if folder is None else Path(folder).expanduser(),
+        )

@@ -1,0 +1,232 @@
+"""The settlement: what takes a message out of `pending`, and everybody who then hears of it.
+
+Taking it out of that table is the one atomic step that settles it, so whatever arrives twice (a late report, a look
+that found it, a close) settles it once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError
+
+from producer_core.acknowledgements import Acknowledgements
+from producer_core.burial import Origin, dead_letter
+from producer_core.connection import Connection
+from producer_core.copies import Copies
+from producer_core.dedup import MessageDeduplicator
+from producer_core.events import Acknowledged, Verdict
+from producer_core.failures import Failure
+from producer_core.in_doubt import Landed, Marks
+from producer_core.landing import Landing
+from producer_core.messages import MessageStatus, id_text
+from producer_core.ordering import Lanes
+from producer_core.reports import Resent
+from producer_core.retry import RetryManager
+from producer_core.telling import Audience
+from producer_core.transport import Delivery, Report
+from producer_core.turns import Turns
+
+if TYPE_CHECKING:
+    from producer_core.stand_in import Keeper
+
+_new = tuple.__new__
+_topic_of, _seq_of, _id_of = attrgetter("topic"), attrgetter("seq"), attrgetter("id")
+_SENT = MessageStatus.SENT
+
+
+class Settlement:
+    """Reports come on the poll thread, what a look found on the look's, burials on any. `failed` hears of errors."""
+
+    def __init__(
+        self,
+        pending: dict[bytes, Delivery],
+        backlog: Keeper | None,
+        *,
+        lanes: Lanes,
+        turns: Turns,
+        dedup: MessageDeduplicator | None,
+        copies: Copies,
+        retries: RetryManager,
+        audience: Audience,
+        connection: Connection,
+        marks: Marks,
+        origin: Origin,
+        failed: Callable[[Delivery, KafkaError, Any], None],
+        settled: threading.Event,
+    ) -> None:
+        self._pending = pending
+        self._backlog = backlog
+        self._lanes = lanes
+        self._turns = turns
+        self._dedup = dedup
+        self._copies = copies
+        self._retries = retries
+        self._audience = audience
+        self._connection = connection
+        self._marks = marks
+        self._origin = origin
+        self._failed = failed
+        self._settled = settled
+        self.highest = -1  # the highest sequence that was acknowledged; written on the poll thread
+        self.telling = 0  # the thread that settles reports and has not told everybody yet; 0: nobody does
+
+    # reports
+
+    def reports(self, batch: Sequence[Report]) -> None:
+        """Delivery reports, on the poll thread."""
+        self.telling = threading.get_ident()
+        try:
+            plain = self._backlog is None and _plain(batch)
+            acknowledged = self._all_acked(batch) if plain else self._each(batch)
+            if acknowledged:
+                self._connection.acknowledged()
+                self._marks.note(acknowledged)
+                self._audience.tell("acknowledged", acknowledged)
+            if self._backlog is not None:
+                self._backlog.flush()
+        finally:
+            self.telling = 0
+        self._settled.set()
+
+    def _each(self, batch: Sequence[Report]) -> list[Acknowledged]:
+        acknowledged: list[Acknowledged] = []
+        for delivery, error, message in batch:
+            if error is not None:
+                delivery.flying = False
+                self._failed(delivery, error, message)
+            elif item := self._acked(delivery, message):
+                acknowledged.append(item)
+        return acknowledged
+
+    # Both of the next two are in one piece for speed: a call or an object for each message would be a tenth of its cost.
+
+    def _all_acked(self, batch: Sequence[Report]) -> Acknowledgements:
+        """As `_acked` for each of a plain batch, one step for all at a time: what nearly every message costs."""
+        settle = self._pending.pop
+        settled = [report for report in batch if settle(report[0].id, None) is not None]
+        deliveries = [delivery for delivery, _, _ in settled]
+        messages = [message for _, _, message in settled]
+        if self._dedup is not None:
+            for delivery in deliveries:
+                if delivery.checksum is not None:
+                    self._dedup.confirm(delivery.checksum, delivery.dedup_topic or delivery.topic)
+        for delivery in deliveries:
+            if delivery.ended is not None:
+                delivery.ended("sent")
+        if self._lanes.queues:
+            for delivery in deliveries:
+                self._turns.settled(delivery, acknowledged=True)
+        seqs = list(map(_seq_of, deliveries))
+        self.highest = max(self.highest, max(seqs, default=-1))
+        return Acknowledgements(
+            list(map(_topic_of, deliveries)),
+            [message.partition() for message in messages],
+            [message.offset() for message in messages],
+            [message.latency() or 0.0 for message in messages],
+            [0 if (value := delivery.value) is None else len(value) for delivery in deliveries],
+            [1] * len(deliveries),
+            seqs,
+            list(map(_id_of, deliveries)),
+        )
+
+    def _acked(self, delivery: Delivery, message: Any) -> Acknowledged | None:
+        if self._backlog is None:  # as in _leave, without its call
+            if self._pending.pop(delivery.id, None) is None:
+                return None
+        elif not self._backlog.leave(delivery):
+            return None
+        delivery.status = _SENT
+        if delivery.seq > self.highest:
+            self.highest = delivery.seq
+        if delivery.checksum is not None and self._dedup is not None:
+            self._dedup.confirm(delivery.checksum, delivery.dedup_topic or delivery.topic)
+        tries = 1
+        if delivery.attempts:
+            tries += len(delivery.attempts)
+            self._retries.settled(delivery, True)
+        partition, offset, latency = message.partition(), message.offset(), message.latency()
+        if delivery.replay is not None:
+            delivery.replay(Resent(id_text(delivery.id), "acknowledged", partition, offset))
+        if self._backlog is not None:
+            self._backlog.acknowledged(delivery)
+        if delivery.callback is not None or delivery.on_delivery is not None:
+            self._audience.call_back(delivery, message, None)
+        elif delivery.ended is not None:
+            delivery.ended("sent")
+        if self._lanes.queues:
+            self._turns.settled(delivery, acknowledged=True)
+        value = delivery.value
+        size = 0 if value is None else len(value)
+        row = (delivery.topic, partition, offset, latency or 0.0, size, tries, delivery.seq, delivery.id)
+        return _new(Acknowledged, row)  # as Acknowledged(…) makes it, without a Python call for each message
+
+    # other ends
+
+    def found(self, delivery: Delivery, landing: Landing) -> None:
+        """A look found it on its topic: as acknowledged as by a report."""
+        item = self._acked(delivery, Landed(landing))
+        if item is not None:
+            self._audience.tell("acknowledged", [item])
+            self._audience.tell("counted", delivery.topic, "landed")
+        if self._backlog is not None:
+            self._backlog.flush()
+        self._settled.set()
+
+    def bury(self, delivery: Delivery, failure: Failure, *, proof: tuple[Verdict, str] | None = None) -> None:
+        """It is given up, and becomes a dead letter. `proof` as in `burial.dead_letter`."""
+        if not self._leave(delivery):
+            return
+        delivery.status = MessageStatus.DLQ
+        if len(delivery.attempts) > 1:
+            self._retries.settled(delivery, False)
+        letter = dead_letter(delivery, failure, origin=self._origin, proof=proof)
+        if letter.verdict in ("not_sent", "rejected", "absent"):
+            self._copies.release(delivery)
+        if delivery.replay is None:
+            self._audience.tell("died", letter)
+        else:
+            delivery.replay(Resent(letter.message_id, "failed", letter=letter, text=letter.error_text))
+        self._audience.call_back(delivery, None, letter)
+        self._turns.settled(delivery, acknowledged=False)
+        self._settled.set()
+
+    def keep(self, delivery: Delivery, failure: Failure) -> None:
+        """Failed while closing: it stays in the journal, or becomes a dead letter without one."""
+        if self._backlog is not None and delivery.replay is None:
+            self._pending.pop(delivery.id, None)
+        else:
+            self.bury(delivery, failure)
+
+    def duplicate(self, delivery: Delivery) -> None:
+        """A held copy whose twin was acknowledged: its owner is told so."""
+        if self._pending.pop(delivery.id, None) is not None:
+            if self._backlog is not None:
+                self._backlog.needless(delivery)
+                self._backlog.flush()
+            self._copies.duplicate(delivery)
+            self._audience.call_back(delivery, None, None)
+            self._turns.settled(delivery, acknowledged=False)
+
+    def _leave(self, delivery: Delivery) -> bool:
+        """The one step that settles a message; False when it was settled before."""
+        if self._backlog is not None:
+            return self._backlog.leave(delivery)
+        return self._pending.pop(delivery.id, None) is not None
+
+
+def _plain(batch: Sequence[Report]) -> bool:
+    """Whether all were acknowledged at the first try, and none has an owner who hears of it alone."""
+    for delivery, error, _ in batch:
+        if (
+            error is not None
+            or delivery.attempts
+            or delivery.callback is not None
+            or delivery.on_delivery is not None
+            or delivery.replay is not None
+        ):
+            return False
+    return True

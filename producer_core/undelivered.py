@@ -1,0 +1,80 @@
+"""The undelivered: what a producer could not deliver, its dead letters, how they are looked at, and the ways back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from producer_core.burial import delivery_of, unborn
+from producer_core.ending import Ending
+from producer_core.events import DeadLetter
+from producer_core.messages import Message, encode_key
+from producer_core.observed import Observed
+from producer_core.reports import Resent
+from producer_core.standing import Standing
+
+
+class Undelivered(Observed):
+    """A face of `ReliableKafkaProducer`, which makes what stands here first."""
+
+    standing: Standing
+    _ending: Ending
+
+    def get_dlq_messages(self, topic: str | None = None) -> list[Message]:
+        return self._keeping.messages(topic)
+
+    def clear_dlq(self, topic: str | None = None) -> int:
+        """Archive the dead letters; with a store this can be undone (`producer-core dlq restore`)."""
+        return self._keeping.clear(topic)
+
+    def replay_dlq_messages(
+        self, topic: str, max_messages: int | None = None, *, timeout: float = 60.0
+    ) -> int:
+        """Send dead letters again, oldest first, and return how many the broker acknowledged.
+
+        Each leaves the DLQ only when its own delivery report came; one that fails again stays, once. Nobody is asked:
+        letters of a topic that is gone are left out, and on a topic that is compacted, or of which nobody can tell, those
+        whose key has a newer record; on others they are sent, and their old values come last. What may be on its topic already is looked for there
+        first. To be asked use `producer-core dlq replay`, the dashboard, or `replay.plan(check_first=True)`; without a
+        store nothing is looked ahead for.
+        """
+        self._ending.check()
+        return self._keeping.replay(self, topic, max_messages, timeout)
+
+    def resend(self, letter: DeadLetter, settled: Callable[[Resent], None]) -> None:
+        """Send one dead letter again under its own id; `settled` hears how it ended. Used by replays."""
+        self._ending.check()
+        delivery = delivery_of(letter)
+        if delivery.id[:16] == self._parts.identity.session.bytes:
+            delivery.seq = int.from_bytes(delivery.id[16:])
+        delivery.accepted_at = letter.accepted_at
+        delivery.replay = settled
+        self._lifecycle.acceptance.resend(delivery)
+
+    def go_on(self, topic: str) -> int:
+        """After a loss of acknowledged records, once you have decided: messages in doubt there are sent again.
+
+        Until then, or a restart, they become dead letters. How many partitions were held up so.
+        """
+        return self.standing.go_on(topic)
+
+    def dead_letter(
+        self,
+        topic: str,
+        raw: bytes | None,
+        *,
+        code: str = "malformed",
+        text: str,
+        source: str | None = None,
+        key: Any = None,
+    ) -> str:
+        """Keep an input that cannot become a message: verdict `not_sent`, not replayable until edited."""
+        self._ending.check()
+        message_id = self._parts.identity.next_id()
+        letter = unborn(
+            message_id, topic, origin=self._parts.origin, key=encode_key(key), raw=raw, code=code, text=text,
+            source=source, now=self._clock(),
+        )  # fmt: skip
+        for hook in (self.metrics, self._keeping.hook):
+            hook.died(letter)
+        return message_id
