@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import os
 import subprocess
@@ -13,6 +12,7 @@ import time
 import duckdb
 import pytest
 
+from benchmarks.native import native
 from producer_core.errors import StoreError, StoreLocked
 from producer_core.looking import nobody_looks
 from producer_core.store import Batch, StatisticsRow, Store
@@ -332,27 +332,10 @@ def test_a_store_that_is_written_for_long_does_not_keep_memory_of_each_time(stor
 
 
 def in_use():
-    """Bytes that glibc has given out and not got back."""
-    try:
-        asked = ctypes.CDLL(None).mallinfo2
-    except AttributeError:
-        pytest.skip("glibc 2.33 or later says how much of its memory is in use")
-    names = (
-        "arena",
-        "ordblks",
-        "smblks",
-        "hblks",
-        "hblkhd",
-        "usmblks",
-        "fsmblks",
-        "uordblks",
-        "fordblks",
-        "keepcost",
-    )
-    asked.restype = type(
-        "Info", (ctypes.Structure,), {"_fields_": [(name, ctypes.c_size_t) for name in names]}
-    )
-    return asked().uordblks
+    found = native()
+    if found is None:
+        pytest.skip("only glibc 2.33 and later tells what of its memory is in use")
+    return found.in_use
 
 
 def test_an_interrupted_block_leaves_the_store_usable(store):
