@@ -5,13 +5,15 @@
 
 A process with a store and a journal sends evenly; between it and its broker faults come and go, each a few seconds long.
 It measures itself every few seconds. What is told is each number's median late in the run, against early in it: only
-moments without a fault count, and the first fifth is for settling down.
+moments without a fault count, and the first fifth is for settling down. How fast it grows is told of the second half:
+what fills up to a bound slows down, a leak does not.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import sys
 import tempfile
@@ -28,6 +30,7 @@ from typing import Any
 from benchmarks import frame, plot
 from benchmarks.frame import call, markdown
 from benchmarks.guarantees import machine, message
+from benchmarks.native import native
 from producer_core.brokers import embedded, kafka
 from producer_core.brokers.proxy import BlackHole, Delay, FaultProxy, Hold, Reset, Rule, Slow, Swallow
 from producer_core.histogram import Histogram
@@ -58,12 +61,24 @@ class Bound:
 
 BOUNDS: Mapping[str, Bound] = {
     "memory": Bound("MB", 1.15, 16),
+    "in use": Bound("MB", 1.15, 3),
+    "kept": Bound("MB", 1.3, 12),
+    "python": Bound("thousand", 1.05, 10),
     "threads": Bound("", 1.0, 1),
     "handles": Bound("", 1.1, 6),
     "journal": Bound("MB", 1.5, 80),
     "store": Bound("MB", 1.2, 16),
     "p50": Bound("ms", 1.5, 5),
     "p99": Bound("ms", 2.0, 25),
+}
+WORDS: Mapping[str, str] = {
+    "memory": "memory that is no file's",
+    "in use": "of it given out by glibc (DuckDB, librdkafka)",
+    "kept": "of it kept by glibc for the next who asks",
+    "python": "Python's blocks",
+    "handles": "open files and sockets",
+    "journal": "the journal's files",
+    "store": "the store's file",
 }
 
 
@@ -120,15 +135,26 @@ def _latencies(found: Histogram) -> dict[str, float]:
 
 
 def _of_process(place: Path) -> dict[str, float]:
-    """Megabytes of memory that is no file's, threads, handles, and megabytes of files."""
+    """Megabytes of memory that is no file's and of what is known in it, threads, handles, and megabytes of files; what
+    the machine's load was, and the seconds of the processor so far."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return {
         "memory": int(status["RssAnon"].split()[0]) / 1024,
+        **_parts(),
         "threads": int(status["Threads"]),
         "handles": len(list(Path("/proc/self/fd").iterdir())),
         "journal": _megabytes((place / "journal").rglob("*")),
         "store": _megabytes(place.glob("store.duckdb*")),
+        "load": os.getloadavg()[0],
+        "cpu": time.process_time(),
     }
+
+
+def _parts() -> dict[str, float]:
+    python, found = {"python": sys.getallocatedblocks() / 1000}, native()
+    if found is None:
+        return python
+    return {"in use": found.in_use / 2**20, "kept": found.kept / 2**20, **python}
 
 
 def _megabytes(files: Iterator[Path]) -> float:
@@ -193,11 +219,12 @@ def calm(samples: Samples, faults: Sequence[Fault], after: float) -> Samples:
 
 @dataclass(frozen=True)
 class Drift:
-    """One number early and late in the run."""
+    """One number early and late in the run, and how much an hour it grew by in the second half (None: not known)."""
 
     name: str
     early: float
     late: float
+    growth: float | None = None
 
     @property
     def flat(self) -> bool:
@@ -212,19 +239,37 @@ def drifts(samples: Samples, quiet: Samples) -> list[Drift]:
     for name in BOUNDS:
         values = [[one[name] for one in quiet if name in one and _fifth(one["at"] - begun, took) == part] for part in (1, 4)]  # fmt: skip
         if all(values):
-            found.append(Drift(name, median(values[0]), median(values[1])))
+            found.append(Drift(name, median(values[0]), median(values[1]), _growth(name, quiet, begun, took)))
     return found
+
+
+def _growth(name: str, quiet: Samples, begun: float, took: float) -> float | None:
+    """By the medians of the last two quarters, whose middles lie a quarter of the run apart."""
+    quarters = [
+        [one[name] for one in quiet if name in one and low <= (one["at"] - begun) / took <= low + 0.25]
+        for low in (0.5, 0.75)
+    ]
+    if not all(quarters):
+        return None
+    return (median(quarters[1]) - median(quarters[0])) / (took / 4) * 3600
 
 
 def _fifth(at: float, took: float) -> int:
     return min(4, int(5 * at / took)) if took else 0
 
 
+DRAWN: Mapping[str, Sequence[str]] = {
+    "memory": ("memory", "in use", "python"),
+    "process": ("threads", "handles", "store"),
+    "latency": ("p50", "p99"),
+}
+
+
 def draw(folder: Path, samples: Samples, quiet: Samples) -> None:
     """Each number by its first calm value, so that all stand in one picture."""
     begun, took, parts = samples[0]["at"], samples[-1]["at"] - samples[0]["at"], 12
     places = [f"{took * (part + 1) / parts / 60:.3g}" for part in range(parts)]
-    for file, names in (("process", ("memory", "threads", "handles")), ("files", ("store", "p50", "p99"))):
+    for file, names in DRAWN.items():
         lines: dict[str, dict[str, list[float]]] = {}
         for name in names:
             line: dict[str, list[float]] = {}
@@ -241,23 +286,48 @@ def draw(folder: Path, samples: Samples, quiet: Samples) -> None:
         )  # fmt: skip
 
 
-def report(given: argparse.Namespace, done: Mapping[str, Any], found: Sequence[Drift], faults: int) -> str:
+def report(
+    given: argparse.Namespace,
+    done: Mapping[str, Any],
+    found: Sequence[Drift],
+    faults: int,
+    samples: Samples = (),
+) -> str:
     rows = []
     for one in found:
-        bound = BOUNDS[one.name]
-        words = f"{bound.unit} ".lstrip()
-        rows.append((one.name, f"{one.early:,.1f} {words}".strip(), f"{one.late:,.1f} {words}".strip(), "yes" if one.flat else "**no**"))  # fmt: skip
+        unit, name = BOUNDS[one.name].unit, WORDS.get(one.name, one.name)
+        grows = "" if one.growth is None else f"{one.growth:+,.1f}"
+        early, late = (f"{number:,.1f} {unit}".strip() for number in (one.early, one.late))
+        rows.append((name, early, late, grows, "yes" if one.flat else "**no**"))
     kept = done["tried"] - done["refused"] == done["acknowledged"] + done["dead"] and not done["left"]
     verdict = "flat" if kept and all(one.flat for one in found) else "**not flat**"
     if untold := [name for name in BOUNDS if name not in {one.name for one in found}]:
         verdict += f" (too short to tell of {', '.join(untold)})"
+    head = ("", "early", "late", "an hour, in the second half", "flat")
     return (
         f"{given.minutes:g} minutes at {given.rate:,.0f} messages a second, {faults} faults: {verdict}.\n\n"
-        f"{markdown(('', 'early', 'late', 'flat'), rows)}\n\n"
+        f"{markdown(head, rows)}\n\n"
         f"{done['tried']:,} messages: {done['acknowledged']:,} acknowledged, {done['dead']:,} dead letters, "
         f"{done['refused']:,} not accepted, {done['left']:,} without an end; {done['retried']:,} sent again by us, "
-        f"{done['possible_duplicates']:,} of them perhaps twice.\n\nMachine: {machine()}."
+        f"{done['possible_duplicates']:,} of them perhaps twice.\n\n{_beside(samples)}Machine: {machine()}."
     )
+
+
+def _beside(samples: Samples) -> str:
+    """What the process took of a core, and how busy the machine was."""
+    known = [one for one in samples if "load" in one and "cpu" in one]
+    if len(known) < 2:
+        return ""
+    first, last = known[0], known[-1]
+    share = (last["cpu"] - first["cpu"]) / (last["at"] - first["at"])
+    loads = [one["load"] for one in known]
+    return (
+        f"The process took {share:.0%} of a core. The machine's load average was {min(loads):.1f} to {max(loads):.1f}"
+        f"{BUSY if max(loads) > 2 else ''}.\n"
+    )
+
+
+BUSY = ": others worked on it, so what it says of latency is not to be judged"
 
 
 def main() -> None:
@@ -286,7 +356,7 @@ def main() -> None:
     quiet = calm(samples, faults, _AFTER)
     found = drifts(samples, quiet)
     draw(given.plots, samples, quiet)
-    text = report(given, done, found, len(faults))
+    text = report(given, done, found, len(faults), samples)
     print(text)
     if "**" in text:
         sys.exit(1)

@@ -23,6 +23,9 @@ ALIAS = "store"
 READ_LIMIT = 2.0
 """Seconds after which a reader is cancelled, so that a writer never waits long."""
 
+_RENEWED_AFTER = 200
+"""Borrowings until the DuckDB instance is made anew, which takes 12 ms: it keeps up to 5 KB of each that wrote, and
+0.3 KB of each that read, for as long as it lives."""
 _FORK_WAIT = 2.0
 _END_WAIT = 30.0
 
@@ -30,7 +33,7 @@ _lenders: weakref.WeakSet[Lender] = weakref.WeakSet()
 
 
 class Lender:
-    """Lends connections to one file. One DuckDB instance in memory lives as long as the lender.
+    """Lends connections to one file, one DuckDB instance in memory for hundreds of them.
 
     Attaching a file to a living instance takes 2 ms; opening it anew takes 12. Safe to use from several
     threads (one borrows at a time) and after a fork (the child makes its own instance).
@@ -48,6 +51,7 @@ class Lender:
         self._writing = False
         self._lent: duckdb.DuckDBPyConnection | None = None
         self._instance: duckdb.DuckDBPyConnection | None = None
+        self._lent_by_it = 0
         self._attached_now: tuple[duckdb.DuckDBPyConnection, ...] = ()
         self._paused = False
 
@@ -144,7 +148,7 @@ class Lender:
 
     @contextlib.contextmanager
     def _attached(self, path: Path, *, write: bool, deadline: float) -> Iterator[duckdb.DuckDBPyConnection]:
-        instance = self._instance = self._instance or _in_memory(self._path)
+        instance = self._living()
         cursor, pid = instance.cursor(), os.getpid()
         self._attached_now = (instance, cursor)
         try:
@@ -155,6 +159,15 @@ class Lender:
             if os.getpid() == pid:
                 self._let_go(instance, cursor)
                 self._attached_now = ()
+
+    def _living(self) -> duckdb.DuckDBPyConnection:
+        """The instance, or a new one where it has lent often."""
+        if self._lent_by_it >= _RENEWED_AFTER:
+            self._discard()
+        if self._instance is None:
+            self._instance, self._lent_by_it = _in_memory(self._path), 0
+        self._lent_by_it += 1
+        return self._instance
 
     def _attach(
         self, instance: duckdb.DuckDBPyConnection, path: Path, *, write: bool, deadline: float

@@ -162,6 +162,17 @@ def test_a_soak_tells_what_grows_and_leaves_out_moments_with_faults():
     assert [one["at"] for one in samples if one not in quiet] == [95.0]
     assert {name: one.flat for name, one in found.items()} == {"memory": False, "threads": True, "p50": True}
     assert (found["memory"].early, found["memory"].late) == (77.5, 137.5)
+    assert found["threads"].growth == 0.0
+    assert found["memory"].growth > 3000  # a megabyte a second
+
+
+def test_what_fills_up_to_its_bound_does_not_grow_in_the_second_half():
+    samples = [{"at": float(at), "memory": min(50.0 + at, 90.0)} for at in range(101)]
+
+    (memory,) = soak.drifts(samples, samples)
+
+    assert memory.late > memory.early
+    assert memory.growth == 0.0
 
 
 def test_a_soak_draws_what_it_measured(tmp_path):
@@ -171,5 +182,5 @@ def test_a_soak_draws_what_it_measured(tmp_path):
 
     soak.draw(tmp_path, samples, samples)
 
-    for name in ("process", "files"):
+    for name in ("memory", "process", "latency"):
         ElementTree.parse(tmp_path / f"soak-{name}.svg")

@@ -12,6 +12,7 @@ import time
 import duckdb
 import pytest
 
+from benchmarks.native import native
 from producer_core.errors import StoreError, StoreLocked
 from producer_core.looking import nobody_looks
 from producer_core.store import Batch, StatisticsRow, Store
@@ -315,6 +316,26 @@ def test_a_store_that_was_closed_can_be_used_again(store):
     store.close()
 
     assert store.rows("totals")[0]["accepted"] == 1
+
+
+def test_a_store_that_is_written_for_long_does_not_keep_memory_of_each_time(store, monkeypatch):
+    monkeypatch.setattr("producer_core.store.borrow._RENEWED_AFTER", 50)
+
+    def write(times):
+        for number in range(times):
+            store.set_setting("x", number)
+        return in_use()
+
+    before = write(60)  # what the first ones take stays
+
+    assert write(150) - before < 400_000  # DuckDB keeps 4,700 of each write
+
+
+def in_use():
+    found = native()
+    if found is None:
+        pytest.skip("only glibc 2.33 and later tells what of its memory is in use")
+    return found.in_use
 
 
 def test_an_interrupted_block_leaves_the_store_usable(store):
