@@ -173,7 +173,7 @@ def main() -> None:
     options = parser.parse_args()
     print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")
     with tempfile.TemporaryDirectory() as home, kafka.start(nodes=1) as cluster:
-        spark = open_session(name="lag", driver_memory="1g")
+        spark = open_session(name="lag", driver_memory="1g", light=True)
         print("| producers | trigger, s | batches | lag p50, s | p95 | p99 | highest | mean |")
         print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
         for producers in options.producers:

@@ -45,8 +45,9 @@ class SparkChoice:
             connector.fetch_connector()
 
     @contextmanager
-    def session(self, name: str, *, driver_memory: str = "1g") -> Iterator[SparkSession]:
-        """A session for the block; `driver_memory` is what the job needs, unless --driver-memory said otherwise.
+    def session(self, name: str, *, driver_memory: str = "1g", light: bool = False) -> Iterator[SparkSession]:
+        """A session for the block; `driver_memory` is what the job needs, unless --driver-memory said otherwise, and
+        `light` whether it makes many small steps.
 
         What Spark raises inside comes out as a typed error with a fix where it is known.
         """
@@ -63,7 +64,7 @@ class SparkChoice:
             try:
                 opened = session.open_session(
                     name=f"producer-core {name}", master=self.master, jars=self.jars, verbose=self.verbose,
-                    driver_memory=self.driver_memory or driver_memory, options=self.conf,
+                    driver_memory=self.driver_memory or driver_memory, options=self.conf, light=light,
                 )  # fmt: skip
                 _interruptible()
                 yield opened

@@ -86,7 +86,7 @@ def telemetry(
     screen = _Screen()
     with ExitStack() as stack:
         # closed before Python ends: py4j keeps the sink, and with it the store, beyond that, and DuckDB would complain
-        with spark.session("telemetry") as session:
+        with spark.session("telemetry", light=True) as session:
             store = stack.enter_context(closing(stores.opened(store_path)))
             stop = Stop()  # after Spark, which has its own idea of Ctrl-C
             done = job.run(

@@ -8,7 +8,7 @@ from a copy uses its numbers again, for other records.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ _REMEMBERED = 1_000
 _SEEN = """SELECT 1 FROM merged_batches AS known WHERE known.producer_id = given.producer_id
 AND given.sequence BETWEEN known.first_batch AND known.last_batch"""
 
-_UNSEEN = f"SELECT DISTINCT ON (producer_id, sequence) * FROM given WHERE NOT EXISTS ({_SEEN})"
+_UNSEEN = f"SELECT min(place) FROM given WHERE NOT EXISTS ({_SEEN}) GROUP BY producer_id, sequence ORDER BY 1"
 
 _STILL = f"SELECT count(*) FROM given WHERE NOT EXISTS ({_SEEN})"
 
@@ -53,11 +53,12 @@ FROM numbered GROUP BY producer_id, island"""
 # As store/merge.py: a batch that comes late says nothing new of its producer, and its clock may have been set back.
 _HEARTBEAT = f"""
 INSERT INTO producers ({", ".join(ProducerRow._fields)})
-SELECT told.producer_id, {", ".join(f"said.{name}" for name in ProducerRow._fields[1:])}
-FROM (SELECT producer_id, max(sequence) AS sequence, arg_max(producer, sequence) AS said FROM given
-      WHERE producer IS NOT NULL GROUP BY producer_id) AS told
+SELECT batch_producer, {", ".join(f"said.{name}" for name in ProducerRow._fields[1:])}
+FROM given_producer AS said
+SEMI JOIN (SELECT batch_producer, max(batch_sequence) AS batch_sequence FROM given_producer GROUP BY ALL) AS newest
+USING (batch_producer, batch_sequence)
 WHERE NOT EXISTS (SELECT 1 FROM merged_batches AS known
-                  WHERE known.producer_id = told.producer_id AND known.last_batch > told.sequence)
+                  WHERE known.producer_id = batch_producer AND known.last_batch > batch_sequence)
 ON CONFLICT (producer_id) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in ProducerRow._fields[1:])}"""
 
 _MISSING = """
@@ -73,9 +74,14 @@ class Overtaken(Exception):
 
 
 def unseen(store: Store, batches: Any) -> Any:
-    """Those of `batches` (an Arrow table of `batches.typed`) that the store has not merged yet, each once."""
-    with store.borrow(timeout=_WAIT, limit=_LIMIT) as connection, _given(connection, batches):
-        return connection.sql(_UNSEEN).to_arrow_table()
+    """Those of `batches` (an Arrow table of `columns.typed`) that the store has not merged yet, each once."""
+    import pyarrow as pa
+
+    keys = batches.select(["producer_id", "sequence"])
+    keys = keys.append_column("place", pa.array(range(keys.num_rows), pa.int64()))
+    with store.borrow(timeout=_WAIT, limit=_LIMIT) as connection, _given(connection, given=keys):
+        places = connection.sql(_UNSEEN).to_arrow_table().column(0)
+    return batches if len(places) == batches.num_rows else batches.take(places)
 
 
 def merge(
@@ -90,22 +96,43 @@ def merge(
     """Add all of `fresh`, which `unseen` gave; the number added. Overtaken, with nothing added, when the store has a
     part of it meanwhile. `reached` is called inside the transaction, before its end. `batch_id` is None for a piece of a
     micro-batch that has more to come."""
-    with store.borrow(write=True, timeout=_WAIT) as connection, _given(connection, fresh):
-        if _count(connection, _STILL) != fresh.num_rows:
-            raise Overtaken
-        for table, kind in KINDS.items():
-            connection.execute(_add(table, kind.columns))
-        connection.execute(_HEARTBEAT)
-        connection.execute(_RANGES)
-        connection.execute("DELETE FROM merged_batches WHERE producer_id IN (SELECT producer_id FROM given)")
-        connection.execute(
-            "INSERT INTO merged_batches SELECT producer_id, first_batch, last_batch FROM ranges"
-        )
-        connection.execute("DROP TABLE ranges")
+    rows = _rows(fresh)
+    with store.borrow(write=True, timeout=_WAIT) as connection, _given(connection, **rows):
+        if fresh.num_rows:
+            _merge(connection, rows, fresh.num_rows)
         if batch_id is not None:
             _note(connection, query_id, batch_id, now)
         reached("in the transaction")
     return int(fresh.num_rows)
+
+
+def _merge(connection: duckdb.DuckDBPyConnection, rows: Mapping[str, Any], count: int) -> None:
+    if _count(connection, _STILL) != count:
+        raise Overtaken
+    for table, kind in KINDS.items():
+        if rows[f"given_{table}"].num_rows:
+            connection.execute(_add(table, kind.columns))
+    connection.execute(_HEARTBEAT)
+    connection.execute(_RANGES)
+    connection.execute("DELETE FROM merged_batches WHERE producer_id IN (SELECT producer_id FROM given)")
+    connection.execute("INSERT INTO merged_batches SELECT producer_id, first_batch, last_batch FROM ranges")
+    connection.execute("DROP TABLE ranges")
+
+
+def _rows(fresh: Any) -> dict[str, Any]:
+    """By name what the transaction reads: the batches' numbers, the rows of each kind, and the heartbeats. Without a
+    copy: an Arrow table's lists of structs are columns already."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    rows = {"given": fresh.select(["producer_id", "first", "sequence"])}
+    for name in KINDS:
+        rows[f"given_{name}"] = pa.Table.from_struct_array(compute.list_flatten(fresh[name]))
+    told = fresh.filter(compute.is_valid(fresh["producer"]))
+    said = pa.Table.from_struct_array(told["producer"])
+    for name, column in (("batch_producer", "producer_id"), ("batch_sequence", "sequence")):
+        said = said.append_column(name, told[column])
+    return {**rows, "given_producer": said}
 
 
 def merged_through(store: Store, query_id: str) -> int:
@@ -123,11 +150,8 @@ def missing(store: Store) -> tuple[int, int]:
 
 
 def _add(table: str, columns: tuple[str, ...]) -> str:
-    values = ", ".join(f"added.{column}" for column in columns)
-    return (
-        f"INSERT INTO {table} (resolution, {', '.join(columns)}) "
-        f"SELECT 1, {values} FROM (SELECT unnest({table}) AS added FROM given)"
-    )
+    names = ", ".join(columns)
+    return f"INSERT INTO {table} (resolution, {names}) SELECT 1, {names} FROM given_{table}"
 
 
 def _note(connection: duckdb.DuckDBPyConnection, query_id: str, batch_id: int, now: float) -> None:
@@ -144,14 +168,18 @@ def _note(connection: duckdb.DuckDBPyConnection, query_id: str, batch_id: int, n
 
 
 @contextmanager
-def _given(connection: duckdb.DuckDBPyConnection, table: Any) -> Iterator[None]:
-    """An Arrow table under the name `given` for a while."""
-    connection.register("given", table)
+def _given(connection: duckdb.DuckDBPyConnection, **tables: Any) -> Iterator[None]:
+    """Arrow tables under these names for a while."""
+    for name, table in tables.items():
+        connection.register(name, table)
     try:
         yield
     finally:
-        with suppress(duckdb.Error):  # a failed transaction refuses this too, and would hide why it failed
-            connection.unregister("given")
+        for name in tables:
+            with suppress(
+                duckdb.Error
+            ):  # a failed transaction refuses this too, and would hide why it failed
+                connection.unregister(name)
 
 
 def _count(connection: duckdb.DuckDBPyConnection, asked: str) -> int:

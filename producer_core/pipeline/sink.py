@@ -1,21 +1,23 @@
-"""The sink of the telemetry stream: a micro-batch flattened by Spark, drafted for the history, merged, kept."""
+"""The sink of the telemetry stream: a micro-batch fetched by Spark, made columns, drafted for the history, merged, kept."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from producer_core.errors import ConfigError, PipelineError
-from producer_core.pipeline.batches import judge, typed, unknown
+from producer_core.pipeline.columns import typed
 from producer_core.pipeline.history import History
 from producer_core.pipeline.merging import Overtaken, merge, unseen
 from producer_core.pipeline.pieces import pieces
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from producer_core.store import Store
@@ -91,14 +93,13 @@ class Sink:
     def _merge(self, records: DataFrame, batch_id: int) -> Merged:
         self._reached("received")
         query_id = str(records.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
-        parts = list(pieces(records, self._options))
         done = Merged()
-        for number, piece in enumerate(parts, 1):
+        for number, (records_here, last) in enumerate(pieces(records, self._options), 1):
             self._go_on()
             aside = self._aside / f"{query_id}-{batch_id:08d}-{number:04d}.parquet"
-            first, last = batch_id == 0 and number == 1, number == len(parts)
+            first = batch_id == 0 and number == 1
             # the store knows the micro-batch as merged with its last piece: a copy made before lacks the others
-            done += self._piece(piece, aside, query_id, batch_id if last else None, first=first)
+            done += self._piece(records_here, aside, query_id, batch_id if last else None, first=first)
         return done
 
     def _go_on(self) -> None:
@@ -106,17 +107,16 @@ class Sink:
             raise PipelineError("The job ends.")  # a return would tell Spark that this batch is done
 
     def _piece(
-        self, records: DataFrame, aside: Path, query_id: str, batch_id: int | None, *, first: bool
+        self, records: pa.Table, aside: Path, query_id: str, batch_id: int | None, *, first: bool
     ) -> Merged:
-        judged = judge(records)
-        arrived = typed(judged).toArrow()  # one job of one stage
-        known, strange = _apart(arrived)
-        if strange:
-            if first and not known.num_rows:
-                _is_telemetry(strange)
-            _set_aside(unknown(judged), aside)
-        merged = self._add(known, query_id, batch_id)
-        return Merged(known.num_rows, merged, sum(strange.values()), strange)
+        found = typed(value.as_py() for value in records["value"])
+        versions = Counter(found.strange.values())
+        if versions:
+            if first and not found.batches.num_rows:
+                _is_telemetry(versions)
+            _set_aside(unknown(records, found.strange), aside)
+        merged = self._add(found.batches, query_id, batch_id)
+        return Merged(found.batches.num_rows, merged, len(found.strange), versions)
 
     def _add(self, known: Any, query_id: str, batch_id: int | None) -> int:
         while True:
@@ -139,15 +139,12 @@ class Sink:
             return added
 
 
-def _apart(arrived: Any) -> tuple[Any, dict[int | None, int]]:
-    """What fits, and how many records of each version do not."""
-    from pyarrow import compute
+def unknown(records: pa.Table, strange: Mapping[int, int | None]) -> pa.Table:
+    """What does not fit, as it stands on the topic: a newer schema, rows of another shape, or no telemetry at all."""
+    import pyarrow as pa
 
-    fits = arrived["fits"]
-    versions = arrived.filter(compute.invert(fits))["v"].value_counts().to_pylist()
-    return arrived.filter(fits).drop_columns(["fits", "v"]), {
-        counted["values"]: counted["counts"] for counted in versions
-    }
+    raw = records.take(pa.array(strange, pa.int64()))
+    return raw.append_column("v", pa.array(strange.values(), pa.int32()))
 
 
 def _is_telemetry(strange: Mapping[int | None, int]) -> None:
@@ -159,7 +156,7 @@ def _is_telemetry(strange: Mapping[int | None, int]) -> None:
         )
 
 
-def _set_aside(values: DataFrame, target: Path) -> None:
+def _set_aside(values: pa.Table, target: Path) -> None:
     """As Parquet on the driver, by the micro-batch's number, so that a repeated one replaces it; the records may be of
     any topic that was named by mistake, so they are for their owner's eyes."""
     from pyarrow import parquet
@@ -167,5 +164,5 @@ def _set_aside(values: DataFrame, target: Path) -> None:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = target.with_suffix(".draft")
     draft.touch(mode=0o600)
-    parquet.write_table(values.toArrow(), draft, compression="zstd")
+    parquet.write_table(values, draft, compression="zstd")
     draft.rename(target)

@@ -24,7 +24,11 @@ def main(told):
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     store = Store.open(told["store"])
     session = open_session(
-        name="driver", master=told.get("master"), driver_memory="1g", options=told.get("options", {})
+        name="driver",
+        master=told.get("master"),
+        driver_memory="1g",
+        options=told.get("options", {}),
+        light=True,
     )
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     origin, speed = told.get("origin") or time.time(), told.get("speed", 1)

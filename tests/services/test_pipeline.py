@@ -140,6 +140,34 @@ def test_a_batch_counts_once_however_often_it_comes(kafka, topic, store, run, tm
     assert sorted(bytes(value) for (value,) in aside) == sorted(broken)
 
 
+def test_a_micro_batch_that_is_too_large_comes_in_pieces_each_record_once(spark, kafka, topic):
+    client = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    sizes = [1_000] * 20 + [9_000, None, 300_000] + [1_000] * 20
+    for number, size in enumerate(sizes):
+        value = None if size is None else bytes([number]) * size
+        client.produce(topic, value, str(number), partition=number % 2)
+    assert client.flush(20) == 0
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+    records = spark.read.format("kafka").options(**options).option("subscribe", topic).load()
+
+    def came(most):
+        return [
+            [(int(bytes(key)), value) for key, value in zip(*(piece[name].to_pylist() for name in ("key", "value")), strict=True)]
+            for piece, last in pieces(records, options, most=most)
+        ]  # fmt: skip
+
+    for most, least in ((10_000_000, 1), (40_000, 3), (6_000, 10)):
+        parts = came(most)
+        every = sorted((key, value) for part in parts for key, value in part)
+        assert every == [
+            (number, None if size is None else bytes([number]) * size) for number, size in enumerate(sizes)
+        ]
+        assert len(parts) >= least
+        for part in parts:
+            assert len(part) == 1 or sum(len(value or b"") for _, value in part) <= 2 * most
+    assert [last for _, last in pieces(records, options, most=40_000)].index(True) == len(came(40_000)) - 1
+
+
 def test_what_a_producer_publishes_equals_what_it_wrote_down(kafka, topic, store, run, tmp_path):
     orders = f"orders-{uuid.uuid4().hex[:8]}"
     kafka.create_topic(orders, partitions=2)

@@ -25,6 +25,7 @@ from producer_core.errors import (
 from producer_core.pipeline import checkpoint, masters, session, telemetry
 from producer_core.pipeline.jobs import Told, noted
 from producer_core.pipeline.kafka_options import kafka_options
+from producer_core.pipeline.session import _settings
 from producer_core.pipeline.spark_errors import explained, root_cause, spark_error
 from producer_core.store import Store
 from tests.support import eventually
@@ -411,3 +412,21 @@ def test_a_store_that_cannot_be_had_never_fails_a_job(tmp_path):
         job.message("goes on")
     with noted(None, name="j", kind="telemetry") as job:
         job.message("goes on")
+
+
+# the session
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_a_job_of_small_steps_has_a_jvm_that_does_not_compile_for_the_long_run(
+    verbose, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def java(light):
+        settings = _settings("local[2,4]", "1g", [], verbose=verbose, light=light)
+        return settings.get("spark.driver.extraJavaOptions", "")
+
+    assert "-XX:TieredStopAtLevel=1" in java(light=True)
+    assert "-XX:TieredStopAtLevel=1" not in java(light=False)
+    assert ("log4j2" in java(light=True)) is not verbose

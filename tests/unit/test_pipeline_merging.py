@@ -209,9 +209,11 @@ def test_what_is_remembered_of_micro_batches_is_bounded(store):
 
 
 def test_a_failed_merge_says_why_and_leaves_nothing(store):
-    broken = batches(("p1", 0)).drop_columns(["errors"])
+    whole = batches(("p1", 0))
+    rows = pa.array([[{"window_start": NOW}]])  # and no other column
+    broken = whole.set_column(whole.schema.get_field_index("errors"), "errors", rows)
 
-    with pytest.raises(StoreError, match="errors"):
+    with pytest.raises(StoreError, match="cluster_id"):
         merge(store, broken, query_id="q", batch_id=0, now=1.0)
 
     assert totals(store) == (0, 0, 0)

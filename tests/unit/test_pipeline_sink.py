@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from producer_core.cli.telemetry import merged
 from producer_core.errors import ConfigError, PipelineError
@@ -14,9 +15,9 @@ from producer_core.pipeline import sink as module
 from producer_core.pipeline import telemetry
 from producer_core.pipeline.merging import merged_through, missing
 from producer_core.pipeline.sink import Merged, Sink
-from producer_core.store import Store
+from producer_core.store import Batch, Store
+from producer_core.telemetry import SCHEMA_VERSION, encode
 from tests.unit.test_pipeline_history import Killed
-from tests.unit.test_pipeline_merging import batches
 
 
 @pytest.mark.parametrize(
@@ -38,17 +39,24 @@ def test_a_run_to_which_nothing_came_yet_says_so():
     assert telemetry.words(Merged(15, 12), 3) == "merged 12 of 15 batches; 3 records behind"
 
 
-class Piece:
-    """What Spark parsed of a piece."""
+def piece(*numbers, version=SCHEMA_VERSION):
+    """What Spark fetched of a piece."""
+    values = [encode(Batch("p1", number)) for number in numbers]
+    if version is None:
+        values = [b"no JSON"] * len(numbers)
+    elif version != SCHEMA_VERSION:
+        values = [value.replace(b'"v":1', b'"v":%d' % version) for value in values]
+    count = len(numbers)
+    return pa.table(
+        {
+            "topic": ["t"] * count, "partition": pa.array([0] * count, pa.int32()), "offset": list(numbers),
+            "timestamp": [0] * count, "key": pa.nulls(count, pa.binary()), "value": pa.array(values, pa.binary()),
+        }
+    )  # fmt: skip
 
-    def __init__(self, *numbers, version=1):
-        fits = [version == 1] * len(numbers)
-        self._arrived = batches(*(("p1", number) for number in numbers))
-        self._arrived = self._arrived.append_column("fits", pa.array(fits, pa.bool_()))
-        self._arrived = self._arrived.append_column("v", pa.array([version] * len(numbers), pa.int32()))
 
-    def toArrow(self):
-        return self._arrived
+def pieces_of(*pieces):
+    return lambda records, options: ((each, number == len(pieces)) for number, each in enumerate(pieces, 1))
 
 
 RECORDS = SimpleNamespace(
@@ -65,9 +73,7 @@ def store(tmp_path):
 
 @pytest.fixture
 def sink(store, tmp_path, monkeypatch):
-    for name in ("judge", "typed", "unknown"):
-        monkeypatch.setattr(module, name, lambda frame: frame)
-    monkeypatch.setattr(module, "pieces", lambda records, options: iter([Piece(0, 1), Piece(2), Piece(3)]))
+    monkeypatch.setattr(module, "pieces", pieces_of(piece(0, 1), piece(2), piece(3)))
 
     def make(reached=lambda point: None):
         return Sink(store, tmp_path / "aside", None, told.append, reached, options={})
@@ -120,7 +126,7 @@ def test_a_job_that_is_to_end_ends_between_two_pieces(sink, store):
 
 
 def test_a_topic_of_something_else_is_told_and_not_copied(sink, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "pieces", lambda records, options: [Piece(*range(100), version=None)])
+    monkeypatch.setattr(module, "pieces", pieces_of(piece(*range(100), version=None)))
     with pytest.raises(ConfigError, match="None of the first 100 records is telemetry"):
         sink()(RECORDS, 0)
     assert not (tmp_path / "aside").exists()
@@ -130,9 +136,10 @@ def test_a_topic_of_something_else_is_told_and_not_copied(sink, tmp_path, monkey
 def test_a_few_strange_records_or_of_a_newer_schema_are_set_aside_for_their_owner(
     sink, tmp_path, monkeypatch, count, version, batch_id
 ):
-    monkeypatch.setattr(module, "pieces", lambda records, options: [Piece(*range(count), version=version)])
+    monkeypatch.setattr(module, "pieces", pieces_of(piece(*range(count), version=version)))
     sink()(RECORDS, batch_id)
 
     (file,) = (tmp_path / "aside").iterdir()
     assert [done.versions for done in sink.told] == [{version: count}]
+    assert parquet.read_table(file)["v"].to_pylist() == [version] * count
     assert {path.stat().st_mode & 0o077 for path in (file.parent, file)} == {0}
