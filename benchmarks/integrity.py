@@ -1,11 +1,12 @@
 """How fast an audit is, beside Spark's own plain read of the same topic with its headers, in the same run.
 
-    python -m benchmarks.integrity --count 2000000 --rounds 3
+    python -m benchmarks.integrity --count 1000000 --rounds 2
 
 Topics on a real Kafka of one node on this machine, 200-byte records of eight sessions interleaved at random over the
 partitions: one with sparse faults and one with dense ones, a shorter one, and one of four times the partitions. A fresh
-JVM for each line reads and audits in turn; the first round warms up. Every audit's findings are compared with what was
-planted, by id. At the end: what one id header of 24 bytes costs at both ends, beside two headers and none.
+JVM for each line reads and audits in turn; the first round warms up, and a ratio is the median of the ratios within the
+others. Every audit's findings are compared with what was planted, by id. Then: what one id header of 24 bytes costs at
+both ends, beside two headers and none. What would not be done within `--within` seconds is not begun, and named.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from benchmarks.machine import hardware
 from tests import planting
 
 ONE, TWO = "local[1,4]", "local[2,4]"
@@ -43,14 +44,33 @@ class Case(NamedTuple):
     masters: tuple[str, ...]
 
 
+class Clock:
+    """Whether there is time for one more of what takes as long as the longest so far."""
+
+    def __init__(self, within: float) -> None:
+        self._end = time.monotonic() + within
+        self._longest = 0.0
+
+    def allows(self, what: str) -> bool:
+        if allowed := time.monotonic() + self._longest <= self._end:
+            self._began = time.monotonic()
+        else:
+            print(f"No time was left for {what}.", flush=True)
+        return allowed
+
+    def done(self) -> None:
+        self._longest = max(self._longest, time.monotonic() - self._began)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--count", type=int, default=2_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--count", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--partitions", type=int, default=6)
     parser.add_argument("--memory", default="2g")
+    parser.add_argument("--within", type=float, default=570, help="seconds")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
@@ -58,35 +78,72 @@ def main() -> None:
         return
     from producer_core.brokers import kafka
 
-    count, partitions = options.count, options.partitions
-    cases = [
-        Case(count, partitions, SPARSE, (ONE, TWO)),
-        Case(count, partitions, DENSE, (TWO,)),
-        Case(count, partitions * 4, SPARSE, (TWO,)),
-        Case(count // 4, partitions, SPARSE, (TWO,)),
-    ]
-    print(
-        f"{platform.machine()}, {os.cpu_count()} cores shared with the broker, Python {platform.python_version()}"
-    )
+    clock = Clock(options.within)
+    print(f"{hardware()}; shared with the broker, load {os.getloadavg()[0]:.1f} before.")
     with (
         tempfile.TemporaryDirectory(prefix="benchmark-integrity-") as home,
         kafka.start(nodes=1, folder=Path(home) / "kafka") as cluster,
     ):
-        print(
-            "| records | partitions | faults of each kind | master | plain read | its newer reader | audit "
-            "| of the plain read | of the newer | read again | first audit |"
+        count, partitions = options.count, options.partitions
+        long, short = (
+            Case(count, partitions, SPARSE, (ONE, TWO)),
+            Case(count // 4, partitions, SPARSE, (TWO,)),
         )
-        print("|" + " --- |" * 11, flush=True)
-        for number, case in enumerate(cases):
-            orders, telemetry, truth = planted(cluster, f"{number}", case)
-            for master in case.masters:
-                told = in_another(
-                    servers=cluster.bootstrap_servers, orders=orders, telemetry=telemetry, master=master,
-                    rounds=options.rounds, memory=options.memory,
-                )  # fmt: skip
-                check(told["reports"], truth)
-                print(line(case, master, told), flush=True)
-        headers(cluster, count // 4, options, home)
+        heading()
+        took = audits(cluster, [long, short], options, clock)
+        growth(took, long, short)
+        heading()
+        audits(
+            cluster,
+            [Case(count, partitions, DENSE, (TWO,)), Case(count, partitions * 4, SPARSE, (TWO,))],
+            options, clock,
+        )  # fmt: skip
+        headers(cluster, count // 4, options, home, clock)
+
+
+def heading() -> None:
+    print(
+        "\n| records | partitions | faults of each kind | master | plain read | its newer reader | audit "
+        "| of the plain read | of the newer | read again | first audit |"
+    )
+    print("|" + " --- |" * 11, flush=True)
+
+
+def audits(
+    cluster: Any, cases: list[Case], options: Any, clock: Clock
+) -> dict[tuple[Case, str], dict[str, Any]]:
+    """A line for each case and master, as soon as it is measured."""
+    took: dict[tuple[Case, str], dict[str, Any]] = {}
+    for case in cases:
+        topics = None
+        for master in case.masters:
+            if not clock.allows(f"{case.count:,} records in {case.partitions} partitions, {master}"):
+                continue
+            orders, telemetry, truth = topics = topics or planted(cluster, uuid.uuid4().hex[:8], case)
+            told = in_another(
+                servers=cluster.bootstrap_servers, orders=orders, telemetry=telemetry, master=master,
+                rounds=options.rounds, memory=options.memory,
+            )  # fmt: skip
+            check(told["reports"], truth)
+            took[case, master] = told
+            print(line(case, master, told), flush=True)
+            clock.done()
+    return took
+
+
+def growth(took: dict[tuple[Case, str], dict[str, Any]], long: Case, short: Case) -> None:
+    """What does not grow with the records, and what each further one costs, from two lengths."""
+    if (long, TWO) not in took or (short, TWO) not in took:
+        return
+    many, few = took[long, TWO], took[short, TWO]
+    said = []
+    for name, one in (("an audit", "audits"), ("a plain read", "default"), ("its newer reader", "newer")):
+        more, less = (median(told[one][1:]) for told in (many, few))
+        further = many["records"] - few["records"]
+        if more > less:
+            fixed = less - few["records"] * (more - less) / further
+            said.append(f"{name} {fixed:.1f} s and {further / (more - less) / 1e3:,.0f}k further records/s")
+    print(f"\nFrom these two lengths, `{TWO}`: {'; '.join(said)}.", flush=True)
 
 
 def planted(cluster: Any, name: str, case: Case) -> tuple[str, str, dict[str, Any]]:
@@ -106,7 +163,7 @@ def planted(cluster: Any, name: str, case: Case) -> tuple[str, str, dict[str, An
     return orders, telemetry, {kind: sorted(plan.ids(truth[kind])) for kind in KINDS}
 
 
-def headers(cluster: Any, count: int, options: Any, home: str) -> None:
+def headers(cluster: Any, count: int, options: Any, home: str, clock: Clock) -> None:
     """Records with no header, with ours, and with session and sequence apart, at both ends."""
     session = uuid.uuid4().bytes
     kinds: dict[str, Any] = {
@@ -120,6 +177,8 @@ def headers(cluster: Any, count: int, options: Any, home: str) -> None:
     print("\n| headers | produced | plain read | its newer reader | bytes a record |")
     print("| --- | --- | --- | --- | --- |", flush=True)
     for number, (name, made) in enumerate(kinds.items()):
+        if not clock.allows(f"headers: {name}"):
+            continue
         topic = f"headers-{number}"
         cluster.create_topic(topic, partitions=options.partitions)
         rates = [
@@ -135,6 +194,7 @@ def headers(cluster: Any, count: int, options: Any, home: str) -> None:
             f"| {name} | {median(rates) / 1e3:,.0f}k/s | {reads[0]} | {reads[1]} | {size / told['records']:.0f} |",
             flush=True,
         )
+        clock.done()
 
 
 def produced(servers: str, topic: str, count: int, made: Any) -> float:
@@ -215,12 +275,16 @@ def check(reports: list[dict[str, Any]], truth: dict[str, Any]) -> None:
 
 
 def line(case: Case, master: str, told: dict[str, Any]) -> str:
-    audit, older, newer = (median(told[name][1:]) for name in ("audits", *READERS))
+    audits = told["audits"][1:]
     records = told["records"]
-    rates = [f"{records / seconds / 1e3:,.0f}k/s" for seconds in (older, newer, audit)]
+    rates = [f"{records / median(told[name][1:]) / 1e3:,.0f}k/s" for name in (*READERS, "audits")]
+    ratios = [
+        f"{median(read / audit for read, audit in zip(told[name][1:], audits, strict=True)):.2f}"
+        for name in READERS
+    ]
     return (
         f"| {records:,} | {case.partitions} | {min(case.faults, case.count // 100):,} | `{master}` | {' | '.join(rates)} "
-        f"| {older / audit:.2f} | {newer / audit:.2f} | {told['again'] / records:.0%} "
+        f"| {' | '.join(ratios)} | {told['again'] / records:.0%} "
         f"| {records / told['audits'][0] / 1e3:,.0f}k/s |"
     )
 

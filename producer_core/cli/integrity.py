@@ -134,12 +134,15 @@ def integrity(
     from producer_core.pipeline import preflight
     from producer_core.pipeline.integrity import audit
     from producer_core.pipeline.integrity.scope import Scope
+    from producer_core.pipeline.integrity.spans import check_partitions
 
     Scope(since, until, from_offsets or {}, incremental)
     spark.check()
     addresses, chosen = options.client_settings(servers, settings, config_file)
     config = client_config(addresses, chosen)
-    preflight.reach(config, [topic, *ledger_topics])
+    cluster = preflight.reach(config, [topic, *ledger_topics])
+    if from_offsets:
+        check_partitions(from_offsets, range(cluster.topic(topic).partitions))
     store = stores.opened(store_path)
     with spark.session("integrity", driver_memory="2g") as session:
         report = audit(

@@ -75,6 +75,22 @@ def shown(
             context.setLocalProperty(name, value)  # None takes it away
 
 
+def said(text: str, stream: TextIO | None = None) -> None:
+    """What is done now, where it takes seconds before a bar can say how far it is: a line, but on a terminal one that
+    the next thing said there takes away."""
+    out = stream or sys.stderr
+    out.write(f"\r\033[K{text} …" if out.isatty() else f"{text}\n")
+    out.flush()
+
+
+def wiped(stream: TextIO | None = None) -> None:
+    """Takes away what was `said` last, on a terminal."""
+    out = stream or sys.stderr
+    if out.isatty():
+        out.write("\r\033[K")
+        out.flush()
+
+
 def tasks_of(session: SparkSession, group: str) -> Tasks:
     """Tasks of every stage of a job group, finished and known."""
     tracker, done, total = session.sparkContext.statusTracker(), 0, 0

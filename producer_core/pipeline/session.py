@@ -31,6 +31,17 @@ _SHUFFLE_ELSEWHERE = 32
 _LOG_BYTES = 1 << 20
 """Of `spark.log`, beyond which the next job begins a new one; the one before is kept as `spark.log.1`."""
 
+_LITTLE_HELD = {
+    # A page is the least that every small hash table and every broadcast takes, 64 MB each with one core and 2 GB.
+    "spark.buffer.pageSize": "4m",
+    # Clients of Kafka are kept with what they fetched for five minutes, though a batch job never asks them again.
+    "spark.kafka.consumer.cache.timeout": "20s",
+    "spark.kafka.consumer.cache.evictorThreadRunInterval": "5s",
+    "spark.kafka.consumer.fetchedData.cache.timeout": "20s",
+    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "5s",
+}
+"""What a job holds that it needs no more, made small: several jobs of one session must fit into its memory."""
+
 _LOG4J = """\
 status = error
 rootLogger.level = error
@@ -131,6 +142,7 @@ def _settings(
         "spark.speculation": "false",  # two attempts at one slice would only fence each other
         "spark.jars": ",".join(str(jar) for jar in jars),
         "spark.python.worker.faulthandler.enabled": "true",
+        **_LITTLE_HELD,
     }
     if _on_this_machine(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

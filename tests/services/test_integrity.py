@@ -17,11 +17,12 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from producer_core import ReliableKafkaProducer
 from producer_core.config import client_config
-from producer_core.errors import BrokerError, PipelineError
+from producer_core.errors import BrokerError, ConfigError, PipelineError
 from producer_core.messages import id_bytes
 from producer_core.pipeline import audit
 from producer_core.pipeline.integrity import edges
 from producer_core.pipeline.integrity.confirming import confirm
+from producer_core.pipeline.integrity.groups import groups
 from producer_core.pipeline.integrity.report import AuditReport
 from producer_core.pipeline.integrity.spans import Edge, Span
 from producer_core.store import Store
@@ -99,6 +100,11 @@ def test_the_command_finds_every_fault_by_its_id_and_says_it_in_json_and_its_exi
 
     assert done.returncode == 1, done.stderr
     told = json.loads(done.stdout)
+    steps = [line.partition(f"auditing {orders}: ")[2] for line in done.stderr.splitlines()]
+    steps = [
+        step.split()[0] for step in steps if step[:1].islower()
+    ]  # without the share that is read, now and then
+    assert steps == ["reading", "reading", "comparing", "reading", "comparing", "done"]
     numbers = ("records", "foreign", "acknowledged", "expired")
     assert {name: told[name] for name in numbers} == {name: wanted[name] for name in numbers}
     kept = duckdb.sql(f"SELECT kind, message_id FROM '{told['findings_path']}/*.parquet'").fetchall()
@@ -122,6 +128,34 @@ def test_a_topic_that_is_not_there_is_told_before_spark_starts(kafka, tmp_path):
     assert done.returncode == 2
     assert "nothing-there" in done.stderr
     assert "Spark" not in done.stderr
+
+
+def test_a_partition_that_the_topic_does_not_have_is_told_before_spark_starts(kafka, tmp_path):
+    command = [sys.executable, "-m", "producer_core.cli", "pipeline", "integrity", "--topic", topic(kafka, 2)]
+    command += [
+        "-b",
+        kafka.bootstrap_servers,
+        "--store",
+        str(tmp_path / "s.duckdb"),
+        "--from-offsets",
+        '{"2": 5}',
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "has no partition 2; it has 2, from 0" in done.stderr
+    assert "Spark" not in done.stderr
+    assert not (tmp_path / "s.duckdb").exists()
+
+
+def test_a_topic_of_data_is_no_ledger(kafka, spark):
+    orders, telemetry, session = topic(kafka), topic(kafka), uuid.uuid4()
+    send(kafka, orders, session, range(3))
+    tell(kafka, telemetry, "p", 0, orders, session, (0, 0, 0))
+
+    with pytest.raises(ConfigError, match=f"{orders}' holds records, and none of them is a batch") as told:
+        found(kafka, spark, orders, [telemetry, orders])
+    assert "telemetry_topic=" in str(told.value.fix)
+    assert found(kafka, spark, orders, [telemetry, topic(kafka)]).unledgered == 2  # one that is empty yet
 
 
 def test_what_our_producer_sends_is_all_there(kafka, spark, tmp_path):
@@ -194,6 +228,44 @@ def test_a_killed_audit_moves_no_mark(kafka, spark, tmp_path, monkeypatch):
 
 def _break(*arguments, **named):
     raise KeyboardInterrupt
+
+
+def test_audits_of_one_session_leave_nothing_in_spark_s_memory(planted, kafka, spark, monkeypatch):
+    _, orders, telemetry = planted
+    before = persisted(spark)
+
+    for _ in range(2):
+        assert found(kafka, spark, orders, [telemetry]).lost
+        assert persisted(spark) == before
+
+    with monkeypatch.context() as patched:  # when everything was read, and nothing judged
+        patched.setattr("producer_core.pipeline.integrity.looking._judged", _break)
+        with pytest.raises(KeyboardInterrupt):
+            found(kafka, spark, orders, [telemetry])
+    assert persisted(spark) == before
+
+    with monkeypatch.context() as patched:  # while Spark computes a frame that is to be kept
+        patched.setattr("producer_core.pipeline.integrity.groups.groups", _failing)
+        with pytest.raises(Exception, match="in the middle"):
+            found(kafka, spark, orders, [telemetry])
+    eventually(lambda: persisted(spark) <= before)
+    blocks = spark.sparkContext._jsc.sc().getRDDStorageInfo
+    eventually(lambda: not {one.id() for one in blocks()} - before)
+
+
+def persisted(spark):
+    return {*spark.sparkContext._jsc.getPersistentRDDs()}
+
+
+def _failing(records):
+    return groups(records).selectExpr("* except (n)", "coalesce(raise_error('in the middle'), n) as n")
+
+
+def test_a_session_of_ours_holds_little_of_what_a_job_needs_no_more(spark):
+    settings = dict(spark.sparkContext.getConf().getAll())
+
+    assert settings["spark.buffer.pageSize"] == "4m"
+    assert settings["spark.kafka.consumer.fetchedData.cache.timeout"] == "20s"
 
 
 def test_a_topic_made_anew_is_audited_from_its_start_and_has_lost_what_it_held(kafka, spark, tmp_path):

@@ -7,9 +7,10 @@ Low watermarks are asked for again when everything was read: what retention took
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,9 +22,10 @@ from producer_core.pipeline.integrity import edges, ledgers, marks, notes
 from producer_core.pipeline.integrity.confirming import confirm
 from producer_core.pipeline.integrity.findings import listed, written
 from producer_core.pipeline.integrity.found import Found, Ledgers, Question
-from producer_core.pipeline.integrity.frames import keep
+from producer_core.pipeline.integrity.frames import giving_back, keep
 from producer_core.pipeline.integrity.looking import about, look
 from producer_core.pipeline.integrity.outcome import Gap
+from producer_core.pipeline.integrity.places import looked_up
 from producer_core.pipeline.integrity.ranges import Range
 from producer_core.pipeline.integrity.reading import bounded, decoded
 from producer_core.pipeline.integrity.report import AuditReport
@@ -42,7 +44,7 @@ from producer_core.pipeline.integrity.spans import (
 )
 from producer_core.pipeline.jobs import Told, ending, noted
 from producer_core.pipeline.kafka_options import kafka_options
-from producer_core.pipeline.progress import shown
+from producer_core.pipeline.progress import said, shown, wiped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,7 +85,10 @@ def audit(
         )
     if not isinstance(bootstrap_servers, ClientConfig):
         bootstrap_servers = client_config(bootstrap_servers, config)
-    with noted(store, name=f"integrity {topic}", kind="integrity") as job:
+    with (
+        noted(store, name=f"integrity {topic}", kind="integrity") as job,
+        giving_back(session),
+    ):
         return _Audit(
             session, topic, bootstrap_servers, tuple(ledger_topics), store, scope, findings, job
         ).run()
@@ -113,7 +118,17 @@ class _Audit:
         self._notes: list[str] = []
 
     def run(self) -> AuditReport:
-        started = time.time()
+        began = time.time()
+        try:
+            report = self._noted(began)
+        finally:
+            wiped()
+        if not sys.stderr.isatty():
+            self._say(f"done in {time.time() - began:.0f} s")
+        return report
+
+    def _noted(self, started: float) -> AuditReport:
+        """The audit, and its line in the store."""
         self._facts = edges.facts(self._admin, self._topic)
         self._marks = marks.Marks(
             self._store, self._cluster, self._topic, self._facts.incarnation, self._scope.isolation, self._ledger_topics
@@ -133,6 +148,7 @@ class _Audit:
         return report
 
     def _run(self, audit_id: str, started: float) -> tuple[AuditReport, Mapping[str, marks.Offsets]]:
+        self._say("reading what its producers' ledgers tell")
         asked = self._spans(edges.edges(self._admin, self._facts))
         heard_of = sources(self._admin, self._ledger_topics)
         now = edges.edges(self._admin, edges.facts(self._admin, self._topic))
@@ -182,12 +198,20 @@ class _Audit:
         return look(
             self._session, question, told, read=self._read, reading=self._reading,
             edges_now=lambda: edges.edges(self._admin, self._facts),
+            look_up=lambda places: looked_up(self._config, self._topic, places, self._scope.isolation),
         )  # fmt: skip
 
-    def _reading(self, records: int, again: bool) -> AbstractContextManager[None]:
+    @contextmanager
+    def _reading(self, records: int, again: bool) -> Iterator[None]:
         """A bar for each of the two passes; what Spark does before and between them is not in records."""
+        self._say(f"reading {records:,} records{' again, where something differs' if again else ''}")
         text = f"auditing {self._topic}{', what differs' if again else ''}"
-        return shown(self._session, text, records=records, told=None if again else self._job.share)
+        with shown(self._session, text, records=records, told=None if again else self._job.share):
+            yield
+        self._say("comparing it with the ledgers")
+
+    def _say(self, text: str) -> None:
+        said(f"auditing {self._topic}: {text}")
 
     # what is asked of the brokers
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import reduce
@@ -13,6 +13,7 @@ from producer_core.pipeline.integrity.found import Found, Ledgers, Question
 from producer_core.pipeline.integrity.frames import keep
 from producer_core.pipeline.integrity.judging import windowed
 from producer_core.pipeline.integrity.outcome import Expired
+from producer_core.pipeline.integrity.places import MOST
 from producer_core.pipeline.integrity.ranges import Range, covered, layers
 from producer_core.pipeline.integrity.spans import Edge, Span, seen_after
 
@@ -23,6 +24,8 @@ Read = Callable[..., "DataFrame"]
 """Records of one range a partition, decoded; `among` is how many ranges this and the other reads of a pass have."""
 Reading = Callable[[int, bool], AbstractContextManager[None]]
 """While so many records are read; whether again."""
+LookUp = Callable[[Sequence[tuple[int, int]]], Sequence[bytes | None]]
+"""The message ids that stand at some places, each a partition and an offset (`places.looked_up`)."""
 
 _SETTLING = 60.0
 """An acknowledgement without a place that was told so shortly before the topic's ends were asked for may lie above them."""
@@ -41,8 +44,10 @@ def look(
     read: Read,
     edges_now: Callable[[], Mapping[int, Edge]],
     reading: Reading = lambda records, again: nullcontext(),
+    look_up: LookUp | None = None,
 ) -> Found:
-    """Everything once, suspects twice. `edges_now` asks the brokers again when all was read."""
+    """Everything once, suspects twice. `edges_now` asks the brokers again when all was read; without `look_up`, single
+    places are read by Spark, too."""
     ours = groups.zoned_rows(about(session, question, told.rows, question.spans))
     rows = keep(groups.with_doubts(ours.where("zone <> 'judged' or last_zone <> 'judged'")))
     zones = _zones(rows)
@@ -56,7 +61,7 @@ def look(
         windows = suspects.hinted(suspects.asked(compared, rows), most)
         waiting = suspects.ids(session, question.waiting) if question.waiting else None
         entries = keep(suspects.told(rows, windows, question.fresh, waiting))
-        second = _second(session, question, compared, entries, counts, read, reading)
+        second = _second(session, question, compared, entries, counts, read, reading, look_up)
     after = seen_after(question.spans, edges_now())
     risen = any(span.low > question.spans[number].low for number, span in after.items())
     findings = None
@@ -128,6 +133,7 @@ def _second(
     counts: Mapping[str, int],
     read: Read,
     reading: Reading,
+    look_up: LookUp | None,
 ) -> _Second:
     """What arithmetic explains is read at single places or not at all, the rest whole."""
     told = suspects.zoned(entries, groups.span_frame(session, question.spans))
@@ -140,7 +146,8 @@ def _second(
         repeats = checked.selectExpr("coalesce(sum(repeats), 0) as n").first()["n"]
         unequal = checked.where("differs")
         missing = keep(explaining.missing(unequal, told))
-        points, offsets = _points(question, keep(explaining.surplus(unequal)), read)
+        surplus = keep(explaining.surplus(unequal))
+        points, offsets = _looked_up(session, surplus, look_up) or _points(question, surplus, read)
     unequal = unequal.select(*groups.KEY, "n", "off_min", "off_max")
     rest = unequal.join(missing, groups.KEY, "left_anti").join(points, groups.KEY, "left_anti")
     rest = keep(rest)
@@ -150,11 +157,32 @@ def _second(
         else {}
     )
     whole = suspects.seen(_again(read, ranges), suspects.hinted(rest, counts["unequal"]))
-    with reading(covered(ranges), True):
+    with reading(covered(ranges), True) if ranges else nullcontext():
         seen = keep(points.unionByName(whole, allowMissingColumns=False))
     return _Second(
         seen, suspects.hinted(rest.select(*groups.KEY), counts["unequal"]), missing, offsets + covered(ranges), repeats
     )  # fmt: skip
+
+
+def _looked_up(
+    session: SparkSession, surplus: DataFrame, look_up: LookUp | None
+) -> tuple[DataFrame, int] | None:
+    """The records that are where arithmetic says, where these are so few that our own client has them sooner than Spark
+    has planned a read; None where they are not."""
+    import pyarrow as pa
+
+    if look_up is None:
+        return None
+    named = surplus.limit(MOST + 1).toArrow()
+    if named.num_rows > MOST:
+        return None
+    rows = named.to_pylist()
+    there = look_up([(row["partition"], row["offset"]) for row in rows])
+    found = [
+        row for row, one in zip(rows, there, strict=True) if one == row["session"] + row["seq"].to_bytes(8)
+    ]
+    table = pa.Table.from_pylist(found, named.schema)
+    return session.createDataFrame(table).select("partition", "offset", "session", "seq", "window"), len(rows)
 
 
 def _points(question: Question, surplus: DataFrame, read: Read) -> tuple[DataFrame, int]:

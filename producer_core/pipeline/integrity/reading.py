@@ -18,8 +18,9 @@ from producer_core.pipeline.integrity.ranges import Range
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_RECORDS, _BYTES = 120_000, 96 << 20
-_FEWEST, _LEAST, _MOST = 500, 1 << 20, 16 << 20  # Kafka's own defaults; and more than this gains nothing
+_RECORDS, _BYTES = 30_000, 24 << 20
+_FEWEST, _LEAST = 500, 1 << 20  # Kafka's own defaults
+_MANY, _MOST = 5_000, 4 << 20
 
 # Our producer puts its header first; the slow filter runs only for records of others.
 _ID = f"""case when get(headers, 0).key = '{ID_HEADER}' and length(get(headers, 0).value) = 24
@@ -76,14 +77,15 @@ _choosing = threading.Lock()  # two audits of one session must not restore each 
 
 
 def fetches(ranges: int) -> dict[str, str]:
-    """How much the client of each range asks for at once, so that all of them together fit into a small JVM.
+    """How much the client of each range asks for at once, so that all that Spark keeps of them fits into a small JVM.
 
-    Large fetches are 5 to 8 % faster with headers, 30 % without (measured). But Spark keeps the client of each range it
-    has read, with its last records and what it fetched ahead, for five minutes: 64 of them with 16 MiB each, and an
-    audit of millions of records ended for want of memory (measured).
+    Spark keeps the client of each range it has read, with its last records and what it fetched ahead, for five minutes
+    (`session.py` makes that less), up to 64 of them from however many audits: with 16 MiB and 20,000 records each, the
+    third audit of a session ended for want of memory. A plain read is a tenth slower with what is asked for here, the
+    first pass of an audit is not (both measured).
     """
     return {
-        "kafka.max.poll.records": str(max(_FEWEST, min(20_000, _RECORDS // ranges))),
+        "kafka.max.poll.records": str(max(_FEWEST, min(_MANY, _RECORDS // ranges))),
         "kafka.max.partition.fetch.bytes": str(max(_LEAST, min(_MOST, _BYTES // ranges))),
         "kafka.fetch.max.bytes": str(64 << 20),
     }

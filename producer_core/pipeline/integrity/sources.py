@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from producer_core.errors import ConfigError
 from producer_core.pipeline.integrity import edges, ledgers, marks
 from producer_core.pipeline.integrity.frames import keep
 from producer_core.pipeline.integrity.kept import kept
@@ -77,6 +78,8 @@ def hear(
     raw = keep(reduce(lambda one, other: one.unionByName(other), frames))
     known = ledgers.understood(raw)
     counts = ledgers.counted(raw)
+    if counts["strange"]:
+        _no_data_topics(raw, sources)
     if counts["repeated"]:
         known = keep(ledgers.once(known))
         counts["lost"] = ledgers.counted(known)["lost"]
@@ -84,6 +87,23 @@ def hear(
         known = keep(ledgers.located(known))
     stretches = ledgers.stretches(known).unionByName(stored.stretches)
     return Heard(known, stretches, counts["lost"] + stored.left_out, counts["strange"])
+
+
+def _no_data_topics(raw: DataFrame, sources: Sequence[Source]) -> None:
+    """ConfigError where a topic holds records and no batch of telemetry is among them: nothing would be proved by it."""
+    known = ledgers.understood(raw).select("source").distinct()
+    others = {
+        row["source"] for row in raw.select("source").distinct().join(known, "source", "left_anti").collect()
+    }
+    understood = {row["source"] for row in known.collect()}
+    for source in sources:
+        name = source.facts.name
+        mine = {f"{name}-{number}" for number in source.edges}
+        if mine & others and not mine & understood:
+            raise ConfigError(
+                f"Topic {name!r} holds records, and none of them is a batch of a producer's telemetry.",
+                fix="Name as --ledger-topic the topic that producers have as telemetry_topic=.",
+            )
 
 
 def fresh(sources: Sequence[Source], known: Callable[[str], Mapping[int, int]]) -> str:

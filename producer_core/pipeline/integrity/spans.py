@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from producer_core.errors import ConfigError
 
 Isolation = Literal["read_committed", "read_uncommitted"]
-
-ZONES = (
-    "gone", "expired", "before", "inside", "taken", "outside", "pending", "newer", "beyond", "judged", "unplaced",
-)  # fmt: skip
-"""Where an acknowledged offset lies: below what was asked for and gone; expired unaudited; audited before; in the
-range; taken from it by retention while it was read; above what was asked for; hidden by an open transaction; written
-since; above the log's end; told to an audit that judged it; nobody knows."""
 
 NEVER = 1 << 62
 """An offset that no log reaches."""
@@ -67,11 +60,7 @@ def spans(
     late (None: none is). With `floor_is_begin=False` whatever expired counts: nobody knows the offset of a moment
     that has expired.
     """
-    if unknown := sorted({*(begin or {})} - {*edges}):
-        raise ConfigError(
-            f"The topic has no partition {unknown[0]}; it has {len(edges)}, from 0.",
-            fix="Name only partitions that it has.",
-        )
+    check_partitions(begin or {}, edges)
     found = {}
     for partition, edge in edges.items():
         asked = (begin or {}).get(partition, 0)
@@ -89,6 +78,15 @@ def spans(
             asked if floor_is_begin else 0,
         )
     return found
+
+
+def check_partitions(asked: Iterable[int], there: Collection[int]) -> None:
+    """ConfigError where one of them is not there."""
+    if unknown := sorted({*asked} - {*there}):
+        raise ConfigError(
+            f"The topic has no partition {unknown[0]}; it has {len(there)}, from 0.",
+            fix="Name only partitions that it has.",
+        )
 
 
 def seen_after(before: Mapping[int, Span], edges: Mapping[int, Edge]) -> dict[int, Span]:
@@ -141,8 +139,14 @@ def anew(verified: Mapping[int, int], edges: Mapping[int, Edge]) -> list[int]:
 
 
 def zone(offset: str) -> str:
-    """SQL: the zone of an offset, beside the columns of its partition's span (null where the topic has none such) and
-    `old`: whether it was told before what this audit is about."""
+    """SQL: the zone of an acknowledged offset, beside the columns of its partition's span (null where the topic has none
+    such) and `old`: whether it was told before what this audit is about.
+
+    `unplaced`: nobody knows its offset; `judged`: told to an audit that judged it; `beyond`: above the log's end; `before`:
+    audited before; `expired` unaudited; `gone`: expired below what was asked for; `inside` the range; `taken` from it by
+    retention while it was read; `outside`: above what was asked for; `pending`: hidden by an open transaction; `newer`:
+    written since.
+    """
     return f"""case
         when {offset} < 0 then 'unplaced'
         when old and {offset} >= coalesce(span_judged, 0) and {offset} >= coalesce(span_start, 0) then 'judged'
