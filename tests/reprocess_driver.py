@@ -1,6 +1,6 @@
-"""A driver of a reprocess that dies: `python -m tests.reprocess_driver SERVERS STORE WAVE`.
+"""A driver of a reprocess that dies: `python -m tests.reprocess_driver SERVERS STORE WAVE [CANARY]`.
 
-It has no Spark: a thread of its own sends each wave, as Spark's tasks do. When its second wave is committed, and nothing
+It has no Spark: a thread of its own sends each full wave, as Spark's tasks do. When its second wave is committed, and nothing
 of that is written down, it kills itself.
 """
 
@@ -36,14 +36,8 @@ def dying_worker(errand):
 
 
 class Here(waves.Wave):
-    def run(self):
-        try:
-            letters = self._letters.sort_by([("slice", "ascending"), ("ord", "ascending")])
-            self._rows = [
-                row for batch in send(self._errand, letters.to_batches()) for row in batch.to_pylist()
-            ]
-        finally:
-            self.done.set()
+    def _sent(self):
+        return [row for batch in send(self._errand, self._letters.to_batches()) for row in batch.to_pylist()]
 
 
 class NoSpark:
@@ -52,7 +46,7 @@ class NoSpark:
         defaultParallelism = 2
 
 
-def main(servers, store, wave):
+def main(servers, store, wave, canary=0):
     find_out, waves_left = spreading.Spreading._find_out, [2]
 
     def last(self, told):
@@ -62,7 +56,7 @@ def main(servers, store, wave):
         return find_out(self, told)
 
     spreading.Wave, spreading.Spreading._find_out = Here, last
-    reprocess(NoSpark, Store.open(store), servers, who="bob", wave=int(wave), slices=3, canary=0)
+    reprocess(NoSpark, Store.open(store), servers, who="bob", wave=int(wave), slices=3, canary=int(canary))
 
 
 if __name__ == "__main__":

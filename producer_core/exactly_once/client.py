@@ -82,6 +82,12 @@ class Client:
             raise AssertionError("the client was destroyed")
         return self._producer
 
+    def hand_to(
+        self, *, connection_error: Callable[[KafkaError], None], stopping: Callable[[], bool]
+    ) -> None:
+        """Another thread uses it from now on, and hears of its troubles. Between two transactions only."""
+        self._connection_error, self._stopping = connection_error, stopping
+
     @property
     def alive(self) -> bool:
         return self._producer is not None

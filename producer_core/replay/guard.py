@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from producer_core.replay.operation import Operation
 
 CANARY = 10
 STOP_PERCENT = 50.0
 STOP_LAST = 50
+GROWTH = 2
+"""How many times what succeeded so far may be under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,24 +26,36 @@ class Rule:
     last: int = STOP_LAST
 
 
+def rule_of(operation: Operation) -> Rule:
+    """As it was planned; what was left out is the default."""
+    return Rule(
+        CANARY if operation.canary is None else operation.canary,
+        operation.stop_percent or STOP_PERCENT,
+        operation.stop_last or STOP_LAST,
+    )
+
+
 class Guard:
     """Counts sent records only: what was found on its topic or left out says nothing about the next one.
 
     Begins anew with each runner, so one that takes over sends a canary of its own.
     """
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: Rule, *, growth: int = GROWTH) -> None:
         self._rule = rule
+        self._growth = growth
         self._recent: deque[bool] = deque(maxlen=max(1, rule.last))
         self._acknowledged = 0
         self._failed = 0
 
     def room(self, in_flight: int, most: int) -> int:
-        """How many more may be claimed: the canary first, then never more at once than were acknowledged so far."""
+        """How many more may be claimed: the canary first, then at most `growth` times what was acknowledged so far."""
         settled = self._acknowledged + self._failed
         if settled < self._rule.canary:
             return max(0, min(most, self._rule.canary - settled - in_flight))
-        return most if self._rule.canary == 0 else max(0, min(most, 2 * self._acknowledged + 1 - in_flight))
+        if self._rule.canary == 0:
+            return most
+        return max(0, min(most, self._growth * self._acknowledged + 1 - in_flight))
 
     def heard(self, *, failed: bool) -> None:
         self._recent.append(failed)

@@ -20,7 +20,7 @@ from producer_core.replay.ahead import look_ahead
 from producer_core.replay.check import Check
 from producer_core.replay.claims import Claims, Held, floors_of
 from producer_core.replay.doubt import Doubt
-from producer_core.replay.guard import CANARY, STOP_LAST, STOP_PERCENT, Guard, Rule
+from producer_core.replay.guard import GROWTH, Guard, rule_of
 from producer_core.replay.lease import LEASE, Watch
 from producer_core.replay.operation import STALE, Operation, end_abandoned
 from producer_core.replay.promise import NO_CLIENT, Promise, beforehand, lacking, promise
@@ -44,6 +44,9 @@ SPREAD_DRAIN = 40.0
 """Seconds in which Spark's workers end their wave, or are killed and it is found out what they sent."""
 SPREAD_BURST = 5.0
 """Seconds for which what a rate allows adds up before Spark's workers get it: a wave of theirs takes a second to begin."""
+SPREAD_GROWTH = 10
+"""How many times what succeeded so far may be under way with Spark: a wave of its takes a second whatever its size, and a
+slice of which too many fail gives the others back by itself."""
 _SWEEP_EVERY = 15.0
 CANNOT_LOOK = "Nobody has looked ahead: the process that runs it has no client settings"
 
@@ -218,11 +221,6 @@ class ReplayRunner:
             return True
 
     def _work(self, claims: Claims, operation: Operation) -> Work:
-        rule = Rule(
-            CANARY if operation.canary is None else operation.canary,
-            operation.stop_percent or STOP_PERCENT,
-            operation.stop_last or STOP_LAST,
-        )
         began = time.monotonic()
 
         def look(work: Work) -> None:
@@ -253,7 +251,7 @@ class ReplayRunner:
             claims,
             lambda work: self._way(work, claims, operation),
             Doubt(self._probe, doubtful),
-            Guard(rule),
+            Guard(rule_of(operation), growth=GROWTH if self._spread is None else SPREAD_GROWTH),
             ahead=look,
             lease=self._lease,
             stopping=self._stopping,

@@ -48,6 +48,10 @@ class Transacting:
     `fenced` is called after each fence, before anything is read or sent, and raises Stopped where somebody newer has
     the transactional id by right. With `yields` a twin may have the same letters: who is fenced himself leaves
     (Interrupted) and does not fence back, and who fenced looks for everything in hand, for a twin may have sent it.
+
+    With a `client` that was fenced for this id, and has nothing open, neither `begin` nor `after` is needed: as long as
+    it is not fenced nobody else has sent under the id. Where it was, that is learned by its first transaction, and all
+    in hand is looked for as after any failure.
     """
 
     guarantee: Guarantee = "exactly_once"
@@ -64,6 +68,7 @@ class Transacting:
         clock: Callable[[], float],
         fenced: Callable[[], None] = lambda: None,
         yields: bool = False,
+        client: Client | None = None,
     ) -> None:
         self._settings = transactional_settings(settings)
         self._settings["client.id"] = f"replay-{operation_id}"
@@ -78,7 +83,10 @@ class Transacting:
         self._yields = yields
         self._count = metadata_count(settings)
         self._read_back = ReadBack(settings, self._wait, lambda _, text: say(text), self._connection_error)
-        self._client: Client | None = None
+        self._client = client
+        self._given = client is not None  # and nothing has committed since
+        if client is not None:
+            client.hand_to(connection_error=self._connection_error, stopping=interrupt)
         self._hand: deque[DeadLetter] = deque()
         self._unknown: list[
             DeadLetter
@@ -227,13 +235,14 @@ class Transacting:
             failed = error.with_traceback(None)
         if failed is not None:
             return self._after_failure(failed, len(batch))
-        self._unknown, self._failures = [], 0
+        self._unknown, self._failures, self._given = [], 0, False
         self._limit = min(self._most, self._limit * 2)
         return [self._acknowledged(report) for report in reports] + self._turned_down(batch, refused)
 
     def _after_failure(self, failed: TransactionFailed, sent: int) -> list[Outcome]:
         logger.info("replay's transaction failed", extra={"error": str(failed)})
-        if self._yields and failed.error.name() in FENCING:
+        given, self._given = self._given, False
+        if self._yields and failed.error.name() in FENCING and not given:
             raise Stopped
         refused = {
             id_text(one.id): error for one, error, _ in failed.reports if error and refused_for_good(error)
@@ -354,6 +363,13 @@ class Transacting:
         if self._client is not None:
             self._client.destroy()
             self._client = None
+
+    def hand_on(self) -> Client | None:
+        """Its client, for who sends next under this id; None unless all that it was given has its outcome."""
+        if self.in_flight:
+            return None
+        client, self._client = self._client, None
+        return client
 
     def close(self) -> None:
         self._destroy()

@@ -118,7 +118,7 @@ def test_a_driver_killed_after_a_commit_and_killed_workers_and_each_letter_is_th
     store.execute("replay_let_go", operation=killed.operation_id, owner=killed.owner)
 
     monkeypatch.setattr(waves, "runner", reprocess_driver.dying_worker)
-    done = run(spark, kafka, store, operation_id=killed.operation_id, slices=None)
+    done = run(spark, kafka, store, operation_id=killed.operation_id, slices=None, wave=wave)
 
     assert there(kafka, topic) == Counter(range(count))
     assert len(read(kafka.bootstrap_servers, topic, committed=False)) > count
@@ -129,6 +129,28 @@ def test_a_driver_killed_after_a_commit_and_killed_workers_and_each_letter_is_th
     assert (job["kind"], job["state"], job["records_done"]) == ("reprocess", "done", count)
     acts = [row["action"] for row in store.rows("replay_audit", operation=killed.operation_id)]
     assert acts.count("replay") == 1
+
+
+@pytest.mark.kafka
+def test_a_driver_killed_after_it_sent_a_small_wave_itself_and_each_letter_is_there_once(
+    no_spark, kafka, kcat, topic, store
+):
+    """Its canary is written down, what came after it is only on the topic."""
+    count = 150
+    DeadLetters(store).add(letters_for(kafka, topic, count))
+    dying = ["-m", "tests.reprocess_driver", kafka.bootstrap_servers, str(store.path), "1000", "10"]
+
+    died = subprocess.run([sys.executable, *dying], cwd=ROOT, capture_output=True, timeout=120)
+
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    (killed,) = replay.list_operations(store)
+    assert (killed.acknowledged, there(kafka, topic).total()) == (10, 111)
+    store.execute("replay_let_go", operation=killed.operation_id, owner=killed.owner)
+
+    done = run(no_spark, kafka, store, operation_id=killed.operation_id, slices=None)
+
+    assert there(kafka, topic) == Counter(range(count))
+    assert (done.acknowledged, done.landed, done.left, done.state) == (49, 101, 0, "done")
 
 
 @pytest.mark.spark

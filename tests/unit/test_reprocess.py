@@ -25,14 +25,14 @@ from producer_core.pipeline.reprocess import (
     brought,
     job,
     progress,
-    slices,
     spreading,
     waves,
 )
-from producer_core.pipeline.reprocess.sending import letter_of
-from producer_core.pipeline.reprocess.slices import Life, begin_life, places
+from producer_core.pipeline.reprocess.packing import unpacked
+from producer_core.pipeline.reprocess.slices import Life, begin_life
 from producer_core.pipeline.reprocess.spreading import Course, Spreading
 from producer_core.replay.claims import Claims, Orphan, Outcome
+from producer_core.replay.guard import Rule
 from producer_core.replay.operation import PIPELINE
 from producer_core.replay.way import Interrupted
 from producer_core.replay.work import Pace
@@ -111,12 +111,19 @@ def test_a_driver_that_lost_its_operation_while_brokers_were_asked_decides_nothi
     assert begun(store, count=5).slicing == Slicing(5)
 
 
-def test_places_spread_slices_over_as_many_partitions():
-    # the first hashes of Spark 4.0: SELECT hash(0), hash(1), hash(2), hash(1000000)
-    assert [slices._spark_hash(number) for number in (0, 1, 2)] == [933211791, -559580957, 1765031574]
-    for count in (1, 2, 7, 16):
-        found = places(range(10, 10 + count))
-        assert {slices._spark_hash(place) % count for place in found.values()} == set(range(count))
+def test_large_slices_are_dealt_to_different_tasks():
+    """Spark cuts the rows of a small table into even runs."""
+    letters = [of_session(number, session) for session in range(30) for number in range(1 + session)]
+    rows = [
+        (row["slice"], len(unpacked(row["letters"])))
+        for row in waves.table(letters, Slicing(6), 3).to_pylist()
+    ]
+    counts = Counter(Slicing(6).of(letter) for letter in letters)
+
+    assert dict(rows) == counts
+    assert {slice_ for slice_, _ in rows[:: len(rows) // 3]} == {
+        slice_ for slice_, _ in counts.most_common(3)
+    }
 
 
 def test_a_wave_keeps_the_order_and_every_byte_of_its_letters():
@@ -125,7 +132,8 @@ def test_a_wave_keeps_the_order_and_every_byte_of_its_letters():
         for number in range(6)
     ]
     table = waves.table(letters, Slicing(3))
-    back = [letter_of(row) for row in table.to_pylist()]
+    (content,) = table["letters"].to_pylist()
+    back = unpacked(content)
 
     for before, after in zip(letters, back, strict=True):
         for name in (
@@ -140,8 +148,7 @@ def test_a_wave_keeps_the_order_and_every_byte_of_its_letters():
             "verdict",
         ):
             assert getattr(after, name) == getattr(before, name)
-    assert table["ord"].to_pylist() == list(range(6))
-    assert len(set(table["slice"].to_pylist())) == 1
+    assert [one.message_id for one in back] == [one.message_id for one in letters]
 
 
 # what is believed
@@ -186,12 +193,19 @@ def log(monkeypatch):
     class Wave:
         """Done at once, but for one that nobody answers for."""
 
+        who = "Spark"
+
         def __init__(self, session, table, errand):
             self._answer = found.answers.pop(0)
-            found.waves.append((table["message_id"].to_pylist(), errand.number))
+            self._rows = [
+                {"slice": row["slice"], "message_id": one.message_id, "ord": ord_}
+                for row in table.to_pylist()
+                for ord_, one in enumerate(unpacked(row["letters"]))
+            ]
+            found.waves.append(([row["message_id"] for row in self._rows], errand.number))
             found.rates.append(errand.rate)
             self.began = time.monotonic() - (found.took.pop(0) if found.took else 0.0)
-            self.done, self._rows = threading.Event(), table.to_pylist()
+            self.done = threading.Event()
 
         def start(self):
             if self._answer is not None:
@@ -207,6 +221,8 @@ def log(monkeypatch):
     monkeypatch.setattr(spreading, "seal", seal)
     monkeypatch.setattr(spreading, "Wave", Wave)
     monkeypatch.setattr(spreading, "_GRACE", 0.0)
+    monkeypatch.setattr(spreading, "NEAR", 0)
+    monkeypatch.setattr(spreading, "_ENDS", 0.0)
     monkeypatch.setattr(
         spreading, "ReadBack", lambda *_: lambda wheres, _: Seen(ends=dict.fromkeys(wheres, 100))
     )
@@ -223,7 +239,7 @@ def way(
     log, *, rate=None, interrupt=lambda: False, holds=lambda: True, count=2, wave=100, say=lambda text: None
 ):
     life = Life(Slicing(count), 1 << 32, "progress", 16)
-    course = Course("op", {}, life, wave, 2, rate=lambda: rate)
+    course = Course("op", {}, life, wave, 2, Rule(), rate=lambda: rate)
     return Spreading(
         lambda: Session,
         course,
@@ -384,8 +400,8 @@ def test_the_next_wave_begins_before_the_store_is_told_of_the_last_one(log):
 
     found = [len(going.gather(0)) for _ in range(3)]
 
-    assert found == [10, 10, 5]
-    assert [len(ids) for ids, _ in log.waves] == [10, 10, 5]
+    assert found == [9, 8, 8]
+    assert [len(ids) for ids, _ in log.waves] == [9, 8, 8]
     assert sorted(number for _, number in log.waves) == [number for _, number in log.waves]
 
 
@@ -400,7 +416,7 @@ def test_after_a_failure_no_wave_begins_before_the_stop_rule_was_asked(log):
     assert endings(going.give_back()) == {"pending": 10}
 
 
-def test_a_rate_is_shared_by_the_tasks_that_run_at_once(log):
+def test_a_rate_is_the_wave_s(log):
     going = way(log, rate=100.0, count=5)
     going.begin(["orders"])
     log.answers += [everything, everything]
@@ -409,7 +425,7 @@ def test_a_rate_is_shared_by_the_tasks_that_run_at_once(log):
     going.send([letter(number, message_id=of_session(number, number).message_id) for number in range(40)])
     going.gather(0)
 
-    assert log.rates == [100.0, 50.0]
+    assert log.rates == [100.0, 100.0]
 
 
 def test_a_wave_that_cannot_begin_does_not_lose_what_became_of_the_last_one(log):
@@ -469,7 +485,7 @@ def test_a_wave_of_a_slow_replay_is_five_seconds_of_it(log):
     log.answers += [everything] * 3
     going.send([letter(number) for number in range(25)])
 
-    assert [len(going.gather(0)) for _ in range(3)] == [10, 10, 5]
+    assert [len(going.gather(0)) for _ in range(3)] == [9, 8, 8]
 
 
 def test_a_pace_may_add_up_for_longer():
@@ -494,7 +510,7 @@ def test_a_wave_that_spark_gives_up_says_why_in_a_sentence():
         def createDataFrame(self, *_):
             raise RuntimeError("SparkContext was shut down")
 
-    errand = waves.Errand("op", {}, 7, {}, spreading.Notes("p", 1, {0: 0}), 10)
+    errand = waves.Errand("op", {}, 7, {}, spreading.Notes("p", 1, {0: 0}), 10, Rule(), 1)
     wave = waves.Wave(Broken(), waves.table([letter(1)], Slicing(1)), errand)
     wave.start()
     assert wave.done.wait(10)

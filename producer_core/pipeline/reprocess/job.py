@@ -22,6 +22,7 @@ from producer_core.pipeline.reprocess.progress import require_topic
 from producer_core.pipeline.reprocess.slices import MOST, By, Slicing, begin_life
 from producer_core.pipeline.reprocess.spreading import Course, Spreading
 from producer_core.replay.claims import floors_of
+from producer_core.replay.guard import rule_of
 from producer_core.replay.operation import PIPELINE, Operation
 
 if TYPE_CHECKING:
@@ -218,6 +219,7 @@ def spark_runner(
             life,
             choices.wave,
             cores,
+            rule_of(operation),
             rate=work.rate,
         )
         return Spreading(

@@ -27,6 +27,7 @@ from producer_core.errors import BrokerError, ReplayError
 from producer_core.exactly_once.client import Client, Stopped, TransactionFailed
 from producer_core.exactly_once.read_back import ReadBack
 from producer_core.exactly_once.transport import transactional_settings
+from producer_core.pipeline.reprocess.keeping import Keep
 from producer_core.replay.promise import TRANSACTIONAL_ID
 from producer_core.replay.way import Interrupted
 from producer_core.transport import Delivery
@@ -130,14 +131,16 @@ def seal(
     *,
     interrupt: Callable[[], bool],
     say: Callable[[str], None],
+    keep: Keep | None = None,
 ) -> dict[int, int]:
     """From now on no attempt with a smaller number sends anything of these slices; what it had open is aborted.
 
-    By slice the offset right below its seal. Waits for brokers; Interrupted when told to leave.
+    By slice the offset right below its seal. The clients that did it are kept, where `keep` is given. Waits for brokers;
+    Interrupted when told to leave.
     """
 
     def one(slice_: int) -> int:
-        return _seal(settings, notes, operation_id, slice_, number, interrupt=interrupt, say=say)
+        return _seal(settings, notes, operation_id, slice_, number, interrupt=interrupt, say=say, keep=keep)
 
     with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="seal") as pool:
         waiting = {slice_: pool.submit(one, slice_) for slice_ in slices}
@@ -158,11 +161,13 @@ def _seal(
     *,
     interrupt: Callable[[], bool],
     say: Callable[[str], None],
+    keep: Keep | None,
 ) -> int:
     topic, partition = notes.where(slice_)
     chosen = {**transactional_settings(settings), "client.id": f"replay-{operation_id}"}
     chosen.pop("statistics.interval.ms", None)
     deadline = time.monotonic() + _TRIES
+    kept: Client | None = None
     while True:
         client = Client(
             chosen,
@@ -175,6 +180,9 @@ def _seal(
             client.fence(lambda error: say(f"Waits for the brokers: {error.str()}"))
             record = _record(operation_id, slice_, number, topic, partition)
             reports, _ = client.transact([record], time.monotonic() + 20)
+            if keep is not None:
+                kept = client
+                keep.give(slice_, number, client)
             return int(reports[0][2].offset()) - 1
         except TransactionFailed as failed:
             if time.monotonic() > deadline:
@@ -184,7 +192,8 @@ def _seal(
                 ) from failed
             say(f"Cannot write the progress of slice {slice_}: {failed}")
         finally:
-            client.destroy()
+            if kept is None:
+                client.destroy()
         _never.wait(_PAUSE)
         if interrupt():
             raise Stopped

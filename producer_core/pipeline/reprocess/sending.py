@@ -1,17 +1,18 @@
-"""The sending of a slice inside a Spark task: fence, read back, send the rest, say what became of each letter.
+"""The sending of a slice inside a task: fence, read back, send the rest, say what became of each letter.
 
 Runs in Spark's Python workers. A task that runs again, on whatever machine, does the same from the beginning: it
-fences the earlier attempt, finds what that one committed, and sends only what is not there.
+fences the earlier attempt, finds what that one committed, and sends only what is not there. Small waves the driver sends
+in the same way, with clients that it keeps.
 """
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,11 @@ import orjson
 
 from producer_core.events import Attempt, DeadLetter
 from producer_core.exactly_once.client import Stopped
+from producer_core.pipeline.reprocess.keeping import Keep
+from producer_core.pipeline.reprocess.packing import unpacked
 from producer_core.pipeline.reprocess.progress import Notes, admitted, slice_id
 from producer_core.replay.claims import Floors, Orphan, Outcome
+from producer_core.replay.guard import Guard, Rule
 from producer_core.replay.transacting import Transacting
 from producer_core.replay.way import Interrupted
 from producer_core.replay.work import Pace
@@ -32,24 +36,22 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 _never = threading.Event()  # waiting on it is a pause
 
-LETTER = (
-    "slice int, place int, ord int, message_id string, topic string, partition int, key binary, value binary, "
-    "headers array<struct<name string, value binary>>, timestamp_ms bigint, accepted_at double, verdict string, "
-    "verdict_reason string"
-)
+SLICE = "slice int, letters binary"
 OUTCOME = (
     "slice int, message_id string, ending string, text string, partition int, offset bigint, verdict string, "
     "death string"
 )
 """A letter of which a task says nothing may have been sent or not: the driver finds out."""
 
+TOGETHER = 8
+"""Slices of a task that are sent at once: for most of its time a small one waits for brokers."""
 _DEATH = ("kind", "code", "error_text", "fingerprint", "verdict", "verdict_reason", "failed_at")
 
 
 @dataclass(frozen=True)
 class Errand:
-    """What every task of a wave knows. `rate` is a task's share of what goes a second; `number` is the wave's, and
-    seals with a greater one end the task."""
+    """What every task of a wave knows: `letters` are in it, and `rate` of them go a second; `number` is its own, and seals
+    with a greater one end the task. A slice of which too many fail by `rule` (canary aside) gives the others back."""
 
     operation_id: str
     settings: Mapping[str, Any]
@@ -57,6 +59,8 @@ class Errand:
     floors: Floors
     notes: Notes
     most: int
+    rule: Rule
+    letters: int
     rate: float | None = None
 
 
@@ -71,23 +75,47 @@ def runner(errand: Errand) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator
     return run
 
 
-def send(errand: Errand, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """One slice after the other, in the order in which they come."""
+def send(
+    errand: Errand,
+    batches: Iterable[pyarrow.RecordBatch],
+    *,
+    keep: Keep | None = None,
+    alone: Callable[[], bool] | None = None,
+) -> Iterator[pyarrow.RecordBatch]:
+    """What became of the letters, a slice at a time as each ends.
+
+    `alone` says whether nobody wants it any more: by default, whether Spark's process that made us is gone.
+    """
     import pyarrow
 
-    rows = (row for batch in batches for row in batch.to_pylist())
-    for slice_, some in itertools.groupby(rows, key=lambda row: row["slice"]):
-        told = [_told(slice_, one) for one in _Slice(errand, slice_).send([letter_of(row) for row in some])]
-        if told:
-            yield pyarrow.RecordBatch.from_pylist(told, schema=outcome_schema())
+    parent = os.getppid()
+    left = alone or (lambda: os.getppid() != parent)
+
+    def one(slice_: int, content: bytes) -> list[dict[str, Any]]:
+        letters = unpacked(content)
+        return [_told(slice_, one) for one in _Slice(errand, slice_, len(letters), keep, left).send(letters)]
+
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    with ThreadPoolExecutor(TOGETHER, thread_name_prefix="slice") as pool:
+        for future in as_completed([pool.submit(one, row["slice"], row["letters"]) for row in rows]):
+            if told := future.result():
+                yield pyarrow.RecordBatch.from_pylist(told, schema=outcome_schema())
 
 
 class _Slice:
-    """One slice in one attempt of a task."""
+    """One slice in one attempt of a task. A wave's rate is shared by how many letters a slice has of it."""
 
-    def __init__(self, errand: Errand, slice_: int) -> None:
+    def __init__(
+        self, errand: Errand, slice_: int, count: int, keep: Keep | None, alone: Callable[[], bool]
+    ) -> None:
         self._errand = errand
-        self._parent = os.getppid()
+        self._slice = slice_
+        self._keep = keep
+        self._alone = alone
+        self._rate = None if errand.rate is None else errand.rate * count / errand.letters
+        self._guard = Guard(replace(errand.rule, canary=0))
+        client = None if keep is None else keep.take(slice_)
+        self._proven = client is not None
         self._admitted = partial(
             admitted,
             errand.settings,
@@ -101,37 +129,51 @@ class _Slice:
             errand.settings,
             slice_id(errand.operation_id, slice_),
             floors=errand.floors,
-            most=errand.most if errand.rate is None else max(1, min(errand.most, int(errand.rate))),
-            interrupt=self._alone,
+            most=errand.most if self._rate is None else max(1, min(errand.most, int(self._rate))),
+            interrupt=alone,
             say=lambda text: logger.info("replay waits", extra={"why": text}),
             clock=time.time,
             fenced=self._admitted,
             yields=True,
+            client=client,
         )
 
     def send(self, letters: list[DeadLetter]) -> list[Outcome]:
         """What became of them; nothing of those that were under way when this attempt had to leave."""
         outcomes: list[Outcome] = []
         try:
-            # No floors of its own: an earlier attempt may have sent below the ends of now.
-            self._way.begin(())
-            found = {one.message_id: one for one in self._way.after([Orphan(one, 0.0) for one in letters])}
-            outcomes += [_as_sent(one) for one in found.values() if one.ending != "pending"]
-            outcomes += self._way.send([one for one in letters if found[one.message_id].ending == "pending"])
-            pace = Pace(self._errand.rate, time.monotonic())
+            found = {} if self._proven else self._found(letters)
+            outcomes += found.values()
+            outcomes += self._way.send([one for one in letters if one.message_id not in found])
+            pace = Pace(self._rate, time.monotonic())
             while self._way.in_flight:
                 self._await_room(pace)
                 before = self._way.in_flight
-                outcomes += self._way.gather(0.1)
+                outcomes += self._heard(self._way.gather(0.1))
                 pace.spend(before - self._way.in_flight)
+            if self._keep is not None and (client := self._way.hand_on()):
+                self._keep.give(self._slice, self._errand.number, client)
         except Interrupted:
             logger.info("a slice is left to another attempt")
         finally:
             self._way.close()
         return outcomes
 
+    def _found(self, letters: list[DeadLetter]) -> dict[str, Outcome]:
+        """What an earlier attempt sent, after the fence."""
+        self._way.begin(())  # no floors of its own: that attempt may have sent below the ends of now
+        found = self._way.after([Orphan(one, 0.0) for one in letters])
+        return {one.message_id: _as_sent(one) for one in found if one.ending != "pending"}
+
+    def _heard(self, outcomes: list[Outcome]) -> list[Outcome]:
+        """With what is given back, where too many fail: whoever counts for the whole job decides about the rest."""
+        for one in outcomes:
+            if one.ending in ("acknowledged", "failed"):
+                self._guard.heard(failed=one.ending == "failed")
+        return [*outcomes, *self._way.give_back()] if self._guard.verdict() else outcomes
+
     def _await_room(self, pace: Pace) -> None:
-        while not pace.room(time.monotonic(), 1):
+        while pace.room(time.monotonic(), 1) < 1:  # a transaction may have taken more than there was
             try:
                 self._wait(0.05)
             except Stopped:
@@ -142,40 +184,12 @@ class _Slice:
         if self._alone():
             raise Stopped
 
-    def _alone(self) -> bool:
-        """Whether Spark's process that made us is gone."""
-        return os.getppid() != self._parent
-
 
 def _as_sent(one: Outcome) -> Outcome:
     """Above the floors of a wave only the wave's own attempts wrote these ids."""
     if one.ending != "landed":
         return one
     return Outcome(one.message_id, "acknowledged", None, one.partition, one.offset)
-
-
-def letter_of(row: Mapping[str, Any]) -> DeadLetter:
-    """A letter as far as sending must know it."""
-    return DeadLetter(
-        message_id=row["message_id"],
-        cluster_id="",
-        producer_id="",
-        topic=row["topic"],
-        key=row["key"],
-        value=row["value"],
-        headers=tuple((header["name"], header["value"]) for header in row["headers"]),
-        partition=row["partition"],
-        timestamp_ms=row["timestamp_ms"],
-        verdict=row["verdict"],
-        verdict_reason=row["verdict_reason"],
-        kind="permanent",
-        code="",
-        error_text="",
-        fingerprint="",
-        attempts=(),
-        accepted_at=row["accepted_at"],
-        failed_at=0.0,
-    )
 
 
 def _told(slice_: int, one: Outcome) -> dict[str, Any]:

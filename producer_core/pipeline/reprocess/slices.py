@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -19,7 +19,6 @@ By = Literal["session", "key"]
 """What keeps its order: the messages of one producer's session, or those of one key of one topic (and, without a
 key, of one session)."""
 MOST = 256
-_SEED = 42  # of Spark's hash
 
 
 @dataclass(frozen=True)
@@ -129,37 +128,3 @@ def _known(store: Store, operation_id: str) -> dict[str, Any] | None:
 
 def _name(operation_id: str) -> str:
     return f"reprocess.{operation_id}"
-
-
-def places(slices: Sequence[int]) -> dict[int, int]:
-    """For each slice a number that Spark's `repartition(len(slices), number)` puts into a partition of its own.
-
-    Hashed by themselves five of eight slices share a partition with another. Where Spark hashes otherwise only the
-    balance suffers.
-    """
-    free = dict.fromkeys(range(len(slices)))
-    found: list[int] = []
-    number = 0
-    while free:
-        place = _spark_hash(number) % len(slices)
-        if place in free:
-            del free[place]
-            found.append(number)
-        number += 1
-    return dict(zip(slices, found, strict=True))
-
-
-def _spark_hash(number: int) -> int:
-    """Murmur3 of one int as Spark's SQL has it: signed."""
-    mixed = _rotated(number * 0xCC9E2D51, 15) * 0x1B873593
-    hashed = (_rotated(_SEED ^ (mixed & 0xFFFFFFFF), 13) * 5 + 0xE6546B64) & 0xFFFFFFFF
-    hashed ^= 4
-    hashed = (hashed ^ hashed >> 16) * 0x85EBCA6B & 0xFFFFFFFF
-    hashed = (hashed ^ hashed >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
-    hashed ^= hashed >> 16
-    return hashed - (1 << 32) if hashed >> 31 else hashed
-
-
-def _rotated(value: int, bits: int) -> int:
-    value &= 0xFFFFFFFF
-    return (value << bits | value >> (32 - bits)) & 0xFFFFFFFF

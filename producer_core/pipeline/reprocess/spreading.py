@@ -1,4 +1,5 @@
-"""The way of a replay over Spark: a wave at a time, each slice of it under its own transactional id.
+"""The way of a replay over Spark: a wave at a time, each slice of it under its own transactional id. Small waves, the
+canary first, the driver sends itself.
 
 Before a driver sends anything it seals every slice: what an earlier driver's tasks had open is aborted, and none of
 them can begin again. What a wave's tasks did not answer for is sealed as well, looked for on its topic, and counts as
@@ -22,11 +23,13 @@ from confluent_kafka import KafkaException
 from producer_core.exactly_once.client import Stopped
 from producer_core.exactly_once.read_back import ReadBack
 from producer_core.pipeline.reprocess import waves
+from producer_core.pipeline.reprocess.keeping import Keep
 from producer_core.pipeline.reprocess.progress import Notes, seal
 from producer_core.pipeline.reprocess.sending import Errand, outcome_of
 from producer_core.pipeline.reprocess.slices import Life
-from producer_core.pipeline.reprocess.waves import Wave, WaveLost
+from producer_core.pipeline.reprocess.waves import Going, Near, Wave, WaveLost
 from producer_core.replay.claims import Floors, Orphan, Outcome
+from producer_core.replay.guard import Rule
 from producer_core.replay.transacting import Transacting
 from producer_core.replay.way import Guarantee, Interrupt, Interrupted, size_of
 
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 IN_A_TRANSACTION = 2000
+NEAR = 2000
+"""Letters: what is less than this, and no full wave, the driver sends itself. A job of Spark's takes a second to begin."""
 _TRIES = 3
 """Waves lost in a row until the job ends; each is settled before the next goes."""
 _PACED = 5.0
@@ -46,6 +51,8 @@ _GRACE = 8.0
 """Seconds that a wave may go on when somebody wants it to end; then its tasks are killed."""
 _SETTLE = 20.0
 """Seconds for finding out what became of a wave that was killed because somebody wants it to end."""
+_ENDS = 5.0
+"""Seconds between two questions for the ends of the topics; meanwhile the floors rise with what we sent ourselves."""
 _never = threading.Event()  # waiting on it is a pause
 _QUIET = 10.0
 """Seconds of a wave until it is said that it still goes."""
@@ -60,11 +67,12 @@ class Course:
     life: Life
     wave: int
     cores: int
+    rule: Rule
     rate: Callable[[], float | None]
 
 
 class Spreading:
-    """The way of one operation in one driver. Used by one thread; Spark's tasks do the sending."""
+    """The way of one operation in one driver. Used by one thread; Spark's tasks, and threads of waves, do the sending."""
 
     guarantee: Guarantee = "exactly_once"
 
@@ -86,7 +94,8 @@ class Spreading:
         self._asked_to_leave = interrupt
         self._holds = holds
         self._ending = ending
-        self._wave: Wave | None = None  # under way
+        self._keep = Keep()
+        self._wave: Going | None = None  # under way
         self._leave_at = float("inf")
         self._settle_by: float | None = None
         self._say = say
@@ -96,6 +105,7 @@ class Spreading:
         self._hand: deque[DeadLetter] = deque()
         self._unknown: list[DeadLetter] = []  # of the wave of which nobody knows yet what became
         self._lost = 0
+        self._ends_at = 0.0
         self._slow_until = 0.0  # until then it is said how long a wave took
 
     @property
@@ -121,6 +131,7 @@ class Spreading:
         finally:
             looker.close()
         self._take_floors(looker)
+        self._ends_at = time.monotonic()
 
     def after(self, orphans: Sequence[Orphan]) -> list[Outcome]:
         return self._look(orphans)
@@ -157,6 +168,7 @@ class Spreading:
             self._number,
             interrupt=self._interrupt,
             say=self._say,
+            keep=self._keep,
         )
         self._since |= since
 
@@ -198,23 +210,25 @@ class Spreading:
                 self._begin_wave()
         return outcomes
 
-    def _say_how_long(self, wave: Wave) -> None:
+    def _say_how_long(self, wave: Going) -> None:
         """Of a wave that took long, and of some after it: what was said while it went on must not stand there longer
         than it is true."""
         now = time.monotonic()
         if now - wave.began > _QUIET:
             self._slow_until = now + _QUIET
         if now < self._slow_until:
-            self._say(f"Spark sent {len(self._unknown):,} records in {now - wave.began:.1f} s")
+            self._say(f"{wave.who} sent {len(self._unknown):,} records in {now - wave.began:.1f} s")
 
-    def _goes_on(self, wave: Wave) -> list[Outcome]:
+    def _goes_on(self, wave: Going) -> list[Outcome]:
         """Nothing yet; a wave that does not end though somebody wants it to is killed, and what became of it found out.
 
         Nothing goes after it then: who still wants the rest claims it again.
         """
         now = time.monotonic()
         if now - wave.began > _QUIET:
-            self._say(f"Spark has been sending {len(self._unknown):,} records for {now - wave.began:.0f} s")
+            self._say(
+                f"{wave.who} has been sending {len(self._unknown):,} records for {now - wave.began:.0f} s"
+            )
         if self._interrupt() or self._ending():
             self._leave_at = min(self._leave_at, now + _GRACE)
         if now < self._leave_at and self._holds():
@@ -237,13 +251,13 @@ class Spreading:
             return self._asked_to_leave()
         return not self._holds() or time.monotonic() > self._settle_by
 
-    def _begin_wave(self) -> Wave:
+    def _begin_wave(self) -> Going:
         """All or nothing: where it fails the letters are in hand still."""
         course, rate = self._course, self._course.rate()
         most = course.wave if rate is None else min(course.wave, max(1, int(rate * _PACED)))
-        chosen = list(itertools.islice(self._hand, most))
-        letters = waves.table(chosen, course.life.slicing)
-        slices = len(letters["slice"].unique())
+        count = -(-len(self._hand) // max(1, -(-len(self._hand) // most)))  # no small rest after large waves
+        chosen = list(itertools.islice(self._hand, count))
+        letters = waves.table(chosen, course.life.slicing, course.cores)
         errand = Errand(
             course.operation_id,
             course.settings,
@@ -251,17 +265,24 @@ class Spreading:
             {topic: dict(parts) for topic, parts in self._floors.items()},
             self._notes(),
             IN_A_TRANSACTION,
-            None if rate is None else rate / max(1, min(slices, course.cores)),
+            course.rule,
+            len(chosen),
+            rate,
         )
-        wave = Wave(self._session(), letters, errand)
+        wave: Going
+        if len(chosen) < min(NEAR, course.wave):
+            wave = Near(letters, errand, self._keep, self._holds)
+        else:
+            wave = Wave(self._session(), letters, errand)
+            self._keep.drop(letters["slice"].to_pylist())
         for _ in chosen:
             self._hand.popleft()
         self._number, self._unknown, self._wave = errand.number, chosen, wave
         wave.start()
         return wave
 
-    def _answers(self, wave: Wave) -> dict[str, Outcome]:
-        """What Spark's tasks said, by id; nothing where Spark lost the wave."""
+    def _answers(self, wave: Going) -> dict[str, Outcome]:
+        """What its tasks said, by id; nothing where it was lost."""
         try:
             rows = wave.outcomes()
         except WaveLost as lost:
@@ -270,7 +291,7 @@ class Spreading:
                 "wave lost",
                 extra={"operation": self._course.operation_id, "error": str(lost), "cause": lost.__cause__},
             )
-            self._say(f"Spark lost a wave, and it is settled now: {lost}")
+            self._say(f"{wave.who} lost a wave, and it is settled now: {lost}")
             if self._lost >= _TRIES:
                 raise lost.error from lost  # the wave stays claimed, and the floors are below it
             return {}
@@ -303,13 +324,22 @@ class Spreading:
                 else:
                     outcomes.append(found)
             self._hand.extendleft(reversed(again))
+        topics = {letter.message_id: letter.topic for letter in self._unknown}
         self._unknown = []
-        self._raise_floors()
+        self._raise_floors([(topics[one.message_id], one.partition, one.offset) for one in outcomes])
         return outcomes
 
-    def _raise_floors(self) -> None:
-        """Everything of ours is settled, so nothing of it lies above the ends as they are now. Best effort: lower
-        floors cost a longer look, and the outcomes that are known now must not be lost."""
+    def _raise_floors(self, settled: Iterable[tuple[str, int | None, int | None]]) -> None:
+        """Everything of ours is settled, so nothing of it lies above the last of it, nor above the ends as they are now.
+        Best effort: lower floors cost a longer look, and the outcomes that are known now must not be lost."""
+        last: dict[tuple[str, int], int] = {}
+        for topic, partition, offset in settled:
+            if partition is not None and offset is not None:
+                last[topic, partition] = max(last.get((topic, partition), -1), offset)
+        for (topic, partition), offset in last.items():  # below the floor: the topic was made again
+            self._floors.setdefault(topic, {})[partition] = offset
+        if time.monotonic() - self._ends_at < _ENDS:
+            return
         read_back = ReadBack(
             self._course.settings, self._pause, lambda _, text: self._say(text), lambda _: None
         )
@@ -318,6 +348,7 @@ class Spreading:
             seen = read_back(wheres, lambda _: False)
         except (Stopped, KafkaException):
             return
+        self._ends_at = time.monotonic()
         for (topic, number), end in seen.ends.items():
             self._floors[topic][number] = end - 1
 
@@ -338,3 +369,4 @@ class Spreading:
         if self._wave is not None:
             self._wave.cancel()
             self._wave = None
+        self._keep.close()

@@ -1,0 +1,80 @@
+"""A slice's letters as bytes, in their order: how they travel to a task, as one row of a DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from producer_core.events import DeadLetter
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+def packed(letters: Sequence[DeadLetter]) -> bytes:
+    """As far as sending must know them."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, _schema()) as stream:
+        stream.write_table(pa.Table.from_pylist(list(map(_row, letters)), schema=_schema()))
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def unpacked(content: bytes) -> list[DeadLetter]:
+    import pyarrow as pa
+
+    with pa.ipc.open_stream(content) as stream:
+        return [_letter(row) for row in stream.read_all().to_pylist()]
+
+
+def _row(letter: DeadLetter) -> dict[str, Any]:
+    return {
+        "message_id": letter.message_id,
+        "topic": letter.topic,
+        "partition": letter.partition,
+        "key": letter.key,
+        "value": letter.value,
+        "headers": [{"name": name, "value": value} for name, value in letter.headers],
+        "timestamp_ms": letter.timestamp_ms,
+        "accepted_at": letter.accepted_at,
+        "verdict": letter.verdict,
+        "verdict_reason": letter.verdict_reason,
+    }
+
+
+def _schema() -> pyarrow.Schema:
+    import pyarrow as pa
+
+    header = pa.struct([("name", pa.string()), ("value", pa.binary())])
+    return pa.schema(
+        [
+            ("message_id", pa.string()), ("topic", pa.string()), ("partition", pa.int32()), ("key", pa.binary()),
+            ("value", pa.binary()), ("headers", pa.list_(header)), ("timestamp_ms", pa.int64()),
+            ("accepted_at", pa.float64()), ("verdict", pa.string()), ("verdict_reason", pa.string()),
+        ]
+    )  # fmt: skip
+
+
+def _letter(row: Mapping[str, Any]) -> DeadLetter:
+    return DeadLetter(
+        message_id=row["message_id"],
+        cluster_id="",
+        producer_id="",
+        topic=row["topic"],
+        key=row["key"],
+        value=row["value"],
+        headers=tuple((header["name"], header["value"]) for header in row["headers"]),
+        partition=row["partition"],
+        timestamp_ms=row["timestamp_ms"],
+        verdict=row["verdict"],
+        verdict_reason=row["verdict_reason"],
+        kind="permanent",
+        code="",
+        error_text="",
+        fingerprint="",
+        attempts=(),
+        accepted_at=row["accepted_at"],
+        failed_at=0.0,
+    )
