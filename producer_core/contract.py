@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, Protocol, TypedDict
 
+from producer_core.dedup import MessageDeduplicator
 from producer_core.histogram import quantiles
-from producer_core.metrics import Snapshot, TopicCounters
-
-if TYPE_CHECKING:
-    from producer_core.observed import Observed
+from producer_core.metrics import Metrics, Snapshot, TopicCounters
+from producer_core.retry import RetryManager
 
 _SHOWN = ("messages_sent", "messages_dlq", "pending_messages", "messages_retried", "messages_duplicate")
+
+
+class Counted(Protocol):
+    """What the dictionaries are made of: a producer. `elapsed` is in seconds."""
+
+    started_at: float
+    metrics: Metrics
+    deduplicator: MessageDeduplicator | None
+    retry_manager: RetryManager
+
+    @property
+    def elapsed(self) -> float: ...
+    @property
+    def pending_count(self) -> int: ...
+    @property
+    def dlq(self) -> Any: ...
 
 
 class ProducerStats(dict[str, Any]):
@@ -40,7 +55,7 @@ class BasicStats(TypedDict):
     messages_per_second: float
 
 
-def basic_stats(producer: Observed) -> BasicStats:
+def basic_stats(producer: Counted) -> BasicStats:
     snapshot = producer.metrics.snapshot()
     return {
         "messages_sent": snapshot.acknowledged,
@@ -50,7 +65,7 @@ def basic_stats(producer: Observed) -> BasicStats:
     }
 
 
-def producer_stats(producer: Observed) -> ProducerStats:
+def producer_stats(producer: Counted) -> ProducerStats:
     """`get_stats()`: sent means acknowledged, failed counts attempts, latencies are in milliseconds."""
     snapshot, elapsed = producer.metrics.snapshot(), producer.elapsed
     sent, failed, dead = snapshot.acknowledged, snapshot.total("failed_attempts"), snapshot.dead

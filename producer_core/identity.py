@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -14,7 +15,15 @@ from producer_core.messages import MessageIds, SequenceNumbers, new_session
 if TYPE_CHECKING:
     from producer_core.journal import Journal
     from producer_core.stand_in import Keeper, Numbers, Sender, StandIn
-    from producer_core.store_keeping import Session
+
+
+@dataclass(frozen=True)
+class Session:
+    """A producer's session, as a store knows it: its 16 bytes, whether no earlier process used it, its journal's folder."""
+
+    id: bytes
+    fresh: bool = True
+    folder: Path | None = None
 
 
 class Identity:
@@ -69,9 +78,6 @@ class Identity:
         return Backlog(cast("Journal", self.journal), sender)
 
     def as_session(self) -> Session:
-        """As the store knows it."""
-        from producer_core.store_keeping import Session
-
         folder = self._guarantees.journal_dir
         unused = folder is not None and getattr(self.journal, "next_sequence", None) == 0
         return Session(

@@ -4,22 +4,48 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from producer_core.connection import Connection
+from producer_core.dedup import MessageDeduplicator
 from producer_core.dlq import DeadLetterQueue, Spill, message_of
 from producer_core.dlq.bounds import Bounds
 from producer_core.errors import NotAccepted
 from producer_core.events import DeadLetter, Hook
+from producer_core.health import HealthMonitor
 from producer_core.messages import Message
 from producer_core.reports import Resent
+from producer_core.retry import RetryManager
 from producer_core.store.place import default_path
 
 if TYPE_CHECKING:
+    from producer_core.alerts import ToldAlerts
     from producer_core.replay import Sender
     from producer_core.store import Store
-    from producer_core.undelivered import Undelivered
+
+
+class Keeps(Protocol):
+    """Whose dead letters are kept, and what is told of it beside them: a producer."""
+
+    started_at: float
+    deduplicator: MessageDeduplicator | None
+    health_monitor: HealthMonitor
+    alerts: ToldAlerts
+    retry_manager: RetryManager
+
+    @property
+    def identity(self) -> str: ...
+    @property
+    def cluster_id(self) -> str: ...
+    @property
+    def connection(self) -> Connection: ...
+    @property
+    def pending_count(self) -> int: ...
+    def pending_by_topic(self) -> Counter[str]: ...
+    def resend(self, letter: DeadLetter, settled: Callable[[Resent], None]) -> None: ...
 
 
 class Keeping(Protocol):
@@ -33,7 +59,7 @@ class Keeping(Protocol):
 
     @property
     def store(self) -> Store | None: ...
-    def start(self, producer: Undelivered, *, run_replays: bool) -> None: ...
+    def start(self, producer: Keeps, *, run_replays: bool) -> None: ...
     def stop_replays(self) -> None: ...
     def stop(self) -> None: ...
     def hurry(self) -> None:
@@ -72,7 +98,7 @@ class InMemory(Hook):
     def _overflow(self, letters: Sequence[DeadLetter]) -> None:
         self._spill.append(letters)
 
-    def start(self, producer: Undelivered, *, run_replays: bool) -> None:
+    def start(self, producer: Keeps, *, run_replays: bool) -> None:
         pass
 
     def stop_replays(self) -> None:

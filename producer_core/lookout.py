@@ -11,7 +11,7 @@ from producer_core.dlq import bounds
 from producer_core.events import Notice
 
 if TYPE_CHECKING:
-    from producer_core.observed import Observed
+    from producer_core.keeping import Keeps
     from producer_core.recorder import Recorder
     from producer_core.store import Store
     from producer_core.telemetry import TelemetryPublisher
@@ -37,7 +37,7 @@ class Lookout:
         self._firing: dict[Key, Alert] = {}
         self._ledger_lost = 0
 
-    def look(self, store: Store, producer: Observed, recorder: Recorder, *, closed: bool, ends: bool) -> None:
+    def look(self, store: Store, producer: Keeps, recorder: Recorder, *, closed: bool, ends: bool) -> None:
         """What this producer tells of itself, into the store: each alert fires once and resolves once."""
         if self._watcher is None and not ends:
             # On threads of its own: neither judging alerts nor telling people may hold up what is recorded.
@@ -61,7 +61,7 @@ class Lookout:
         if self._watcher is not None:
             self._watcher.stop(timeout=1.0)
 
-    def _found(self, producer: Observed, now: float) -> list[Alert]:
+    def _found(self, producer: Keeps, now: float) -> list[Alert]:
         reason = producer.connection.error or "all connections are down"
         found = [
             alert(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from producer_core.errors import ProducerError, StoreUnavailable
 from producer_core.person import NOTEBOOK, person
@@ -14,13 +14,19 @@ if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter, DeadLetters, Groups
     from producer_core.dlq.clearing import Result
     from producer_core.frames import Kind
-    from producer_core.observed import Observed
     from producer_core.replay.dry_run import DryRun
     from producer_core.replaying import Replay, Replays
     from producer_core.store import Store
 
 _NO_STORE = "This producer has no store, so there is no history to show."
 _NO_WIDGET = "The live monitor needs: pip install 'producer-core[notebook,dashboard]'"
+
+
+class Storing(Protocol):
+    """A producer: its store is shown."""
+
+    @property
+    def store(self) -> Store | None: ...
 
 
 class Monitor:
@@ -31,7 +37,7 @@ class Monitor:
     with the dashboard and is found through the entry point `producer_core.notebook`.
     """
 
-    def __init__(self, source: Observed | Store | Path | str) -> None:
+    def __init__(self, source: Storing | Store | Path | str) -> None:
         self.store = _store_of(source)
         self._widget: Any = None
 

@@ -29,10 +29,9 @@ from producer_core.standing import BrokerAsker, Standing
 from producer_core.transport import TransportFactory
 
 if TYPE_CHECKING:
-    from producer_core.keeping import Keeping
+    from producer_core.keeping import Keeping, Keeps
     from producer_core.stand_in import StandIn
     from producer_core.store import Store
-    from producer_core.undelivered import Undelivered
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -117,7 +116,7 @@ class Parts:
 
     # a life
 
-    def start(self, producer: Undelivered, *, run_replays: bool) -> None:
+    def start(self, producer: Keeps, *, run_replays: bool) -> None:
         """Start the threads; what the journal said meanwhile is told now."""
         with self.identity.or_let_go():
             self.lifecycle.start()

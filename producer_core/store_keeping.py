@@ -7,7 +7,6 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,8 @@ from producer_core.config import ClientConfig
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill, message_of
 from producer_core.errors import ReplayError, StoreError, StoreFull, StoreLocked
 from producer_core.health import memory_usage
-from producer_core.keeping import spill_path
+from producer_core.identity import Session
+from producer_core.keeping import Keeps, spill_path
 from producer_core.ledger import Ledger
 from producer_core.letterbox import Letterbox
 from producer_core.lookout import Lookout
@@ -36,21 +36,11 @@ from producer_core.store.merge import next_batch
 if TYPE_CHECKING:
     from producer_core.replay import Sender
     from producer_core.telemetry import TelemetryPublisher
-    from producer_core.undelivered import Undelivered
 
 logger = logging.getLogger(__name__)
 
 _LISTED = 10_000
 """Dead letters that a listing in memory returns at most."""
-
-
-@dataclass(frozen=True)
-class Session:
-    """The producer's session: its 16 bytes, whether no earlier process used it, and its journal's folder."""
-
-    id: bytes
-    fresh: bool = True
-    folder: Path | None = None
 
 
 class InStore:
@@ -76,7 +66,7 @@ class InStore:
         self._clock = clock
         self._client = client
         self._limit = limit
-        self._producer: Undelivered | None = None
+        self._producer: Keeps | None = None
         self._runner: ReplayRunner | None = None
         self._cluster_id = ""
         self._unnamed = 2
@@ -107,7 +97,7 @@ class InStore:
 
     # a life
 
-    def start(self, producer: Undelivered, *, run_replays: bool) -> None:
+    def start(self, producer: Keeps, *, run_replays: bool) -> None:
         self._producer = producer
         self._run_replays = run_replays
         self.recorder.start()
