@@ -352,6 +352,22 @@ def test_a_loss_is_looked_up_at_its_own_offset(kafka):
         confirm(client_config(kafka.bootstrap_servers), report((1, 0), (2, 2)))
 
 
+def test_copies_that_arithmetic_names_are_looked_up_one_by_one(kafka, spark):
+    orders, telemetry = topic(kafka), topic(kafka)
+    sessions = [uuid.uuid4() for _ in range(6)]
+    for number, session in enumerate(sessions):
+        offsets = send(kafka, orders, session, range(20))
+        tell(
+            kafka, telemetry, "p", number, orders, session, *((0, seq, at) for seq, at in enumerate(offsets))
+        )
+        send(kafka, orders, session, [number])
+
+    report = found(kafka, spark, orders, [telemetry])
+
+    assert report.ids("duplicated") == [f"{session}-{number}" for number, session in enumerate(sessions)]
+    assert (report.read_again, report.lost, report.reordered, report.unledgered) == (6, 0, 0, 0)
+
+
 def test_moments_bound_an_audit(kafka, spark):
     orders, session, now = topic(kafka), uuid.uuid4(), time.time()
     for seq, at in enumerate((now - 300, now - 200, now - 100, now + 1_800)):
