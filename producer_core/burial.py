@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from producer_core.events import Attempt, DeadLetter, Verdict
-from producer_core.failures import Failure, failure_of, fingerprint
+from producer_core.failures import Failure, failure_of, fingerprint, judge
 from producer_core.messages import id_text, parse_id
 from producer_core.transport import Delivery
 
@@ -97,10 +97,9 @@ def _worst(delivery: Delivery, failure: Failure) -> tuple[Verdict, str]:
     if "possibly_persisted" in verdicts:
         doubtful = verdicts.index("possibly_persisted")
         code = delivery.attempts[doubtful][0].code
-        return (
-            "possibly_persisted",
-            f"Attempt {doubtful + 1} ended in {code}: the broker may have the message.",
-        )
+        # as one that took too long to be sure
+        _, why = judge(failure_of(code), latency=None, retry_backoff=0.0)
+        return "possibly_persisted", f"Attempt {doubtful + 1}: {why}"
     if verdicts[-1] == "rejected":
         return "rejected", f"The broker refused its only transmission ({failure.code})."
     return "not_sent", f"It never left the client ({failure.code})."

@@ -31,7 +31,7 @@ TABLE: tuple[Row, ...] = (
     ("malformed", "local", "not_sent", "A piece of input is not a message.", "Mend the line at its source and send it again."),
     ("held", "local", "not_sent", "A copy of a message whose own delivery was still open when the producer closed.", "Replay it only if its twin did not arrive."),
     # the broker refuses this message
-    ("MSG_SIZE_TOO_LARGE", "permanent", "rejected", "The message is larger than the topic or the client allows.", "Raise max.message.bytes of the topic and max_request_size, or send less; then replay."),
+    ("MSG_SIZE_TOO_LARGE", "permanent", "rejected", "The message, or the batch that the client made of it and others, is larger than the topic or the client allows.", "Raise max.message.bytes of the topic and max_request_size. Where small messages died with a large one, set batch_size below the topic's limit: the broker refuses a batch as a whole. Then replay."),
     ("RECORD_LIST_TOO_LARGE", "permanent", "rejected", "The batch is larger than the broker's segment.", "Lower batch_size, then replay."),
     ("INVALID_RECORD", "permanent", "rejected", "The broker does not accept the record: it breaks a rule of the topic.", "Look at the broker's own words and at the topic's settings; a compacted topic (cleanup.policy) takes no record without a key. Replay what was mended."),
     ("INVALID_TIMESTAMP", "permanent", "rejected", "The timestamp is outside what the topic allows.", "Check the clock, timestamp_ms and the topic's message.timestamp settings; then replay."),

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import uuid
+
 import pytest
 
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import embedded
+from producer_core.failures import failure_of
+from tests.replays.reading import read
 from tests.support import eventually
 
 
@@ -54,3 +59,48 @@ def test_a_time_out_of_a_client_that_had_sent_is_possibly_persisted(broker):
         message_id = producer.send_message("orders", {"n": 1})
         letter = eventually(lambda: producer.dlq.get(message_id), timeout=20)
     assert (letter.verdict, letter.code) == ("possibly_persisted", "_MSG_TIMED_OUT")
+
+
+def test_a_late_refusal_says_why_it_is_doubted(broker):
+    """A new client connects first, so that its messages are old when they are refused."""
+    broker.fail_next("orders", "REQUEST_TIMED_OUT", 1)
+    broker.fail_next("orders", "MSG_SIZE_TOO_LARGE", 1)
+    letter = send(broker)
+
+    assert letter.verdict == "possibly_persisted"
+    assert letter.verdict_reason == (
+        "Attempt 1: The broker refused it (MSG_SIZE_TOO_LARGE), but an earlier transmission may have landed."
+    )
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("batch_size", [None, 280])
+def test_a_batch_with_one_message_too_large_is_refused_whole_and_smaller_batches_save_the_others(
+    kafka, batch_size
+):
+    """Twenty of 20 bytes between twenty of 500, to a topic that takes 300: librdkafka makes one batch of them, and gives
+    each of them the code of the batch. The code says nothing of the one message, so the words must not either."""
+    topic = f"small-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(topic, partitions=1, config={"max.message.bytes": "300"})
+    config = {"linger_ms": 1000, **({} if batch_size is None else {"batch_size": batch_size})}
+    with ReliableKafkaProducer(kafka.bootstrap_servers, config, store=None) as producer:
+        producer.send_message(topic, b"warm")
+        producer.flush(30)
+        ids = [
+            (producer.send_message(topic, b"s" * 20), producer.send_message(topic, os.urandom(500)))
+            for _ in range(20)
+        ]
+        assert producer.flush(60) == 0
+        died = [
+            [letter for one in column if (letter := producer.dlq.get(one))]
+            for column in zip(*ids, strict=True)
+        ]
+    there = len(read(kafka.bootstrap_servers, topic)) - 1
+
+    small, large = died
+    assert (len(small), len(large), there) == ((20, 20, 0) if batch_size is None else (0, 20, 20))
+    assert {letter.code for letter in (*small, *large)} == {"MSG_SIZE_TOO_LARGE"}
+    assert {letter.verdict for letter in (*small, *large)} <= {"rejected", "possibly_persisted"}
+    meaning = failure_of("MSG_SIZE_TOO_LARGE")
+    assert "the batch that the client made of it and others" in meaning.meaning
+    assert "set batch_size below the topic's limit" in meaning.advice
