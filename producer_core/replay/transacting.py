@@ -91,6 +91,7 @@ class Transacting:
         self._unknown: list[
             DeadLetter
         ] = []  # of a transaction of which nobody knows yet whether it committed
+        self._begun = False
         self._failures = 0
         self._gone: set[str] = set()  # topics that do not exist any more
         self._pause = threading.Event()  # never set: waiting on it is interruptible by nobody else
@@ -110,9 +111,11 @@ class Transacting:
     # beginning, and beginning again
 
     def begin(self, topics: Sequence[str]) -> None:
-        """Fences whoever had the operation before; then the ends of the topics are its floors."""
+        """Fences whoever had the operation before, unless that was done; then the ends of the topics are its floors."""
         try:
-            self._fence()
+            if not self._begun:
+                self._fence()
+            self._begun = True
             new = [topic for topic in topics if topic not in self._floors]
             seen = self._read_back(
                 {(topic, number): None for topic in new for number in self._numbers(topic)}, _none

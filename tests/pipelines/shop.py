@@ -136,12 +136,11 @@ class Shop:
 
     def strike(self, blow, driver):
         """The driver after it: another one where it died of it."""
-        if blow != "driver":
-            self.harms[f"{blow}s_killed"] += 1
         if blow == "driver":
             self.kill_driver(driver)
             return self.driver()
         if blow == "jvm":
+            self.harms["jvms_killed"] += 1
             for pid in sparks.jvms(driver.pid):
                 sparks.kill(pid)
             driver.wait(PATIENCE)
@@ -151,6 +150,7 @@ class Shop:
             victims = [pid for pid, text in below.items() if "CoarseGrainedExecutorBackend" in text]
         else:
             victims = sparks.workers(os.getpid() if self.stage.master else driver.pid)
+        self.harms[f"{blow}s_killed"] += bool(victims)
         if victims:
             sparks.kill(self.stage.chance.choice(victims))
         return driver

@@ -20,6 +20,7 @@ from producer_core.pipeline.reprocess.sending import Errand, outcome_schema
 from producer_core.pipeline.reprocess.slices import Slicing
 from producer_core.replay.guard import Rule
 from producer_core.replay.transacting import Transacting
+from producer_core.replay.work import Pace
 from tests.replays.reading import read
 from tests.unit.replaying import letter
 
@@ -46,10 +47,10 @@ class Stage:
         self.partitions = require_topic(self.settings, "producer-core-progress")
         self.notes = self.seal(FIRST)
 
-    def seal(self, number, keep=None):
-        notes = Notes("producer-core-progress", self.partitions, {0: -1})
+    def seal(self, number, keep=None, slices=(0,)):
+        notes = Notes("producer-core-progress", self.partitions, dict.fromkeys(slices, -1))
         since = seal(
-            self.settings, notes, self.operation, [0], number,
+            self.settings, notes, self.operation, slices, number,
             interrupt=lambda: False, say=lambda text: None, keep=keep,
         )  # fmt: skip
         return Notes(notes.topic, notes.partitions, since)
@@ -81,6 +82,20 @@ def test_a_slice_is_sent_and_a_second_attempt_finds_all_of_it(stage):
     first, second = stage.send(), stage.send()
 
     assert (first, second) == ({"acknowledged": COUNT}, {"acknowledged": COUNT})
+    assert stage.there() == ONCE
+
+
+def test_the_slices_of_a_task_share_one_pace_of_as_much_as_they_have_of_the_wave(stage, monkeypatch):
+    paces = []
+    monkeypatch.setattr(sending, "Pace", lambda *words: paces.append(words[0]) or Pace(*words))
+    stage.notes = stage.seal(FIRST + 1, slices=(0, 1, 2))
+    errand = replace(stage.errand(rate=400.0), letters=4 * COUNT)
+    batches = waves.table(stage.letters, Slicing(3, "key")).to_batches()
+
+    rows = [row for batch in sending.send(errand, batches) for row in batch.to_pylist()]
+
+    assert paces == [100.0]
+    assert {row["slice"] for row in rows} == {0, 1, 2}
     assert stage.there() == ONCE
 
 

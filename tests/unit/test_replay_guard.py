@@ -12,6 +12,7 @@ from producer_core.replay import work
 from producer_core.replay.claims import Claims
 from producer_core.replay.doubt import Doubt
 from producer_core.replay.guard import Guard, Rule
+from producer_core.replay.runner import SPREAD_GROWTH
 from producer_core.store import Store
 from tests.unit.replaying import FakeClock, ScriptedSender, alive, answering, buried, letter, message_id
 
@@ -44,6 +45,13 @@ def test_it_grows_with_what_succeeded_up_to_the_bound():
         heard(guard, good=room)
 
     assert steps == [21, 63, 189]
+
+
+def test_with_spark_it_grows_tenfold():
+    guard = heard(Guard(Rule(canary=10), growth=SPREAD_GROWTH), good=10)
+
+    assert guard.room(0, 10_000) == 101
+    assert heard(guard, good=101).room(0, 10_000) == 1_111
 
 
 @pytest.mark.parametrize(("bad", "stops"), [(5, False), (6, True), (10, True)])

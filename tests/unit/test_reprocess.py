@@ -173,7 +173,8 @@ def log(monkeypatch):
             pass
 
         def begin(self, topics):
-            found.sealed.append("begun")
+            if topics:
+                found.sealed.append("begun")
 
         def after(self, orphans):
             return [
@@ -403,6 +404,47 @@ def test_the_next_wave_begins_before_the_store_is_told_of_the_last_one(log):
     assert found == [9, 8, 8]
     assert [len(ids) for ids, _ in log.waves] == [9, 8, 8]
     assert sorted(number for _, number in log.waves) == [number for _, number in log.waves]
+
+
+def test_what_is_small_and_no_full_wave_the_driver_sends_itself(log, monkeypatch):
+    near = []
+
+    class Near(spreading.Wave):
+        who = "The driver"
+
+        def __init__(self, table, errand, keep, holds):
+            super().__init__(None, table, errand)
+            near.append(errand.letters)
+
+    monkeypatch.setattr(spreading, "Near", Near)
+    monkeypatch.setattr(spreading, "NEAR", 20)
+    going = way(log, wave=30)
+    going.begin(["orders"])
+    log.answers += [everything] * 4
+    for count in (10, 20, 30):
+        going.send([letter(number) for number in range(count)])
+        going.gather(0)
+    assert near == [10]
+
+    going = way(log, wave=15)
+    going.begin(["orders"])
+    going.send([letter(number) for number in range(15)])
+    going.gather(0)
+    assert (near, len(log.waves)) == ([10], 4)
+
+
+def test_floors_rise_with_what_was_sent_and_fall_where_a_topic_was_made_again(log, monkeypatch):
+    monkeypatch.setattr(spreading, "_ENDS", 60.0)
+    going = way(log)
+    going.begin(["orders"])
+    log.answers += [lambda rows: [told(row, offset=300 + row["ord"]) for row in rows], everything]
+    going.send([letter(number) for number in range(5)])
+    going.gather(0)
+    assert going.floors == {"orders": {0: 304}}
+
+    going.send([letter(number) for number in range(5)])
+    going.gather(0)
+    assert going.floors == {"orders": {0: 4}}
 
 
 def test_after_a_failure_no_wave_begins_before_the_stop_rule_was_asked(log):

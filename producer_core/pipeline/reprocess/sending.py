@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
@@ -90,29 +90,53 @@ def send(
 
     parent = os.getppid()
     left = alone or (lambda: os.getppid() != parent)
-
-    def one(slice_: int, content: bytes) -> list[dict[str, Any]]:
-        letters = unpacked(content)
-        return [_told(slice_, one) for one in _Slice(errand, slice_, len(letters), keep, left).send(letters)]
-
     rows = [row for batch in batches for row in batch.to_pylist()]
+    slices = {row["slice"]: unpacked(row["letters"]) for row in rows}
+    course = _Course(errand, slices)
+
+    def one(slice_: int) -> list[dict[str, Any]]:
+        return [_told(slice_, one) for one in _Slice(course, slice_, keep, left).send(slices[slice_])]
+
     with ThreadPoolExecutor(TOGETHER, thread_name_prefix="slice") as pool:
-        for future in as_completed([pool.submit(one, row["slice"], row["letters"]) for row in rows]):
+        for future in as_completed([pool.submit(one, slice_) for slice_ in slices]):
             if told := future.result():
                 yield pyarrow.RecordBatch.from_pylist(told, schema=outcome_schema())
 
 
-class _Slice:
-    """One slice in one attempt of a task. A wave's rate is shared by how many letters a slice has of it."""
+class _Course:
+    """What the slices of a task share: its errand, and of the wave's rate as much as it has of the wave's letters."""
 
-    def __init__(
-        self, errand: Errand, slice_: int, count: int, keep: Keep | None, alone: Callable[[], bool]
-    ) -> None:
-        self._errand = errand
+    def __init__(self, errand: Errand, slices: Mapping[int, Sequence[DeadLetter]]) -> None:
+        self.errand = errand
+        self.most = errand.most
+        self._lock = threading.Lock()  # guards the pace
+        rate = None
+        if errand.rate is not None:
+            rate = errand.rate * sum(map(len, slices.values())) / errand.letters
+            self.most = max(1, min(errand.most, int(rate / max(1, min(TOGETHER, len(slices))))))
+        self._pace = Pace(rate, time.monotonic())
+
+    def may_go(self) -> bool:
+        with self._lock:
+            return (
+                self._pace.room(time.monotonic(), 1) > 0
+            )  # below it where a transaction took more than there was
+
+    def went(self, count: int) -> None:
+        with self._lock:
+            self._pace.spend(count)
+
+
+class _Slice:
+    """One slice in one attempt of a task."""
+
+    def __init__(self, course: _Course, slice_: int, keep: Keep | None, alone: Callable[[], bool]) -> None:
+        errand = course.errand
+        self._course = course
+        self._number = errand.number
         self._slice = slice_
         self._keep = keep
         self._alone = alone
-        self._rate = None if errand.rate is None else errand.rate * count / errand.letters
         self._guard = Guard(replace(errand.rule, canary=0))
         client = None if keep is None else keep.take(slice_)
         self._proven = client is not None
@@ -129,7 +153,7 @@ class _Slice:
             errand.settings,
             slice_id(errand.operation_id, slice_),
             floors=errand.floors,
-            most=errand.most if self._rate is None else max(1, min(errand.most, int(self._rate))),
+            most=course.most,
             interrupt=alone,
             say=lambda text: logger.info("replay waits", extra={"why": text}),
             clock=time.time,
@@ -145,14 +169,13 @@ class _Slice:
             found = {} if self._proven else self._found(letters)
             outcomes += found.values()
             outcomes += self._way.send([one for one in letters if one.message_id not in found])
-            pace = Pace(self._rate, time.monotonic())
             while self._way.in_flight:
-                self._await_room(pace)
+                self._await_room()
                 before = self._way.in_flight
                 outcomes += self._heard(self._way.gather(0.1))
-                pace.spend(before - self._way.in_flight)
+                self._course.went(before - self._way.in_flight)
             if self._keep is not None and (client := self._way.hand_on()):
-                self._keep.give(self._slice, self._errand.number, client)
+                self._keep.give(self._slice, self._number, client)
         except Interrupted:
             logger.info("a slice is left to another attempt")
         finally:
@@ -172,8 +195,8 @@ class _Slice:
                 self._guard.heard(failed=one.ending == "failed")
         return [*outcomes, *self._way.give_back()] if self._guard.verdict() else outcomes
 
-    def _await_room(self, pace: Pace) -> None:
-        while pace.room(time.monotonic(), 1) < 1:  # a transaction may have taken more than there was
+    def _await_room(self) -> None:
+        while not self._course.may_go():
             try:
                 self._wait(0.05)
             except Stopped:

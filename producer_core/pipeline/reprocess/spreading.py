@@ -15,6 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -124,10 +125,15 @@ class Spreading:
 
     def begin(self, topics: Sequence[str]) -> None:
         """Seals every slice; then the ends of new topics are their floors."""
-        self._seal(range(self._course.life.slicing.count))
         looker = self._looker()
         try:
-            looker.begin(topics)  # an ordinary runner's transaction, should there be one, ends here too
+            with ThreadPoolExecutor(1, thread_name_prefix="fence") as pool:  # either takes half a second
+                fenced = pool.submit(
+                    looker.begin, ()
+                )  # an ordinary runner's transaction ends here, should there be one
+                self._seal(range(self._course.life.slicing.count))
+                fenced.result()
+            looker.begin(topics)
         finally:
             looker.close()
         self._take_floors(looker)
