@@ -14,6 +14,7 @@ from datetime import date, datetime
 from datetime import time as time_of_day
 from decimal import Decimal
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -102,15 +103,23 @@ class MessageIds:
 
 def id_text(raw: bytes) -> str:
     """The id as people read it: `uuid-seq`."""
-    digits = raw[:16].hex()
-    session = f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-    return f"{session}-{int.from_bytes(raw[16:])}"
+    return f"{_session_text(raw[:16])}-{int.from_bytes(raw[16:])}"
+
+
+@lru_cache(maxsize=256)
+def _session_text(raw: bytes) -> str:
+    return str(uuid.UUID(bytes=raw))
 
 
 def parse_id(text: str) -> bytes:
     """The 24 bytes of an id written as `uuid-seq`; ValueError when it is not one."""
     session, _, seq = text.rpartition("-")
-    return id_bytes(uuid.UUID(session), int(seq))
+    return _session_bytes(session) + _pack(int(seq))
+
+
+@lru_cache(maxsize=256)
+def _session_bytes(text: str) -> bytes:
+    return uuid.UUID(text).bytes
 
 
 def record_id(headers: Headers | None) -> bytes | None:

@@ -43,17 +43,32 @@ def among(ids: Sequence[str], table: str = "dead_letters") -> tuple[str, list[An
     return _LISTED, [list(ids)]
 
 
+def quickest(
+    connection: duckdb.DuckDBPyConnection, ids: Sequence[str], table: str = "dead_letters"
+) -> tuple[str, list[Any]]:
+    """The condition of `among`, by the whole column where the index would take longer for so many ids."""
+    return (_LISTED, [list(ids)]) if _read_whole(connection, table, len(ids)) else among(ids, table)
+
+
 def fetch(
     connection: duckdb.DuckDBPyConnection, table: str, columns: Sequence[str], ids: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
     """The named columns of a table's rows with these ids, by id."""
-    found: dict[str, dict[str, Any]] = {}
+    named = (dict(zip(columns, row, strict=True)) for row in fetch_rows(connection, table, columns, ids))
+    return {row["message_id"]: row for row in named}
+
+
+def fetch_rows(
+    connection: duckdb.DuckDBPyConnection, table: str, columns: Sequence[str], ids: Sequence[str]
+) -> list[tuple[Any, ...]]:
+    """The named columns of a table's rows with these ids, each row once."""
+    found: list[tuple[Any, ...]] = []
+    ids = list(dict.fromkeys(ids))
     whole = _read_whole(connection, table, len(ids))
     for some in [ids] if whole else _chunks(ids):
         condition, parameters = (_LISTED, [list(some)]) if whole else among(some, table)
         rows = connection.execute(f"SELECT {', '.join(columns)} FROM {table} WHERE {condition}", parameters)
-        named = (dict(zip(columns, row, strict=True)) for row in rows.fetchall())
-        found.update((row["message_id"], row) for row in named)
+        found += rows.fetchall()
     return found
 
 

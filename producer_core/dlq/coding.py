@@ -22,6 +22,12 @@ LETTER_COLUMNS = (
 )
 WRITTEN_COLUMNS = (*LETTER_COLUMNS, "key_mark")
 BODY_COLUMNS = ("message_id", "value", "headers", "timestamp_ms", "attempts")
+WHOLE_COLUMNS = tuple(
+    field.name
+    for field in fields(DeadLetter)
+    if field.name not in ("value", "headers", "timestamp_ms", "attempts")
+)
+"""In the order of a letter's fields; the four others are in its body."""
 _SAME = {field.name for field in fields(DeadLetter)} & {*LETTER_COLUMNS} - {"attempts"}
 _BYTES = ("key", "value")
 
@@ -77,11 +83,28 @@ def read_letter(row: Mapping[str, Any], body: Mapping[str, Any] | None = None) -
     )
 
 
+def whole_letter(row: Sequence[Any], body: Sequence[Any] | None) -> DeadLetter:
+    """A letter from the values of WHOLE_COLUMNS and of BODY_COLUMNS: of thousands, in half the time of `read_letter`."""
+    _, value, headers, timestamp_ms, attempts = body or (row[0], None, "[]", None, "[]")
+    values = (
+        *row[:5],
+        value,
+        read_headers(headers),
+        row[5],
+        timestamp_ms,
+        *row[6:12],
+        read_attempts(attempts),
+    )
+    return DeadLetter(*values, *row[12:])
+
+
 def write_headers(headers: Headers) -> str:
     return orjson.dumps([[name, _text(value)] for name, value in headers]).decode()
 
 
 def read_headers(text: str) -> Headers:
+    if text == "[]":
+        return ()
     return tuple((name, _bytes(value)) for name, value in orjson.loads(text))
 
 

@@ -11,11 +11,12 @@ from producer_core.dlq import adding, clearing, coding, states
 from producer_core.dlq import frame as framing
 from producer_core.dlq import groups as grouping
 from producer_core.dlq import search as searching
-from producer_core.dlq.by_id import among, fetch
+from producer_core.dlq.by_id import among, fetch_rows
 from producer_core.dlq.clearing import MIN_AGE, Clearing, Result
 from producer_core.dlq.counting import COLUMNS, Column, counted
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.dlq.groups import Groups
+from producer_core.dlq.in_bulk import claim_letters
 from producer_core.dlq.listing import Cursor, Page, listing
 from producer_core.dlq.search import Found
 from producer_core.errors import ConfigError
@@ -136,9 +137,11 @@ class DeadLetters:
     def bodies(self, ids: Sequence[str]) -> list[DeadLetter]:
         """Letters with their bodies, the oldest message first."""
         with self._store.borrow() as connection:
-            rows = fetch(connection, "dead_letters", coding.LETTER_COLUMNS, ids)
-            bodies = fetch(connection, "dead_letter_bodies", coding.BODY_COLUMNS, ids)
-        found = [coding.read_letter(row, bodies.get(message_id)) for message_id, row in rows.items()]
+            rows = fetch_rows(connection, "dead_letters", coding.WHOLE_COLUMNS, ids)
+            bodies = {
+                row[0]: row for row in fetch_rows(connection, "dead_letter_bodies", coding.BODY_COLUMNS, ids)
+            }
+        found = [coding.whole_letter(row, bodies.get(row[0])) for row in rows]
         return sorted(found, key=lambda letter: (letter.accepted_at, letter.message_id))
 
     def count(self, where: DeadLetterFilter) -> int:
@@ -214,14 +217,8 @@ class DeadLetters:
 
     def claim(self, operation_id: str, ids: Sequence[str]) -> list[str]:
         """Take these for a replay; the ids that were still dead, and are now the operation's."""
-        condition, parameters = among(ids)
         with self._store.borrow(write=True) as connection:
-            where = (f"replayable AND {condition}", parameters)
-            moved = states.take(
-                connection, where, "dead", "replaying", now=self._clock(), operation_id=operation_id
-            )
-        taken = set(moved)
-        return [message_id for message_id in ids if message_id in taken]
+            return claim_letters(connection, operation_id, ids, now=self._clock())
 
     def unclaim(self, operation_id: str, ids: Sequence[str] | None = None) -> list[str]:
         """Give back what the operation holds (all of it, or these ids): dead again, nothing else changed."""

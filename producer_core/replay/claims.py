@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import orjson
 
 from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq.in_bulk import move_records, settle_letters
 from producer_core.events import DeadLetter, Verdict
 from producer_core.replay import operation as operations
 from producer_core.replay.check import Check, Listed
 from producer_core.replay.operation import Operation
+from producer_core.store.queries import query
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -242,7 +244,10 @@ class Claims:
         return Turn(over=False, letters=letters)
 
     def _claim(self, want: int, until: float, room: int, *, alone: bool) -> tuple[DeadLetter, ...]:
-        rows = self._store.rows("replay_next", operation=self.operation_id, count=want)
+        with self._store.borrow() as connection:
+            asked = query("replay_next")
+            found = connection.execute(asked.sql, {"operation": self.operation_id, "count": want})
+            rows = found.fetchall()
         ids = _first(rows, until, room, alone=alone)
         if not ids:
             return ()
@@ -250,8 +255,8 @@ class Claims:
         taken = set(claimed)
         self._records("pending", [(message_id, "claimed", None) for message_id in claimed])
         self._skip([message_id for message_id in ids if message_id not in taken])
-        order = {message_id: place for place, message_id in enumerate(ids)}
-        return tuple(sorted(self._dead.bodies(claimed), key=lambda letter: order[letter.message_id]))
+        letters = {letter.message_id: letter for letter in self._dead.bodies(claimed)}
+        return tuple(letters[message_id] for message_id in claimed)
 
     def _skip(self, ids: Sequence[str]) -> None:
         """Records whose letters somebody else had first: he wins, and we say so."""
@@ -260,7 +265,7 @@ class Claims:
         rows = self._store.rows("replay_letter_states", ids=ids)
         states = {row["message_id"]: row["state"] for row in rows}
         records = [(one, "skipped", _MEANWHILE.get(states.get(one), "it changed meanwhile")) for one in ids]
-        self._count(self._records("pending", records).values())
+        self._count({"skipped": len(self._records("pending", records))})
 
     def _settle(self, outcomes: Sequence[Outcome]) -> None:
         if not outcomes:
@@ -269,41 +274,32 @@ class Claims:
         moves = [(one.message_id, one.ending, text) for one, text in zip(outcomes, texts, strict=True)]
         changed = self._records("claimed", moves)
         mine = [one for one in outcomes if one.message_id in changed]
-        self._count(changed.values())
-        self._store.execute(
-            "replay_settle_letters",
-            operation=self.operation_id,
-            now=self._clock(),
-            ids=[one.message_id for one in mine],
-            states=[_LETTER_STATES[one.ending] for one in mine],
-            partitions=[one.partition for one in mine],
-            offsets=[one.offset for one in mine],
-            failed=[int(one.ending == "failed") for one in mine],
-            verdicts=[one.verdict for one in mine],
-            reasons=[one.text if one.verdict else None for one in mine],
-            quarantine_after=self._store.get_setting("replay.quarantine_after", QUARANTINE_AFTER),
-        )
+        self._count(Counter(one.ending for one in mine))
+        quarantine_after = self._store.get_setting("replay.quarantine_after", QUARANTINE_AFTER)
+        with self._store.borrow(write=True) as connection:
+            settle_letters(
+                connection,
+                self.operation_id,
+                [
+                    (
+                        one.message_id, _LETTER_STATES[one.ending], one.partition, one.offset,
+                        int(one.ending == "failed"), one.verdict, one.text if one.verdict else None,
+                    )
+                    for one in mine
+                ],
+                now=self._clock(),
+                quarantine_after=quarantine_after,
+            )  # fmt: skip
         self._dead.add([one.letter for one in mine if one.letter is not None])
 
-    def _records(self, before: str, moves: Sequence[tuple[str, str, str | None]]) -> dict[str, str]:
-        """Moves records that are in the state `before`; those that were, with their new state."""
-        if not moves:
-            return {}
-        rows = self._store.rows(
-            "replay_records",
-            operation=self.operation_id,
-            before=before,
-            ids=[message_id for message_id, _, _ in moves],
-            states=[state for _, state, _ in moves],
-            texts=[text for _, _, text in moves],
-            now=self._clock(),
-        )
-        return {row["message_id"]: row["state"] for row in rows}
+    def _records(self, before: str, moves: Sequence[tuple[str, str, str | None]]) -> set[str]:
+        """Moves records that are in the state `before`; those that were."""
+        with self._store.borrow(write=True) as connection:
+            return move_records(connection, self.operation_id, before, moves, now=self._clock())
 
-    def _count(self, states: Iterable[str] | Mapping[str, int]) -> None:
-        counts = Counter(states)
+    def _count(self, counts: Mapping[str, int]) -> None:
         names: tuple[Ending, ...] = ("acknowledged", "landed", "failed", "skipped")
-        self._change("replay_count", **{name: counts[name] for name in names})
+        self._change("replay_count", **{name: counts.get(name, 0) for name in names})
 
     def _open(self) -> int:
         return int(self._store.rows("replay_open_records", operation=self.operation_id)[0]["open"])
@@ -314,16 +310,18 @@ class Claims:
         return self._store.execute(name, operation=self.operation_id, **parameters)
 
 
-def _first(rows: Sequence[Mapping[str, Any]], until: float, room: int, *, alone: bool) -> list[str]:
+def _first(
+    rows: Sequence[tuple[str, int, float | None]], until: float, room: int, *, alone: bool
+) -> list[str]:
     """The first of these that may go: within the room, and before one whose old attempt may yet arrive. One that is
     larger than all the room there is goes `alone`."""
     ids: list[str] = []
     total = 0
-    for row in rows:
-        total += row["size"]
-        if (total > room and (ids or not alone)) or (row["not_before"] or 0.0) > until:
+    for message_id, size, not_before in rows:
+        total += size
+        if (total > room and (ids or not alone)) or (not_before or 0.0) > until:
             break
-        ids.append(row["message_id"])
+        ids.append(message_id)
     return ids
 
 

@@ -39,7 +39,11 @@ Spread = Callable[[Work, Claims, Operation], Way]
 """Makes the way of an operation that is carried out elsewhere: by Spark's workers."""
 IN_FLIGHT = 500
 """Records that are claimed at once."""
-IN_A_TRANSACTION = 2000
+IN_A_TRANSACTION = 10_000
+"""Records, at most, that are claimed at once and go in one transaction: a visit to the store and a commit cost 100 ms
+together, however many there are. Their bytes are bounded as well (`claims.BYTES`, 8 MiB a transaction)."""
+IN_A_WAVE = 2000
+"""Records that Spark's workers get at once."""
 SPREAD_DRAIN = 40.0
 """Seconds in which Spark's workers end their wave, or are killed and it is found out what they sent."""
 SPREAD_BURST = 5.0
@@ -255,12 +259,18 @@ class ReplayRunner:
             ahead=look,
             lease=self._lease,
             stopping=self._stopping,
-            most=self._in_flight if self._client is None else max(self._in_flight, IN_A_TRANSACTION),
+            most=self._most(),
             quiet=self._quiet,
             interval=self._interval,
             burst=1.0 if self._spread is None else SPREAD_BURST,
             drain=DRAIN if self._spread is None else SPREAD_DRAIN,
         )
+
+    def _most(self) -> int:
+        """How many records may be claimed at once."""
+        if self._client is None:
+            return self._in_flight
+        return max(self._in_flight, IN_A_TRANSACTION if self._spread is None else IN_A_WAVE)
 
     def _way(self, work: Work, claims: Claims, operation: Operation) -> Way:
         """Exactly once where that is possible; what was begun in one way is ended in it."""

@@ -11,10 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.counting import COLUMNS
 from producer_core.events import Attempt
+from producer_core.replay.claims import Claims, Outcome
 from producer_core.store import Store
+from tests.unit.replaying import CLUSTER, buried
 from tests.unit.test_dlq_letters import NOW, letter
 
 HOUR = 3600
@@ -88,6 +91,42 @@ def test_every_change_of_a_letter_is_in_the_counts(store, letters):
     agreed(store)
     store.prune(NOW + 10_000 * HOUR)
     agreed(store)
+
+
+@pytest.mark.parametrize("few", [0, 100])
+def test_a_replay_changes_many_letters_in_place_and_the_counts_know(store, monkeypatch, few):
+    monkeypatch.setattr("producer_core.store.counts._FEW", few)
+    ids = buried(store, 30)
+    operation = replay.plan(store, DeadLetterFilter(), who="me", origin="python", can_run=CLUSTER)
+    claims = Claims(store, operation.operation_id, "me", lease=60, clock=lambda: NOW)
+    assert claims.take()
+    before = places(store)
+
+    turn = claims.turn([], want=20, busy=False)
+    agreed(store)
+    outcomes = [Outcome(one, "acknowledged", None, 0, at) for at, one in enumerate(ids[:15])]
+    doubt = Outcome(ids[15], "skipped", "nobody knows", verdict="inconclusive")
+    claims.turn([*outcomes, doubt, *(Outcome(one, "pending") for one in ids[16:20])], want=0, busy=False)
+    agreed(store)
+
+    assert [one.message_id for one in turn.letters] == ids[:20]
+    assert Counter(row["state"] for row in store.rows("replay_letter_states", ids=ids)) == {
+        "replayed": 15,
+        "dead": 15,
+    }
+    if not few:
+        assert places(store) == before
+    DeadLetters(store).archive(DeadLetterFilter(), who="me", origin="python")  # the trigger is back
+    agreed(store)
+
+
+def places(store):
+    """The row ids of letters and records: DuckDB gives new ones to rows that it writes anew."""
+    with store.borrow() as connection:
+        return [
+            sorted(connection.execute(f"SELECT message_id, rowid FROM {table}").fetchall())
+            for table in ("dead_letters", "operation_records")
+        ]
 
 
 def test_a_change_that_was_rolled_back_is_not_in_the_counts(store, letters):

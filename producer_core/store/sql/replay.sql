@@ -118,31 +118,33 @@ WHERE records.operation_id = $operation AND records.state = 'claimed' AND letter
   AND letters.operation_id = $operation
 ORDER BY records.ord;
 
--- name: replay_records
--- Moves records from one state to others, each with its text; returns what changed.
+-- name: replay_move_records
+-- Moves the records with these row ids to other states, each with its text.
 UPDATE operation_records
 SET state = given.state, text = given.text,
     settled_at = CASE WHEN given.state IN ('pending', 'claimed') THEN NULL ELSE $now END
-FROM (SELECT unnest($ids::VARCHAR[]) AS message_id, unnest($states::VARCHAR[]) AS state,
+FROM (SELECT unnest($rows::BIGINT[]) AS place, unnest($states::VARCHAR[]) AS state,
              unnest($texts::VARCHAR[]) AS text) AS given
-WHERE operation_records.operation_id = $operation AND operation_records.message_id = given.message_id
-  AND operation_records.state = $before
-RETURNING operation_records.message_id, operation_records.state;
+WHERE operation_records.rowid = given.place;
+
+-- name: replay_claim_letters
+-- Marks the letters with these row ids as a replay's.
+UPDATE dead_letters SET state = 'replaying', operation_id = $operation, state_at = $now
+WHERE rowid IN (SELECT unnest($rows::BIGINT[]));
 
 -- name: replay_settle_letters
--- What became of claimed letters: their state, where they landed, and their replays counted where they failed.
+-- What became of claimed letters, by row id: their state, where they landed, and their replays counted where they failed.
 UPDATE dead_letters
 SET state = given.state, landed_partition = given.landed_partition, landed_offset = given.landed_offset,
     replay_count = replay_count + given.failed, state_at = $now,
     quarantined = quarantined OR given.failed > 0 AND replay_count + given.failed >= $quarantine_after,
     verdict = coalesce(given.verdict, dead_letters.verdict),
     verdict_reason = coalesce(given.reason, dead_letters.verdict_reason)
-FROM (SELECT unnest($ids::VARCHAR[]) AS message_id, unnest($states::VARCHAR[]) AS state,
+FROM (SELECT unnest($rows::BIGINT[]) AS place, unnest($states::VARCHAR[]) AS state,
              unnest($partitions::INTEGER[]) AS landed_partition, unnest($offsets::BIGINT[]) AS landed_offset,
              unnest($failed::INTEGER[]) AS failed, unnest($verdicts::VARCHAR[]) AS verdict,
              unnest($reasons::VARCHAR[]) AS reason) AS given
-WHERE dead_letters.message_id = given.message_id AND dead_letters.state = 'replaying'
-  AND dead_letters.operation_id = $operation;
+WHERE dead_letters.rowid = given.place;
 
 -- name: replay_count
 -- Adds to an operation's outcomes.
