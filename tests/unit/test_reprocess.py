@@ -401,8 +401,8 @@ def test_the_next_wave_begins_before_the_store_is_told_of_the_last_one(log):
 
     found = [len(going.gather(0)) for _ in range(3)]
 
-    assert found == [9, 8, 8]
-    assert [len(ids) for ids, _ in log.waves] == [9, 8, 8]
+    assert found == [10, 10, 5]
+    assert [len(ids) for ids, _ in log.waves] == [10, 10, 5]
     assert sorted(number for _, number in log.waves) == [number for _, number in log.waves]
 
 
@@ -527,7 +527,7 @@ def test_a_wave_of_a_slow_replay_is_five_seconds_of_it(log):
     log.answers += [everything] * 3
     going.send([letter(number) for number in range(25)])
 
-    assert [len(going.gather(0)) for _ in range(3)] == [9, 8, 8]
+    assert [len(going.gather(0)) for _ in range(3)] == [10, 10, 5]
 
 
 def test_a_pace_may_add_up_for_longer():

@@ -261,8 +261,7 @@ class Spreading:
         """All or nothing: where it fails the letters are in hand still."""
         course, rate = self._course, self._course.rate()
         most = course.wave if rate is None else min(course.wave, max(1, int(rate * _PACED)))
-        count = -(-len(self._hand) // max(1, -(-len(self._hand) // most)))  # no small rest after large waves
-        chosen = list(itertools.islice(self._hand, count))
+        chosen = list(itertools.islice(self._hand, most))
         letters = waves.table(chosen, course.life.slicing, course.cores)
         errand = Errand(
             course.operation_id,
