@@ -68,6 +68,8 @@ class SparkChoice:
                 )  # fmt: skip
                 _interruptible()
                 yield opened
+            except click.exceptions.Exit:  # the command has said how it ended
+                raise
             except Exception as error:  # Spark's and py4j's own have no common root
                 told = spark_error(error) if self.verbose else explained(error)
                 if told is not error and interrupted():

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import socket
 import threading
 import time
 from contextlib import contextmanager
+from types import SimpleNamespace
 
+import click
 import pytest
 
+from producer_core.cli.spark_options import SparkChoice
 from producer_core.config import client_config
 from producer_core.errors import (
     BrokerError,
@@ -325,6 +329,19 @@ def test_settings_of_producing_and_of_sockets_do_not_matter():
 
 
 # jobs
+
+
+def test_a_command_that_answered_ctrl_c_itself_is_not_called_interrupted_as_well(monkeypatch):
+    monkeypatch.setattr(session, "open_session", lambda **_: SimpleNamespace(stop=lambda: None))
+
+    def paused():
+        with SparkChoice().session("reprocess"):
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+            raise click.exceptions.Exit(130)
+
+    with pytest.raises(click.exceptions.Exit):
+        paused()
 
 
 def test_sparks_log_keeps_what_earlier_jobs_said(tmp_path, monkeypatch):
