@@ -43,13 +43,6 @@ def among(ids: Sequence[str], table: str = "dead_letters") -> tuple[str, list[An
     return _LISTED, [list(ids)]
 
 
-def quickest(
-    connection: duckdb.DuckDBPyConnection, ids: Sequence[str], table: str = "dead_letters"
-) -> tuple[str, list[Any]]:
-    """The condition of `among`, by the whole column where the index would take longer for so many ids."""
-    return (_LISTED, [list(ids)]) if _read_whole(connection, table, len(ids)) else among(ids, table)
-
-
 def fetch(
     connection: duckdb.DuckDBPyConnection, table: str, columns: Sequence[str], ids: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
@@ -59,16 +52,21 @@ def fetch(
 
 
 def fetch_rows(
-    connection: duckdb.DuckDBPyConnection, table: str, columns: Sequence[str], ids: Sequence[str]
+    connection: duckdb.DuckDBPyConnection,
+    table: str,
+    columns: Sequence[str],
+    ids: Sequence[str],
+    condition: str = "true",
+    given: Sequence[Any] = (),
 ) -> list[tuple[Any, ...]]:
-    """The named columns of a table's rows with these ids, each row once."""
+    """The named columns of a table's rows with these ids, each row once; of those that meet the condition."""
     found: list[tuple[Any, ...]] = []
     ids = list(dict.fromkeys(ids))
     whole = _read_whole(connection, table, len(ids))
     for some in [ids] if whole else _chunks(ids):
-        condition, parameters = (_LISTED, [list(some)]) if whole else among(some, table)
-        rows = connection.execute(f"SELECT {', '.join(columns)} FROM {table} WHERE {condition}", parameters)
-        found += rows.fetchall()
+        listed, parameters = (_LISTED, [list(some)]) if whole else among(some, table)
+        sql = f"SELECT {', '.join(columns)} FROM {table} WHERE ({listed}) AND ({condition})"
+        found += connection.execute(sql, [*parameters, *given]).fetchall()
     return found
 
 

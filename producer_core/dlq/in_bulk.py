@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from producer_core.dlq.by_id import quickest
+from producer_core.dlq.by_id import fetch_rows
 from producer_core.store import counts
 from producer_core.store.queries import query
 
@@ -83,9 +83,7 @@ def _found(
     given: Sequence[Any],
 ) -> dict[str, int]:
     """By message id: the row id of those that meet the condition."""
-    listed, parameters = quickest(connection, ids, table)
-    sql = f"SELECT message_id, rowid FROM {table} WHERE ({listed}) AND {condition}"
-    return dict(connection.execute(sql, [*parameters, *given]).fetchall())
+    return dict(fetch_rows(connection, table, ("message_id", "rowid"), ids, condition, given))
 
 
 def _update(connection: duckdb.DuckDBPyConnection, name: str, **given: Any) -> None:

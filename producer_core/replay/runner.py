@@ -41,7 +41,7 @@ IN_FLIGHT = 500
 """Records that are claimed at once."""
 IN_A_TRANSACTION = 10_000
 """Records, at most, that are claimed at once and go in one transaction: a visit to the store and a commit cost 100 ms
-together, however many there are. Their bytes are bounded as well (`claims.BYTES`, 8 MiB a transaction)."""
+together, however many there are. Fewer where a visit takes long (`work.Portion`), or their bytes are many."""
 IN_A_WAVE = 2000
 """Records that Spark's workers get at once."""
 SPREAD_DRAIN = 40.0

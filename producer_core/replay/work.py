@@ -31,6 +31,24 @@ _ASK = 2.0
 """Seconds between two looks at what an operator wants, while brokers are waited for."""
 
 
+class Portion:
+    """How many records a visit to the store may claim: more while visits are short, for others wait meanwhile."""
+
+    FIRST = 2000
+    SHORT, LONG = 0.5, 1.0
+    """Seconds."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.now = min(most, self.FIRST)
+
+    def took(self, seconds: float, claimed: int) -> None:
+        if seconds > self.LONG:
+            self.now = min(self._most, max(self.FIRST, self.now // 2))
+        elif seconds < self.SHORT and claimed >= self.now:
+            self.now = min(self._most, self.now * 2)
+
+
 class Pace:
     """How many records may go now at a rate; unused ones add up to `burst` seconds' worth. No rate: no bound."""
 
@@ -88,7 +106,7 @@ class Work:
         self._guard = guard
         self._lease = lease
         self._stopping = stopping
-        self._most = most
+        self._portion = Portion(most)
         self._quiet = quiet
         self._interval = interval
         self._drain = drain
@@ -236,7 +254,9 @@ class Work:
     def _room(self, pace: Pace, now: float) -> int:
         if not self._keeper.holds() or now < self._rest_until:
             return 0
-        return self._guard.room(self._way.in_flight, pace.room(now, self._most - self._way.in_flight))
+        return self._guard.room(
+            self._way.in_flight, pace.room(now, max(0, self._portion.now - self._way.in_flight))
+        )
 
     def _turn(self, want: int, *, stop: str | None = None) -> tuple[DeadLetter, ...]:
         """One visit to the store; outcomes are forgotten only when it has them."""
@@ -252,6 +272,7 @@ class Work:
             floors=self._way.floors,
             everything_may_go=started - self._started >= self._quiet,
         )
+        self._portion.took(time.monotonic() - started, len(turn.letters))
         self._outcomes = []
         self._over = turn.over
         if not turn.over:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 
@@ -117,6 +119,40 @@ def test_a_replay_changes_many_letters_in_place_and_the_counts_know(store, monke
     if not few:
         assert places(store) == before
     DeadLetters(store).archive(DeadLetterFilter(), who="me", origin="python")  # the trigger is back
+    agreed(store)
+
+
+def test_a_claim_of_many_that_is_rolled_back_leaves_counts_and_trigger(store, letters, monkeypatch):
+    monkeypatch.setattr("producer_core.store.counts._FEW", 0)
+    ids = buried(store, 10)
+    with pytest.raises(KeyboardInterrupt), store.borrow(write=True):
+        letters.claim("op", ids)
+        raise KeyboardInterrupt
+
+    agreed(store)
+    letters.archive(ALL, who="me", origin="python")
+    agreed(store)
+
+
+KILLED = """
+import os, sys
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.store import Store, borrow, counts
+counts._FEW = 0
+letters = DeadLetters(Store.open(sys.argv[1]))
+ids = letters.ids(DeadLetterFilter())
+borrow.Lender._let_go = lambda *_: os._exit(9)
+letters.claim("op", ids)
+"""
+
+
+def test_who_is_killed_right_after_a_claim_of_many_leaves_counts_and_trigger(store, letters):
+    ids = buried(store, 10)
+    done = subprocess.run([sys.executable, "-c", KILLED, str(store.path)], check=False)
+
+    assert done.returncode == 9
+    agreed(store)  # from DuckDB's log, which nobody has read yet
+    assert letters.unclaim("op") == ids
     agreed(store)
 
 

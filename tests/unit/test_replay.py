@@ -19,7 +19,7 @@ from producer_core.errors import (
 )
 from producer_core.events import Attempt
 from producer_core.replay.claims import Claims, Held, Outcome
-from producer_core.replay.work import Pace
+from producer_core.replay.work import Pace, Portion
 from producer_core.store import Store
 from tests.support import eventually
 from tests.unit.replaying import (
@@ -723,6 +723,28 @@ def test_a_runner_that_lost_its_lease_settles_nothing(store, clock):
     assert turn.letters == ()
     assert {records(store, operation)[one][0] for one in (first, second)} == {"claimed"}
     assert counts(replay.get(store, operation.operation_id)) == (0, 0, 0, 0)
+
+
+def test_a_visit_to_the_store_claims_more_while_visits_are_short():
+    portion = Portion(10_000)
+    sizes = [portion.now]
+    for seconds, claimed in (
+        (0.1, 500),
+        (0.1, 2000),
+        (0.4, 4000),
+        (0.4, 8000),
+        (0.7, 10_000),
+        (1.5, 10_000),
+        (3.0, 5000),
+        (3.0, 2500),
+    ):
+        portion.took(seconds, claimed)
+        sizes.append(portion.now)
+
+    assert sizes == [2000, 2000, 4000, 8000, 10_000, 10_000, 5000, 2500, 2000]
+    small = Portion(500)
+    small.took(9.0, 500)
+    assert small.now == 500
 
 
 def test_a_runner_that_lost_its_lease_sends_nothing_more(store, clock):
