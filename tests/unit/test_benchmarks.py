@@ -184,3 +184,6 @@ def test_a_soak_draws_what_it_measured(tmp_path):
 
     for name in ("memory", "process", "latency"):
         ElementTree.parse(tmp_path / f"soak-{name}.svg")
+        assert "others worked" not in (tmp_path / f"soak-{name}.svg").read_text()
+    soak.draw(tmp_path, [{**one, "load": 9.0} for one in samples], samples)
+    assert "latency is not to be judged" in (tmp_path / "soak-memory.svg").read_text()
