@@ -23,6 +23,7 @@ from producer_core.pipeline.reprocess import (
     Choices,
     Slicing,
     brought,
+    floors,
     job,
     progress,
     spreading,
@@ -223,7 +224,7 @@ def log(monkeypatch):
     monkeypatch.setattr(spreading, "Wave", Wave)
     monkeypatch.setattr(spreading, "_GRACE", 0.0)
     monkeypatch.setattr(spreading, "NEAR", 0)
-    monkeypatch.setattr(spreading, "_ENDS", 0.0)
+    monkeypatch.setattr(floors, "ENDS", 0.0)
     monkeypatch.setattr(
         spreading, "ReadBack", lambda *_: lambda wheres, _: Seen(ends=dict.fromkeys(wheres, 100))
     )
@@ -339,13 +340,13 @@ def test_a_lost_wave_goes_again_and_the_third_in_a_row_ends_the_job_with_its_let
     log.answers += [lost, lost, lost]
     going.send([letter(number) for number in range(10, 14)])
     going.gather(0)
-    floors = dict(going.floors)
+    before = dict(going.floors)
     going.gather(0)
     with pytest.raises(PipelineError, match="workers were lost"):
         going.gather(0)
 
     assert going.in_flight == 4
-    assert going.floors == floors
+    assert going.floors == before
 
 
 NEVER = None
@@ -434,7 +435,7 @@ def test_what_is_small_and_no_full_wave_the_driver_sends_itself(log, monkeypatch
 
 
 def test_floors_rise_with_what_was_sent_and_fall_where_a_topic_was_made_again(log, monkeypatch):
-    monkeypatch.setattr(spreading, "_ENDS", 60.0)
+    monkeypatch.setattr(floors, "ENDS", 60.0)
     going = way(log)
     going.begin(["orders"])
     log.answers += [lambda rows: [told(row, offset=300 + row["ord"]) for row in rows], everything]

@@ -118,9 +118,8 @@ class _Course:
 
     def may_go(self) -> bool:
         with self._lock:
-            return (
-                self._pace.room(time.monotonic(), 1) > 0
-            )  # below it where a transaction took more than there was
+            # Below zero where a transaction took more than there was.
+            return self._pace.room(time.monotonic(), 1) > 0
 
     def went(self, count: int) -> None:
         with self._lock:

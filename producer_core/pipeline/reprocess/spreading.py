@@ -19,11 +19,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException
-
 from producer_core.exactly_once.client import Stopped
 from producer_core.exactly_once.read_back import ReadBack
 from producer_core.pipeline.reprocess import waves
+from producer_core.pipeline.reprocess.floors import Rising
 from producer_core.pipeline.reprocess.keeping import Keep
 from producer_core.pipeline.reprocess.progress import Notes, seal
 from producer_core.pipeline.reprocess.sending import Errand, outcome_of
@@ -52,8 +51,6 @@ _GRACE = 8.0
 """Seconds that a wave may go on when somebody wants it to end; then its tasks are killed."""
 _SETTLE = 20.0
 """Seconds for finding out what became of a wave that was killed because somebody wants it to end."""
-_ENDS = 5.0
-"""Seconds between two questions for the ends of the topics; meanwhile the floors rise with what we sent ourselves."""
 _never = threading.Event()  # waiting on it is a pause
 _QUIET = 10.0
 """Seconds of a wave until it is said that it still goes."""
@@ -91,7 +88,7 @@ class Spreading:
     ) -> None:
         self._session = session
         self._course = course
-        self._floors: dict[str, dict[int, int]] = {topic: dict(parts) for topic, parts in floors.items()}
+        self._rising = Rising(floors, self._ends)
         self._asked_to_leave = interrupt
         self._holds = holds
         self._ending = ending
@@ -106,7 +103,6 @@ class Spreading:
         self._hand: deque[DeadLetter] = deque()
         self._unknown: list[DeadLetter] = []  # of the wave of which nobody knows yet what became
         self._lost = 0
-        self._ends_at = 0.0
         self._slow_until = 0.0  # until then it is said how long a wave took
 
     @property
@@ -119,7 +115,7 @@ class Spreading:
 
     @property
     def floors(self) -> Floors:
-        return self._floors
+        return self._rising.now
 
     # beginning
 
@@ -127,17 +123,15 @@ class Spreading:
         """Seals every slice; then the ends of new topics are their floors."""
         looker = self._looker()
         try:
-            with ThreadPoolExecutor(1, thread_name_prefix="fence") as pool:  # either takes half a second
-                fenced = pool.submit(
-                    looker.begin, ()
-                )  # an ordinary runner's transaction ends here, should there be one
+            # An ordinary runner's transaction, should there be one, ends beside the seals: either takes half a second.
+            with ThreadPoolExecutor(1, thread_name_prefix="fence") as pool:
+                fenced = pool.submit(looker.begin, ())
                 self._seal(range(self._course.life.slicing.count))
                 fenced.result()
             looker.begin(topics)
         finally:
             looker.close()
-        self._take_floors(looker)
-        self._ends_at = time.monotonic()
+        self._rising.are(looker.floors)
 
     def after(self, orphans: Sequence[Orphan]) -> list[Outcome]:
         return self._look(orphans)
@@ -146,7 +140,7 @@ class Spreading:
         """What became of these; to be asked when their slices are sealed, and no wave is under way."""
         looker = self._looker()
         outcomes = looker.after(orphans)
-        self._take_floors(looker)
+        self._rising.are(looker.floors)
         return outcomes
 
     def _looker(self) -> Transacting:
@@ -154,15 +148,12 @@ class Spreading:
         return Transacting(
             self._course.settings,
             self._course.operation_id,
-            floors=self._floors,
+            floors=self._rising.now,
             most=1,
             interrupt=self._interrupt,
             say=self._say,
             clock=self._clock,
         )
-
-    def _take_floors(self, looker: Transacting) -> None:
-        self._floors = {topic: dict(parts) for topic, parts in looker.floors.items()}
 
     def _seal(self, slices: Iterable[int]) -> None:
         self._number += 1
@@ -267,7 +258,7 @@ class Spreading:
             course.operation_id,
             course.settings,
             self._number + 1,
-            {topic: dict(parts) for topic, parts in self._floors.items()},
+            self._rising.now,
             self._notes(),
             IN_A_TRANSACTION,
             course.rule,
@@ -331,31 +322,11 @@ class Spreading:
             self._hand.extendleft(reversed(again))
         topics = {letter.message_id: letter.topic for letter in self._unknown}
         self._unknown = []
-        self._raise_floors([(topics[one.message_id], one.partition, one.offset) for one in outcomes])
+        self._rising.settled((topics[one.message_id], one.partition, one.offset) for one in outcomes)
         return outcomes
 
-    def _raise_floors(self, settled: Iterable[tuple[str, int | None, int | None]]) -> None:
-        """Everything of ours is settled, so nothing of it lies above the last of it, nor above the ends as they are now.
-        Best effort: lower floors cost a longer look, and the outcomes that are known now must not be lost."""
-        last: dict[tuple[str, int], int] = {}
-        for topic, partition, offset in settled:
-            if partition is not None and offset is not None:
-                last[topic, partition] = max(last.get((topic, partition), -1), offset)
-        for (topic, partition), offset in last.items():  # below the floor: the topic was made again
-            self._floors.setdefault(topic, {})[partition] = offset
-        if time.monotonic() - self._ends_at < _ENDS:
-            return
-        read_back = ReadBack(
-            self._course.settings, self._pause, lambda _, text: self._say(text), lambda _: None
-        )
-        wheres = {(topic, number): None for topic, parts in self._floors.items() for number in parts}
-        try:
-            seen = read_back(wheres, lambda _: False)
-        except (Stopped, KafkaException):
-            return
-        self._ends_at = time.monotonic()
-        for (topic, number), end in seen.ends.items():
-            self._floors[topic][number] = end - 1
+    def _ends(self) -> ReadBack:
+        return ReadBack(self._course.settings, self._pause, lambda _, text: self._say(text), lambda _: None)
 
     def _pause(self, seconds: float) -> None:
         if seconds > 0:
