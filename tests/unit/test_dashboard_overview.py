@@ -732,7 +732,7 @@ def test_a_failing_store_says_which_topic_fails_and_why_and_shows_every_part(pat
     shop(store, seen_at=time.time() + 60)
     page = opened(path, monkeypatch)
     assert not page.exception
-    assert "all on payments: the message is larger" in drawn["headline"]
+    assert "all on payments: the message, or the batch" in drawn["headline"]
     for part in (
         "Error rate",
         "p99.9",

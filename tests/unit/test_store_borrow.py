@@ -328,7 +328,9 @@ def test_a_store_that_is_written_for_long_does_not_keep_memory_of_each_time(stor
 
     before = write(60)  # what the first ones take stays
 
-    assert write(150) - before < 400_000  # DuckDB keeps 4,700 of each write
+    assert (
+        write(600) - before < 1_400_000
+    )  # DuckDB keeps 4,700 of each write; other threads of the tests take some
 
 
 def in_use():
