@@ -135,16 +135,16 @@ class Shop:
         return driver.poll() is None
 
     def strike(self, blow, driver):
-        """The driver after it: another one where it died of it."""
+        """The driver after it: another one where it died of it, and has left something to do."""
         if blow == "driver":
             self.kill_driver(driver)
-            return self.driver()
+            return self.another(driver)
         if blow == "jvm":
             self.harms["jvms_killed"] += 1
             for pid in sparks.jvms(driver.pid):
                 sparks.kill(pid)
             driver.wait(PATIENCE)
-            return self.driver()
+            return self.another(driver)
         below = sparks.tree(os.getpid() if self.stage.master else driver.pid)
         if blow == "executor":
             victims = [pid for pid, text in below.items() if "CoarseGrainedExecutorBackend" in text]
@@ -154,6 +154,10 @@ class Shop:
         if victims:
             sparks.kill(self.stage.chance.choice(victims))
         return driver
+
+    def another(self, driver):
+        """The same command would plan anew what was left out."""
+        return driver if (now := self.operation()) is not None and now.ended else self.driver()
 
     def kill_driver(self, driver):
         self.harms["drivers_killed"] += driver.poll() is None

@@ -674,6 +674,33 @@ def test_who_asks_for_other_slices_is_told_and_the_next_one_need_not_wait_for_hi
     assert replay.get(store, planned.operation_id).owner is None
 
 
+class Killed:
+    """A session whose Java process was killed."""
+
+    class sparkContext:
+        applicationId = "app-1"
+
+        @property
+        def defaultParallelism(self):
+            raise ConnectionRefusedError(111, "Connection refused")
+
+    sparkContext = sparkContext()
+
+
+def test_a_driver_whose_spark_is_gone_says_so_and_lets_go(store, log, monkeypatch):
+    """The command looked again, for ever, with a traceback each time."""
+    buried(store, 3)
+    planned = replay.plan(store, DeadLetterFilter(), who="ann", origin=PIPELINE, can_run=CLUSTER)
+    runner = job.spark_runner(store, {}, CLUSTER, Choices(), session=lambda: Killed)
+    monkeypatch.setattr(runner, "_lacks", lambda *_: "")
+    monkeypatch.setattr(runner, "_client", None)
+
+    with pytest.raises(PipelineError, match="Java process is gone"):
+        runner.run_one(planned.operation_id, 10)
+
+    assert replay.get(store, planned.operation_id).owner is None
+
+
 def cancelled_under_a_dead_driver(store, ago):
     """Of three letters two were claimed so many seconds ago."""
     now = time.time()

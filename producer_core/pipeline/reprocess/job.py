@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core import replay
 from producer_core.config import ClientConfig, client_config
-from producer_core.errors import ConfigError, ReplayError
+from producer_core.errors import ConfigError, PipelineError, ReplayError
 from producer_core.landing import prober
 from producer_core.person import person
 from producer_core.pipeline.jobs import Told, noted
@@ -21,6 +21,7 @@ from producer_core.pipeline.reprocess.looking import far
 from producer_core.pipeline.reprocess.progress import require_topic
 from producer_core.pipeline.reprocess.slices import MOST, By, Slicing, begin_life
 from producer_core.pipeline.reprocess.spreading import Course, Spreading
+from producer_core.pipeline.spark_errors import explained
 from producer_core.replay.claims import floors_of
 from producer_core.replay.guard import rule_of
 from producer_core.replay.operation import PIPELINE, Operation
@@ -201,7 +202,7 @@ def spark_runner(
     def spread(work: Work, claims: Claims, operation: Operation) -> Spreading:
         if session is None and operation.state != "cancelled":
             raise ReplayError("Spark was not started.")
-        cores = 1 if session is None else session().sparkContext.defaultParallelism
+        cores = 1 if session is None else _cores(session)
         chosen = choices.for_end() if operation.state == "cancelled" else choices
         life = begin_life(
             store,
@@ -241,6 +242,15 @@ def spark_runner(
         spread=spread,
         probe=prober(settings, far=None if session is None else far(session, ClientConfig(settings))),
     )
+
+
+def _cores(session: Callable[[], SparkSession]) -> int:
+    try:
+        return int(session().sparkContext.defaultParallelism)
+    except Exception as error:  # py4j's, and a socket's: whose Java process was killed has none
+        raise explained(error) or PipelineError(
+            "Spark's Java process is gone.", fix="Go on with the same command."
+        ) from error
 
 
 def _no_session() -> SparkSession:
