@@ -114,7 +114,10 @@ def _session_text(raw: bytes) -> str:
 def parse_id(text: str) -> bytes:
     """The 24 bytes of an id written as `uuid-seq`; ValueError when it is not one."""
     session, _, seq = text.rpartition("-")
-    return _session_bytes(session) + _pack(int(seq))
+    number = int(seq)
+    if not 0 <= number < 1 << 64:
+        raise ValueError(f"{text!r} is not a message id")
+    return _session_bytes(session) + _pack(number)
 
 
 @lru_cache(maxsize=256)

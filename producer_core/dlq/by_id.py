@@ -27,7 +27,7 @@ _MORE = 10
 expects a fifth of the table, and a page of a hundred ids among ten million letters took seven seconds."""
 
 
-_LISTED = "message_id IN (SELECT unnest(?))"
+LISTED = "message_id IN (SELECT unnest(?))"
 
 
 def among(ids: Sequence[str], table: str = "dead_letters") -> tuple[str, list[Any]]:
@@ -40,7 +40,7 @@ def among(ids: Sequence[str], table: str = "dead_letters") -> tuple[str, list[An
     if len(ids) <= _AT_ONCE:
         listed = f"message_id IN ({', '.join('?' * len(ids))})"
         return f"rowid IN (SELECT rowid FROM {table} WHERE {listed} LIMIT {_MORE * len(ids)})", list(ids)
-    return _LISTED, [list(ids)]
+    return LISTED, [list(ids)]
 
 
 def fetch(
@@ -64,7 +64,7 @@ def fetch_rows(
     ids = list(dict.fromkeys(ids))
     whole = _read_whole(connection, table, len(ids))
     for some in [ids] if whole else _chunks(ids):
-        listed, parameters = (_LISTED, [list(some)]) if whole else among(some, table)
+        listed, parameters = (LISTED, [list(some)]) if whole else among(some, table)
         sql = f"SELECT {', '.join(columns)} FROM {table} WHERE ({listed}) AND ({condition})"
         found += connection.execute(sql, [*parameters, *given]).fetchall()
     return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from producer_core.dlq.by_id import fetch_rows
+from producer_core.dlq.by_id import LISTED, fetch_rows
 from producer_core.store import counts
 from producer_core.store.queries import query
 
@@ -64,9 +64,7 @@ def move_records(
     """Moves records (message id, new state, text) that are in the state `before`; the ids of those that were."""
     if not moves:
         return set()
-    found = _found(
-        connection, "operation_records", [one[0] for one in moves], _RECORD, [operation_id, before]
-    )
+    found = _found_records(connection, [one[0] for one in moves], [operation_id, before])
     if known := [
         (found[message_id], state, text) for message_id, state, text in moves if message_id in found
     ]:
@@ -84,6 +82,18 @@ def _found(
 ) -> dict[str, int]:
     """By message id: the row id of those that meet the condition."""
     return dict(fetch_rows(connection, table, ("message_id", "rowid"), ids, condition, given))
+
+
+def _found_records(
+    connection: duckdb.DuckDBPyConnection, ids: Sequence[str], given: Sequence[Any]
+) -> dict[str, int]:
+    """The same of records. A letter has one in each of its replays, so the index's limit (`by_id`) may hide ours behind
+    those of others: what it did not find is looked for in the whole column."""
+    found = _found(connection, "operation_records", ids, _RECORD, given)
+    if missing := [message_id for message_id in ids if message_id not in found]:
+        sql = f"SELECT message_id, rowid FROM operation_records WHERE {LISTED} AND {_RECORD}"
+        found |= dict(connection.execute(sql, [missing, *given]).fetchall())
+    return found
 
 
 def _update(connection: duckdb.DuckDBPyConnection, name: str, **given: Any) -> None:

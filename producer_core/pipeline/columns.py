@@ -167,9 +167,21 @@ def _column(wanted: pa.DataType, allowed: frozenset[type]) -> Callable[[Sequence
     def make(values: Sequence[Any]) -> pa.Array:
         if not allowed.issuperset(map(type, values)):
             raise TypeError(f"not all are {wanted}")
-        return pa.array(values, wanted)
+        made = pa.array(values, wanted)
+        if int in allowed and wanted == pa.int64():
+            _check_size(made)
+        return made
 
     return make
+
+
+def _check_size(made: pa.Array) -> None:
+    """ValueError for a number whose sums with others would leave 64 bits: one such would stop every rollup."""
+    from pyarrow import compute
+
+    ends = compute.min_max(made).as_py()
+    if max(abs(ends["min"] or 0), abs(ends["max"] or 0)) > _HIGHEST:
+        raise ValueError("a number beyond 2**53")
 
 
 def _allowed(hint: Any) -> frozenset[type]:

@@ -134,6 +134,13 @@ def import_spark() -> None:
         os.environ.setdefault(variable, sys.executable)
 
 
+def _spark_version() -> str:
+    import pyspark
+
+    version: str = pyspark.__version__
+    return version
+
+
 def _settings(
     master: str, memory: str, jars: Sequence[Path], *, verbose: bool, light: bool
 ) -> dict[str, Any]:
@@ -162,7 +169,10 @@ def _settings(
     driver = []
     if light:
         driver.append(_LIGHT)
-        settings["spark.sql.streaming.checkpointFileManagerClass"] = _NOTES
+        if _spark_version().startswith(
+            "4.0."
+        ):  # later ones have it elsewhere, and fail at a name they do not know
+            settings["spark.sql.streaming.checkpointFileManagerClass"] = _NOTES
     if not verbose:
         properties = folder() / "log4j2.properties"
         if not properties.exists() or properties.read_text() != _LOG4J:  # another job may be reading it

@@ -296,9 +296,11 @@ def _upkeep(store: Store, files: History | None, clock: Callable[[], float]) -> 
 
 def maintain(store: Store, files: History | None, now: float) -> None:
     """Roll up and prune the store, and publish the history's closed hours."""
-    store.maintain(now)
-    if files is not None:
-        files.publish(before=now)
+    try:
+        store.maintain(now)
+    finally:
+        if files is not None:
+            files.publish(before=now)
 
 
 def _finish(store: Store, files: History | None, now: float) -> None:

@@ -255,8 +255,7 @@ class Transacting:
         perhaps = (
             sum(error is None for _, error, _ in failed.reports) == sent
         )  # it commits only after every report
-        unknown = not refused and failed.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-        return self._recover(refused, perhaps=perhaps, unknown=unknown)
+        return self._recover(refused, perhaps=perhaps)
 
     def _turned_down(self, batch: Sequence[DeadLetter], refused: Sequence[Report]) -> list[Outcome]:
         """What the client itself would not take; the others of the transaction are there."""
@@ -275,12 +274,10 @@ class Transacting:
         floors[partition] = max(floors.get(partition, -1), offset)
         return Outcome(id_text(delivery.id), "acknowledged", None, partition, offset)
 
-    def _recover(
-        self, refused: Mapping[str, KafkaError], *, perhaps: bool, unknown: bool = False
-    ) -> list[Outcome]:
+    def _recover(self, refused: Mapping[str, KafkaError], *, perhaps: bool) -> list[Outcome]:
         """After the fence: what committed all the same is settled, who is to blame has failed, the rest goes again.
 
-        `perhaps`: it may have committed. `unknown`: a topic of it was unknown to a broker.
+        `perhaps`: it may have committed.
         """
         self._fence()
         everything = [*self._unknown, *(self._hand if self._yields else ())]
@@ -295,9 +292,10 @@ class Transacting:
         if perhaps:
             outcomes += [inconclusive(letter) for letter in left if sought.may_be_gone(letter)]
             left = [letter for letter in left if not sought.may_be_gone(letter)]
-        if unknown:
-            outcomes += self._left_out(left)
-            left = [letter for letter in left if letter.topic not in self._gone]
+        # Looked for after the fence, so nothing of these is under way. Who began with a proven client has not looked before.
+        outcomes += self._left_out([*left, *self._hand])
+        left = [letter for letter in left if letter.topic not in self._gone]
+        self._hand = deque(letter for letter in self._hand if letter.topic not in self._gone)
         guilty = self._guilty(left, refused)
         now = self._clock()
         outcomes += [

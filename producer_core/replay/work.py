@@ -106,6 +106,7 @@ class Work:
         self._guard = guard
         self._lease = lease
         self._stopping = stopping
+        self._most = most
         self._portion = Portion(most)
         self._quiet = quiet
         self._interval = interval
@@ -133,6 +134,10 @@ class Work:
             if not self._look_ahead():
                 return
             self._way = self._way_or_let_go()
+            if (
+                self._way.guarantee == "at_least_once"
+            ):  # through the application's own client, which has its own to send
+                self._portion = Portion(min(self._most, Portion.FIRST))
             try:
                 while not self._over and not self._stopping.is_set() and time.monotonic() < until:
                     self._safely(self._step)

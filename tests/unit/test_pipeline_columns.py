@@ -16,7 +16,7 @@ from producer_core.store.batch import KINDS
 from producer_core.telemetry import SCHEMA_VERSION, encode
 from tests.unit.test_pipeline_merging import heartbeat
 
-_WHOLE = st.integers(-(2**63), 2**63 - 1)
+_WHOLE = st.integers(-(2**53), 2**53)
 _SMALL = st.integers(-(2**31), 2**31 - 1)
 _VALUES = {
     int: _WHOLE,
@@ -129,6 +129,7 @@ STRANGE = {
     "true for a float": (row("statistics", 13, True), 1),
     "null where a value belongs": (row("statistics", 13, None), 1),
     "a bucket beyond INTEGER": (row("latencies", 4, 4_200_000_000), 1),
+    "a count whose sums leave BIGINT": (row("latencies", 5, 2**62), 1),
     "a count beyond BIGINT": (row("latencies", 5, 2**63), 1),
     "a count beyond every bound": (row("latencies", 5, 10**30), 1),
     "a list for a cell": (row("latencies", 3, ["orders"]), 1),

@@ -891,3 +891,23 @@ def test_a_letter_that_may_be_on_a_cluster_nobody_knows_is_sent_only_where_one_s
 
     assert (asked.total, asked.skipped) == (4, 2)
     assert (told.total, told.skipped) == (2, 0)
+
+
+@pytest.mark.parametrize("letters", [10, 40])
+def test_a_letter_that_was_in_many_replays_is_claimed_and_settled_in_the_next_one(store, clock, letters):
+    """An index's limit once hid its newest record behind the others: it was sent, and its outcome lost."""
+    buried(store, letters)
+    for _ in range(11):
+        before = planned(store, clock)
+        replay.cancel(store, before.operation_id, **BY, clock=clock)
+    operation = planned(store, clock)
+    claims = Claims(store, operation.operation_id, "me", lease=15, clock=clock)
+    assert claims.take()
+
+    while claimed := claims.turn([], want=10, busy=False).letters:
+        claims.turn(
+            [Outcome(one.message_id, "acknowledged", None, 0, 1) for one in claimed], want=0, busy=True
+        )
+
+    assert replay.get(store, operation.operation_id).acknowledged == letters
+    assert DeadLetters(store).count(DeadLetterFilter(state="replayed")) == letters

@@ -16,7 +16,7 @@ def test_who_takes_a_client_has_it_alone():
     keep, client = Keep(), Client()
     keep.give(3, 1, client)
 
-    assert (keep.take(3), keep.take(3), keep.take(4)) == (client, None, None)
+    assert (keep.take(3, 9), keep.take(3, 9), keep.take(4, 9)) == (client, None, None)
     assert client.destroyed == 0
 
 
@@ -29,7 +29,8 @@ def test_of_two_the_later_one_stays_for_it_fenced_the_other():
     newest = Client()
     keep.give(0, 9, newest)
     assert seal.destroyed == 1
-    assert keep.take(0) is newest
+    assert keep.take(0, 8) is None  # of a wave that was killed: what sealed it is not for it
+    assert keep.take(0, 9) is newest
 
 
 def test_only_so_many_are_kept_and_the_longest_unused_go_first():

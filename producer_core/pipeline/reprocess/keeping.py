@@ -27,10 +27,12 @@ class Keep:
         ] = {}  # with the number of who gave it, longest unused first
         self._closed = False
 
-    def take(self, slice_: int) -> Client | None:
+    def take(self, slice_: int, number: int) -> Client | None:
+        """For a wave of this number; one that a later seal gave is not its to use."""
         with self._lock:
-            known = self._clients.pop(slice_, None)
-        return None if known is None else known[1]
+            if slice_ not in self._clients or self._clients[slice_][0] > number:
+                return None
+            return self._clients.pop(slice_)[1]
 
     def give(self, slice_: int, number: int, client: Client) -> None:
         """By a wave or seal of this number. Of two the one with the greater number stays: it fenced the other."""
@@ -47,9 +49,10 @@ class Keep:
 
     def drop(self, slices: Iterable[int]) -> None:
         """Those that somebody else is about to fence."""
-        for client in [self.take(slice_) for slice_ in slices]:
-            if client is not None:
-                client.destroy()
+        with self._lock:
+            known = [self._clients.pop(slice_) for slice_ in slices if slice_ in self._clients]
+        for _, client in known:
+            client.destroy()
 
     def close(self) -> None:
         """What is given afterwards is destroyed."""

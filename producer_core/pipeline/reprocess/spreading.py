@@ -271,10 +271,10 @@ class Spreading:
         else:
             wave = Wave(self._session(), letters, errand)
             self._keep.drop(letters["slice"].to_pylist())
+        wave.start()
         for _ in chosen:
             self._hand.popleft()
         self._number, self._unknown, self._wave = errand.number, chosen, wave
-        wave.start()
         return wave
 
     def _answers(self, wave: Going) -> dict[str, Outcome]:
