@@ -262,16 +262,18 @@ def test_a_kept_client_of_a_driver_that_slept_sends_nothing_after_the_seal_of_th
 
     assert stage.send(keep=keep) == {}
     assert stage.there() == {}
-    assert keep.take(0) is None
+    assert keep.take(0, 1 << 40) is None
 
 
-def test_who_is_not_wanted_any_more_sends_nothing_and_hands_nothing_on(stage):
+def test_who_is_not_wanted_any_more_sends_nothing_and_takes_no_client(stage):
     keep = Keep()
     stage.notes = stage.seal(FIRST, keep)
 
     assert stage.send(keep=keep, alone=lambda: True) == {}
     assert stage.there() == {}
-    assert keep.take(0) is None
+    assert stage.send(keep=keep) == {"acknowledged": COUNT}  # and takes nothing from those who are
+    assert stage.there() == ONCE
+    keep.close()
 
 
 def test_a_slice_of_which_too_many_fail_gives_the_rest_back(stage):
