@@ -138,6 +138,8 @@ class Replaying:
             if operation.ended or operation.state == "paused" or until(operation):
                 return
             if self._runner is not None:
+                if self._running is not None and self._running.ended:
+                    self._running.wait(0)  # raises what ended it between two looks, instead of another try
                 if self._running is None or self._running.ended:
                     self._running = _Running(self._runner, operation.operation_id)
                 self._running.wait(_LOOK)

@@ -68,6 +68,7 @@ class ReadBack:
         waiting = {where: span for where, span in waiting.items() if span[0] < span[1]}
         while waiting:
             self._read(waiting, wanted, seen)
+            self._forget_gone(waiting, seen)
             if waiting and not said and time.monotonic() - started > _PATIENCE:
                 said = True
                 self.notice("read_back_waits", _waits(waiting))
@@ -124,6 +125,24 @@ class ReadBack:
                         "read_back_waits", f"The end of {where[0]} [{where[1]}] is not known yet: {error}"
                     )
                 self.wait(_PAUSE)
+
+    def _forget_gone(self, waiting: dict[Where, tuple[int, int]], seen: Seen) -> None:
+        """What was deleted while it was to be read is not waited for: it would never come to the end that it had."""
+        if not waiting:
+            return
+        with self._consumer({"isolation.level": "read_uncommitted"}) as handle:
+            for where, (_, end) in list(waiting.items()):
+                marks = self._watermarks(handle, where, _GONE)
+                if marks is not None and marks[1] >= end:
+                    continue
+                text = f"{where[0]} [{where[1]}] was deleted while it was read; what we wrote there went with it."
+                seen.remarks.append(("topic_gone", text))
+                seen.gone[where] = -1 if marks is None else marks[0] - 1
+                if marks is None:
+                    del seen.ends[where]
+                else:
+                    seen.ends[where] = marks[1]
+                del waiting[where]
 
     def _read(
         self, waiting: dict[Where, tuple[int, int]], wanted: Callable[[bytes], bool], seen: Seen

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+import time
 import uuid
 from collections import Counter
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from producer_core.errors import Fenced
+from producer_core.exactly_once.read_back import ReadBack
 from producer_core.transport import Full
 from tests.exactly_once import Sender, read, verify
 from tests.support import eventually
@@ -198,3 +200,31 @@ def test_a_process_is_killed_again_and_again(kafka3, topic, tmp_path, seed):
     assert (sorted(set(book) - counts.keys()), [seq for seq in counts if counts[seq] > 1]) == ([], [])
     assert len(counts) - len(book) <= kills  # killed between the journal's promise and the test's book
     assert all(seqs == sorted(seqs) for number, seqs in found.items())
+
+
+@pytest.mark.parametrize("made_again", [False, True])
+def test_a_topic_that_is_deleted_while_it_is_read_back_is_not_waited_for_without_end(
+    kafka3, topic, monkeypatch, made_again
+):
+    with Sender(kafka3.bootstrap_servers, topic) as sender:
+        sender.send(range(100))
+        sender.wait(100)
+    monkeypatch.setattr("producer_core.exactly_once.read_back._GONE", 3.0)
+    ranges = ReadBack._ranges
+
+    def deleted_after(self, offsets, seen):
+        found = ranges(self, offsets, seen)
+        kafka3.delete_topic(topic)
+        if made_again:
+            eventually(lambda: kafka3.create_topic(topic, partitions=4) or True, 30)
+        return found
+
+    monkeypatch.setattr(ReadBack, "_ranges", deleted_after)
+    read_back = ReadBack(
+        {"bootstrap.servers": kafka3.bootstrap_servers}, time.sleep, lambda *_: None, lambda _: None
+    )
+
+    seen = read_back({(topic, number): -1 for number in range(4)}, lambda _: True)
+
+    assert {where[1] for where in seen.gone} == {0, 1, 2, 3}
+    assert {kind for kind, _ in seen.remarks} == {"topic_gone"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from contextlib import closing
 
 import click
@@ -14,6 +15,7 @@ from producer_core.cli import dlq_replay, main
 from producer_core.cli.replaying import Replaying
 from producer_core.cli.reprocess import Reprocessing
 from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.errors import PipelineError
 from producer_core.replay.check import Check, TopicCheck
 from producer_core.store import Store
 from tests.unit.replaying import CLUSTER, FakeClock, ScriptedSender, buried, letter, message_id
@@ -279,3 +281,26 @@ def test_ctrl_c_is_answered_at_once_with_what_is_waited_for(store, capsys, monke
 
     assert (left.value.exit_code, words in before[0]) == (130, True)
     assert "is paused with 5 of 5 left" in capsys.readouterr().err
+
+
+def test_what_ends_a_runner_between_two_looks_is_raised_and_not_tried_again(store, monkeypatch):
+    monkeypatch.setattr("producer_core.cli.replaying._LOOK", 0.0)
+    operation, go, ran = planned(store), threading.Event(), []
+
+    class Runner:
+        def run_one(self, operation_id, _):
+            ran.append(operation_id)
+            go.wait(20)
+            raise PipelineError("Spark is gone.")
+
+    job = Replaying(store, DeadLetterFilter(), None)
+    job._runner = Runner()
+    looks = job.watch(operation)
+    next(looks)
+    next(looks)
+    go.set()
+    job._running.join(20)
+
+    with pytest.raises(PipelineError, match="Spark is gone"):
+        next(looks)
+    assert len(ran) == 1
