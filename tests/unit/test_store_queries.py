@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import dashboard
+import producer_core
 from producer_core.store import Batch, LatencyRow, StatisticsRow, Store
 from producer_core.store.queries import _parse, queries, query
 
@@ -43,11 +45,10 @@ def test_every_query_runs_and_says_what_it_answers(store, name):
 
 def test_every_named_statement_is_asked_by_somebody():
     """One that nobody asks is read, migrated and believed in for nothing."""
-    root = Path(__file__).parents[2]
     code = "".join(
         file.read_text()
-        for package in ("producer_core", "dashboard")
-        for file in (root / package).rglob("*.py")
+        for package in (producer_core, dashboard)
+        for file in Path(package.__file__).parent.rglob("*.py")
     )
 
     assert [name for name in queries() if f'"{name}"' not in code] == []
