@@ -8,13 +8,15 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def repeating(work: Callable[[], None], every: float, *, name: str) -> Iterator[None]:
-    """`work` each `every` seconds, the first time after as many; the block's end waits for one that is under way."""
+def repeating(work: Callable[[], bool | None], every: float, *, name: str) -> Iterator[None]:
+    """`work` each `every` seconds, the first time after as many, until it returns False; the block's end waits for one that
+    is under way."""
     done = threading.Event()
 
     def loop() -> None:
         while not done.wait(every):
-            work()
+            if work() is False:
+                return
 
     thread = threading.Thread(target=loop, name=name, daemon=True)
     thread.start()

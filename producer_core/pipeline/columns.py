@@ -168,7 +168,7 @@ def _column(wanted: pa.DataType, allowed: frozenset[type]) -> Callable[[Sequence
         if not allowed.issuperset(map(type, values)):
             raise TypeError(f"not all are {wanted}")
         made = pa.array(values, wanted)
-        if int in allowed and wanted == pa.int64():
+        if wanted == pa.int64():
             _check_size(made)
         return made
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, TextIO
+
+from producer_core.repeating import repeating
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,35 +42,32 @@ def shown(
     the tasks. `told` hears the share done, 0 to 1, several times a second, from another thread. A terminal gets a
     bar, which is wiped away at the end; anything else a line each 10 seconds, so a short job says nothing.
     """
+    from py4j.protocol import Py4JError
+
     out = stream or sys.stderr
     context, group = session.sparkContext, f"producer-core-{uuid.uuid4().hex[:8]}"
     drawn = _Drawn(text, records, out)
-    done = threading.Event()
+    highest = 0.0
 
-    def watch() -> None:
-        from py4j.protocol import Py4JError
-
-        highest = 0.0
-        while not done.wait(_LOOK):
-            try:
-                tasks = tasks_of(session, group)
-            except (Py4JError, OSError):  # the session ended first
-                return
-            if tasks.total:
-                highest = max(highest, tasks.done / tasks.total)  # later stages are known later
-                drawn.draw(highest)
-                if told is not None:
-                    told(highest)
+    def look() -> bool:
+        nonlocal highest
+        try:
+            tasks = tasks_of(session, group)
+        except (Py4JError, OSError):  # the session ended first
+            return False
+        if tasks.total:
+            highest = max(highest, tasks.done / tasks.total)  # later stages are known later
+            drawn.draw(highest)
+            if told is not None:
+                told(highest)
+        return True
 
     before = {name: context.getLocalProperty(name) for name in ("spark.jobGroup.id", "spark.job.description")}
     context.setJobGroup(group, text)
-    thread = threading.Thread(target=watch, name="spark-progress", daemon=True)
-    thread.start()
     try:
-        yield
+        with repeating(look, _LOOK, name="spark-progress"):
+            yield
     finally:
-        done.set()
-        thread.join()
         drawn.wipe()
         for name, value in before.items():
             context.setLocalProperty(name, value)  # None takes it away

@@ -134,16 +134,11 @@ def import_spark() -> None:
         os.environ.setdefault(variable, sys.executable)
 
 
-def _spark_version() -> str:
-    import pyspark
-
-    version: str = pyspark.__version__
-    return version
-
-
 def _settings(
     master: str, memory: str, jars: Sequence[Path], *, verbose: bool, light: bool
 ) -> dict[str, Any]:
+    import pyspark
+
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -169,9 +164,7 @@ def _settings(
     driver = []
     if light:
         driver.append(_LIGHT)
-        if _spark_version().startswith(
-            "4.0."
-        ):  # later ones have it elsewhere, and fail at a name they do not know
+        if pyspark.__version__.startswith("4.0."):  # later ones fail at the name, for they have it elsewhere
             settings["spark.sql.streaming.checkpointFileManagerClass"] = _NOTES
     if not verbose:
         properties = folder() / "log4j2.properties"

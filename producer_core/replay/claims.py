@@ -253,9 +253,8 @@ class Claims:
             return ()
         claimed = self._dead.claim(self.operation_id, ids)
         taken = set(claimed)
-        if len(self._records("pending", [(message_id, "claimed", None) for message_id in claimed])) < len(
-            claimed
-        ):
+        moved = self._records("pending", [(message_id, "claimed", None) for message_id in claimed])
+        if len(moved) < len(claimed):
             raise AssertionError("a letter would be sent whose record is not claimed")
         self._skip([message_id for message_id in ids if message_id not in taken])
         letters = {letter.message_id: letter for letter in self._dead.bodies(claimed)}

@@ -42,6 +42,10 @@ class Portion:
         self._most = most
         self.now = min(most, self.FIRST)
 
+    def stay(self) -> None:
+        """No more than now, however short visits are."""
+        self._most = self.now
+
     def took(self, seconds: float, claimed: int) -> None:
         if seconds > self.LONG:
             self.now = min(self._most, max(self.FIRST, self.now // 2))
@@ -106,7 +110,6 @@ class Work:
         self._guard = guard
         self._lease = lease
         self._stopping = stopping
-        self._most = most
         self._portion = Portion(most)
         self._quiet = quiet
         self._interval = interval
@@ -134,10 +137,8 @@ class Work:
             if not self._look_ahead():
                 return
             self._way = self._way_or_let_go()
-            if (
-                self._way.guarantee == "at_least_once"
-            ):  # through the application's own client, which has its own to send
-                self._portion = Portion(min(self._most, Portion.FIRST))
+            if self._way.guarantee == "at_least_once":
+                self._portion.stay()  # they go through the application's own client, which has its own to send
             try:
                 while not self._over and not self._stopping.is_set() and time.monotonic() < until:
                     self._safely(self._step)

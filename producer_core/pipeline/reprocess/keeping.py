@@ -22,9 +22,8 @@ class Keep:
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._lock = threading.Lock()  # guards the two below
-        self._clients: dict[
-            int, tuple[int, Client]
-        ] = {}  # with the number of who gave it, longest unused first
+        # by slice, with the number of who gave it; longest unused first
+        self._clients: dict[int, tuple[int, Client]] = {}
         self._closed = False
 
     def take(self, slice_: int, number: int) -> Client | None:
