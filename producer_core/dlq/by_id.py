@@ -31,7 +31,7 @@ LISTED = "message_id IN (SELECT unnest(?))"
 
 
 def among(ids: Sequence[str], table: str = "dead_letters") -> tuple[str, list[Any]]:
-    """The condition for exactly these ids, and its parameters.
+    """The condition for exactly these ids, and its parameters, of a table in which an id has ten rows at most.
 
     Through row ids, because a second condition beside the list would keep DuckDB from using the index.
     """

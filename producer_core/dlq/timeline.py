@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from producer_core.dlq.by_id import among, fetch
+from producer_core.dlq.by_id import fetch
 from producer_core.dlq.coding import BODY_COLUMNS, LETTER_COLUMNS, read_letter
 from producer_core.events import Attempt, DeadLetter
 
@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 
     from producer_core.store import Store
 
-_REPLAYS = """
-SELECT operations.operation_id, operations.who, operations.origin, operations.created_at, operations.reason,
-       records.state, records.text, records.settled_at
-FROM operation_records AS records JOIN operations USING (operation_id)
-WHERE records.{condition} ORDER BY operations.created_at"""
+_RECORDS = "SELECT operation_id, state, text, settled_at FROM operation_records WHERE message_id = ?"
+_OPERATIONS = """
+SELECT operation_id, who, origin, created_at, reason FROM operations
+WHERE operation_id IN (SELECT unnest(?)) ORDER BY created_at"""
 
 _EVENTS = (
     "SELECT happened_at, what, who, origin, text FROM letter_events WHERE message_id = ? ORDER BY happened_at"
@@ -75,8 +74,14 @@ def timeline(store: Store, message_id: str) -> tuple[Moment, ...]:
 
 
 def _replays(connection: duckdb.DuckDBPyConnection, message_id: str) -> list[dict[str, Any]]:
-    condition, parameters = among([message_id], "operation_records")
-    found = connection.execute(_REPLAYS.format(condition=condition), parameters)
+    """Two questions: a join keeps DuckDB from using the index of message ids."""
+    records = {record["operation_id"]: record for record in _named(connection, _RECORDS, message_id)}
+    operations = _named(connection, _OPERATIONS, [*records])
+    return [{**operation, **records[operation["operation_id"]]} for operation in operations]
+
+
+def _named(connection: duckdb.DuckDBPyConnection, sql: str, given: Any) -> list[dict[str, Any]]:
+    found = connection.execute(sql, [given])
     names = [column[0] for column in found.description or ()]
     return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 

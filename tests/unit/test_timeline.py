@@ -94,6 +94,17 @@ def test_a_whole_life_is_told_in_order(store, letters, clock):
     assert [moment.at for moment in life] == sorted(moment.at for moment in life)
 
 
+def test_a_letter_of_many_replays_is_told_of_all(store, letters, clock):
+    one = letter(1)
+    letters.add([one])
+    for _ in range(12):
+        before = replay.plan(store, DeadLetterFilter(), who="ann", origin="cli", can_run=CLUSTER, clock=clock)
+        replay.cancel(store, before.operation_id, who="ann", origin="cli", clock=clock)
+        clock.forward(1)
+
+    assert words(store, one).count("replay planned") == 12
+
+
 def test_a_purged_letter_keeps_its_life_without_its_content(store, letters, clock):
     one = letter(1)
     letters.add([one])

@@ -232,7 +232,7 @@ class Spreading:
             return []
         wave.cancel()
         self._say(
-            f"Spark was told to end a wave of {len(self._unknown):,} records; they are looked for on their topics"
+            f"{wave.who} was told to end a wave of {len(self._unknown):,} records; they are looked for on their topics"
         )
         self._wave, self._leave_at = None, float("inf")
         if not self._holds():
