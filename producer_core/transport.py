@@ -22,6 +22,7 @@ from producer_core.config import ClientConfig
 from producer_core.connection import produced
 from producer_core.errors import ForkedProducer
 from producer_core.events import Attempt, Notice, Verdict
+from producer_core.handover import OFTEN, Handover
 from producer_core.landing import Landing
 from producer_core.librdkafka import client_log
 from producer_core.masking import mask_told
@@ -190,6 +191,7 @@ class KafkaTransport:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="producer-core-poll", daemon=True)
         self._report = self._reports.append
+        self._handover = Handover(self._reports)
         self._here = forks.mark()
         self._live = (self._connect(), 0)  # the client and its generation, replaced together
         self._refusal: KafkaError | None = None  # why nothing can be sent until the next client
@@ -205,6 +207,8 @@ class KafkaTransport:
             raise ForkedProducer
         if self._refusal is not None:
             raise Refused(self._refusal)
+        if not delivery.seq & OFTEN:
+            self._handover.step_aside()
         client, delivery.generation = self._live
         delivery.report = self._report
         headers = delivery.record_headers if delivery.headers else [(ID_HEADER, delivery.id)]
@@ -215,6 +219,7 @@ class KafkaTransport:
                 delivery.timestamp_ms, headers,
             )  # fmt: skip
         except BufferError as error:
+            self._handover.step_aside()
             raise Full from error
         except KafkaException as error:
             if error.args[0].code() == KafkaError._FATAL:  # until the poll thread has re-created the client
@@ -271,7 +276,7 @@ class KafkaTransport:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._poll(_POLL)
+            self._poll(self._handover.turn(_POLL))
             self._hand_over()
         self._poll(0)
         self._hand_over()

@@ -1,0 +1,112 @@
+"""Who sends much stands aside while the poll thread works; nobody else waits."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from producer_core.handover import Handover
+from tests.support import eventually
+
+
+@pytest.fixture
+def reports():
+    return []
+
+
+@pytest.fixture
+def handover(reports):
+    return Handover(reports)
+
+
+@pytest.fixture
+def waiting_fails(handover, monkeypatch):
+    monkeypatch.setattr(handover._resting, "wait", lambda seconds: pytest.fail(f"waited {seconds} s"))
+
+
+class Poller:
+    """A poll thread whose polls the test lets begin and end."""
+
+    def __init__(self, handover):
+        self.waits, self.go, self.ended = [], threading.Semaphore(0), threading.Event()
+        self.working = threading.Event()
+        self._handover = handover
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self):
+        while not self.ended.is_set():
+            self.waits.append(self._handover.turn(0.1))
+            self.working.set()
+            self.go.acquire()
+
+    def end(self):
+        self.ended.set()
+        self.go.release(1000)
+        self._thread.join()
+
+
+@pytest.fixture
+def poller(handover):
+    poller = Poller(handover)
+    yield poller
+    poller.end()
+
+
+def aside(handover):
+    thread = threading.Thread(target=handover.step_aside, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_where_nobody_sends_much_the_poll_thread_waits_in_the_client(handover):
+    assert [handover.turn(0.1), handover.turn(0.1)] == [0.1, 0.1]
+
+
+def test_who_sends_much_does_not_wait_for_a_client_that_has_nothing_to_report(
+    handover, poller, waiting_fails
+):
+    assert poller.working.wait(10)
+
+    handover.step_aside()
+    poller.go.release()
+
+    assert eventually(lambda: poller.waits[:2] == [0.1, 0])
+
+
+def test_a_sender_waits_for_the_work_it_made_room_for(handover, poller, reports, monkeypatch):
+    monkeypatch.setattr("producer_core.handover._LONGEST", 30)
+    assert poller.working.wait(10)
+    reports.append("there")
+    sender = aside(handover)
+    sender.join(0.2)
+    assert sender.is_alive()  # reports are being collected
+
+    poller.go.release()
+    sender.join(10)
+
+    assert not sender.is_alive()
+
+
+def test_a_poll_thread_that_is_stuck_holds_a_sender_up_for_a_moment_only(handover, poller, reports):
+    assert poller.working.wait(10)
+    reports.append("its callback never ends")
+
+    sender = aside(handover)
+    sender.join(10)
+
+    assert not sender.is_alive()
+
+
+def test_a_callback_that_sends_does_not_wait_for_its_own_thread(handover, reports, waiting_fails):
+    handover.turn(0.1)  # this is the poll thread now
+    reports.append("there")
+
+    handover.step_aside()
+
+
+def test_the_poll_thread_listens_again_when_nobody_sends_much_any_more(handover):
+    handover.step_aside()
+
+    assert [handover.turn(0.1), handover.turn(0.1)] == [0, 0.1]
