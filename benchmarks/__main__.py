@@ -21,7 +21,9 @@ from benchmarks.frame import ROOT, RunFailed, Target, answer, options, targets_t
 from benchmarks.stage import Stage
 from producer_core.errors import ProducerError
 
-ALL = ("imports", "memory", "sending", "latency", "recording", "replay", "growth", "exactly_once", "overview")
+ALL = (
+    "imports", "memory", "sending", "anatomy", "latency", "recording", "replay", "growth", "exactly_once", "overview",
+)  # fmt: skip
 """In the order in which a cluster can be kept: embedded, one node, three nodes, behind the proxy."""
 ALONE = ("dashboard_pages",)
 """Commands of their own that fit in the hour, where they are there."""

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from producer_core.errors import Fenced, JournalError, ProducerClosed
 from producer_core.journal import Journal, Record
 from producer_core.messages import parse_id
 from producer_core.stand_in import Sender
-from producer_core.transport import Delivery, Ended
+from producer_core.transport import Delivery, Owner, Report
 
 logger = logging.getLogger(__name__)
 
@@ -28,10 +27,6 @@ _MOST_PENDING = 20_000
 _FEW = 1_000
 """Messages so few that handing them on may keep the writers waiting."""
 _NOTHING = 1 << 64
-
-_Owner = tuple[
-    Callable[[bool, Any, Any], None] | None, Callable[[Any], None] | None, Any, Callable[[Ended], None] | None
-]  # fmt: skip
 
 
 class Backlog:
@@ -48,7 +43,7 @@ class Backlog:
         )  # guards the fields below; a message is written and handed on in one step
         self._behind = journal.unsettled() > 0
         self._low = 0  # no message that was written since the last pass began has a lower sequence
-        self._owners: dict[int, _Owner] = {}
+        self._owners: dict[int, Owner] = {}
         self._refused: Fenced | None = None
         self._stopping = threading.Event()
         self._awake = threading.Event()
@@ -143,6 +138,17 @@ class Backlog:
             if delivery.replay is None:
                 self._leaving.add(delivery.seq)
             return True
+
+    def delivered(self, batch: Sequence[Report]) -> list[Report]:
+        """As `leave` and `acknowledged` for each, none of which is a replay; without what somebody else took."""
+        with self._lock:
+            take = self._sender.pending.pop
+            left = [report for report in batch if take(report[0].id, None) is not None]
+            if not self._proves:
+                done = [delivery.seq for delivery, _, _ in left]
+                self._leaving.update(done)
+                self._finished += done
+        return left
 
     def acknowledged(self, delivery: Delivery) -> None:
         """It is done; `flush` writes that down, unless the transport did so with its commit."""
@@ -245,9 +251,8 @@ class Backlog:
 
     def _remember_owner(self, delivery: Delivery) -> None:
         """Callbacks cannot be written down; they wait here until their message is read back."""
-        owner = (delivery.callback, delivery.on_delivery, delivery.record_id, delivery.ended)
-        if any(one is not None for one in owner):
-            self._owners[delivery.seq] = owner
+        if delivery.owner is not None:
+            self._owners[delivery.seq] = delivery.owner
 
     def _is_waiting(self, seq: int) -> bool:
         """A message goes from `pending` to `_leaving` in one step, and is settled before it is not leaving any more."""
@@ -275,8 +280,7 @@ class Backlog:
         delivery.checksum = record.checksum
         delivery.dedup_topic = record.dedup_topic
         with self._gate:
-            owner = self._owners.pop(record.seq, (None, None, None, None))
-        delivery.callback, delivery.on_delivery, delivery.record_id, delivery.ended = owner
+            delivery.owner = self._owners.pop(record.seq, None)
         return delivery
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from producer_core.acceptance import Acceptance
 from producer_core.errors import ProducerError
 from producer_core.masking import mask_told
-from producer_core.transport import Delivery, Ended
+from producer_core.transport import Delivery, Ended, Owner
 
 logger = logging.getLogger(__name__)
 
@@ -26,11 +26,12 @@ _MOMENT = 0.05
 
 
 class Gathering:
-    """Counts how each message of a batch ended. `ended` is one atomic step, on any thread; the rest is the sender's."""
+    """Counts how each message of a batch ended: `owner` hears of all of them, in one atomic step each, on any thread; the
+    rest is the sender's."""
 
     def __init__(self) -> None:
         self._ends: list[Ended] = []
-        self.ended: Callable[[Ended], None] = self._ends.append
+        self.owner = Owner(ended=self._ends.append)
         self._ids: list[str] = []
         self._total = 0
 
@@ -61,14 +62,14 @@ class Gathering:
     def _accepted(self, message_id: str | None) -> None:
         self._total += 1
         if message_id is None:
-            self.ended("duplicate")
+            self._ends.append("duplicate")
         else:
             self._ids.append(message_id)
 
     def refused(self, error: ProducerError) -> None:
         logger.warning("message of a batch not accepted", extra={"error": mask_told(str(error))})
         self._total += 1
-        self.ended("failed")
+        self._ends.append("failed")
 
     def complete(self) -> bool:
         return len(self._ends) >= self._total

@@ -81,14 +81,18 @@ class MemoryBackend:
             return Claim.NEW, renewed
 
     def confirm(self, key: str) -> None:
+        self.confirm_many((key,))
+
+    def confirm_many(self, keys: Sequence[str]) -> None:
         with self._lock:
-            self._pending.pop(key, None)
-            confirmed = self._confirmed
-            if key in confirmed:
-                del confirmed[key]
-            elif len(confirmed) >= self._max_size > 0:
-                confirmed.popitem(last=False)
-            confirmed[key] = self._clock() + self._ttl
+            confirmed, until = self._confirmed, self._clock() + self._ttl
+            for key in keys:
+                self._pending.pop(key, None)
+                if key in confirmed:
+                    del confirmed[key]
+                elif len(confirmed) >= self._max_size > 0:
+                    confirmed.popitem(last=False)
+                confirmed[key] = until
             if not self._max_size:
                 confirmed.clear()
 

@@ -92,10 +92,15 @@ class MessageDeduplicator:
 
     def confirm(self, digest: str, topic: str) -> None:
         """The broker acknowledged it. Never waits: Redis is told by a thread of its own, within milliseconds."""
-        key = _key(topic, digest)
-        self._memory.confirm(key)
+        self.confirm_many([(digest, topic)])
+
+    def confirm_many(self, asked: Sequence[tuple[str, str]]) -> None:
+        """As `confirm` for the digest and topic of each."""
+        keys = [_key(topic, digest) for digest, topic in asked]
+        self._memory.confirm_many(keys)
         if self._shared is not None:
-            self._shared.confirm(key)
+            for key in keys:
+                self._shared.confirm(key)
 
     def release(self, digest: str, topic: str, owner: bytes | str) -> None:
         """It is certain that the broker does not have it: the next copy may be sent. Never waits."""

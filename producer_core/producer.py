@@ -22,7 +22,7 @@ from producer_core.messages import Message, checksum, encode_headers, encode_key
 from producer_core.ordering import Ordering
 from producer_core.parts import Parts
 from producer_core.reports import CloseReport, DeliveryReport
-from producer_core.transport import Delivery, TransportFactory
+from producer_core.transport import Delivery, Owner, TransportFactory
 from producer_core.undelivered import Undelivered
 
 if TYPE_CHECKING:
@@ -152,12 +152,8 @@ class ReliableKafkaProducer(Undelivered):
         `max_block_ms`, ProducerClosed after close(). What the broker refuses becomes a dead letter instead.
         """
         delivery = self._delivery(topic, value, key, headers, partition, timestamp_ms, value_serializer)
-        if callback is not None:
-            delivery.callback = callback
-        if on_delivery is not None:
-            delivery.on_delivery = on_delivery
-        if record_id is not None:
-            delivery.record_id = record_id
+        if callback is not None or on_delivery is not None or record_id is not None:
+            delivery.owner = Owner(callback, on_delivery, record_id)
         if self.deduplicator is not None:
             if self._alone and type(dedup_key) is str and len(dedup_key) <= _SHORT:
                 delivery.checksum = f"key {dedup_key}"  # nobody else compares it, so it need not be hashed
@@ -252,7 +248,7 @@ class ReliableKafkaProducer(Undelivered):
             except NotAccepted as error:
                 gathering.refused(error)
                 continue
-            delivery.ended = gathering.ended
+            delivery.owner = gathering.owner
             yield delivery
 
     def send_frame(

@@ -80,8 +80,7 @@ class Settlement:
         """Delivery reports, on the poll thread."""
         self.telling = threading.get_ident()
         try:
-            plain = self._backlog is None and _plain(batch)
-            acknowledged = self._all_acked(batch) if plain else self._each(batch)
+            acknowledged = self._all_acked(batch) if _plain(batch) else self._each(batch)
             if acknowledged:
                 self._connection.acknowledged()
                 self._marks.note(acknowledged)
@@ -106,17 +105,21 @@ class Settlement:
 
     def _all_acked(self, batch: Sequence[Report]) -> Acknowledgements:
         """As `_acked` for each of a plain batch, one step for all at a time: what nearly every message costs."""
-        settle = self._pending.pop
-        settled = [report for report in batch if settle(report[0].id, None) is not None]
+        if self._backlog is None:
+            settle = self._pending.pop
+            settled = [report for report in batch if settle(report[0].id, None) is not None]
+        else:
+            settled = self._backlog.delivered(batch)
         deliveries = [delivery for delivery, _, _ in settled]
         messages = [message for _, _, message in settled]
         if self._dedup is not None:
-            for delivery in deliveries:
-                if delivery.checksum is not None:
-                    self._dedup.confirm(delivery.checksum, delivery.dedup_topic or delivery.topic)
+            claims = [
+                (one.checksum, one.dedup_topic or one.topic) for one in deliveries if one.checksum is not None
+            ]
+            self._dedup.confirm_many(claims)
         for delivery in deliveries:
-            if delivery.ended is not None:
-                delivery.ended("sent")
+            if delivery.owner is not None and delivery.owner.ended is not None:
+                delivery.owner.ended("sent")
         if self._lanes.queues:
             for delivery in deliveries:
                 self._turns.settled(delivery, acknowledged=True)
@@ -153,10 +156,8 @@ class Settlement:
             delivery.replay(Resent(id_text(delivery.id), "acknowledged", partition, offset))
         if self._backlog is not None:
             self._backlog.acknowledged(delivery)
-        if delivery.callback is not None or delivery.on_delivery is not None:
+        if delivery.owner is not None:
             self._audience.call_back(delivery, message, None)
-        elif delivery.ended is not None:
-            delivery.ended("sent")
         if self._lanes.queues:
             self._turns.settled(delivery, acknowledged=True)
         value = delivery.value
@@ -224,9 +225,8 @@ def _plain(batch: Sequence[Report]) -> bool:
         if (
             error is not None
             or delivery.attempts
-            or delivery.callback is not None
-            or delivery.on_delivery is not None
             or delivery.replay is not None
+            or (delivery.owner is not None and delivery.owner.listens)
         ):
             return False
     return True

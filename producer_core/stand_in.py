@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from producer_core.journal import Progress
-from producer_core.transport import Delivery, Transport
+from producer_core.transport import Delivery, Report, Transport
 
 
 class Numbers(Protocol):
@@ -51,6 +51,9 @@ class Keeper(Protocol):
     def holds(self, seq: int) -> bool: ...
     def leave(self, delivery: Delivery) -> bool:
         """Take a message out of `pending`, in one step with remembering it; False when somebody else did."""
+
+    def delivered(self, batch: Sequence[Report]) -> list[Report]:
+        """As `leave` and `acknowledged` for each, none of which is a replay; without what somebody else took."""
 
     def acknowledged(self, delivery: Delivery) -> None: ...
     def needless(self, delivery: Delivery) -> None: ...

@@ -46,17 +46,20 @@ class Audience:
 
     def call_back(self, delivery: Delivery, message: Any, letter: DeadLetter | None) -> None:
         """Tell the owner, once, how the message ended."""
-        if delivery.ended is not None:
-            delivery.ended("failed" if letter else "duplicate" if message is None else "sent")
-        if delivery.callback is None and delivery.on_delivery is None:
+        owner = delivery.owner
+        if owner is None:
+            return
+        if owner.ended is not None:
+            owner.ended("failed" if letter else "duplicate" if message is None else "sent")
+        if not owner.listens:
             return
         report = delivery_report(delivery, message, letter)
         self._local.calling = True
         try:
-            if delivery.on_delivery is not None:
-                delivery.on_delivery(report)
-            if delivery.callback is not None:
-                delivery.callback(letter is None, as_message(delivery, report.error), report.error or report)
+            if owner.on_delivery is not None:
+                owner.on_delivery(report)
+            if owner.callback is not None:
+                owner.callback(letter is None, as_message(delivery, report.error), report.error or report)
         except Exception:
             logger.exception("delivery callback failed", extra={"topic": delivery.topic})
         finally:

@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import orjson
@@ -53,13 +54,29 @@ def _nobody(report: object) -> None:
 Ended = Literal["sent", "failed", "duplicate"]
 
 
+@dataclass(slots=True)
+class Owner:
+    """Who wants to hear how a message ended, and under which id of his own; most messages have none."""
+
+    callback: Callable[[bool, Any, Any], None] | None = None
+    on_delivery: Callable[[Any], None] | None = None
+    record_id: Any = None
+    ended: Callable[[Ended], None] | None = None
+    """Who only counts: a batch."""
+
+    @property
+    def listens(self) -> bool:
+        """Whether a report is made for him."""
+        return self.callback is not None or self.on_delivery is not None
+
+
 class Delivery:
     """One message on its way: the record to produce, the pending entry, and the delivery callback in one object."""
 
     # Slots that are all set cost less than class attributes: those of an instance with slots are found at once.
     __slots__ = (
-        "accepted_at", "attempts", "callback", "checksum", "dedup_topic", "ended", "flying", "generation", "headers", "id",
-        "in_doubt", "key", "on_delivery", "partition", "record_id", "replay", "report", "seq", "status", "timestamp_ms", "topic", "value",
+        "accepted_at", "attempts", "checksum", "dedup_topic", "flying", "generation", "headers", "id", "in_doubt", "key",
+        "owner", "partition", "replay", "report", "seq", "status", "timestamp_ms", "topic", "value",
     )  # fmt: skip
 
     def __init__(
@@ -86,10 +103,7 @@ class Delivery:
         self.accepted_at = 0.0
         self.checksum: str | None = None
         self.dedup_topic = ""  # of its claim, where that is not its own
-        self.record_id: Any = None
-        self.callback: Callable[[bool, Any, Any], None] | None = None
-        self.on_delivery: Callable[[Any], None] | None = None
-        self.ended: Callable[[Ended], None] | None = None  # who only counts: a batch
+        self.owner: Owner | None = None
         self.replay: Callable[[Any], None] | None = None
         self.generation = 0  # of the client that took it
         self.flying = False  # with the client, its report outstanding

@@ -14,7 +14,7 @@ from producer_core.inputs.identity import session_of
 from producer_core.inputs.state_file import State, StateFile, Where, encode
 from producer_core.journal.ranges import ranges_of
 from producer_core.messages import parse_id
-from producer_core.transport import Delivery
+from producer_core.transport import Delivery, Report
 
 logger = logging.getLogger(__name__)
 
@@ -266,6 +266,16 @@ class RowsKeeper:
             if delivery.replay is None:
                 self._leaving.add(delivery.seq)
             return True
+
+    def delivered(self, batch: Sequence[Report]) -> list[Report]:
+        with self._lock:
+            take = self._sender.pending.pop
+            left = [report for report in batch if take(report[0].id, None) is not None]
+            if not self._proves:
+                done = [delivery.seq for delivery, _, _ in left]
+                self._leaving.update(done)
+                self._finished += done
+        return left
 
     def acknowledged(self, delivery: Delivery) -> None:
         if self._proves:
