@@ -205,7 +205,7 @@ class KafkaTransport:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="producer-core-poll", daemon=True)
         self._report = self._reports.append
-        self._handover = Handover(self._reports)
+        self._handover = Handover(self._reports, self.outstanding)
         self._here = forks.mark()
         self._live = (self._connect(), 0)  # the client and its generation, replaced together
         self._refusal: KafkaError | None = None  # why nothing can be sent until the next client
@@ -233,7 +233,7 @@ class KafkaTransport:
                 delivery.timestamp_ms, headers,
             )  # fmt: skip
         except BufferError as error:
-            self._handover.step_aside()
+            self._handover.hurry()
             raise Full from error
         except KafkaException as error:
             if error.args[0].code() == KafkaError._FATAL:  # until the poll thread has re-created the client

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from producer_core.handover import Handover
+from producer_core.testing import FakeClock
 from tests.support import eventually
 
 
@@ -16,8 +17,21 @@ def reports():
 
 
 @pytest.fixture
-def handover(reports):
-    return Handover(reports)
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+def cpu():
+    return FakeClock()
+
+
+@pytest.fixture
+def handover(reports, clock, cpu):
+    """A thousand messages were sent a moment ago."""
+    handover = Handover(reports, lambda: 5, clock=clock, cpu=cpu)
+    handover.step_aside()
+    return handover
 
 
 @pytest.fixture
@@ -104,6 +118,33 @@ def test_a_callback_that_sends_does_not_wait_for_its_own_thread(handover, report
     reports.append("there")
 
     handover.step_aside()
+
+
+def test_who_sends_a_thousand_now_and_then_is_not_in_the_way(handover, clock, reports, waiting_fails):
+    reports.append("there")
+    for _ in range(3):
+        clock.advance(1)
+        handover.step_aside()
+
+    assert [handover.turn(0.1), handover.turn(0.1)] == [0.1, 0.1]
+
+
+@pytest.mark.parametrize(("spent", "waits"), [(0.02, 0.1), (0.045, 0)])
+def test_who_pauses_between_messages_is_not_in_the_way(handover, clock, cpu, spent, waits):
+    clock.advance(0.05)
+    cpu.advance(spent)
+    handover.step_aside()
+
+    assert handover.turn(0.1) == waits
+
+
+def test_no_room_ends_the_rest(reports, clock, cpu):
+    handover = Handover(reports, iter(range(1_000_000)).__next__, clock=clock, cpu=cpu)  # ever more is sent
+    handover.step_aside()
+    handover.step_aside()
+    handover.hurry()
+
+    assert handover.turn(0.1) == 0
 
 
 def test_the_poll_thread_listens_again_when_nobody_sends_much_any_more(handover):
