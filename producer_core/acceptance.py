@@ -15,6 +15,7 @@ from producer_core.copies import Copies
 from producer_core.dedup import Claim, MessageDeduplicator
 from producer_core.errors import JournalFull, ProducerClosed, ProducerError, QueueFull
 from producer_core.events import Notice
+from producer_core.handover import OFTEN
 from producer_core.messages import MessageStatus, id_text
 from producer_core.ordering import Lanes, Ordering
 from producer_core.retry import RetryManager
@@ -79,6 +80,8 @@ class Acceptance:
 
     def accept(self, delivery: Delivery) -> bool:
         """Take responsibility for a message; False when it is a confirmed duplicate. QueueFull after max_block."""
+        if not delivery.seq & OFTEN:
+            self.transport.step_aside()
         delivery.accepted_at = self._clock()
         if delivery.checksum is None or self._dedup is None:
             claim = _NEW
@@ -156,6 +159,8 @@ class Acceptance:
             return self._one_by_one(deliveries)
         now = self._clock()
         for delivery in deliveries:
+            if not delivery.seq & OFTEN:
+                self.transport.step_aside()
             delivery.accepted_at = now
         claims = self._copies.claim_many(deliveries)
         wanted = []

@@ -139,15 +139,12 @@ class Backlog:
                 self._leaving.add(delivery.seq)
             return True
 
-    def delivered(self, batch: Sequence[Report]) -> list[Report]:
-        """As `leave` and `acknowledged` for each, none of which is a replay; without what somebody else took."""
+    def leave_many(self, batch: Sequence[Report]) -> list[Report]:
+        """As `leave` for each, none of which is a replay; without what somebody else took."""
         with self._lock:
             take = self._sender.pending.pop
             left = [report for report in batch if take(report[0].id, None) is not None]
-            if not self._proves:
-                done = [delivery.seq for delivery, _, _ in left]
-                self._leaving.update(done)
-                self._finished += done
+            self._leaving.update([delivery.seq for delivery, _, _ in left])
         return left
 
     def acknowledged(self, delivery: Delivery) -> None:
@@ -158,6 +155,15 @@ class Backlog:
                     self._leaving.discard(delivery.seq)
                 else:
                     self._finished.append(delivery.seq)
+
+    def acknowledged_many(self, deliveries: Sequence[Delivery]) -> None:
+        """As `acknowledged` for each, none of which is a replay."""
+        done = [delivery.seq for delivery in deliveries]
+        with self._lock:
+            if self._proves:
+                self._leaving.difference_update(done)
+            else:
+                self._finished += done
 
     def needless(self, delivery: Delivery) -> None:
         """A copy of a message that was acknowledged: it is done without having been sent."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sized
+from queue import Empty, SimpleQueue
 
 OFTEN = 0x3FF
 """A turn where a sequence has these bits all zero: every 1,024 messages. With half as many a tenth is lost to waking."""
@@ -20,13 +21,16 @@ _SOON, _BUSY = 0.1, 0.7
 _REST, _LOOK = 0.05, 0.005
 """Seconds that the poll thread waits for a turn, while there is more to report at each look."""
 _LONGEST = 0.05
-"""Seconds that a sender waits for the poll thread's work: a callback in it may be slow, or wait for this very sender."""
+"""Seconds that a sender waits for the poll thread's work: a callback in it may be slow, or want a lock of this very sender."""
+_SKIPPED = 16
+"""Turns that nobody waits for after one that lasted longer."""
 
 
 class Handover:
     """Between the poll thread and all that send.
 
-    `reports` is what the poll thread collects while it polls, `outstanding` how many messages have no report yet.
+    `reports` is what the poll thread collects while it polls, `outstanding` how many messages have no report yet. A sender
+    may be interrupted anywhere: it holds nothing that the poll thread wants (an Event's lock would stay locked).
     """
 
     def __init__(
@@ -41,21 +45,28 @@ class Handover:
         self._clock, self._cpu = clock, cpu
         self._before = (float("-inf"), 0.0)  # both clocks, a thousand messages ago
         self._much = False  # somebody sends much
-        self._waits = True  # the poll thread waits in the client, and works only where there are reports
-        self._resting, self._asked = threading.Event(), threading.Event()
+        self._skip = 0
+        self._asked: SimpleQueue[threading.Lock | None] = SimpleQueue()  # who waits; None is in a hurry only
+        # the poll thread's
         self._poller = 0
+        self._waits = True  # in the client, and works only where there are reports
+        self._served: list[threading.Lock | None] = []
+
+    # threads that send
 
     def step_aside(self) -> None:
         """Another thousand was sent. Where that is much, let the poll thread work, and wait until it has, or for `_LONGEST`."""
         if not self._is_much():
             return
         self._much = True
-        if (self._waits and not self._reports) or threading.get_ident() == self._poller:
-            return
-        if self._resting.is_set():
-            self._resting.clear()
-            self._asked.set()
-        self._resting.wait(_LONGEST)
+        if self._skip:
+            self._skip -= 1
+        elif (self._reports or not self._waits) and threading.get_ident() != self._poller:
+            own = threading.Lock()
+            own.acquire()
+            self._asked.put(own)
+            if not own.acquire(timeout=_LONGEST):
+                self._skip = _SKIPPED
 
     def _is_much(self) -> bool:
         """Who pauses between messages is not in the poll thread's way: reports are heard as they come."""
@@ -65,25 +76,49 @@ class Handover:
 
     def hurry(self) -> None:
         """There is no room for more until something was heard."""
-        self._asked.set()
+        if self._much:
+            self._asked.put(None)
+
+    # the poll thread
 
     def turn(self, longest: float) -> float:
-        """The poll thread's: seconds to wait in the client. Where somebody sends much it rests here, until its turn."""
+        """Seconds to wait in the client. Where somebody sends much it rests here, until its turn."""
         self._poller = threading.get_ident()
-        self._waits = not self._much
-        self._resting.set()
-        if not self._much:
+        self._let_go()
+        if not self._much and self._asked.empty():
+            self._waits = True
             return longest
+        self._waits = False
         self._much = self._rest()
-        self._asked.clear()
-        self._resting.clear()
         return 0
+
+    def end(self) -> None:
+        """It has polled for the last time."""
+        self._waits, self._much = True, False
+        self._take_all()
+        self._let_go()
 
     def _rest(self) -> bool:
         """Whether somebody asked; nobody will where nothing more was sent."""
-        until, waiting = self._clock() + _REST, -1
-        while not self._asked.wait(_LOOK):
-            before, waiting = waiting, self._outstanding()
-            if waiting == before or self._clock() >= until:
-                return False
-        return True
+        until, waiting = self._clock() + _REST, self._outstanding()
+        while True:
+            try:
+                self._served.append(self._asked.get(timeout=_LOOK))
+            except Empty:
+                before, waiting = waiting, self._outstanding()
+                if waiting == before or self._clock() >= until:
+                    return False
+            else:
+                self._take_all()
+                return True
+
+    def _take_all(self) -> None:
+        while not self._asked.empty():
+            self._served.append(self._asked.get())
+
+    def _let_go(self) -> None:
+        """Whoever waited for the work that is done now."""
+        served, self._served = self._served, []
+        for one in served:
+            if one is not None:
+                one.release()

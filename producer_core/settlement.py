@@ -109,7 +109,7 @@ class Settlement:
             settle = self._pending.pop
             settled = [report for report in batch if settle(report[0].id, None) is not None]
         else:
-            settled = self._backlog.delivered(batch)
+            settled = self._backlog.leave_many(batch)
         deliveries = [delivery for delivery, _, _ in settled]
         messages = [message for _, _, message in settled]
         if self._dedup is not None:
@@ -117,14 +117,16 @@ class Settlement:
                 (one.checksum, one.dedup_topic or one.topic) for one in deliveries if one.checksum is not None
             ]
             self._dedup.confirm_many(claims)
+        if self._backlog is not None:
+            self._backlog.acknowledged_many(deliveries)
+        seqs = list(map(_seq_of, deliveries))
+        self.highest = max(self.highest, max(seqs, default=-1))
         for delivery in deliveries:
             if delivery.owner is not None and delivery.owner.ended is not None:
                 delivery.owner.ended("sent")
         if self._lanes.queues:
             for delivery in deliveries:
                 self._turns.settled(delivery, acknowledged=True)
-        seqs = list(map(_seq_of, deliveries))
-        self.highest = max(self.highest, max(seqs, default=-1))
         return Acknowledgements(
             list(map(_topic_of, deliveries)),
             [message.partition() for message in messages],

@@ -52,10 +52,13 @@ class Keeper(Protocol):
     def leave(self, delivery: Delivery) -> bool:
         """Take a message out of `pending`, in one step with remembering it; False when somebody else did."""
 
-    def delivered(self, batch: Sequence[Report]) -> list[Report]:
-        """As `leave` and `acknowledged` for each, none of which is a replay; without what somebody else took."""
+    def leave_many(self, batch: Sequence[Report]) -> list[Report]:
+        """As `leave` for each, none of which is a replay; without what somebody else took."""
 
     def acknowledged(self, delivery: Delivery) -> None: ...
+    def acknowledged_many(self, deliveries: Sequence[Delivery]) -> None:
+        """As `acknowledged` for each, none of which is a replay."""
+
     def needless(self, delivery: Delivery) -> None: ...
     def flush(self) -> None: ...
     def kept(self, message_ids: Iterable[str]) -> None: ...

@@ -117,6 +117,9 @@ class InMemoryTransport:
             self._queue.append(delivery)
             self._changed.notify()
 
+    def step_aside(self) -> None:
+        pass
+
     def outstanding(self) -> int:
         return len(self._queue) + len(self._held)
 

@@ -23,7 +23,7 @@ from producer_core.config import ClientConfig
 from producer_core.connection import produced
 from producer_core.errors import ForkedProducer
 from producer_core.events import Attempt, Notice, Verdict
-from producer_core.handover import OFTEN, Handover
+from producer_core.handover import Handover
 from producer_core.landing import Landing
 from producer_core.librdkafka import client_log
 from producer_core.masking import mask_told
@@ -162,6 +162,9 @@ class Transport(Protocol):
     def start(self) -> None:
         """Start polling."""
 
+    def step_aside(self) -> None:
+        """A thread that sends is about to send another thousand: a moment for reports. No message is on its way to us."""
+
     def produce(self, delivery: Delivery) -> None:
         """Take the message, or raise Full or Refused; its report comes later, exactly once."""
 
@@ -216,13 +219,15 @@ class KafkaTransport:
     def start(self) -> None:
         self._thread.start()
 
+    def step_aside(self) -> None:
+        if self._here[0]:
+            self._handover.step_aside()
+
     def produce(self, delivery: Delivery) -> None:
         if not self._here[0]:
             raise ForkedProducer
         if self._refusal is not None:
             raise Refused(self._refusal)
-        if not delivery.seq & OFTEN:
-            self._handover.step_aside()
         client, delivery.generation = self._live
         delivery.report = self._report
         headers = delivery.record_headers if delivery.headers else [(ID_HEADER, delivery.id)]
@@ -294,6 +299,7 @@ class KafkaTransport:
             self._hand_over()
         self._poll(0)
         self._hand_over()
+        self._handover.end()
 
     def _poll(self, timeout: float) -> None:
         try:

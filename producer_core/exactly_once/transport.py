@@ -111,6 +111,9 @@ class TransactionalTransport:
         for shard in self._shards:
             shard.start()
 
+    def step_aside(self) -> None:
+        """Shards collect and poll on threads of their own."""
+
     def produce(self, delivery: Delivery) -> None:
         if os.getpid() != self._pid:
             raise ForkedProducer

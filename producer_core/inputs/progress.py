@@ -267,14 +267,11 @@ class RowsKeeper:
                 self._leaving.add(delivery.seq)
             return True
 
-    def delivered(self, batch: Sequence[Report]) -> list[Report]:
+    def leave_many(self, batch: Sequence[Report]) -> list[Report]:
         with self._lock:
             take = self._sender.pending.pop
             left = [report for report in batch if take(report[0].id, None) is not None]
-            if not self._proves:
-                done = [delivery.seq for delivery, _, _ in left]
-                self._leaving.update(done)
-                self._finished += done
+            self._leaving.update([delivery.seq for delivery, _, _ in left])
         return left
 
     def acknowledged(self, delivery: Delivery) -> None:
@@ -283,6 +280,14 @@ class RowsKeeper:
                 self._leaving.discard(delivery.seq)
         else:
             self.needless(delivery)
+
+    def acknowledged_many(self, deliveries: Sequence[Delivery]) -> None:
+        done = [delivery.seq for delivery in deliveries]
+        with self._lock:
+            if self._proves:
+                self._leaving.difference_update(done)
+            else:
+                self._finished += done
 
     def needless(self, delivery: Delivery) -> None:
         if delivery.replay is None:

@@ -90,6 +90,9 @@ class FaultyTransport:
         self._inner.start()
         self._thread.start()
 
+    def step_aside(self) -> None:
+        self._inner.step_aside()
+
     def produce(self, delivery: Delivery) -> None:
         code = self._faults.refusal(delivery.topic)
         if code is not None:

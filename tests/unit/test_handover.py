@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from queue import SimpleQueue
 
 import pytest
 
@@ -34,9 +35,14 @@ def handover(reports, clock, cpu):
     return handover
 
 
+class NobodyAsks(SimpleQueue):
+    def put(self, item):
+        pytest.fail("waited")
+
+
 @pytest.fixture
-def waiting_fails(handover, monkeypatch):
-    monkeypatch.setattr(handover._resting, "wait", lambda seconds: pytest.fail(f"waited {seconds} s"))
+def waiting_fails(handover):
+    handover._asked = NobodyAsks()
 
 
 class Poller:
@@ -97,13 +103,15 @@ def test_a_sender_waits_for_the_work_it_made_room_for(handover, poller, reports,
     sender.join(0.2)
     assert sender.is_alive()  # reports are being collected
 
-    poller.go.release()
+    poller.go.release(2)  # the end of that poll, and the one that was asked for
     sender.join(10)
 
     assert not sender.is_alive()
 
 
-def test_a_poll_thread_that_is_stuck_holds_a_sender_up_for_a_moment_only(handover, poller, reports):
+def test_a_poll_thread_that_is_stuck_holds_a_sender_up_for_a_moment_only_and_not_again_soon(
+    handover, poller, reports
+):
     assert poller.working.wait(10)
     reports.append("its callback never ends")
 
@@ -111,6 +119,8 @@ def test_a_poll_thread_that_is_stuck_holds_a_sender_up_for_a_moment_only(handove
     sender.join(10)
 
     assert not sender.is_alive()
+    handover._asked = NobodyAsks()
+    handover.step_aside()
 
 
 def test_a_callback_that_sends_does_not_wait_for_its_own_thread(handover, reports, waiting_fails):
@@ -151,3 +161,46 @@ def test_the_poll_thread_listens_again_when_nobody_sends_much_any_more(handover)
     handover.step_aside()
 
     assert [handover.turn(0.1), handover.turn(0.1)] == [0, 0.1]
+
+
+def test_nobody_waits_for_a_poll_thread_that_has_ended(handover, poller, reports, monkeypatch):
+    monkeypatch.setattr("producer_core.handover._LONGEST", 30)
+    assert poller.working.wait(10)
+    reports.append("there")
+    sender = aside(handover)
+    assert eventually(lambda: not handover._asked.empty())
+
+    handover.end()
+    sender.join(10)
+
+    assert not sender.is_alive()
+
+
+def test_an_interrupted_sender_leaves_nothing_behind_that_would_stop_the_poll_thread(
+    handover, reports, monkeypatch
+):
+    """An Event that is interrupted keeps its lock: the next who sets it waits for ever."""
+    lock = Lock()
+    monkeypatch.setattr("producer_core.handover.threading", Interrupting(lock))
+    reports.append("there")
+    with pytest.raises(KeyboardInterrupt):
+        handover.step_aside()
+
+    assert [handover.turn(0.1), handover.turn(0.1), handover.turn(0.1)] == [0, 0, 0.1]
+
+
+class Lock:
+    """Interrupted while it is waited for."""
+
+    def acquire(self, timeout=-1):
+        if timeout >= 0:
+            raise KeyboardInterrupt
+
+    def release(self):
+        pass
+
+
+class Interrupting:
+    def __init__(self, lock):
+        self.Lock = lambda: lock
+        self.get_ident = threading.get_ident
