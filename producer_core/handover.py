@@ -22,7 +22,7 @@ _REST, _LOOK = 0.05, 0.005
 """Seconds that the poll thread waits for a turn, while there is more to report at each look."""
 _LONGEST = 0.05
 """Seconds that a sender waits for the poll thread's work: a callback in it may be slow, or want a lock of this very sender."""
-_SKIPPED = 16
+_SKIPPED = 3
 """Turns that nobody waits for after one that lasted longer."""
 
 
