@@ -73,7 +73,9 @@ class Bare:
 class Ours:
     """A producer as anybody has it, whose poll thread reads its own clock before and after each step."""
 
-    def __init__(self, servers: str, topic: str, folder: Path) -> None:
+    def __init__(
+        self, servers: str, topic: str, folder: Path, *, once: bool = False, journal: str = ""
+    ) -> None:
         from producer_core import ReliableKafkaProducer
         from producer_core.transport import KafkaTransport
 
@@ -87,16 +89,25 @@ class Ours:
             def _hand_over(self) -> None:
                 ours.settle += _spent(super()._hand_over)
 
-        self._producer = ReliableKafkaProducer(servers, store=folder / "store.duckdb", transport=Timed)
-        self._topic = topic
+        options: dict[str, Any] = (
+            {"journal_dir": folder / "journal", "journal_level": journal} if journal else {}
+        )
+        self._producer = ReliableKafkaProducer(
+            servers, store=folder / "store.duckdb", transport=Timed, enable_deduplication=once, **options
+        )
+        self._topic, self._once, self._session = topic, once, 0
 
     def send(self, number: int, value: Any, key: str) -> None:
-        self._producer.send_message(self._topic, value, key)
+        if self._once:
+            self._producer.send_message(self._topic, value, key, dedup_key=f"{self._session}-{number}")
+        else:
+            self._producer.send_message(self._topic, value, key)
 
     def turn(self) -> None:
-        pass
+        """The producer's own thread hears of it."""
 
     def flush(self) -> None:
+        self._session += 1  # what is numbered anew is no copy
         self._producer.flush(300)
 
     def close(self) -> None:
@@ -108,6 +119,9 @@ WAYS: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any], bool]] = {
     "with a header of 24 bytes": (Bare, {"header": True}, False),
     "ours: `send_message(bytes)`": (Ours, {}, False),
     "ours: `send_message(dict)`": (Ours, {}, True),
+    "the same with a `dedup_key`": (Ours, {"once": True}, True),
+    "the same with a journal, `buffered`": (Ours, {"journal": "buffered"}, True),
+    "the same with a journal, `process`": (Ours, {"journal": "process"}, True),
 }
 
 

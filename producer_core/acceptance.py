@@ -81,7 +81,7 @@ class Acceptance:
     def accept(self, delivery: Delivery) -> bool:
         """Take responsibility for a message; False when it is a confirmed duplicate. QueueFull after max_block."""
         if not delivery.seq & OFTEN:
-            self.transport.step_aside()
+            self._step_aside(delivery)
         delivery.accepted_at = self._clock()
         if delivery.checksum is None or self._dedup is None:
             claim = _NEW
@@ -98,6 +98,14 @@ class Acceptance:
         if claim is Claim.PENDING:
             claim = self._claim_or_wait(delivery, deadline)
         return self._accept_claimed(delivery, claim, deadline)
+
+    def _step_aside(self, delivery: Delivery) -> None:
+        """Before anything is done for the message; but where many were claimed together it may have its claim."""
+        try:
+            self.transport.step_aside()
+        except BaseException:
+            self._copies.release(delivery)
+            raise
 
     def _claim_or_wait(self, delivery: Delivery, deadline: float) -> Claim:
         """Claim; where too many copies are held already, wait for their twins as for room in the queue."""

@@ -17,9 +17,10 @@ from queue import Empty, SimpleQueue
 OFTEN = 0x3FF
 """A turn where a sequence has these bits all zero: every 1,024 messages. With half as many a tenth is lost to waking."""
 _SOON, _BUSY = 0.1, 0.7
-"""So many messages are much when they took no more seconds, and the process had this share of a processor meanwhile."""
-_REST, _LOOK = 0.05, 0.005
-"""Seconds that the poll thread waits for a turn, while there is more to report at each look."""
+"""So many messages are much when they took no more seconds, and the process, with all its threads, had this share of a
+processor meanwhile."""
+_REST, _LOOK = 0.02, 0.005
+"""Seconds that the poll thread waits for a turn, while there is more to report at each look; latencies contain them."""
 _LONGEST = 0.05
 """Seconds that a sender waits for the poll thread's work: a callback in it may be slow, or want a lock of this very sender."""
 _SKIPPED = 3
@@ -59,7 +60,7 @@ class Handover:
         if not self._is_much():
             return
         self._much = True
-        if self._skip:
+        if self._skip > 0:
             self._skip -= 1
         elif (self._reports or not self._waits) and threading.get_ident() != self._poller:
             own = threading.Lock()
@@ -76,7 +77,7 @@ class Handover:
 
     def hurry(self) -> None:
         """There is no room for more until something was heard."""
-        if self._much:
+        if self._much and self._asked.empty():
             self._asked.put(None)
 
     # the poll thread
@@ -110,7 +111,7 @@ class Handover:
                     return False
             else:
                 self._take_all()
-                return True
+                return any(one is not None for one in self._served)
 
     def _take_all(self) -> None:
         while not self._asked.empty():

@@ -294,12 +294,14 @@ class KafkaTransport:
         self._listener.statistics(statistics)
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
-            self._poll(self._handover.turn(_POLL))
+        try:
+            while not self._stopping.is_set():
+                self._poll(self._handover.turn(_POLL))
+                self._hand_over()
+            self._poll(0)
             self._hand_over()
-        self._poll(0)
-        self._hand_over()
-        self._handover.end()
+        finally:
+            self._handover.end()
 
     def _poll(self, timeout: float) -> None:
         try:

@@ -187,6 +187,54 @@ def test_an_interrupt_while_a_batch_waits_for_room_leaves_no_claim(monkeypatch):
     assert producer.close().acknowledged == 2
 
 
+@pytest.mark.parametrize("interrupted_at", [1, 2])
+def test_an_interrupt_while_a_batch_stands_aside_leaves_no_claim(monkeypatch, interrupted_at):
+    """The second time its messages are claimed already, and wait for room each for itself."""
+    made, calls = [], []
+    producer = ReliableKafkaProducer(
+        "memory:1", store=None, enable_deduplication=True, health_check_interval=3600,
+        transport=InMemoryTransport.factory(made, capacity=0),
+    )  # fmt: skip
+    producer._together = True
+
+    def aside():
+        calls.append(None)
+        if len(calls) == interrupted_at:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(made[0], "step_aside", aside)
+    with pytest.raises(KeyboardInterrupt):
+        producer.send_batch("orders", [{"n": number} for number in range(3)])
+
+    assert len(calls) == interrupted_at
+    assert not producer.deduplicator._memory._pending
+    assert not producer.pending_count
+    producer.close()
+
+
+def test_a_message_is_nowhere_yet_while_its_sender_stands_aside(tmp_path, monkeypatch):
+    producer, transport = make(tmp_path, enable_deduplication=True)
+    seen = []
+
+    def aside():
+        seen.append(
+            (
+                producer.pending_count,
+                producer.journal.unsettled(),
+                len(producer.deduplicator._memory._pending),
+            )
+        )
+
+    monkeypatch.setattr(transport, "step_aside", aside)
+    for number in range(1025):
+        producer.send_message("orders", {"n": number})
+        if number == 1023:
+            producer.flush(10)
+    producer.close()
+
+    assert seen == [(0, 0, 0), (0, 0, 0)]
+
+
 def test_an_interrupt_while_redis_is_asked_leaves_no_claim():
     dedup = MessageDeduplicator()
 

@@ -157,6 +157,15 @@ def test_no_room_ends_the_rest(reports, clock, cpu):
     assert handover.turn(0.1) == 0
 
 
+def test_who_finds_no_room_again_and_again_leaves_one_word_and_keeps_the_poll_thread_from_nothing(handover):
+    handover.step_aside()
+    for _ in range(1000):
+        handover.hurry()
+
+    assert handover._asked.qsize() == 1
+    assert [handover.turn(0.1), handover.turn(0.1)] == [0, 0.1]
+
+
 def test_the_poll_thread_listens_again_when_nobody_sends_much_any_more(handover):
     handover.step_aside()
 
