@@ -76,7 +76,8 @@ class Handover:
         return took <= _SOON and self._before[1] - spent >= _BUSY * took
 
     def hurry(self) -> None:
-        """There is no room for more until something was heard."""
+        """Somebody waits for reports: there is no room, or nothing more is sent. The rest ends, and the next ones are heard as
+        they come."""
         if self._much and self._asked.empty():
             self._asked.put(None)
 

@@ -148,6 +148,7 @@ class Lifecycle:
 
     def wait_until(self, done: Callable[[], bool]) -> None:
         """Until something that reports bring about is so, or nothing can any more."""
+        self.transport.hurry()
         while not done() and not self.transport.ended and (self.pending or not self.acceptance.ended):
             self._settled.clear()
             if not done():
@@ -158,6 +159,7 @@ class Lifecycle:
 
         Reports are taken out of `pending` many at a time, and counted after that: who flushed reads whole numbers.
         """
+        self.transport.hurry()
         own = (0, threading.get_ident())  # a delivery callback that flushes does not wait for itself
         deadline = None if timeout is None else time.monotonic() + timeout
         while self.waiting or self.settlement.telling not in own:

@@ -120,6 +120,9 @@ class InMemoryTransport:
     def step_aside(self) -> None:
         pass
 
+    def hurry(self) -> None:
+        pass
+
     def outstanding(self) -> int:
         return len(self._queue) + len(self._held)
 

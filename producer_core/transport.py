@@ -165,6 +165,9 @@ class Transport(Protocol):
     def step_aside(self) -> None:
         """A thread that sends is about to send another thousand: a moment for reports. No message is on its way to us."""
 
+    def hurry(self) -> None:
+        """Somebody waits for reports and sends nothing meanwhile."""
+
     def produce(self, delivery: Delivery) -> None:
         """Take the message, or raise Full or Refused; its report comes later, exactly once."""
 
@@ -222,6 +225,9 @@ class KafkaTransport:
     def step_aside(self) -> None:
         if self._here[0]:
             self._handover.step_aside()
+
+    def hurry(self) -> None:
+        self._handover.hurry()
 
     def produce(self, delivery: Delivery) -> None:
         if not self._here[0]:

@@ -114,6 +114,9 @@ class TransactionalTransport:
     def step_aside(self) -> None:
         """Shards collect and poll on threads of their own."""
 
+    def hurry(self) -> None:
+        """They poll all the time."""
+
     def produce(self, delivery: Delivery) -> None:
         if os.getpid() != self._pid:
             raise ForkedProducer

@@ -93,6 +93,9 @@ class FaultyTransport:
     def step_aside(self) -> None:
         self._inner.step_aside()
 
+    def hurry(self) -> None:
+        self._inner.hurry()
+
     def produce(self, delivery: Delivery) -> None:
         code = self._faults.refusal(delivery.topic)
         if code is not None:
