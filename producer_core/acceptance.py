@@ -15,7 +15,6 @@ from producer_core.copies import Copies
 from producer_core.dedup import Claim, MessageDeduplicator
 from producer_core.errors import JournalFull, ProducerClosed, ProducerError, QueueFull
 from producer_core.events import Notice
-from producer_core.handover import OFTEN
 from producer_core.messages import MessageStatus, id_text
 from producer_core.ordering import Lanes, Ordering
 from producer_core.retry import RetryManager
@@ -80,8 +79,6 @@ class Acceptance:
 
     def accept(self, delivery: Delivery) -> bool:
         """Take responsibility for a message; False when it is a confirmed duplicate. QueueFull after max_block."""
-        if not delivery.seq & OFTEN:
-            self._step_aside(delivery)
         delivery.accepted_at = self._clock()
         if delivery.checksum is None or self._dedup is None:
             claim = _NEW
@@ -98,14 +95,6 @@ class Acceptance:
         if claim is Claim.PENDING:
             claim = self._claim_or_wait(delivery, deadline)
         return self._accept_claimed(delivery, claim, deadline)
-
-    def _step_aside(self, delivery: Delivery) -> None:
-        """Before anything is done for the message; but where many were claimed together it may have its claim."""
-        try:
-            self.transport.step_aside()
-        except BaseException:
-            self._copies.release(delivery)
-            raise
 
     def _claim_or_wait(self, delivery: Delivery, deadline: float) -> Claim:
         """Claim; where too many copies are held already, wait for their twins as for room in the queue."""
@@ -167,8 +156,6 @@ class Acceptance:
             return self._one_by_one(deliveries)
         now = self._clock()
         for delivery in deliveries:
-            if not delivery.seq & OFTEN:
-                self.transport.step_aside()
             delivery.accepted_at = now
         claims = self._copies.claim_many(deliveries)
         wanted = []

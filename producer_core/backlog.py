@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from producer_core.errors import Fenced, JournalError, ProducerClosed
 from producer_core.journal import Journal, Record
+from producer_core.leaving import Leaving
 from producer_core.messages import parse_id
 from producer_core.stand_in import Sender
 from producer_core.transport import Delivery, Owner, Report
@@ -47,9 +48,7 @@ class Backlog:
         self._refused: Fenced | None = None
         self._stopping = threading.Event()
         self._awake = threading.Event()
-        self._lock = threading.Lock()  # guards the two fields below
-        self._leaving: set[int] = set()
-        self._finished: list[int] = []
+        self._leaving = Leaving(sender.pending, proves=self._proves)
         self._troubled = False
         self._thread = threading.Thread(target=self._run, name="producer-core-backlog", daemon=True)
 
@@ -128,62 +127,30 @@ class Backlog:
     # settling
 
     def leave(self, delivery: Delivery) -> bool:
-        """Take a message out of `pending`; False when somebody else did.
-
-        One step with remembering it, so that the feeder never takes it for one that waits.
-        """
-        with self._lock:
-            if self._sender.pending.pop(delivery.id, None) is None:
-                return False
-            if delivery.replay is None:
-                self._leaving.add(delivery.seq)
-            return True
+        return self._leaving.leave(delivery)
 
     def leave_many(self, batch: Sequence[Report]) -> list[Report]:
-        """As `leave` for each, none of which is a replay; without what somebody else took."""
-        with self._lock:
-            take = self._sender.pending.pop
-            left = [report for report in batch if take(report[0].id, None) is not None]
-            self._leaving.update([delivery.seq for delivery, _, _ in left])
-        return left
+        return self._leaving.leave_many(batch)
 
-    def acknowledged(self, delivery: Delivery) -> None:
-        """It is done; `flush` writes that down, unless the transport did so with its commit."""
-        if delivery.replay is None:
-            with self._lock:
-                if self._proves:
-                    self._leaving.discard(delivery.seq)
-                else:
-                    self._finished.append(delivery.seq)
-
-    def acknowledged_many(self, deliveries: Sequence[Delivery]) -> None:
-        """As `acknowledged` for each, none of which is a replay."""
-        done = [delivery.seq for delivery in deliveries]
-        with self._lock:
-            if self._proves:
-                self._leaving.difference_update(done)
-            else:
-                self._finished += done
+    def acknowledged(self, deliveries: Iterable[Delivery]) -> None:
+        """They are done; `flush` writes that down, unless the transport did so with its commit."""
+        self._leaving.acknowledged(deliveries)
 
     def needless(self, delivery: Delivery) -> None:
         """A copy of a message that was acknowledged: it is done without having been sent."""
-        with self._lock:
-            self._finished.append(delivery.seq)
+        self._leaving.finished((delivery.seq,))
 
     def flush(self) -> None:
         """Write down what was acknowledged since the last time, in one record."""
-        with self._lock:
-            finished, self._finished = self._finished, []
+        finished = self._leaving.take_finished()
         if finished and not self._settle(finished):
-            with self._lock:
-                self._finished += finished  # with the next ones
+            self._leaving.finished(finished)  # with the next ones
 
     def kept(self, message_ids: Iterable[str]) -> None:
         """Dead letters that are on disk now."""
         raw = map(parse_id, message_ids)
         ours = [int.from_bytes(one[16:]) for one in raw if one[:16] == self._session]
-        with self._lock:
-            self._finished += [seq for seq in ours if seq in self._leaving]
+        self._leaving.finished(self._leaving.of(ours))
         self.flush()
 
     def _settle(self, sequences: list[int]) -> bool:
@@ -195,8 +162,7 @@ class Backlog:
             self._troubled = True
             return False
         self._troubled = False
-        with self._lock:
-            self._leaving.difference_update(sequences)
+        self._leaving.written(sequences)
         return True
 
     # feeding
@@ -262,10 +228,7 @@ class Backlog:
 
     def _is_waiting(self, seq: int) -> bool:
         """A message goes from `pending` to `_leaving` in one step, and is settled before it is not leaving any more."""
-        with self._lock:
-            if _raw_id(self._session, seq) in self._sender.pending or seq in self._leaving:
-                return False
-        return not self.journal.is_settled(seq)
+        return not (self._leaving.knows(_raw_id(self._session, seq), seq) or self.journal.is_settled(seq))
 
     def _hand_on(self, record: Record) -> None:
         delivery = self._delivery(record)

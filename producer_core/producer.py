@@ -17,6 +17,7 @@ from producer_core.config import RetryConfig, client_config
 from producer_core.errors import ForkedProducer, InvalidMessage, NotAccepted
 from producer_core.events import Hook
 from producer_core.guarantees import Delivered, Guarantees, Level
+from producer_core.handover import OFTEN
 from producer_core.in_doubt import OnAmbiguous
 from producer_core.messages import Message, checksum, encode_headers, encode_key, encode_value
 from producer_core.ordering import Ordering
@@ -182,6 +183,8 @@ class ReliableKafkaProducer(Undelivered):
         data = encode_value(value, serializer or self._value_serializer)
         key_data = encode_key(key, self._key_serializer)
         raw = self._ids.raw(number := self._take_number())
+        if not number & OFTEN:  # nothing was done for this message yet
+            self._acceptance.transport.step_aside()
         if headers is None and partition is None and timestamp_ms is None:  # as nearly all
             return Delivery(raw, number, topic, key_data, data)
         return Delivery(

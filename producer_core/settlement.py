@@ -118,7 +118,7 @@ class Settlement:
             ]
             self._dedup.confirm_many(claims)
         if self._backlog is not None:
-            self._backlog.acknowledged_many(deliveries)
+            self._backlog.acknowledged(deliveries)
         seqs = list(map(_seq_of, deliveries))
         self.highest = max(self.highest, max(seqs, default=-1))
         for delivery in deliveries:
@@ -157,7 +157,7 @@ class Settlement:
         if delivery.replay is not None:
             delivery.replay(Resent(id_text(delivery.id), "acknowledged", partition, offset))
         if self._backlog is not None:
-            self._backlog.acknowledged(delivery)
+            self._backlog.acknowledged((delivery,))
         if delivery.owner is not None:
             self._audience.call_back(delivery, message, None)
         if self._lanes.queues:

@@ -13,6 +13,7 @@ from producer_core.errors import JournalFull, QueueFull
 from producer_core.inputs.identity import session_of
 from producer_core.inputs.state_file import State, StateFile, Where, encode
 from producer_core.journal.ranges import ranges_of
+from producer_core.leaving import Leaving
 from producer_core.messages import parse_id
 from producer_core.transport import Delivery, Report
 
@@ -222,11 +223,8 @@ class RowsKeeper:
     def __init__(self, progress: FileProgress, sender: stand_in.Sender) -> None:
         self._progress = progress
         self._sender = sender
-        self._proves = sender.transport.proves  # it settles by itself
         self._room = threading.Event()  # set after each batch of reports
-        self._lock = threading.Lock()  # guards the fields below
-        self._leaving: set[int] = set()
-        self._finished: list[int] = []
+        self._leaving = Leaving(sender.pending, proves=sender.transport.proves)
 
     waiting = 0
 
@@ -260,51 +258,26 @@ class RowsKeeper:
             taken.append(delivery)
 
     def leave(self, delivery: Delivery) -> bool:
-        with self._lock:
-            if self._sender.pending.pop(delivery.id, None) is None:
-                return False
-            if delivery.replay is None:
-                self._leaving.add(delivery.seq)
-            return True
+        return self._leaving.leave(delivery)
 
     def leave_many(self, batch: Sequence[Report]) -> list[Report]:
-        with self._lock:
-            take = self._sender.pending.pop
-            left = [report for report in batch if take(report[0].id, None) is not None]
-            self._leaving.update([delivery.seq for delivery, _, _ in left])
-        return left
+        return self._leaving.leave_many(batch)
 
-    def acknowledged(self, delivery: Delivery) -> None:
-        if self._proves:
-            with self._lock:
-                self._leaving.discard(delivery.seq)
-        else:
-            self.needless(delivery)
-
-    def acknowledged_many(self, deliveries: Sequence[Delivery]) -> None:
-        done = [delivery.seq for delivery in deliveries]
-        with self._lock:
-            if self._proves:
-                self._leaving.difference_update(done)
-            else:
-                self._finished += done
+    def acknowledged(self, deliveries: Iterable[Delivery]) -> None:
+        self._leaving.acknowledged(deliveries)
 
     def needless(self, delivery: Delivery) -> None:
-        if delivery.replay is None:
-            with self._lock:
-                self._finished.append(delivery.seq)
+        self._leaving.finished((delivery.seq,) if delivery.replay is None else ())
 
     def flush(self) -> None:
         self._room.set()
-        with self._lock:
-            finished, self._finished = self._finished, []
-            self._leaving.difference_update(finished)
+        finished = self._leaving.take_finished()
+        self._leaving.written(finished)
         if finished:
             self._progress.settle(finished)
 
     def kept(self, message_ids: Iterable[str]) -> None:
         ours = self._progress.rows_of(message_ids)
-        with self._lock:
-            self._leaving.difference_update(ours)
+        self._leaving.written(ours)
         if ours:
             self._progress.bury(ours)

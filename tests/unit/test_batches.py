@@ -189,23 +189,22 @@ def test_an_interrupt_while_a_batch_waits_for_room_leaves_no_claim(monkeypatch):
 
 @pytest.mark.parametrize("interrupted_at", [1, 2])
 def test_an_interrupt_while_a_batch_stands_aside_leaves_no_claim(monkeypatch, interrupted_at):
-    """The second time its messages are claimed already, and wait for room each for itself."""
-    made, calls = [], []
-    producer = ReliableKafkaProducer(
-        "memory:1", store=None, enable_deduplication=True, health_check_interval=3600,
-        transport=InMemoryTransport.factory(made, capacity=0),
-    )  # fmt: skip
+    """The second time a thousand of its messages are on their way."""
+    producer, transport = make(enable_deduplication=True)
     producer._together = True
+    calls = []
 
     def aside():
         calls.append(None)
         if len(calls) == interrupted_at:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(made[0], "step_aside", aside)
+    monkeypatch.setattr(transport, "step_aside", aside)
     with pytest.raises(KeyboardInterrupt):
-        producer.send_batch("orders", [{"n": number} for number in range(3)])
+        producer.send_batch("orders", [{"n": number} for number in range(1100)])
+    producer.flush(10)
 
+    assert len(transport.log["orders"]) == (0, 1000)[interrupted_at - 1]
     assert len(calls) == interrupted_at
     assert not producer.deduplicator._memory._pending
     assert not producer.pending_count
