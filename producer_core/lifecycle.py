@@ -157,17 +157,21 @@ class Lifecycle:
     def wait_idle(self, timeout: float | None) -> bool:
         """Until nothing is pending and all who count have heard of it; False when the timeout in seconds ran out first.
 
-        Reports are taken out of `pending` many at a time, and counted after that: who flushed reads whole numbers.
+        A message leaves `pending` before it is counted or its dead letter is kept: who flushed finds both.
         """
         self.transport.hurry()
-        own = (0, threading.get_ident())  # a delivery callback that flushes does not wait for itself
+        telling = self.settlement.telling
+        if (
+            threading.get_ident() in telling
+        ):  # a delivery callback that flushes: not for itself, nor for another such
+            telling = set()
         deadline = None if timeout is None else time.monotonic() + timeout
-        while self.waiting or self.settlement.telling not in own:
+        while self.waiting or telling:
             left = 0.1 if deadline is None else deadline - time.monotonic()
             if left <= 0 or self.transport.ended:
                 return False
             self._settled.clear()
-            if self.waiting or self.settlement.telling not in own:
+            if self.waiting or telling:
                 self._settled.wait(min(left, 0.1))
         return True
 

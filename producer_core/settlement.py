@@ -6,8 +6,9 @@ that found it, a close) settles it once.
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -72,14 +73,13 @@ class Settlement:
         self._failed = failed
         self._settled = settled
         self.highest = -1  # the highest sequence that was acknowledged; written on the poll thread
-        self.telling = 0  # the thread that settles reports and has not told everybody yet; 0: nobody does
+        self.telling: set[int] = set()  # the threads that settle something and have not told everybody yet
 
     # reports
 
     def reports(self, batch: Sequence[Report]) -> None:
         """Delivery reports, on the poll thread."""
-        self.telling = threading.get_ident()
-        try:
+        with self._until_told():
             acknowledged = self._all_acked(batch) if _plain(batch) else self._each(batch)
             if acknowledged:
                 self._connection.acknowledged()
@@ -87,9 +87,6 @@ class Settlement:
                 self._audience.tell("acknowledged", acknowledged)
             if self._backlog is not None:
                 self._backlog.flush()
-        finally:
-            self.telling = 0
-        self._settled.set()
 
     def _each(self, batch: Sequence[Report]) -> list[Acknowledged]:
         acknowledged: list[Acknowledged] = []
@@ -171,18 +168,21 @@ class Settlement:
 
     def found(self, delivery: Delivery, landing: Landing) -> None:
         """A look found it on its topic: as acknowledged as by a report."""
-        item = self._acked(delivery, Landed(landing))
-        if item is not None:
-            self._audience.tell("acknowledged", [item])
-            self._audience.tell("counted", delivery.topic, "landed")
-        if self._backlog is not None:
-            self._backlog.flush()
-        self._settled.set()
+        with self._until_told():
+            item = self._acked(delivery, Landed(landing))
+            if item is not None:
+                self._audience.tell("acknowledged", [item])
+                self._audience.tell("counted", delivery.topic, "landed")
+            if self._backlog is not None:
+                self._backlog.flush()
 
     def bury(self, delivery: Delivery, failure: Failure, *, proof: tuple[Verdict, str] | None = None) -> None:
         """It is given up, and becomes a dead letter. `proof` as in `burial.dead_letter`."""
-        if not self._leave(delivery):
-            return
+        with self._until_told():
+            if self._leave(delivery):
+                self._bury(delivery, failure, proof)
+
+    def _bury(self, delivery: Delivery, failure: Failure, proof: tuple[Verdict, str] | None) -> None:
         delivery.status = MessageStatus.DLQ
         if len(delivery.attempts) > 1:
             self._retries.settled(delivery, False)
@@ -195,7 +195,6 @@ class Settlement:
             delivery.replay(Resent(letter.message_id, "failed", letter=letter, text=letter.error_text))
         self._audience.call_back(delivery, None, letter)
         self._turns.settled(delivery, acknowledged=False)
-        self._settled.set()
 
     def keep(self, delivery: Delivery, failure: Failure) -> None:
         """Failed while closing: it stays in the journal, or becomes a dead letter without one."""
@@ -206,13 +205,28 @@ class Settlement:
 
     def duplicate(self, delivery: Delivery) -> None:
         """A held copy whose twin was acknowledged: its owner is told so."""
-        if self._pending.pop(delivery.id, None) is not None:
-            if self._backlog is not None:
-                self._backlog.needless(delivery)
-                self._backlog.flush()
-            self._copies.duplicate(delivery)
-            self._audience.call_back(delivery, None, None)
-            self._turns.settled(delivery, acknowledged=False)
+        with self._until_told():
+            if self._pending.pop(delivery.id, None) is not None:
+                if self._backlog is not None:
+                    self._backlog.needless(delivery)
+                    self._backlog.flush()
+                self._copies.duplicate(delivery)
+                self._audience.call_back(delivery, None, None)
+                self._turns.settled(delivery, acknowledged=False)
+
+    @contextlib.contextmanager
+    def _until_told(self) -> Iterator[None]:
+        """What is settled in here has left `pending` before everybody heard of it: who waits, waits for that too."""
+        me = threading.get_ident()
+        if me in self.telling:  # one settles another: the outer one is not done yet
+            yield
+            return
+        self.telling.add(me)
+        try:
+            yield
+        finally:
+            self.telling.discard(me)
+            self._settled.set()
 
     def _leave(self, delivery: Delivery) -> bool:
         """The one step that settles a message; False when it was settled before."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from producer_core import ReliableKafkaProducer, RetryConfig
-from producer_core.events import Acknowledged
+from producer_core.events import Acknowledged, Hook
 from producer_core.in_doubt import Marks, resolve
 from producer_core.landing import Landing
 from producer_core.testing import InMemoryTransport
@@ -97,6 +99,47 @@ def test_with_dead_letter_what_is_not_proved_absent_waits_for_a_person(monkeypat
 
     assert transport.log["orders"] == []
     assert [letter.verdict for letter in producer.dlq.letters("orders")] == ["possibly_persisted"]
+    producer.close()
+
+
+def test_a_flush_returns_when_the_dead_letter_is_kept_too(monkeypatch):
+    """It is buried on the look's thread: it leaves `pending` before anybody heard of it."""
+    monkeypatch.setattr("producer_core.ambiguous.QUIET", 0.1)
+    heard, goes_on = threading.Event(), threading.Event()
+
+    class Slow(Hook):
+        def died(self, letter):
+            heard.set()
+            assert goes_on.wait(10)
+
+    producer, _ = make(once("_MSG_TIMED_OUT"), blind=True, on_ambiguous="dead_letter", hooks=[Slow()])
+    producer.send_message("orders", b"1", "a")
+    assert heard.wait(10)
+
+    settled = producer._lifecycle.waiting == 0
+    early = producer._lifecycle.wait_idle(0.05)
+    goes_on.set()
+    producer.flush(10)
+
+    assert (settled, early) == (True, False)
+    assert len(producer.dlq.letters("orders")) == 1
+    producer.close()
+
+
+def test_two_callbacks_that_flush_do_not_wait_for_each_other(monkeypatch):
+    monkeypatch.setattr("producer_core.ambiguous.QUIET", 0.1)
+    both, ended = threading.Barrier(2), []
+
+    def flushes(report):
+        both.wait(10)
+        producer.flush(10)
+        ended.append(report.error is None)
+
+    producer, _ = make(once("_MSG_TIMED_OUT"), blind=True, on_ambiguous="dead_letter")
+    producer.send_message("orders", b"1", "a", on_delivery=flushes)  # on the look's thread
+    producer.send_message("orders", b"2", "b", on_delivery=flushes)  # on the poll thread
+
+    eventually(lambda: sorted(ended) == [False, True])
     producer.close()
 
 
