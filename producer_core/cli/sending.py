@@ -147,7 +147,6 @@ class Sending:
         self.already = 0
         self.dead_before = 0 if self.resume is None else self.resume.dead
         self.malformed_before = 0 if self.resume is None else self.resume.malformed_rows
-        self.possibly_twice = 0 if self.resume is None else self.resume.possibly_twice
         self.complete = False
         self.again = again
         self._content: Fingerprint | None = None if ready is None else ready.content
@@ -217,6 +216,10 @@ class Sending:
         self.producer.close(timeout=0.5)
         self._keep_without_store()
 
+    @property
+    def possibly_twice(self) -> int:
+        return 0 if self.resume is None else self.resume.possibly_twice
+
     def summary(self) -> Summary:
         elapsed = time.monotonic() - self.started
         return Summary.of(self, self.producer.metrics.snapshot(), elapsed, self._problem)
@@ -227,6 +230,8 @@ class Sending:
             row = self._next()
             if row is None:
                 self._exhausted = not self.interrupted
+                if self._exhausted and self.resume is not None:
+                    self.resume.ends_at(self._row + 1)
                 return
             self.read += 1
             self._row += 1

@@ -55,6 +55,7 @@ class FileProgress:
         self._highest = self._highest_saved = -1
         self._reached_before = state.reached
         self._reach_on_disk = 0
+        self._most = 1 << 62  # rows of the input, once its end was read
         self._bad: set[int] = set()  # malformed, and not yet kept
         self._troubled = False
         self._stopping = threading.Event()
@@ -116,6 +117,16 @@ class FileProgress:
         if self.keeps_reach and seq >= self._reach_on_disk:
             self.save()
 
+    def ends_at(self, rows: int) -> None:
+        """The input has so many rows: none beyond them was sent by any run, however far one had said to reach."""
+        with self._lock:
+            self._most = rows
+            self._state.doubtful -= max(0, self._reached_before - rows)
+            self._reached_before = min(self._reached_before, rows)
+            self._state.reached = min(self._state.reached, rows)
+        if self.keeps_reach:
+            self._try_to_save()
+
     def save(self) -> None:
         """Write it down. JournalFull when the disk does not take it; nothing is lost by that."""
         with self._writing:
@@ -138,7 +149,7 @@ class FileProgress:
             since = self._highest - self._highest_saved if self._highest_saved >= 0 else 0
             self._highest_saved = self._highest
             ahead = self._highest + min(_MOST, max(_FEWEST, 2 * since))
-            self._state.reached = max(self._state.reached, ahead)
+            self._state.reached = min(max(self._state.reached, ahead), self._most)
 
     def _save_now_and_then(self) -> None:
         while not self._stopping.wait(_EVERY):

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.kafka
 
 ROWS = 20_000
 FEW = 4_000
+MANY = 200_000
 KEYS = 97
 SLOWLY = ("-X", "batch.num.messages=20", "-X", "max.in.flight.requests.per.connection=1")
 """So that a kill comes before the end."""
@@ -158,7 +159,9 @@ def test_at_least_once_says_how_many_rows_may_be_there_twice(kafka, topic, file)
     counts = collections.Counter(row for _, row in rows(kafka, topic))
     assert hits
     assert set(counts) == set(range(ROWS))
-    assert sum(counts.values()) - ROWS <= summary["possible_duplicates"] < 6 * ROWS
+    assert (
+        sum(counts.values()) - ROWS <= summary["possible_duplicates"] <= 3 * hits * ROWS
+    )  # it reaches ahead
 
 
 def test_a_lost_state_file_is_made_up_for_by_reading_the_topic(kafka, topic, short, state):
@@ -178,11 +181,12 @@ def test_a_lost_state_file_is_made_up_for_by_reading_the_topic(kafka, topic, sho
     assert "nothing is sent now" in said
 
 
-def test_an_interrupt_names_the_command_that_goes_on_and_a_changed_file_is_refused(kafka, topic, short):
+def test_an_interrupt_names_the_command_that_goes_on_and_a_changed_file_is_refused(kafka, topic, tmp_path):
+    many = written(tmp_path / "many.csv", MANY)
     exactly = ("--delivery", "exactly_once", *SLOWLY)
 
     code, out, err = stopped_when(
-        kafka, topic, command(kafka, topic, short, "--restart", *exactly), 500, signal.SIGINT
+        kafka, topic, command(kafka, topic, many, "--restart", *exactly), 500, signal.SIGINT
     )
     assert code == 130, err
     summary = json.loads(out)
@@ -190,9 +194,9 @@ def test_an_interrupt_names_the_command_that_goes_on_and_a_changed_file_is_refus
     assert "--restart" not in summary["go_on"]
     assert summary["accepted"] == summary["acknowledged"] > 0
 
-    with short.open("a") as out:
-        out.write("4000,c1\n")
-    _, err = run(kafka, topic, short, *exactly, code=2)
+    with many.open("a") as out:
+        out.write(f"{MANY},c1\n")
+    _, err = run(kafka, topic, many, *exactly, code=2)
     assert "is not the file that was begun with" in err
     assert "--restart" in err
     assert len(rows(kafka, topic)) == summary["acknowledged"]

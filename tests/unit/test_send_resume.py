@@ -259,6 +259,20 @@ def test_after_a_clean_end_nothing_is_in_doubt_but_what_was_before(file):
     assert saved(file).possible() == 50
 
 
+def test_no_row_beyond_the_end_of_the_input_is_called_possibly_sent(file):
+    """How far a run may reach is written ahead; killed near the end it had said more rows than there are."""
+    file.write(state(LEAST, settled=((0, 7),), reached=50_020))
+    begun = begin(file, LEAST, restart=False, look=nothing_there)
+    begun.progress.reach(19)
+
+    begun.progress.ends_at(20)
+
+    assert begun.progress.possibly_twice == saved(file).doubtful == 13
+    assert (saved(file).reached, saved(file).possible()) == (20, 13)
+    begun.progress.close()
+    assert saved(file).possible() == 13
+
+
 def test_dead_letters_count_as_done_once_and_malformed_rows_apart(file):
     progress = FileProgress(file, State(JOB, 0))
     progress.malformed(1)
