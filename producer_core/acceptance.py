@@ -19,7 +19,7 @@ from producer_core.messages import MessageStatus, id_text
 from producer_core.ordering import Lanes, Ordering
 from producer_core.retry import RetryManager
 from producer_core.telling import Audience
-from producer_core.transport import Delivery, Full, Refused, Transport
+from producer_core.transport import AT_REST, Delivery, Full, Refused, Transport
 from producer_core.turns import Turns
 
 if TYPE_CHECKING:
@@ -230,17 +230,19 @@ class Acceptance:
             if not self.lanes.admit(delivery):  # it waits, and may be sent by another thread from now on
                 return True
         try:
-            delivery.flying = True  # from here as in _produce, without its call
+            delivery.place = (
+                0  # with the client, from here as in _produce, without its call; the transport knows which
+            )
             self.transport.produce(delivery)
         except Refused as refusal:
-            delivery.flying = False
+            delivery.place = AT_REST
             self._failed(delivery, refusal.error, None)
         except Full:
-            delivery.flying = False
+            delivery.place = AT_REST
             self._not_after_all(delivery)
             return False
         except BaseException:
-            delivery.flying = False
+            delivery.place = AT_REST
             self._not_after_all(delivery)
             raise
         return True
@@ -253,14 +255,14 @@ class Acceptance:
         """Hand to the client, for the turns. Full is raised; a refusal settles the message here and now."""
         if delivery.status is not _PENDING:
             delivery.status = _PENDING
-        delivery.flying = True
+        delivery.place = 0
         try:
             self.transport.produce(delivery)
         except Refused as refusal:
-            delivery.flying = False
+            delivery.place = AT_REST
             self._failed(delivery, refusal.error, None)
         except BaseException:
-            delivery.flying = False
+            delivery.place = AT_REST
             raise
 
     # what was accepted before

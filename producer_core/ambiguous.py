@@ -15,7 +15,7 @@ from producer_core.ordering import Lanes
 from producer_core.retry import RetryManager
 from producer_core.settlement import Settlement
 from producer_core.telling import Audience
-from producer_core.transport import Delivery
+from producer_core.transport import AT_REST, LOOKED_FOR, Delivery
 from producer_core.turns import Turns
 
 _EVIDENCE = 10.0
@@ -75,7 +75,7 @@ class Ambiguous:
     def _ask(self, delivery: Delivery, failure: Failure, retry_in: float | None) -> bool:
         if self._turns.ended:
             return False
-        delivery.in_doubt = True
+        delivery.place = LOOKED_FOR
         delivery.status = MessageStatus.RETRYING
         return self._in_doubt.ask(Doubt(delivery, failure, retry_in, time.monotonic()))
 
@@ -93,7 +93,7 @@ class Ambiguous:
             return None
         if what == "resend" and self._lost_on(delivery.topic, _EVIDENCE):
             what = "bury"  # acknowledged messages are missing there: an operator decides what is sent again
-        delivery.in_doubt = False
+        delivery.place = AT_REST
         if what == "landed":
             return self._settlement.found(delivery, landing)
         if what == "resend" and doubt.retry_in is not None:

@@ -19,7 +19,7 @@ from producer_core.ordering import Lanes
 from producer_core.retry import RetryAfter, RetryManager, decide
 from producer_core.settlement import Settlement
 from producer_core.telling import Audience
-from producer_core.transport import Delivery
+from producer_core.transport import AT_REST, Delivery
 from producer_core.turns import Turns
 from producer_core.unreported import NOT_SENT, SILENT
 
@@ -101,7 +101,7 @@ class Attempts:
 
     def due(self, delivery: Delivery) -> None:
         """A waiting message's time has come, on the retry thread."""
-        if delivery.id not in self._pending or delivery.flying or delivery.in_doubt:
+        if delivery.id not in self._pending or delivery.place != AT_REST:
             return None
         claim = Claim.NEW if delivery.replay else self._copies.claim(delivery)  # a retry renews its claim
         if claim is Claim.PENDING:
@@ -114,8 +114,8 @@ class Attempts:
         """The client of this generation broke: what it never reported failed; without `sent` nothing of it left us."""
         error = KafkaError(KafkaError._PURGE_INFLIGHT, "the client failed before it reported this message")
         for delivery in list(self._pending.values()):
-            if delivery.generation == generation and delivery.flying:
-                delivery.flying = False
+            if delivery.place == generation:
+                delivery.place = AT_REST
                 self.failed(delivery, error, SILENT if sent else NOT_SENT)
 
     def end(self) -> None:

@@ -16,7 +16,7 @@ from producer_core.journal import Journal, Record
 from producer_core.leaving import Leaving
 from producer_core.messages import parse_id
 from producer_core.stand_in import Sender
-from producer_core.transport import Delivery, Owner, Report
+from producer_core.transport import Delivery, Owner
 
 logger = logging.getLogger(__name__)
 
@@ -129,8 +129,8 @@ class Backlog:
     def leave(self, delivery: Delivery) -> bool:
         return self._leaving.leave(delivery)
 
-    def leave_many(self, batch: Sequence[Report]) -> list[Report]:
-        return self._leaving.leave_many(batch)
+    def leave_many(self, deliveries: Sequence[Delivery]) -> list[bool]:
+        return self._leaving.leave_many(deliveries)
 
     def acknowledged(self, deliveries: Iterable[Delivery]) -> None:
         """They are done; `flush` writes that down, unless the transport did so with its commit."""

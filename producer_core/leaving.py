@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Sequence
+from itertools import compress
 
-from producer_core.transport import Delivery, Report
+from producer_core.transport import Delivery
 
 
 class Leaving:
@@ -34,12 +35,12 @@ class Leaving:
                 self._leaving.add(delivery.seq)
             return True
 
-    def leave_many(self, batch: Sequence[Report]) -> list[Report]:
-        """As `leave` for each, none of which is a replay; without what somebody else took."""
+    def leave_many(self, deliveries: Sequence[Delivery]) -> list[bool]:
+        """As `leave` for each, none of which is a replay."""
         with self._lock:
             take = self._pending.pop
-            left = [report for report in batch if take(report[0].id, None) is not None]
-            self._leaving.update([delivery.seq for delivery, _, _ in left])
+            left = [take(delivery.id, None) is not None for delivery in deliveries]
+            self._leaving.update([delivery.seq for delivery in compress(deliveries, left)])
         return left
 
     def acknowledged(self, deliveries: Iterable[Delivery]) -> None:

@@ -25,17 +25,18 @@ from producer_core.in_doubt import Landed, Marks
 from producer_core.landing import Landing
 from producer_core.messages import MessageStatus, id_text
 from producer_core.ordering import Lanes
+from producer_core.reported import Reports
 from producer_core.reports import Resent
 from producer_core.retry import RetryManager
 from producer_core.telling import Audience
-from producer_core.transport import Delivery, Report
+from producer_core.transport import AT_REST, Delivery, Report
 from producer_core.turns import Turns
 
 if TYPE_CHECKING:
     from producer_core.stand_in import Keeper
 
 _new = tuple.__new__
-_topic_of, _seq_of, _id_of = attrgetter("topic"), attrgetter("seq"), attrgetter("id")
+_topic_of, _seq_of, _id_of, _owner_of = map(attrgetter, ("topic", "seq", "id", "owner"))
 _SENT = MessageStatus.SENT
 
 
@@ -79,8 +80,9 @@ class Settlement:
 
     def reports(self, batch: Sequence[Report]) -> None:
         """Delivery reports, on the poll thread."""
+        reports = Reports.of(batch)
         with self._until_told():
-            acknowledged = self._all_acked(batch) if _plain(batch) else self._each(batch)
+            acknowledged = self._all_acked(reports) if reports.plain else self._each(reports)
             if acknowledged:
                 self._connection.acknowledged()
                 self._marks.note(acknowledged)
@@ -88,11 +90,11 @@ class Settlement:
             if self._backlog is not None:
                 self._backlog.flush()
 
-    def _each(self, batch: Sequence[Report]) -> list[Acknowledged]:
+    def _each(self, reports: Reports) -> list[Acknowledged]:
         acknowledged: list[Acknowledged] = []
-        for delivery, error, message in batch:
+        for delivery, error, message in reports:
             if error is not None:
-                delivery.flying = False
+                delivery.place = AT_REST
                 self._failed(delivery, error, message)
             elif item := self._acked(delivery, message):
                 acknowledged.append(item)
@@ -100,15 +102,18 @@ class Settlement:
 
     # The next two are in one piece for speed: every message that is acknowledged goes through one of them.
 
-    def _all_acked(self, batch: Sequence[Report]) -> Acknowledgements:
-        """As `_acked` for each of a plain batch, one step for all at a time: what nearly every message costs."""
+    def _all_acked(self, reports: Reports) -> Acknowledgements:
+        """As `_acked` for each of plain ones, one step for all at a time: what nearly every message costs."""
+        deliveries = reports.deliveries()
         if self._backlog is None:
             settle = self._pending.pop
-            settled = [report for report in batch if settle(report[0].id, None) is not None]
+            left = [settle(delivery.id, None) is not None for delivery in deliveries]
         else:
-            settled = self._backlog.leave_many(batch)
-        deliveries = [delivery for delivery, _, _ in settled]
-        messages = [message for _, _, message in settled]
+            left = self._backlog.leave_many(deliveries)
+        if not all(left):  # somebody else settled one: a look, or who closes
+            reports = reports.only(left)
+            deliveries = reports.deliveries()
+        partitions, offsets, latencies = reports.places()
         if self._dedup is not None:
             claims = [
                 (one.checksum, one.dedup_topic or one.topic) for one in deliveries if one.checksum is not None
@@ -118,17 +123,16 @@ class Settlement:
             self._backlog.acknowledged(deliveries)
         seqs = list(map(_seq_of, deliveries))
         self.highest = max(self.highest, max(seqs, default=-1))
-        for delivery in deliveries:
-            if delivery.owner is not None and delivery.owner.ended is not None:
-                delivery.owner.ended("sent")
+        for owner in filter(None, map(_owner_of, deliveries)):
+            owner.ended("sent")
         if self._lanes.queues:
             for delivery in deliveries:
                 self._turns.settled(delivery, acknowledged=True)
         return Acknowledgements(
             list(map(_topic_of, deliveries)),
-            [message.partition() for message in messages],
-            [message.offset() for message in messages],
-            [message.latency() or 0.0 for message in messages],
+            partitions,
+            offsets,
+            latencies,
             [0 if (value := delivery.value) is None else len(value) for delivery in deliveries],
             [1] * len(deliveries),
             seqs,
@@ -233,16 +237,3 @@ class Settlement:
         if self._backlog is not None:
             return self._backlog.leave(delivery)
         return self._pending.pop(delivery.id, None) is not None
-
-
-def _plain(batch: Sequence[Report]) -> bool:
-    """Whether all were acknowledged at the first try, and none has an owner who hears of it alone."""
-    for delivery, error, _ in batch:
-        if (
-            error is not None
-            or delivery.attempts
-            or delivery.replay is not None
-            or (delivery.owner is not None and delivery.owner.listens)
-        ):
-            return False
-    return True

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from producer_core.journal import Progress
-from producer_core.transport import Delivery, Report, Transport
+from producer_core.transport import Delivery, Transport
 
 
 class Numbers(Protocol):
@@ -52,8 +52,8 @@ class Keeper(Protocol):
     def leave(self, delivery: Delivery) -> bool:
         """Take a message out of `pending`, in one step with remembering it; False when somebody else did."""
 
-    def leave_many(self, batch: Sequence[Report]) -> list[Report]:
-        """As `leave` for each, none of which is a replay; without what somebody else took."""
+    def leave_many(self, deliveries: Sequence[Delivery]) -> list[bool]:
+        """As `leave` for each, none of which is a replay."""
 
     def acknowledged(self, deliveries: Iterable[Delivery]) -> None: ...
     def needless(self, delivery: Delivery) -> None: ...

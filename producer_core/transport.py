@@ -1,6 +1,6 @@
 """The transport: the only module that produces with confluent_kafka.
 
-One thread polls. Each delivery report lands in a list (the append is the callback's whole work), and after
+One thread polls. Each delivery report lands in a list (`Delivery.__call__`, which does nothing else), and after
 each poll the list is handed to the listener in one call, so that a message costs no lock and no hand-over.
 `flush()` of the client is never called: it can lose a report when the client turns fatal (kafka-notes, 0.3).
 """
@@ -28,7 +28,8 @@ from producer_core.landing import Landing
 from producer_core.librdkafka import client_log
 from producer_core.masking import mask_told
 from producer_core.messages import ID_HEADER, Headers, MessageStatus
-from producer_core.unreported import NOT_SENT, truly_placed
+from producer_core.reported import Reports
+from producer_core.unreported import NOT_SENT
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +48,10 @@ _LONGEST_PAUSE = 30.0
 _PENDING = MessageStatus.PENDING
 
 
-def _nobody(report: object) -> None:
+AT_REST, LOOKED_FOR = -1, -2
+
+
+def _nobody(row: object) -> None:
     raise AssertionError("a delivery reported before a transport took it")
 
 
@@ -62,7 +66,9 @@ class Owner:
     on_delivery: Callable[[Any], None] | None = None
     record_id: Any = None
     ended: Callable[[Ended], None] | None = None
-    """Who only counts: a batch."""
+    """Who only counts, and has none of the others: a batch."""
+    replay: Callable[[Any], None] | None = None
+    """Whoever replays a dead letter; the journal does not keep such a message."""
 
     @property
     def listens(self) -> bool:
@@ -75,8 +81,8 @@ class Delivery:
 
     # Slots that are all set cost less than class attributes: those of an instance with slots are found at once.
     __slots__ = (
-        "accepted_at", "attempts", "checksum", "dedup_topic", "flying", "generation", "headers", "id", "in_doubt", "key",
-        "owner", "partition", "replay", "report", "seq", "status", "timestamp_ms", "topic", "value",
+        "accepted_at", "attempts", "checksum", "dedup_topic", "headers", "id", "key", "owner", "partition", "place",
+        "report", "seq", "status", "timestamp_ms", "topic", "value",
     )  # fmt: skip
 
     def __init__(
@@ -104,11 +110,10 @@ class Delivery:
         self.checksum: str | None = None
         self.dedup_topic = ""  # of its claim, where that is not its own
         self.owner: Owner | None = None
-        self.replay: Callable[[Any], None] | None = None
-        self.generation = 0  # of the client that took it
-        self.flying = False  # with the client, its report outstanding
-        self.in_doubt = False  # its topic is being looked at
-        self.report: Callable[[Report], None] = _nobody
+        self.place = (
+            AT_REST  # or LOOKED_FOR, or the generation of the client that has it: its report is outstanding
+        )
+        self.report: Callable[[tuple[Any, ...]], None] = _nobody
 
     @property
     def record_headers(self) -> list[tuple[str, bytes | None]]:
@@ -116,8 +121,23 @@ class Delivery:
         own: list[tuple[str, bytes | None]] = [(ID_HEADER, self.id)]
         return [*own, *self.headers] if self.headers else own
 
+    @property
+    def flying(self) -> bool:
+        """With the client, its report outstanding."""
+        return self.place >= 0
+
+    @property
+    def replay(self) -> Callable[[Any], None] | None:
+        return None if self.owner is None else self.owner.replay
+
     def __call__(self, error: KafkaError | None, message: Any) -> None:
-        self.report((self, error, message))
+        """Its delivery report: a row of `Reports`."""
+        if error is not None:
+            return self.report((self, (error, message), None, 0, None))
+        offset, owner = message.offset(), self.owner
+        if self.attempts or (owner is not None and owner.ended is None):
+            return self.report((self, (None, message), None, offset, None))
+        return self.report((self, None, message.partition(), offset, message.latency()))
 
 
 Report = tuple[Delivery, KafkaError | None, Any]
@@ -207,10 +227,10 @@ class KafkaTransport:
     def __init__(self, config: ClientConfig, listener: Listener) -> None:
         self._config = config
         self._listener = listener
-        self._reports: list[Report] = []
+        self._reports = Reports([])
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="producer-core-poll", daemon=True)
-        self._report = self._reports.append
+        self._report = self._reports.rows.extend
         self._handover = Handover(self._reports, self.outstanding)
         self._here = forks.mark()
         self._live = (self._connect(), 0)  # the client and its generation, replaced together
@@ -234,7 +254,7 @@ class KafkaTransport:
             raise ForkedProducer
         if self._refusal is not None:
             raise Refused(self._refusal)
-        client, delivery.generation = self._live
+        client, delivery.place = self._live
         delivery.report = self._report
         headers = delivery.record_headers if delivery.headers else [(ID_HEADER, delivery.id)]
         try:
@@ -318,13 +338,11 @@ class KafkaTransport:
             logger.exception("poll failed")
 
     def _hand_over(self) -> None:
-        count = len(self._reports)
-        if count:
-            batch = self._reports[:count]
-            del self._reports[:count]  # appends only happen inside poll, on this thread
+        batch = self._reports.take()  # they are written inside poll only, on this thread
+        if batch:
             if self._fatals and any(error is None for _, error, _ in batch):
                 self._fatals = 0
-            self._listener.reports(truly_placed(batch))
+            self._listener.reports(batch.truly_placed())
 
     def _failed(self, error: KafkaError) -> None:
         if not error.fatal():
@@ -378,8 +396,7 @@ class KafkaTransport:
         reason = KafkaError(error.code(), error.str())
         if error.code() in _NO_PRODUCER_ID:
             self._refusal = reason
-        unsent, self._reports[:] = list(self._reports), []
-        self._listener.reports([(delivery, reason, NOT_SENT) for delivery, _, _ in unsent])
+        self._listener.reports([(delivery, reason, NOT_SENT) for delivery, _, _ in self._reports.take()])
 
     @staticmethod
     def _discard(client: Producer) -> None:

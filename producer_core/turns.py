@@ -12,7 +12,7 @@ from producer_core.events import Notice
 from producer_core.ordering import Lanes
 from producer_core.retry import RetryManager
 from producer_core.telling import Audience
-from producer_core.transport import Delivery, Full
+from producer_core.transport import LOOKED_FOR, Delivery, Full
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class Turns:
     def _advance(self, delivery: Delivery) -> None:
         """One after the other of a lane; one whose look has not answered holds it."""
         while not self.ended and (following := self._lanes.following(delivery)) is not None:
-            if following.in_doubt or not self._send_on(following):
+            if following.place == LOOKED_FOR or not self._send_on(following):
                 return
 
     def _send_on(self, delivery: Delivery) -> bool:

@@ -12,6 +12,7 @@ from producer_core.messages import Message, encode_key
 from producer_core.observed import Observed
 from producer_core.reports import Resent
 from producer_core.standing import Standing
+from producer_core.transport import Owner
 
 
 class Undelivered(Observed):
@@ -48,7 +49,7 @@ class Undelivered(Observed):
         if delivery.id[:16] == self._parts.identity.session.bytes:
             delivery.seq = int.from_bytes(delivery.id[16:])
         delivery.accepted_at = letter.accepted_at
-        delivery.replay = settled
+        delivery.owner = Owner(replay=settled)
         self._lifecycle.acceptance.resend(delivery)
 
     def go_on(self, topic: str) -> int:

@@ -8,6 +8,7 @@ new client with the same id, `init_transactions`, ends what the old one left beh
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
 import time
@@ -132,12 +133,12 @@ class Client:
         produce = self._live.produce
         refused: list[Report] = []
         for delivery in deliveries:
-            delivery.report = self._reports.append
+            reported = functools.partial(self._reported, delivery)
             while True:
                 try:
                     # Positional, as in KafkaTransport: topic, value, key, partition, callback, -, timestamp, headers.
                     produce(
-                        delivery.topic, delivery.value, delivery.key, delivery.partition, delivery, None,
+                        delivery.topic, delivery.value, delivery.key, delivery.partition, reported, None,
                         delivery.timestamp_ms, delivery.record_headers,
                     )  # fmt: skip
                     break
@@ -149,6 +150,9 @@ class Client:
                     refused.append((delivery, error.args[0], None))
                     break
         return refused
+
+    def _reported(self, delivery: Delivery, error: KafkaError | None, message: Any) -> None:
+        self._reports.append((delivery, error, message))
 
     def _await_reports(self, count: int, deadline: float) -> None:
         seen = 0

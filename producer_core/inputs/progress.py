@@ -15,7 +15,7 @@ from producer_core.inputs.state_file import State, StateFile, Where, encode
 from producer_core.journal.ranges import ranges_of
 from producer_core.leaving import Leaving
 from producer_core.messages import parse_id
-from producer_core.transport import Delivery, Report
+from producer_core.transport import Delivery
 
 logger = logging.getLogger(__name__)
 
@@ -271,8 +271,8 @@ class RowsKeeper:
     def leave(self, delivery: Delivery) -> bool:
         return self._leaving.leave(delivery)
 
-    def leave_many(self, batch: Sequence[Report]) -> list[Report]:
-        return self._leaving.leave_many(batch)
+    def leave_many(self, deliveries: Sequence[Delivery]) -> list[bool]:
+        return self._leaving.leave_many(deliveries)
 
     def acknowledged(self, deliveries: Iterable[Delivery]) -> None:
         self._leaving.acknowledged(deliveries)

@@ -164,8 +164,23 @@ class FaultyTransport:
             self._listener.reports([(delivery, refusal.error, None)])
             return True
         report, waited = delivery.report, self._clock() - since
-        delivery.report = lambda found: report((found[0], found[1], _Waited.around(found[2], waited)))
+        delivery.report = lambda row: report(_late(row, waited))
         return True
+
+
+def _late(row: tuple[Any, ...], waited: float) -> tuple[Any, ...]:
+    """A row of `Reports` whose latency counts the time we held the message."""
+    delivery, told, partition, offset, latency = row
+    if told is None:
+        return delivery, None, partition, offset, None if latency is None else latency + waited
+    error, message = told
+    return (
+        delivery,
+        (error, None if message is None else _Waited(message, waited)),
+        partition,
+        offset,
+        latency,
+    )
 
 
 class _Waited:
@@ -174,10 +189,6 @@ class _Waited:
     def __init__(self, message: Any, waited: float) -> None:
         self._message = message
         self._waited = waited
-
-    @classmethod
-    def around(cls, message: Any, waited: float) -> Any:
-        return None if message is None else cls(message, waited)
 
     def latency(self) -> float | None:
         found = self._message.latency()

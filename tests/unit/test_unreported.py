@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from dataclasses import dataclass
 
@@ -10,10 +11,11 @@ from confluent_kafka import KafkaError
 
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
+from producer_core.events import Attempt
 from producer_core.exactly_once.client import Client, TransactionFailed
 from producer_core.exactly_once.transport import transactional_settings
-from producer_core.transport import Delivery
-from producer_core.unreported import truly_placed
+from producer_core.reported import Reports
+from producer_core.transport import Delivery, Owner
 
 
 @dataclass(frozen=True)
@@ -30,37 +32,73 @@ class Written:
         return 0.5
 
 
-class Sent:
-    topic = "orders"
+def sent(heard=False):
+    made = Delivery(bytes(24), 0, "orders", None, b"x")
+    made.owner = Owner(on_delivery=print) if heard else None
+    return made
 
 
-def offsets(*places):
+def offsets(*places, heard=False):
     """What is told of reports at these places, in this order; "dead" is one that failed."""
     batch = [
-        (Sent(), KafkaError(1) if place == "dead" else None, Written((0, None) if place == "dead" else place))
+        (sent(heard), KafkaError(1), Written((0, None)))
+        if place == "dead"
+        else (sent(heard), None, Written(place))
         for place in places
     ]
-    return [message.offset() for _, _, message in truly_placed(batch)]
+    return [message.offset() for _, _, message in Reports.of(batch).truly_placed()]
 
 
-def test_offsets_that_count_on_from_none_are_taken_back():
-    assert offsets((0, None), (0, 0), (0, 1), (0, 2)) == [None] * 4
-    assert offsets((0, None), (1, 7), (0, 0), (1, 8), (0, 1)) == [None, 7, None, 8, None]
-    assert offsets((0, None), (0, 0), (0, None), (0, 0)) == [None] * 4
+@pytest.mark.parametrize("heard", [False, True])
+def test_offsets_that_count_on_from_none_are_taken_back(heard):
+    told = functools.partial(offsets, heard=heard)
+    assert told((0, None), (0, 0), (0, 1), (0, 2)) == [None] * 4
+    assert told((0, None), (1, 7), (0, 0), (1, 8), (0, 1)) == [None, 7, None, 8, None]
+    assert told((0, None), (0, 0), (0, None), (0, 0)) == [None] * 4
 
 
-def test_true_offsets_stay():
-    assert offsets((0, 0), (0, 1), (1, 0)) == [0, 1, 0]
-    assert offsets((0, 5), (0, None), (0, 6), (0, 7), (1, 0)) == [5, None, 6, 7, 0]
-    assert offsets("dead", (0, 0), (0, 1)) == [None, 0, 1]
+@pytest.mark.parametrize("heard", [False, True])
+def test_true_offsets_stay(heard):
+    told = functools.partial(offsets, heard=heard)
+    assert told((0, 0), (0, 1), (1, 0)) == [0, 1, 0]
+    assert told((0, 5), (0, None), (0, 6), (0, 7), (1, 0)) == [5, None, 6, 7, 0]
+    assert told("dead", (0, 0), (0, 1)) == [None, 0, 1]
+    assert told((0, None), "dead", (0, 0)) == [None, None, None]
 
 
-def test_what_else_a_report_says_stays():
-    batch = [(Sent(), None, Written((3, None))), (Sent(), None, Written((3, 0)))]
+@pytest.mark.parametrize("heard", [False, True])
+def test_what_else_a_report_says_stays(heard):
+    batch = [(sent(heard), None, Written((3, None))), (sent(heard), None, Written((3, 0)))]
 
-    _, (_, error, message) = truly_placed(batch)
+    _, (_, error, message) = Reports.of(batch).truly_placed()
 
     assert (error, message.partition(), message.latency(), message.offset()) == (None, 3, 0.5, None)
+
+
+def test_only_what_nobody_hears_of_alone_and_came_at_the_first_try_is_plain():
+    retried = sent()
+    retried.attempts = ((Attempt(1.0, "_MSG_TIMED_OUT", "late"), "possibly_persisted"),)
+    counted = sent()
+    counted.owner = Owner(ended=print)
+
+    def plain(delivery, error=None):
+        return Reports.of([(sent(), None, Written((0, 1))), (delivery, error, Written((0, 2)))]).plain
+
+    assert plain(sent())
+    assert plain(counted)
+    assert not plain(sent(heard=True))
+    assert not plain(retried)
+    assert not plain(sent(), KafkaError(1))
+
+
+def test_without_those_that_somebody_else_settled_the_places_stay_with_their_messages():
+    deliveries = [sent() for _ in range(4)]
+    batch = [(delivery, None, Written((number, 10 + number))) for number, delivery in enumerate(deliveries)]
+
+    left = Reports.of(batch).only([True, False, False, True])
+
+    assert left.deliveries() == [deliveries[0], deliveries[3]]
+    assert left.places() == ([0, 3], [10, 13], [0.5, 0.5])
 
 
 @pytest.fixture(scope="module")
