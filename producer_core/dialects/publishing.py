@@ -20,6 +20,7 @@ from producer_core.config import ClientConfig, client_config
 from producer_core.dialects.origin import Written
 from producer_core.dialects.writing import write
 from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq.coding import OLDEST_FIRST
 from producer_core.errors import BrokerError, ConfigError, NotAccepted, ReplayError, StoreError
 from producer_core.events import DeadLetter
 from producer_core.producer import ReliableKafkaProducer
@@ -39,10 +40,11 @@ _LIMIT = 60.0  # seconds for the listing of so many of ten million
 _LOOK = 60.0
 _SAID = 5  # failures that are quoted
 _EVENT = ("message_id", "happened_at", "what", "who", "origin", "text")
-_LISTING = """
+_LISTING = f"""
 SELECT message_id, accepted_at, topic, coalesce(value_size, 0) + coalesce(octet_length(key), 0) AS size
-FROM dead_letters WHERE {where} AND (accepted_at > ? OR (accepted_at = ? AND message_id > ?))
-ORDER BY accepted_at, message_id LIMIT ?"""
+FROM dead_letters WHERE {{where}} AND (accepted_at > ? OR (accepted_at = ?
+  AND (length(message_id) > ? OR (length(message_id) = ? AND message_id > ?))))
+ORDER BY {OLDEST_FIRST} LIMIT ?"""
 _EVENTS = """
 SELECT message_id, what, text, happened_at FROM letter_events
 WHERE message_id IN (SELECT unnest(?::VARCHAR[])) AND what IN ('publishing', 'published') ORDER BY happened_at"""
@@ -351,16 +353,18 @@ def _before(store: Store, targets: Mapping[str, str]) -> _Before:
 def _slices(store: Store, where: DeadLetterFilter, until: float) -> Iterator[list[_Listed]]:
     """What the filter matches and was accepted by then, the oldest first, so that a key's letters keep their order."""
     condition, parameters = where.where()
-    after: tuple[float, str] = (float("-inf"), "")
+    at, last = float("-inf"), ""
     while True:
         with store.borrow(limit=_LIMIT) as connection:
             sql = _LISTING.format(where=condition)
-            rows = connection.execute(sql, [*parameters, after[0], *after, _LISTED]).fetchall()
+            rows = connection.execute(
+                sql, [*parameters, at, at, len(last), len(last), last, _LISTED]
+            ).fetchall()
         listed = [_Listed(*row) for row in rows]
         yield from _cut([one for one in listed if one.accepted_at <= until])
         if len(listed) < _LISTED:
             return
-        after = (listed[-1].accepted_at, listed[-1].message_id)
+        at, last = listed[-1].accepted_at, listed[-1].message_id
 
 
 def _cut(listed: Sequence[_Listed]) -> Iterator[list[_Listed]]:

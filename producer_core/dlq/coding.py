@@ -28,8 +28,15 @@ WHOLE_COLUMNS = tuple(
     if field.name not in ("value", "headers", "timestamp_ms", "attempts")
 )
 """In the order of a letter's fields; the four others are in its body."""
+OLDEST_FIRST = "accepted_at, length(message_id), message_id"
+"""ORDER BY: as they were accepted. Messages of a batch have the same time, and ids that end with their number."""
 _SAME = {field.name for field in fields(DeadLetter)} & {*LETTER_COLUMNS} - {"attempts"}
 _BYTES = ("key", "value")
+
+
+def age(letter: DeadLetter) -> tuple[float, int, str]:
+    """As OLDEST_FIRST."""
+    return letter.accepted_at, len(letter.message_id), letter.message_id
 
 
 def letter_row(letter: DeadLetter, *, now: float, operation_id: str | None = None) -> tuple[Any, ...]:

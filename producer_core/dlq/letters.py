@@ -125,9 +125,7 @@ class DeadLetters:
     def ids(self, where: DeadLetterFilter, *, limit: int | None = None) -> list[str]:
         """The ids that the filter matches now, the oldest message first: what a plan freezes."""
         condition, parameters = self.frozen(where).where()
-        sql = (
-            f"SELECT message_id FROM dead_letters WHERE {condition} ORDER BY accepted_at, message_id LIMIT ?"
-        )
+        sql = f"SELECT message_id FROM dead_letters WHERE {condition} ORDER BY {coding.OLDEST_FIRST} LIMIT ?"
         return [row["message_id"] for row in self._rows(sql, [*parameters, limit])]
 
     def get(self, message_id: str) -> DeadLetter | None:
@@ -142,7 +140,7 @@ class DeadLetters:
                 row[0]: row for row in fetch_rows(connection, "dead_letter_bodies", coding.BODY_COLUMNS, ids)
             }
         found = [coding.whole_letter(row, bodies.get(row[0])) for row in rows]
-        return sorted(found, key=lambda letter: (letter.accepted_at, letter.message_id))
+        return sorted(found, key=coding.age)
 
     def count(self, where: DeadLetterFilter) -> int:
         """How many the filter matches now."""

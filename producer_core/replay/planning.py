@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from producer_core.dlq.coding import OLDEST_FIRST
 from producer_core.errors import NobodyReplays, OtherCluster, ReplayError
 from producer_core.events import SAFE_VERDICTS
 from producer_core.in_doubt import QUIET
@@ -233,9 +234,9 @@ def _clusters(store: Store, selection: DeadLetterFilter) -> list[str]:
         ]
 
 
-_FREEZE = """
+_FREEZE = f"""
 INSERT INTO operation_records (operation_id, ord, message_id, state, text, size, not_before)
-SELECT ?, row_number() OVER (ORDER BY accepted_at, length(message_id), message_id), message_id,
+SELECT ?, row_number() OVER (ORDER BY {OLDEST_FIRST}), message_id,
        CASE WHEN reason IS NULL THEN 'pending' ELSE 'skipped' END, reason, size, not_before
 FROM (SELECT message_id, accepted_at, coalesce(value_size, 0) + coalesce(octet_length(key), 0) AS size,
              CASE WHEN NOT list_contains(?, verdict) THEN failed_at + ? END AS not_before,
@@ -247,9 +248,9 @@ FROM (SELECT message_id, accepted_at, coalesce(value_size, 0) + coalesce(octet_l
                   WHEN cluster_id = '' AND coalesce(?, '') <> '' AND NOT list_contains(?, verdict) THEN
                       'nobody knows on which cluster it may be, so it is not sent to this one'
              END AS reason
-      FROM dead_letters WHERE ({where}) AND state = 'dead')
+      FROM dead_letters WHERE ({{where}}) AND state = 'dead')
 WHERE ? OR reason IS NULL
-ORDER BY accepted_at, length(message_id), message_id
+ORDER BY {OLDEST_FIRST}
 """
 
 

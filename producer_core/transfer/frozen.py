@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 import duckdb
 
 from producer_core.dlq.by_id import fetch
-from producer_core.dlq.coding import BODY_COLUMNS, LETTER_COLUMNS
+from producer_core.dlq.coding import BODY_COLUMNS, LETTER_COLUMNS, OLDEST_FIRST
 from producer_core.errors import StoreError
 
 if TYPE_CHECKING:
@@ -41,9 +41,7 @@ _TRIES = 10
 
 _START = "SELECT count(*), max(state_at) FROM dead_letters WHERE {where}"
 _BOUNDS = "SELECT quantile_disc(accepted_at, ?) FROM dead_letters WHERE {where}"
-_IDS = (
-    "SELECT message_id, value_size, state_at FROM dead_letters WHERE {where} ORDER BY accepted_at, message_id"
-)
+_IDS = f"SELECT message_id, value_size, state_at FROM dead_letters WHERE {{where}} ORDER BY {OLDEST_FIRST}"
 
 
 class Known(NamedTuple):

@@ -7,10 +7,12 @@ import threading
 
 import pytest
 
+from producer_core.dialects import publishing
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Group, states
 from producer_core.errors import ConfigError
 from producer_core.events import Attempt, DeadLetter
 from producer_core.store import Store
+from producer_core.transfer.frozen import freeze
 
 NOW = 1_800_000_000.0
 EVERYTHING = DeadLetterFilter(state=None)
@@ -92,6 +94,22 @@ def test_a_listing_is_the_latest_death_first_and_without_bodies(letters):
     assert [one.message_id for one in letters.find(DeadLetterFilter(), limit=1, offset=1)] == ["m-2"]
     table = letters.table(DeadLetterFilter(), limit=2)
     assert table["value_size"].to_pylist() == [7, 7] and table["attempts"].to_pylist() == [1, 1]
+
+
+def test_what_a_batch_accepted_in_one_instant_keeps_its_order_wherever_it_goes(tmp_path, monkeypatch):
+    """Ids end with a number: as text 10 comes before 9, and the last value of a key would be an old one."""
+    store = Store.open(tmp_path / "store.duckdb")
+    letters = DeadLetters(store, clock=lambda: NOW + 100)
+    letters.add([letter(number, accepted_at=NOW, failed_at=NOW + 1) for number in (11, 9, 10, 8)])
+    monkeypatch.setattr(publishing, "_LISTED", 3)
+    in_order = ["m-8", "m-9", "m-10", "m-11"]
+
+    assert letters.ids(EVERYTHING) == in_order
+    assert [one.message_id for one in letters.bodies(in_order[::-1])] == in_order
+    with freeze(store, EVERYTHING, tmp_path) as exported:
+        assert [one.message_id for some in exported.slices() for one in some] == in_order
+    published = publishing._slices(store, EVERYTHING, NOW)
+    assert [one.message_id for some in published for one in some] == in_order
 
 
 def test_bodies_come_the_oldest_message_first(letters):
