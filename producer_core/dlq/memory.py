@@ -153,6 +153,8 @@ class DeadLetterQueue:
     @property
     def full(self) -> bool:
         """More is held than the bounds allow, because the overflow could not take it."""
+        if not self._letters:  # asked for each message that is sent
+            return False
         with self._lock:
             return bool(self._letters) and self._over()
 
