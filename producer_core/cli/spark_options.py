@@ -64,7 +64,7 @@ class SparkChoice:
             try:
                 opened = session.open_session(
                     name=f"producer-core {name}", master=self.master, jars=self.jars, verbose=self.verbose,
-                    driver_memory=self.driver_memory or driver_memory, options=self.conf, light=light,
+                    driver_memory=self.driver_memory or driver_memory, options=self.conf, light=light, apart=True,
                 )  # fmt: skip
                 _interruptible()
                 yield opened

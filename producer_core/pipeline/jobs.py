@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 
 from producer_core.errors import StoreError
+from producer_core.pipeline.spark_errors import explained
 from producer_core.repeating import repeating
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def ending(error: BaseException) -> str:
     """What ended a job, in one line."""
     if isinstance(error, KeyboardInterrupt):
         return "It was interrupted."
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+    return str(explained(error) or error).strip().partition("\n")[0] or type(error).__name__
 
 
 class _Row:

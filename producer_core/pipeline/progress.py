@@ -67,6 +67,8 @@ def shown(
     try:
         with repeating(look, _LOOK, name="spark-progress"):
             yield
+        if told is not None:
+            told(1.0)  # the last look may have been before the last task
     finally:
         drawn.wipe()
         for name, value in before.items():

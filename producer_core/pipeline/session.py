@@ -75,13 +75,16 @@ def open_session(
     driver_memory: str = DEFAULT_MEMORY,
     options: Mapping[str, str] | None = None,
     light: bool = False,
+    apart: bool = False,
 ) -> SparkSession:
     """A session whose JVM logs to a file beside the connector's jars, or to the terminal with `verbose`.
 
     `jars` replaces the fetched connector (for machines without a network), `options` are Spark's own settings and
     win over ours. `light` is for a job of many small steps, whose work is not the JVM's. Under `spark-submit` the
-    session is the submitted one, as it was asked for there. Driver memory and `light` count only for the first
-    session of a process.
+    session is the submitted one, as it was asked for there. With `apart` the JVM works in the connector's folder, not
+    in the current one: Spark 4.0 makes a folder «artifacts» where it works, and fails where it may not; relative paths
+    that Spark is given are then looked for there. Driver memory, `light` and `apart` count only for the first session of
+    a process.
     """
     import_spark()
     from pyspark.sql import SparkSession
@@ -96,7 +99,10 @@ def open_session(
     check_tools(chosen)
     _own_java()
     found = named_jars(jars) or fetch_connector()
-    settings = {**_settings(chosen, driver_memory, found, verbose=verbose, light=light), **(options or {})}
+    settings = {
+        **_settings(chosen, driver_memory, found, verbose=verbose, light=light, apart=apart),
+        **(options or {}),
+    }
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
@@ -135,7 +141,7 @@ def import_spark() -> None:
 
 
 def _settings(
-    master: str, memory: str, jars: Sequence[Path], *, verbose: bool, light: bool
+    master: str, memory: str, jars: Sequence[Path], *, verbose: bool, light: bool, apart: bool = False
 ) -> dict[str, Any]:
     import pyspark
 
@@ -146,7 +152,7 @@ def _settings(
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.memory": memory,
         "spark.speculation": "false",  # two attempts at one slice would only fence each other
-        "spark.jars": ",".join(str(jar) for jar in jars),
+        "spark.jars": ",".join(str(jar.absolute()) for jar in jars),
         "spark.python.worker.faulthandler.enabled": "true",
         **_LITTLE_HELD,
     }
@@ -161,7 +167,7 @@ def _settings(
         }
     if master.startswith("local-cluster"):  # each worker of it is a JVM of its own
         settings |= {"spark.executor.memory": f"{_megabytes(master)}m", "spark.task.maxFailures": "4"}
-    driver = []
+    driver = [f"-Duser.dir={folder()}"] if apart else []
     if light:
         driver.append(_LIGHT)
         if pyspark.__version__.startswith("4.0."):  # later ones fail at the name, for they have it elsewhere

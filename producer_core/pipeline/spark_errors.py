@@ -164,8 +164,8 @@ def _told(error: BaseException) -> str:
 
 
 def _root(text: str) -> str:
-    """The last «Caused by:» line, else the first line."""
-    causes = re.findall(r"^Caused by: (.*)$", text, re.M)
+    """The last «Caused by:» line, else what py4j says was raised, after a colon on its second line, else the first line."""
+    causes = re.findall(r"^Caused by: (.*)$", text, re.M) or re.findall(r"^: (.*)$", text, re.M)
     lines = [line for line in text.splitlines() if line.strip()]
     return str(causes[-1]) if causes else (lines[0] if lines else "")
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import uuid
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -32,7 +33,7 @@ from tests.pipelines.fleet import publish as publish_fleet
 from tests.support import eventually
 
 pytestmark = pytest.mark.spark
-
+ROOT = Path(__file__).parents[2]
 
 NOW = int(time.time())
 
@@ -238,16 +239,24 @@ def test_a_driver_killed_after_its_transaction_and_before_the_checkpoint_counts_
         assert difference(found_in_history(connection, tmp_path / "history"), fleet.truth) == ""
 
 
-def test_a_job_goes_on_until_it_is_told_to_end_and_is_seen_in_the_store(kafka, topic, store):
+def test_a_job_goes_on_until_it_is_told_to_end_and_is_seen_in_the_store(kafka, topic, store, tmp_path):
+    here = tmp_path / "here"
+    here.mkdir()
     publish(kafka, topic, [encode(batch("p1", 0))])
     command = [sys.executable, "-m", "producer_core.cli", "pipeline", "telemetry", "--topic", topic, "--json"]
     command += ["-b", kafka.bootstrap_servers, "--store", str(store.path)]
-    job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    outside = {**os.environ, "PYTHONPATH": str(ROOT)}
+    job = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=here, env=outside
+    )
     try:
         eventually(lambda: totals(store)[0][0] == 10, 200)
         publish(kafka, topic, [encode(batch("p1", 1))])
         eventually(lambda: totals(store)[0][0] == 20)
         eventually(lambda: store.rows("jobs")[0]["records_done"] == 2)
+        assert not list(
+            here.iterdir()
+        )  # nothing of Spark's, so that it may be a folder where one may not write
         (seen,) = store.rows("jobs")
         job.send_signal(signal.SIGTERM)
         said, errors = job.communicate(timeout=60)
@@ -294,6 +303,7 @@ def test_a_long_batch_job_draws_a_bar_and_leaves_nothing(spark):
 
     assert shares == sorted(shares)
     assert all(0 <= share <= 1 for share in shares)
+    assert shares[-1] == 1  # also where the last look came before the last task
     assert "counting: " in terminal.getvalue()
     assert "of 4,000,000 records" in terminal.getvalue()
     assert terminal.getvalue().endswith("\r\033[K")

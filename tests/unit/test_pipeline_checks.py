@@ -187,6 +187,21 @@ def test_what_nobody_has_met_is_left_alone_and_its_root_is_one_line():
     assert root_cause(strange) == "java.lang.Strange: a thing"
 
 
+class FromSpark(Exception):
+    """As py4j raises it: what was called, then what came of it."""
+
+    __module__ = "py4j.protocol"
+
+    def __str__(self):
+        return "An error occurred while calling o78.start.\n: java.nio.file.AccessDeniedException: /artifacts\n\tat java.base/sun.nio"
+
+
+def test_what_a_call_of_spark_came_to_is_told_and_not_which_call_it_was():
+    assert str(explained(FromSpark())).startswith(
+        "Spark failed: java.nio.file.AccessDeniedException: /artifacts. "
+    )
+
+
 # the checkpoint
 
 
@@ -393,6 +408,15 @@ def test_a_job_that_fails_says_why_and_keeps_when_it_last_worked(tmp_path):
     (row,) = job_rows(store)
     assert (row["state"], row["message"]) == ("failed", "Spark ran out of memory.")
     assert (row["last_success_at"], row["ended_at"]) == (5.0, 9.0)
+
+
+def test_the_page_reads_of_a_failed_job_what_the_terminal_does(tmp_path):
+    store = Store.open(tmp_path / "s.duckdb")
+    with pytest.raises(FromSpark), noted(store, name="j", kind="telemetry"):
+        raise FromSpark
+
+    (row,) = job_rows(store)
+    assert row["message"] == str(explained(FromSpark()))
 
 
 def test_a_job_that_a_person_interrupted_says_so(tmp_path):
