@@ -24,6 +24,9 @@ _SMALL = ("bucket", "broker_id")
 _ALWAYS = ("statistics", "latencies", "errors")
 """Kinds that each batch has; the others came later, and older producers do not send them."""
 _HIGHEST = 2**53
+_TIMES = ("window_start", "started_at", "seen_at", "closed_at")
+_LATEST = 253_402_300_800
+"""10000-01-01, the first second of which no calendar here can speak: one such row would end every page and report."""
 _VERSIONS = range(-(2**31), 2**31)
 _AT_ONCE = 1 << 20
 """Bytes of JSON that are Python objects at the same time: some ten times as many bytes."""
@@ -161,8 +164,9 @@ def _structs(rows: Sequence[Any], kind: type[Any]) -> pa.StructArray:
     return pa.StructArray.from_arrays(arrays, fields=list(_struct(kind)))
 
 
-def _column(wanted: pa.DataType, allowed: frozenset[type]) -> Callable[[Sequence[Any]], pa.Array]:
+def _column(name: str, hint: Any) -> Callable[[Sequence[Any]], pa.Array]:
     """Makes an array of values that are all of the allowed types: pa.array alone would make 1 of 1.5, and 1.0 of True."""
+    wanted, allowed = _type(name, hint), _allowed(hint)
 
     def make(values: Sequence[Any]) -> pa.Array:
         if not allowed.issuperset(map(type, values)):
@@ -170,6 +174,8 @@ def _column(wanted: pa.DataType, allowed: frozenset[type]) -> Callable[[Sequence
         made = pa.array(values, wanted)
         if wanted == pa.int64():
             _check_size(made)
+        if name in _TIMES:
+            _check_time(made)
         return made
 
     return make
@@ -182,6 +188,15 @@ def _check_size(made: pa.Array) -> None:
     ends = compute.min_max(made).as_py()
     if max(abs(ends["min"] or 0), abs(ends["max"] or 0)) > _HIGHEST:
         raise ValueError("a number beyond 2**53")
+
+
+def _check_time(made: pa.Array) -> None:
+    """ValueError for a moment that no clock shows. A wrong clock is none of these: what it dates counts."""
+    from pyarrow import compute
+
+    ends = compute.min_max(made).as_py()
+    if (ends["min"] or 0) < 0 or (ends["max"] or 0) >= _LATEST:
+        raise ValueError("a time outside of the years 1970 to 9999")
 
 
 def _allowed(hint: Any) -> frozenset[type]:
@@ -202,7 +217,7 @@ def _struct(kind: type[Any]) -> pa.StructType:
 
 
 _COLUMNS = {
-    kind: [_column(_type(name, hint), _allowed(hint)) for name, hint in get_type_hints(kind).items()]
+    kind: [_column(name, hint) for name, hint in get_type_hints(kind).items()]
     for kind in (ProducerRow, *(kind.row for kind in KINDS.values()))
 }
 

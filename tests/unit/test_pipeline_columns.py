@@ -25,6 +25,8 @@ _VALUES = {
     bool: st.booleans(),
     type(None): st.none(),
 }
+_LAST = 253_402_300_799
+_TIMES = {**_VALUES, int: st.integers(0, _LAST), float: st.floats(0, _LAST) | st.integers(0, _LAST)}
 
 
 def rows(kind):
@@ -32,10 +34,14 @@ def rows(kind):
     values = [
         _SMALL
         if name in ("bucket", "broker_id")
-        else st.one_of(*(_VALUES[one] for one in get_args(hint) or (hint,)))
+        else st.one_of(*(_kinds(name)[one] for one in get_args(hint) or (hint,)))
         for name, hint in get_type_hints(kind).items()
     ]
     return st.tuples(*values).map(lambda cells: kind(*cells))
+
+
+def _kinds(name):
+    return _TIMES if name == "window_start" or name.endswith("_at") else _VALUES
 
 
 def record(**changes):
@@ -94,6 +100,8 @@ FITS = {
     "with names of tomorrow": record(tomorrow={"a": [1]}),
     "a whole number for a float": row("statistics", 13, 2),
     "no limit and no error": beat(16, None),
+    "a clock that begins in 1970": row("statistics", 0, 0),
+    "a clock far ahead": row("statistics", 0, 4_102_444_800),
 }
 
 STRANGE = {
@@ -137,6 +145,9 @@ STRANGE = {
     "a heartbeat that is text": (record(producer="p1"), 1),
     "a number for a boolean": (beat(9, 1), 1),
     "text for a limit": (beat(16, "much"), 1),
+    "a second in the year 36812": (row("statistics", 0, 2**40), 1),
+    "a second before 1970": (row("errors", 0, -1), 1),
+    "a heartbeat in the year 33658": (beat(7, 1e12), 1),
 }  # fmt: skip
 
 
