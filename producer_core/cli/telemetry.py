@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import ExitStack, closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -140,13 +142,12 @@ def _end(done: Merged, store: Store, as_json: bool) -> None:
         show.emit(result)
         return
     click.echo(merged(done, store.path))
-    for version, count in done.versions.items():
-        records = "record was" if count == 1 else "records were"
-        click.echo(f"{count:,} {records} set aside: {_why(version)}")
+    for why, count in _reasons(done.versions).items():
+        click.echo(f"{show.count(count, 'record was', 'records were')} set aside: {why}")
     if batches:
-        click.echo(
-            f"{batches:,} batches of {producers:,} producers have not come: late, or lost before they were read."
-        )
+        who = show.count(producers, "producer")
+        what = show.count(batches, f"batch of {who} has", f"batches of {who} have")
+        click.echo(f"{what} not come: late, damaged, or lost before they were read.")
 
 
 def merged(done: Merged, path: Path) -> str:
@@ -159,6 +160,14 @@ def merged(done: Merged, path: Path) -> str:
     if done.merged == done.batches:
         return f"Merged {batches} into {path}."
     return f"Merged {done.merged:,} of {batches} into {path}; it had the others already."
+
+
+def _reasons(versions: Mapping[int | None, int]) -> Mapping[str, int]:
+    """How many were set aside, by why."""
+    reasons: Counter[str] = Counter()
+    for version, count in versions.items():
+        reasons[_why(version)] += count
+    return reasons
 
 
 def _why(version: int | None) -> str:

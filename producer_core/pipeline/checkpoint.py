@@ -15,7 +15,7 @@ from producer_core.pipeline.merging import merged_through
 if TYPE_CHECKING:
     from producer_core.store import Store
 
-_CLUSTER, _TOPICS = "cluster", "topics"
+_LOCK, _CLUSTER, _TOPICS = ".lock", "cluster", "topics"
 _ANOTHER = "Take a new --checkpoint: everything is read again and nothing counts twice."
 _LOOKED_AT = 3
 """The last entries of a log; Spark reads no others."""
@@ -78,17 +78,16 @@ def goes_with(folder: Path, place: Path, store: Store | None) -> None:
         )
 
 
+def free(folder: Path) -> None:
+    """PipelineError when another job has the checkpoint now; nothing is made."""
+    if (folder / _LOCK).exists():
+        _take(folder).release()
+
+
 @contextmanager
 def held(folder: Path, cluster_id: str, topics: Mapping[str, str] | None = None) -> Iterator[None]:
     """The checkpoint's folder, made where it is missing, for this process alone, this cluster and these topics' ids."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = Lock.take(folder / ".lock", f"the checkpoint {folder}")
-    except OSError as error:
-        raise PipelineError(
-            f"The checkpoint {folder} cannot be written: {error.strerror}.",
-            fix="Check its disk and its owner.",
-        ) from error
+    lock = _take(folder)
     try:
         same_cluster(folder, cluster_id, topics or {})
         examine(folder)
@@ -99,6 +98,17 @@ def held(folder: Path, cluster_id: str, topics: Mapping[str, str] | None = None)
         yield
     finally:
         lock.release()
+
+
+def _take(folder: Path) -> Lock:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return Lock.take(folder / _LOCK, f"the checkpoint {folder}")
+    except OSError as error:
+        raise PipelineError(
+            f"The checkpoint {folder} cannot be written: {error.strerror}.",
+            fix="Check its disk and its owner.",
+        ) from error
 
 
 def _ids(folder: Path) -> dict[str, object]:

@@ -101,7 +101,9 @@ _TABLE = (
         "Give it more with --driver-memory, for example 2g.",
     ),
     _known(
-        r"No space left on device", PipelineError, "A disk is full.", "Make room, or set SPARK_LOCAL_DIRS to another disk.",
+        r"No space left on device", PipelineError, "A disk is full.",
+        "Make room where the job writes: its store, checkpoint, history or findings, or Spark's own files "
+        "(SPARK_LOCAL_DIRS names another disk for these).",
     ),
     _known(
         r"Python worker (?:exited|crashed)|ExecutorLostFailure|Lost executor|worker lost", PipelineError,

@@ -66,6 +66,7 @@ class Source:
 
 def check(config: ClientConfig, topics: Sequence[str], checkpoint: Path) -> Source:
     """Everything that can be known before Spark starts: brokers, topics, and the checkpoint; within 15 seconds."""
+    notes.free(checkpoint)
     notes.examine(checkpoint)
     options = kafka_options(config)
     cluster = reach(config, topics)

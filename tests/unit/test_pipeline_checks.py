@@ -16,6 +16,7 @@ import click
 import pytest
 
 from producer_core.cli.spark_options import SparkChoice
+from producer_core.cli.telemetry import _reasons as set_aside
 from producer_core.config import client_config
 from producer_core.errors import (
     BrokerError,
@@ -32,6 +33,7 @@ from producer_core.pipeline.kafka_options import kafka_options
 from producer_core.pipeline.session import _settings
 from producer_core.pipeline.spark_errors import explained, root_cause, spark_error
 from producer_core.store import Store
+from producer_core.telemetry import SCHEMA_VERSION
 from tests.support import eventually
 from tests.unit.test_pipeline_history import Query
 
@@ -158,7 +160,7 @@ Caused by: {cause}
          "Invalid username"),
         ("java.lang.IllegalStateException: batch 3 doesn't exist", CheckpointDamaged, "Move its folder"),
         ("java.lang.OutOfMemoryError: Java heap space", PipelineError, "--driver-memory"),
-        ("java.io.IOException: No space left on device", PipelineError, "disk"),
+        ("java.io.IOException: No space left on device", PipelineError, "history"),
         ("ModuleNotFoundError: No module named 'pyarrow'", MissingTool, "'pyarrow'"),
         ("org.apache.spark.SparkException: Could not parse Master URL: 'lokal'", ConfigError, "lokal"),
         ("java.lang.NoSuchMethodError: 'void org.apache.X.y()'", MissingTool, "--jars"),
@@ -311,6 +313,20 @@ def test_a_checkpoint_is_of_one_job_at_a_time(tmp_path):
             checkpoint.held(tmp_path, "c"),
         ):
             pass
+
+
+def test_a_checkpoint_that_is_in_use_is_told_before_a_broker_is_asked(tmp_path):
+    with (
+        checkpoint.held(tmp_path, "c"),
+        pytest.raises(PipelineError, match="Another job uses the checkpoint"),
+    ):
+        telemetry.check(client_config("127.0.0.1:1"), ["t"], tmp_path)
+
+
+def test_what_was_set_aside_for_one_reason_is_one_line():
+    reasons = set_aside({None: 3, SCHEMA_VERSION: 2, SCHEMA_VERSION + 1: 1})
+
+    assert list(reasons.values()) == [5, 1]
 
 
 # settings
