@@ -21,7 +21,7 @@ COMMANDS = (
     Command("store", "The store's file: inventory, copy, clean-up."),
     Command("doctor", "Check brokers, topic, store, Redis and Java; each finding with its fix."),
     Command("broker", "Start, stop and ask about a Kafka of your own."),
-    Command("pipeline", "Spark jobs: telemetry of a fleet into a store."),
+    Command("pipeline", "Spark jobs for a fleet: telemetry, audit, large replays."),
     Command("dashboard", "Open the live dashboard in a browser."),
 )
 

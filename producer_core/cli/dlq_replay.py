@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from producer_core.replay.dry_run import DryRun
     from producer_core.store import Store
 
+_CHANGE_EVERY, _LINE_EVERY = 2.0, 15.0
+"""Seconds between two lines of a replay's progress, at least: of one that changed, and of one that did not."""
 
 _from_here = partial(
     options.client_options,
@@ -257,13 +259,14 @@ def watched(
 ) -> Operation:
     """Until it has ended or was paused; Ctrl-C pauses it, and what that waits for is said at once. `told` hears how it
     goes on."""
-    last, operation = 0.0, planned
+    last, said, operation = 0.0, "", planned
     try:
         for operation in job.watch(planned):
             told(operation)
-            if time.monotonic() - last > 2 and not operation.ended:
-                last = time.monotonic()
-                show.say(replay_words.progress(operation), err=True)
+            text, since = replay_words.progress(operation), time.monotonic() - last
+            if not operation.ended and since > (_LINE_EVERY if text == said else _CHANGE_EVERY):
+                last, said = time.monotonic(), text
+                show.say(text, err=True)
     except KeyboardInterrupt:
         show.say(f"\nPausing. {job.waits_for}", err=True)
         paused = job.pause()

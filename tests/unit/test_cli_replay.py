@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 from contextlib import closing
@@ -281,6 +282,18 @@ def test_ctrl_c_is_answered_at_once_with_what_is_waited_for(store, capsys, monke
 
     assert (left.value.exit_code, words in before[0]) == (130, True)
     assert "is paused with 5 of 5 left" in capsys.readouterr().err
+
+
+def test_progress_that_does_not_change_is_not_said_again_and_again(store, capsys, monkeypatch):
+    monkeypatch.setattr(dlq_replay, "_CHANGE_EVERY", 0.0)
+    operation = planned(store)
+    further = dataclasses.replace(operation, acknowledged=1)
+    job = Replaying(store, DeadLetterFilter(), None)
+    monkeypatch.setattr(job, "watch", lambda planned: iter((operation, operation, operation, further)))
+
+    dlq_replay.watched(job, operation)
+
+    assert len(capsys.readouterr().err.splitlines()) == 2
 
 
 def test_what_ends_a_runner_between_two_looks_is_raised_and_not_tried_again(store, monkeypatch):

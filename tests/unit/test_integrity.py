@@ -248,6 +248,12 @@ def test_what_else_matters_follows_in_sentences():
     )
 
 
+def test_one_record_of_another_producer_is_spoken_of_as_one():
+    said = report(records=10, foreign=1).sentences
+
+    assert "1 of 10 records has no message id of ours; they were counted, not judged." in said
+
+
 def findings(*rows):
     names = ("kind", "message_id", "partition", "offset", "other_partition", "other_offset")
     return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})

@@ -79,7 +79,7 @@ def sentences(report: Outcome) -> Iterator[str]:
         yield f"{_are(report.given_up_found, 'that their producer gave up')} on the log all the same."
     if report.foreign:
         yield (
-            f"{report.foreign:,} of {report.records:,} records have no message id of ours; "
+            f"{report.foreign:,} of {report.records:,} records {'has' if report.foreign == 1 else 'have'} no message id of ours; "
             "they were counted, not judged."
         )
     yield from _holes(report)
