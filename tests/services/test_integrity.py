@@ -284,6 +284,7 @@ def test_a_topic_made_anew_is_audited_from_its_start_and_has_lost_what_it_held(k
     report = found(kafka, spark, orders, [telemetry], store=store, incremental=True)
 
     assert (report.records, report.lost, report.pending) == (2, 6, 0)
+    assert report.sentence == f"{orders}: of 8 messages acknowledged 6 are lost."
     assert report.notes[-1].startswith(f"{orders} was deleted and made anew after an earlier audit")
     again = found(kafka, spark, orders, [telemetry], store=store, incremental=True)
     assert (again.records, again.clean) == (0, True)

@@ -385,7 +385,7 @@ def test_what_an_audit_has_judged_before_is_not_told_again(spark):
         fresh="position = 1", old="position = 0",
     )  # fmt: skip
     assert report.ids("lost") == [f"{ONE}-6", f"{ONE}-60"]
-    assert (report.acknowledged, report.duplicated, report.ids("unledgered")) == (2, 0, [f"{TWO}-1"])
+    assert (report.acknowledged, report.duplicated, report.ids("unledgered")) == (3, 0, [f"{TWO}-1"])
 
 
 def test_a_compacted_topic_is_judged_for_copies_and_order_only(spark):
@@ -405,10 +405,14 @@ def test_what_cannot_be_read_in_a_ledger_is_counted(spark):
         b'{"v": 2}',
         b'{"v": 1, "producer_id": "p", "sequence": "three"}',
         b'{"v": 1, "producer_id": "p", "sequence": 1, "ledger": "none"}',
+        b'{"v": 1, "producer_id": "p", "sequence": -1}',
+        b'{"v": 1, "producer_id": "p", "sequence": 2, "first": 3}',
+        b'{"v": 1, "producer_id": "p", "sequence": 2, "ledger_lost": -5}',
+        *[b'{"v": 1, "producer_id": "p", "sequence": 2, "ledger_lost": 9000000000000000000}'] * 2,
     ]
     parsed = ledgers.parsed(telemetry(spark, values))
     rows = ledgers.rows(ledgers.understood(parsed))
-    assert ledgers.counted(parsed) == {"strange": 3, "lost": 0, "repeated": 0, "bare": 1}
+    assert ledgers.counted(parsed) == {"strange": 8, "lost": 0, "repeated": 0, "bare": 1}
     assert (ledgers.sound(rows).count(), ledgers.odd(rows).count()) == (1, 3)
 
 

@@ -44,7 +44,11 @@ def understood(batches: DataFrame) -> DataFrame:
     return batches.where(_UNDERSTOOD)
 
 
-_UNDERSTOOD = f"v = {SCHEMA_VERSION} and producer_id is not null and sequence is not null"
+_HIGHEST = 2**53
+_UNDERSTOOD = (
+    f"v = {SCHEMA_VERSION} and producer_id is not null and sequence between 0 and {_HIGHEST} "
+    f"and coalesce(first, sequence) between 0 and sequence and coalesce(ledger_lost, 0) between 0 and {_HIGHEST}"
+)
 
 
 def counted(batches: DataFrame) -> dict[str, int]:

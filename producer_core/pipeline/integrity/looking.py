@@ -64,9 +64,10 @@ def look(
         second = _second(session, question, compared, entries, counts, read, reading, look_up)
     after = seen_after(question.spans, edges_now())
     risen = any(span.low > question.spans[number].low for number, span in after.items())
-    findings = None
+    findings, beyond = None, 0
     if second is not None and entries is not None:
         zoned = keep(suspects.zoned(entries, groups.span_frame(session, after)))
+        beyond = _beyond(zoned) if "beyond" in zones else 0
         findings = _judged(
             question, compared, rows, told.letters, zoned, second, {*zones}, verdict(question, after)
         )
@@ -78,7 +79,7 @@ def look(
     return Found(
         records=counts["records"],
         foreign=counts["foreign"],
-        acknowledged=max(0, known),
+        acknowledged=max(0, known) + beyond,
         read_again=0 if second is None else second.offsets,
         expired=expired,
         spans=after,
@@ -247,6 +248,13 @@ def _counts(compared: DataFrame) -> dict[str, int]:
         F.count_if("doubtful").alias("doubtful"),
     ).first()  # fmt: skip
     return {name: number or 0 for name, number in (row.asDict() if row is not None else {}).items()}
+
+
+def _beyond(told: DataFrame) -> int:
+    """How many messages were acknowledged above the log's end, and not within the range as well."""
+    ids = told.where("zone = 'beyond'").select("session", "seq").distinct()
+    inside = told.where("zone = 'inside'").select("session", "seq")
+    return int(ids.join(inside, ["session", "seq"], "left_anti").count())
 
 
 def verdict(question: Question, after: Mapping[int, Span]) -> str:
