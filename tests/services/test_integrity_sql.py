@@ -398,9 +398,18 @@ def test_a_compacted_topic_is_judged_for_copies_and_order_only(spark):
 
 
 def test_what_cannot_be_read_in_a_ledger_is_counted(spark):
-    good, contradiction = told(ONE, 3)[0], told(TWO, 3)[0]._replace(count=7)
+    good = told(ONE, 3)[0]
+    contradictions = (
+        good._replace(count=7),
+        good._replace(fp=9 * 10**18),
+        good._replace(fp=-1),
+        good._replace(sum_seq=9 * 10**18),
+        good._replace(first_window=1),
+        good._replace(seqs=(4 * 10**18,) * 3),
+        good._replace(seqs=(4 * 10**18,) * 3, late=3),
+    )
     values = [
-        batch("p", 0, [good, contradiction, ["x"], [None] * 11]),
+        batch("p", 0, [good, *contradictions, ["x"], [None] * 11]),
         b"no JSON",
         b'{"v": 2}',
         b'{"v": 1, "producer_id": "p", "sequence": "three"}',
@@ -413,7 +422,9 @@ def test_what_cannot_be_read_in_a_ledger_is_counted(spark):
     parsed = ledgers.parsed(telemetry(spark, values))
     rows = ledgers.rows(ledgers.understood(parsed))
     assert ledgers.counted(parsed) == {"strange": 8, "lost": 0, "repeated": 0, "bare": 1}
-    assert (ledgers.sound(rows).count(), ledgers.odd(rows).count()) == (1, 3)
+    assert (ledgers.sound(rows).count(), ledgers.odd(rows).count()) == (1, 2 + len(contradictions))
+    far = ledgers.parsed(telemetry(spark, [batch("p", 0, [good._replace(offs=(9 * 10**18,) * 3)])]))
+    assert ledgers.entries(ledgers.sound(ledgers.rows(far))).count() == 3
 
 
 def test_batches_that_were_added_up_are_no_hole(spark):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from producer_core.ledger import GivenUpRow, LedgerRow
+from producer_core.ledger import MODULUS, WINDOW, GivenUpRow, LedgerRow
 from producer_core.telemetry import SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -135,7 +135,8 @@ def gaps(stretches: DataFrame) -> DataFrame:
 
 
 def sound(rows: DataFrame) -> DataFrame:
-    """Rows that can be read and do not contradict themselves (another number of sequences than they say)."""
+    """Rows that can be read and do not contradict themselves: another number of sequences than they say, sequences of
+    another window, sums beyond what so many can have. Some of these would end an audit where they are added up."""
     return rows.where("sound").drop("length", "sound")
 
 
@@ -146,7 +147,9 @@ def odd(rows: DataFrame) -> DataFrame:
 
 _SOUND = (
     "session is not null and topic is not null and partition is not null and window is not null and "
-    "n = length and (off_min < 0 or size(from_json(offs, 'array<bigint>')) = n)"
+    "n = length and (off_min < 0 or size(from_json(offs, 'array<bigint>')) = n) and "
+    f"shiftright(lowest, {SHIFT}) = window and shiftright(highest, {SHIFT}) = window and "
+    f"s between 0 and n * {WINDOW - 1} and f between 0 and n * {WINDOW * (MODULUS - 1)}"
 )
 
 
@@ -193,10 +196,11 @@ def rows(batches: DataFrame) -> DataFrame:
 
 def _reach(which: str) -> str:
     """SQL: the lowest or highest sequence of a row. Where it never falls, that is an end of it."""
-    quick = "get(steps, 0)" if which == "least" else "aggregate(steps, 0L, (sum, step) -> sum + step)"
+    quick = "get(steps, 0)" if which == "least" else "aggregate(steps, 0L, (sum, step) -> try_add(sum, step))"
     slow = f"""aggregate(slice(steps, 2, greatest(size(steps), 1)),
         named_struct('here', get(steps, 0), 'found', get(steps, 0)),
-        (at, step) -> named_struct('here', at.here + step, 'found', {which}(at.found, at.here + step)), at -> at.found)"""
+        (at, step) -> named_struct('here', try_add(at.here, step), 'found', {which}(at.found, try_add(at.here, step))),
+        at -> if(at.here is null, null, at.found))"""
     return f"case when late = 0 then {quick} else {slow} end"
 
 
@@ -243,6 +247,6 @@ def entries(rows: DataFrame, *keep: str) -> DataFrame:
         "session",
         F.sum("one.steps").over(so_far).alias("seq"),
         "partition",
-        F.coalesce(F.sum("one.moves").over(so_far), F.lit(-1)).alias("offset"),
+        F.coalesce(F.try_sum("one.moves").over(so_far), F.lit(-1)).alias("offset"),
         *keep,
     )
