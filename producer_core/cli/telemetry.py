@@ -66,7 +66,7 @@ def telemetry(
       producer-core pipeline telemetry --topic telemetry -b localhost:9092 --store fleet.duckdb --once
 
     A record of a newer schema, or that is no telemetry, is set aside beside the checkpoint and counted. Without
-    --once the job waits for brokers that are away. Ctrl-C ends it with what is merged.
+    --once a job that runs waits for brokers that go away. Ctrl-C ends it with what is merged.
 
     \b
     Exit codes: 0 merged, 1 --once was interrupted and records are left, 2 it could not be done.
