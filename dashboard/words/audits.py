@@ -193,7 +193,10 @@ def facts(audit: Audit, zone: str | None, now: float) -> list[tuple[str, str]]:
         ("Read as", audit.isolation.replace("_", " ")),
         ("Records read", count(audit.records)),
         ("Acknowledged", f"{count(audit.acknowledged)} by the ledgers"),
-        ("Of other producers", f"{plural(audit.foreign, 'record')} without a message id of ours; not judged"),
+        (
+            "Of other producers",
+            f"{count(audit.foreign)} {'record' if audit.foreign == 1 else 'records'} without a message id; not judged",
+        ),
         ("Cluster", audit.cluster_id or "–"),
     ]
     if audit.ledger_gaps:
