@@ -195,7 +195,7 @@ def facts(audit: Audit, zone: str | None, now: float) -> list[tuple[str, str]]:
         ("Acknowledged", f"{count(audit.acknowledged)} by the ledgers"),
         (
             "Of other producers",
-            f"{count(audit.foreign)} {'record' if audit.foreign == 1 else 'records'} without a message id; not judged",
+            f"{count(audit.foreign)} {'record' if audit.foreign == 1 else 'records'} without a message id of ours; not judged",
         ),
         ("Cluster", audit.cluster_id or "–"),
     ]
