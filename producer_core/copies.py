@@ -44,6 +44,14 @@ class Copies:
             [(d.checksum or "", d.dedup_topic or d.topic, d.id) for d in deliveries]
         )
 
+    def confirm(self, deliveries: Sequence[Delivery]) -> None:
+        """They were acknowledged."""
+        if self._dedup is not None:
+            claimed = [d for d in deliveries if d.checksum is not None]
+            self._dedup.confirm_many(
+                [d.checksum or "" for d in claimed], (d.dedup_topic or d.topic for d in claimed)
+            )
+
     def release(self, delivery: Delivery) -> None:
         if delivery.checksum is not None and self._dedup is not None:
             self._dedup.release(delivery.checksum, delivery.dedup_topic or delivery.topic, delivery.id)

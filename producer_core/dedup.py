@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from producer_core.claims import Claim as Claim
@@ -21,6 +21,7 @@ from producer_core.shared_claims import SharedClaims
 
 logger = logging.getLogger(__name__)
 
+_NEW, _DUPLICATE = Claim.NEW, Claim.DUPLICATE
 _LONGEST_CLAIM = 86_400.0
 """Seconds after which a claim expires even where librdkafka never gives a message up: its process may be dead."""
 
@@ -54,7 +55,10 @@ class MessageDeduplicator:
         )
         self._shared = None if redis_client is None else self._share(redis_client, claim_ttl)
         self._lock = threading.Lock()  # guards the counts below
-        self._new = self._duplicates = 0
+        self._duplicates = 0
+        self._taken_back = (
+            0  # claims that were new in memory and then not: another process had them, or nobody answered
+        )
 
     def _share(self, redis_client: Any, claim_ttl: float) -> SharedClaims:
         return SharedClaims(
@@ -67,44 +71,41 @@ class MessageDeduplicator:
     # the producer's three steps
 
     def claim(self, digest: str, topic: str, owner: bytes | str) -> Claim:
-        """Before sending. A duplicate is one that was acknowledged within the ttl."""
-        key = f"msg_dedup:{topic}:{digest}"
+        """Before sending. A duplicate is one that was acknowledged within the ttl.
+
+        A digest is of one topic only, as `checksum` makes it: memory keeps it as it is, Redis under its topic.
+        """
         if self._shared is None:
-            found, renewed = self._memory.take(key, owner)
+            found = self._memory.claim(digest, owner)
         else:
-            found, renewed = self._claim(key, _owner(owner))
-        if not renewed and found is not Claim.PENDING:  # a copy that waits is counted when that ends
-            self._count(found is Claim.DUPLICATE)
+            found = self._claim(digest, topic, _owner(owner))
+        if found is _DUPLICATE:  # a copy that waits is counted when that ends
+            self._count(duplicates=1)
         return found
 
     def claim_many(self, asked: Sequence[tuple[str, str, bytes]]) -> list[Claim]:
         """As `claim` of digest, topic and owner for each, in order; of all that are new in one round trip to Redis."""
         if self._shared is None:
-            found = [self._memory.claim(_key(topic, digest), owner) for digest, topic, owner in asked]
+            found = [self._memory.claim(digest, owner) for digest, _, owner in asked]
         else:
-            found = self._claim_shared(
-                [(_key(topic, digest), _owner(owner)) for digest, topic, owner in asked]
-            )
-        duplicates = found.count(Claim.DUPLICATE)
-        self._count(True, duplicates)
-        self._count(False, len(found) - duplicates - found.count(Claim.PENDING))
+            found = self._claim_shared([(digest, topic, owner.hex()) for digest, topic, owner in asked])
+        self._count(duplicates=found.count(_DUPLICATE))
         return found
 
     def confirm(self, digest: str, topic: str) -> None:
         """The broker acknowledged it. Never waits: Redis is told by a thread of its own, within milliseconds."""
-        self.confirm_many([(digest, topic)])
+        self.confirm_many((digest,), (topic,))
 
-    def confirm_many(self, asked: Sequence[tuple[str, str]]) -> None:
-        """As `confirm` for the digest and topic of each."""
-        keys = [_key(topic, digest) for digest, topic in asked]
-        self._memory.confirm_many(keys)
+    def confirm_many(self, digests: Sequence[str], topics: Iterable[str]) -> None:
+        """As `confirm` for each digest and its topic."""
+        self._memory.confirm_many(digests)
         if self._shared is not None:
-            for key in keys:
-                self._shared.confirm(key)
+            for digest, topic in zip(digests, topics, strict=True):
+                self._shared.confirm(_key(topic, digest))
 
     def release(self, digest: str, topic: str, owner: bytes | str) -> None:
         """It is certain that the broker does not have it: the next copy may be sent. Never waits."""
-        self._let_go(_key(topic, digest), owner if self._shared is None else _owner(owner))
+        self._let_go(digest, topic, owner if self._shared is None else _owner(owner))
 
     def close(self, timeout: float = 1.0) -> None:
         """Tell Redis what it has yet to hear, and let its connections go. At exit this is done for you."""
@@ -119,10 +120,11 @@ class MessageDeduplicator:
         One step: of two callers with equal messages, in threads or processes, only one is told False.
         """
         digest = self.checksum(topic, None, message)
-        seen = self._claim(_key(topic, digest), uuid.uuid4().hex)[0] is not Claim.NEW
-        if not seen:
+        seen = self._claim(digest, topic, uuid.uuid4().hex) is not _NEW
+        if seen:
+            self._count(duplicates=1)
+        else:
             self.confirm(digest, topic)
-        self._count(seen)
         return seen
 
     def checksum(self, topic: str, key: bytes | None, value: Any) -> str:
@@ -137,7 +139,7 @@ class MessageDeduplicator:
     @property
     def stats(self) -> dict[str, int]:
         with self._lock:
-            new, duplicates = self._new, self._duplicates
+            new, duplicates = self._memory.new - self._taken_back, self._duplicates
         return {
             "total_checked": new + duplicates,
             "duplicates_found": duplicates,
@@ -158,47 +160,50 @@ class MessageDeduplicator:
 
     # Redis, and when it is gone
 
-    def _claim(self, key: str, who: str | bytes) -> tuple[Claim, bool]:
-        """In this process first, so that its own copies are told apart while Redis comes and goes.
-
-        And whether the owner had it before.
-        """
-        found = self._memory.take(key, who)
-        if found[0] is not Claim.NEW or self._shared is None:
+    def _claim(self, digest: str, topic: str, who: str) -> Claim:
+        """In this process first, so that its own copies are told apart while Redis comes and goes."""
+        found = self._memory.claim(digest, who)
+        if found is not _NEW or self._shared is None:
             return found
         try:
-            shared = self._shared.claim(key, _owner(who))
+            shared = self._shared.claim(_key(topic, digest), who)
         except BaseException:  # interrupted: nobody will confirm or release it
-            self._let_go(key, who)
+            self._let_go(digest, topic, who)
+            self._count(taken_back=1)
             raise
-        if shared in (Claim.PENDING, Claim.DUPLICATE):
-            self._memory.release(key, who)
-            return shared, found[1]
-        return found
+        if shared is None or shared is _NEW:
+            return found
+        self._memory.release(digest, who)
+        self._count(taken_back=1)
+        return shared
 
-    def _claim_shared(self, keys: Sequence[tuple[str, str]]) -> list[Claim]:
+    def _claim_shared(self, asked: Sequence[tuple[str, str, str]]) -> list[Claim]:
         """The same for many."""
         assert self._shared is not None
         found: list[Claim] = []
         try:
-            for key in keys:
-                found.append(self._memory.claim(*key))
-            fresh = [place for place, claim in enumerate(found) if claim is Claim.NEW]
-            told = self._shared.claim_many([keys[place] for place in fresh]) if fresh else ()
+            for digest, _, who in asked:
+                found.append(self._memory.claim(digest, who))
+            fresh = [place for place, claim in enumerate(found) if claim is _NEW]
+            keys = [(_key(topic, digest), who) for digest, topic, who in map(asked.__getitem__, fresh)]
+            told = self._shared.claim_many(keys) if keys else ()
         except BaseException:
-            for key in keys:
-                self._let_go(*key)
+            for one in asked:
+                self._let_go(*one)
+            self._count(taken_back=found.count(_NEW))
             raise
         for place, shared in zip(fresh, told, strict=True):
-            if shared in (Claim.PENDING, Claim.DUPLICATE):
-                self._memory.release(*keys[place])
+            if shared is not None and shared is not _NEW:
+                digest, _, who = asked[place]
+                self._memory.release(digest, who)
+                self._count(taken_back=1)
                 found[place] = shared
         return found
 
-    def _let_go(self, key: str, who: bytes | str) -> None:
-        self._memory.release(key, who)
+    def _let_go(self, digest: str, topic: str, who: bytes | str) -> None:
+        self._memory.release(digest, who)
         if self._shared is not None:
-            self._shared.release(key, _owner(who))
+            self._shared.release(_key(topic, digest), _owner(who))
 
     def _changed(self, degraded: bool, text: str) -> None:
         if degraded:
@@ -212,12 +217,10 @@ class MessageDeduplicator:
         except Exception:
             logger.exception("de-duplication callback failed")
 
-    def _count(self, duplicate: bool, number: int = 1) -> None:
+    def _count(self, *, duplicates: int = 0, taken_back: int = 0) -> None:
         with self._lock:
-            if duplicate:
-                self._duplicates += number
-            else:
-                self._new += number
+            self._duplicates += duplicates
+            self._taken_back += taken_back
 
 
 def _key(topic: str, digest: str) -> str:

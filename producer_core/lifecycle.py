@@ -76,7 +76,7 @@ class Lifecycle:
         )
         marks = Marks(next_sequence)
         self.settlement = Settlement(
-            self.pending, self.backlog, lanes=lanes, turns=turns, dedup=dedup, copies=copies, retries=retries,
+            self.pending, self.backlog, lanes=lanes, turns=turns, copies=copies, retries=retries,
             audience=audience, connection=connection, marks=marks, origin=origin, failed=self._failed,
             settled=self._settled,
         )  # fmt: skip

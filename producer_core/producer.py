@@ -157,7 +157,7 @@ class ReliableKafkaProducer(Undelivered):
             delivery.owner = Owner(callback, on_delivery, record_id)
         if self.deduplicator is not None:
             if self._alone and type(dedup_key) is str and len(dedup_key) <= _SHORT:
-                delivery.checksum = f"key {dedup_key}"  # nobody else compares it, so it need not be hashed
+                delivery.checksum = f"key {topic} {dedup_key}"  # read by nobody else: it need not be hashed
             else:
                 delivery.checksum = self._checksum(topic, delivery.key, value, dedup_key)
         elif dedup_key is not None:

@@ -18,7 +18,6 @@ from producer_core.acknowledgements import Acknowledgements
 from producer_core.burial import Origin, dead_letter
 from producer_core.connection import Connection
 from producer_core.copies import Copies
-from producer_core.dedup import MessageDeduplicator
 from producer_core.events import Acknowledged, Verdict
 from producer_core.failures import Failure
 from producer_core.in_doubt import Landed, Marks
@@ -50,7 +49,6 @@ class Settlement:
         *,
         lanes: Lanes,
         turns: Turns,
-        dedup: MessageDeduplicator | None,
         copies: Copies,
         retries: RetryManager,
         audience: Audience,
@@ -64,7 +62,6 @@ class Settlement:
         self._backlog = backlog
         self._lanes = lanes
         self._turns = turns
-        self._dedup = dedup
         self._copies = copies
         self._retries = retries
         self._audience = audience
@@ -114,11 +111,7 @@ class Settlement:
             reports = reports.only(left)
             deliveries = reports.deliveries()
         partitions, offsets, latencies = reports.places()
-        if self._dedup is not None:
-            claims = [
-                (one.checksum, one.dedup_topic or one.topic) for one in deliveries if one.checksum is not None
-            ]
-            self._dedup.confirm_many(claims)
+        self._copies.confirm(deliveries)
         if self._backlog is not None:
             self._backlog.acknowledged(deliveries)
         seqs = list(map(_seq_of, deliveries))
@@ -148,8 +141,8 @@ class Settlement:
         delivery.status = _SENT
         if delivery.seq > self.highest:
             self.highest = delivery.seq
-        if delivery.checksum is not None and self._dedup is not None:
-            self._dedup.confirm(delivery.checksum, delivery.dedup_topic or delivery.topic)
+        if delivery.checksum is not None:
+            self._copies.confirm((delivery,))
         tries = 1
         if delivery.attempts:
             tries += len(delivery.attempts)

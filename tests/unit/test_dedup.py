@@ -115,6 +115,25 @@ class TestMemory(BackendContract):
         assert backend.claim("pending", "b") is Claim.PENDING
         assert len(backend) == 2
 
+    def test_however_many_are_confirmed_together_memory_keeps_the_latest_and_an_eighth_more(self, clock):
+        backend = MemoryBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=80, clock=clock)
+        for first in range(0, 1_000, 7):
+            backend.confirm_many([f"k{number}" for number in range(first, first + 7)])
+            assert len(backend._confirmed) <= 90
+            assert all(backend.confirmed(f"k{number}") for number in range(max(0, first - 73), first + 7))
+        assert len(backend) == 80
+
+    def test_what_has_expired_takes_no_memory(self, clock):
+        backend = MemoryBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=100, clock=clock)
+        backend.claim("in doubt", "a")
+        backend.confirm("acknowledged")
+        clock.advance(CLAIM_TTL)
+        backend.claim("another", "a")
+        assert [*backend._pending, *backend._confirmed] == ["another", "acknowledged"]
+        clock.advance(TTL)
+        backend.claim("and another", "a")
+        assert [*backend._pending, *backend._confirmed] == ["and another"]
+
 
 # the contract's face
 

@@ -292,6 +292,17 @@ def test_a_confirmed_duplicate_returns_none_and_a_failed_message_does_not_block_
     producer.close()
 
 
+def test_one_dedup_key_on_two_topics_is_two_messages():
+    producer, _ = make(lambda delivery: None, enable_deduplication=True)
+
+    sent = [producer.send_message(topic, {}, dedup_key="a 1") for topic in ("orders", "refunds", "orders.a")]
+    producer.flush(5)
+
+    assert None not in sent
+    assert producer.send_message("orders", {}, dedup_key="a 1") is None
+    producer.close()
+
+
 def test_a_copy_of_a_pending_message_is_held_until_its_twin_is_settled():
     producer, transport = make(lambda delivery: "hold", enable_deduplication=True)
     reports = []
