@@ -86,7 +86,7 @@ class Backlog:
         with self._gate:
             if self._refused is not None:
                 raise self._refused
-            self.journal.append(_record(delivery))
+            self.journal.append(delivery)
             if not self._behind and self._offered(delivery):
                 return
             self._leave_to_the_feeder(delivery)
@@ -100,7 +100,7 @@ class Backlog:
         with self._gate:
             if self._refused is not None:
                 raise self._refused
-            self.journal.append_many([_record(delivery) for delivery in deliveries])
+            self.journal.append_many(deliveries)
             try:
                 for delivery in deliveries:
                     if self._behind or not self._sender.offer(delivery):
@@ -255,10 +255,3 @@ class Backlog:
 
 def _raw_id(session: bytes, seq: int) -> bytes:
     return session + seq.to_bytes(8)
-
-
-def _record(delivery: Delivery) -> Record:
-    return Record(
-        delivery.seq, delivery.topic, delivery.key, delivery.value, tuple(delivery.headers), delivery.partition,
-        delivery.timestamp_ms, delivery.accepted_at, delivery.checksum, delivery.dedup_topic,
-    )  # fmt: skip

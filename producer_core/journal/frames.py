@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import google_crc32c
@@ -21,7 +21,8 @@ _WINDOW = 1 << 18
 _SPREAD = 0x9E3779B1
 """Odd, so that neighbouring places start their checksums far from each other."""
 
-_extend = google_crc32c.extend
+_extend: Callable[[int, bytes], int] = google_crc32c.extend
+_pack = _HEAD.pack
 
 
 class Frame(NamedTuple):
@@ -42,12 +43,12 @@ class Damage(NamedTuple):
 
 def seed(secret: int, name: str) -> int:
     """What the checksums of one file start from."""
-    return int(_extend(secret, name.encode()))
+    return _extend(secret, name.encode())
 
 
 def frame(content: bytes, seed: int, at: int) -> bytes:
     """The content as it stands at this place of the file."""
-    return _HEAD.pack(MAGIC, len(content), _checksum(content, seed, at)) + content
+    return _pack(MAGIC, len(content), _checksum(content, seed, at)) + content
 
 
 def frames(data: bytes, seed: int, base: int = 0) -> Iterator[Frame | Damage]:
@@ -111,4 +112,4 @@ def _next_frame(data: bytes, at: int, seed: int, base: int) -> Frame | None:
 
 
 def _checksum(content: bytes, seed: int, at: int) -> int:
-    return int(_extend((seed + at * _SPREAD + len(content)) & 0xFFFFFFFF, content))
+    return _extend((seed + at * _SPREAD + len(content)) & 0xFFFFFFFF, content)

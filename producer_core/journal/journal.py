@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import os
 import shutil
 import threading
 import time
@@ -12,8 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
+from producer_core import forks
 from producer_core.errors import ForkedProducer, JournalDamaged, JournalError, JournalFull
 from producer_core.journal.cursor import Cursor, Portion, portion
 from producer_core.journal.damages import Say, tell
@@ -23,6 +23,9 @@ from producer_core.journal.record import Record, encode
 from producer_core.journal.segments import Segments
 from producer_core.journal.settle_log import SettleLog, Step
 from producer_core.journal.syncing import GroupSync
+
+if TYPE_CHECKING:
+    from producer_core.transport import Delivery
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +56,7 @@ class Journal:
         self._max_bytes = max_bytes
         self._say = say
         self._clock = clock
-        self._pid = os.getpid()
+        self._here = forks.mark()
         self.session = folder.identity.session
         self._lock = threading.RLock()  # guards the fields below
         self._segments = Segments(
@@ -107,42 +110,22 @@ class Journal:
 
     # writing
 
-    def append(self, record: Record) -> None:
+    def append(self, record: Record | Delivery) -> None:
         """Keep a message; returns when the level's promise holds. JournalFull leaves nothing of it behind."""
-        content, seq = encode(record), record.seq
-        self._check_process()
-        try:
-            with self._lock:
-                self._check()
-                self._check_room(len(content))
-                try:
-                    self._folder.reserve(seq)
-                    if self._level == "buffered":
-                        self._buffer[seq] = content
-                        self._buffered_bytes += len(content)
-                    else:
-                        self._segments.write(((seq, content),))
-                except OSError as error:
-                    raise self._full(error) from error
-                self._next = max(self._next, seq + 1)
-                ticket = self._sync.written()
-            if self._level == "power":
-                self._make_durable(ticket, (seq,))
-        except JournalError:
-            raise
-        except BaseException:  # an interrupt while it was written, or waited for the disk
-            self.withdraw((seq,))
-            raise
+        seq, content = record.seq, encode(record)
+        self._keep(((seq, content),), seq, len(content))
 
-    def append_many(self, records: Sequence[Record]) -> None:
+    def append_many(self, records: Sequence[Record | Delivery]) -> None:
         """As `append` for each, in one write and, at the level `power`, one sync: all of them or none."""
         contents = [(record.seq, encode(record)) for record in records]
-        seqs, size = [seq for seq, _ in contents], sum(len(content) for _, content in contents)
-        last = max(seqs)
-        self._check_process()
+        last = max(seq for seq, _ in contents)
+        self._keep(contents, last, sum(len(content) for _, content in contents))
+
+    def _keep(self, contents: Sequence[tuple[int, bytes]], last: int, size: int) -> None:
+        if not self._here[0]:  # as _check_process, without its call
+            raise ForkedProducer
         try:
             with self._lock:
-                self._check()
                 self._check_room(size)
                 try:
                     self._folder.reserve(last)
@@ -153,14 +136,15 @@ class Journal:
                         self._segments.write(contents)
                 except OSError as error:
                     raise self._full(error) from error
-                self._next = max(self._next, last + 1)
-                ticket = self._sync.written()
-            if self._level == "power":
-                self._make_durable(ticket, seqs)
+                if last >= self._next:
+                    self._next = last + 1
+                ticket = self._sync.written() if self._level == "power" else 0
+            if ticket:
+                self._make_durable(ticket, [seq for seq, _ in contents])
         except JournalError:
             raise
-        except BaseException:
-            self.withdraw(seqs)
+        except BaseException:  # an interrupt while it was written, or waited for the disk
+            self.withdraw([seq for seq, _ in contents])
             raise
 
     def withdraw(self, seqs: Iterable[int]) -> None:
@@ -235,7 +219,7 @@ class Journal:
 
     def close(self) -> None:
         """Write what is buffered and let the folder go. JournalFull when that had no room: it is lost."""
-        if os.getpid() != self._pid:
+        if not self._here[0]:
             return
         self._stopping.set()
         with self._lock:
@@ -264,7 +248,7 @@ class Journal:
 
     def _check_process(self) -> None:
         """Before the lock: in a forked child, a thread that is not there may hold it for ever."""
-        if os.getpid() != self._pid:
+        if not self._here[0]:
             raise ForkedProducer
 
     def _check(self) -> None:
@@ -272,12 +256,13 @@ class Journal:
             raise JournalError("The journal is closed.")
 
     def _check_room(self, more: int) -> None:
+        self._check()
         if self._buffered_bytes > _BUFFER:
             self._flush()
         if (now := self._clock()) >= self._look_at:
             self._look()
             self._look_at = now + _LOOK
-        if self.size() + more > self._max_bytes:
+        if self._segments.size + self._buffered_bytes + more > self._max_bytes:
             self._segments.make_room()
             if self.size() + more > self._max_bytes:
                 raise JournalFull(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 
 class Ranges:
@@ -65,12 +66,10 @@ class Ranges:
 
 def ranges_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
     """Numbers in any order as ranges."""
-    found: list[tuple[int, int]] = []
-    for number in sorted(numbers):
-        if found and number < found[-1][1]:
-            continue
-        if found and number == found[-1][1]:
-            found[-1] = (found[-1][0], number + 1)
-        else:
-            found.append((number, number + 1))
-    return found
+    ordered = sorted(set(numbers))
+    if not ordered:
+        return []
+    gaps = [(low, high) for low, high in pairwise(ordered) if high - low > 1]
+    starts = [ordered[0], *(high for _, high in gaps)]
+    ends = [*(low + 1 for low, _ in gaps), ordered[-1] + 1]
+    return list(zip(starts, ends, strict=True))

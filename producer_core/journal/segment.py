@@ -30,6 +30,7 @@ class Segment:
         self.settled = Ranges()
         self.broken = False
         self._index: list[tuple[int, int]] = []  # highest sequence so far, offset: both rise
+        self._next_mark = 0  # the offset from which on there is another
 
     @property
     def unsettled(self) -> int:
@@ -44,23 +45,26 @@ class Segment:
         """Whether the file still has its name."""
         return self._file is not None and os.fstat(self._file).st_nlink > 0
 
-    def add(self, seq: int, content: bytes) -> None:
-        """Write one record at the end. OSError leaves the file as it was."""
-        at = self.size
-        data = frame(content, self._seed, at)
-        self._write(data)
-        self._know(seq, at)
-
-    def add_all(self, contents: Sequence[tuple[int, bytes]]) -> None:
-        """Write several in one go: all of them or none."""
-        at, parts, places = self.size, [], []
-        for seq, content in contents:
-            places.append((seq, at))
-            parts.append(frame(content, self._seed, at))
-            at += len(parts[-1])
-        self._write(b"".join(parts))
-        for place in places:
-            self._know(*place)
+    def add(self, contents: Sequence[tuple[int, bytes]]) -> int:
+        """Write records at the end in one go; how many bytes they take. OSError leaves the file as it was."""
+        assert self._file is not None, "an open segment"
+        start = at = self.size
+        parts = []
+        for _, content in contents:
+            parts.append(data := frame(content, self._seed, at))
+            at += len(data)
+        try:
+            write_whole(self._file, b"".join(parts), start)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, start)
+            raise
+        self.size = at
+        if start >= self._next_mark:
+            self._mark(start)
+        for seq, _ in contents:
+            self.sequences.add(seq, seq + 1)
+        return at - start
 
     def settle(self, start: int, end: int) -> int:
         """How many of these were in here and open."""
@@ -134,17 +138,12 @@ class Segment:
             file, self._file = self._file, None
             os.close(file)
 
-    def _write(self, data: bytes) -> None:
-        assert self._file is not None, "an open segment"
-        try:
-            write_whole(self._file, data, self.size)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._file, self.size)
-            raise
-        self.size += len(data)
-
     def _know(self, seq: int, at: int) -> None:
-        if not self._index or at - self._index[-1][1] >= _STEP:
-            self._index.append((self.sequences.highest, at))
+        if at >= self._next_mark:
+            self._mark(at)
         self.sequences.add(seq, seq + 1)
+
+    def _mark(self, at: int) -> None:
+        """An entry of the index: what is not known yet begins there."""
+        self._index.append((self.sequences.highest, at))
+        self._next_mark = at + _STEP

@@ -56,19 +56,11 @@ class Segments:
         first = contents[0][0]
         segment = self._room_at(first)
         try:
-            self._add(segment, contents)
+            self.size += segment.add(contents)
         except OSError:
             if not segment.size or segment.unsettled:
                 raise
-            self._add(self._rotate(first), contents)  # its room was taken by what is settled
-
-    def _add(self, segment: Segment, contents: Sequence[tuple[int, bytes]]) -> None:
-        before = segment.size
-        if len(contents) == 1:
-            segment.add(*contents[0])
-        else:
-            segment.add_all(contents)
-        self.size += segment.size - before
+            self.size += self._rotate(first).add(contents)  # its room was taken by what is settled
         self.unsettled += len(contents)
 
     def settle(self, ranges: Iterable[tuple[int, int]]) -> None:
