@@ -25,7 +25,7 @@ from producer_core.turns import Turns
 if TYPE_CHECKING:
     from producer_core.stand_in import Keeper, Sender
 
-_NEW = Claim.NEW
+_NEW, _HELD, _COPY = Claim.NEW, Claim.PENDING, Claim.DUPLICATE
 _PENDING, _DUPLICATE = MessageStatus.PENDING, MessageStatus.DUPLICATE
 _MOST_HELD = 10_000
 """Messages that wait in memory for a twin, a retry or an earlier one of their key, before send_message waits too."""
@@ -92,24 +92,22 @@ class Acceptance:
                 self._copies.release(delivery)
                 raise
         deadline = time.monotonic() + self._max_block
-        if claim is Claim.PENDING:
+        if claim is _HELD:
             claim = self._claim_or_wait(delivery, deadline)
         return self._accept_claimed(delivery, claim, deadline)
 
     def _claim_or_wait(self, delivery: Delivery, deadline: float) -> Claim:
         """Claim; where too many copies are held already, wait for their twins as for room in the queue."""
-        while (
-            claim := self._copies.claim(delivery)
-        ) is Claim.PENDING and self._retries.pending >= _MOST_HELD:
+        while (claim := self._copies.claim(delivery)) is _HELD and self._retries.pending >= _MOST_HELD:
             why = f"{_MOST_HELD:,} messages wait for a retry or for their twin. Send slower."
             self._wait_for_room(deadline, why)
         return claim
 
     def _accept_claimed(self, delivery: Delivery, claim: Claim, deadline: float) -> bool:
-        if claim is Claim.DUPLICATE:
+        if claim is _COPY:
             self._copies.duplicate(delivery)
             return False
-        delivery.status = _DUPLICATE if claim is Claim.PENDING else _PENDING
+        delivery.status = _DUPLICATE if claim is _HELD else _PENDING
         try:
             self._take(delivery, deadline)
         except BaseException:
@@ -160,13 +158,13 @@ class Acceptance:
         claims = self._copies.claim_many(deliveries)
         wanted = []
         for delivery, claim in zip(deliveries, claims, strict=True):
-            if claim is Claim.DUPLICATE:
+            if claim is _COPY:
                 self._copies.duplicate(delivery)
             else:
-                delivery.status = _DUPLICATE if claim is Claim.PENDING else _PENDING
+                delivery.status = _DUPLICATE if claim is _HELD else _PENDING
                 wanted.append(delivery)
         ends = iter(self._take_together(wanted))
-        return [False if claim is Claim.DUPLICATE else next(ends) for claim in claims]
+        return [False if claim is _COPY else next(ends) for claim in claims]
 
     def _take_together(self, deliveries: Sequence[Delivery]) -> list[bool | ProducerError]:
         """Those that find room, in one step; then the others, each for itself. Their claims go if they are not taken."""

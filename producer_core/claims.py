@@ -11,6 +11,8 @@ from enum import Enum
 from itertools import islice, takewhile
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
+import orjson
+
 from producer_core.errors import ConfigError, DedupError
 
 _PATIENCE = 0.25
@@ -140,27 +142,38 @@ class Word(NamedTuple):
 
 
 _CLAIM = """
-local found = {}
+local found, owners = {}, cjson.decode(ARGV[2])
 for at, key in ipairs(KEYS) do
-    local held, own = redis.call('GET', key), ARGV[at + 1]
-    if held == own or not held then
-        redis.call('SET', key, own, 'PX', ARGV[1])
-        found[at] = 'new'
-    elseif string.sub(held, 1, 2) == 'p:' then
-        found[at] = 'pending'
+    local own = owners[at]
+    if redis.call('SET', key, own, 'NX', 'PX', ARGV[1]) then
+        found[at] = 'n'
     else
-        found[at] = 'duplicate'
+        local held = redis.call('GET', key)
+        if held == own then
+            redis.call('SET', key, own, 'PX', ARGV[1])
+            found[at] = 'n'
+        elseif string.sub(held, 1, 2) == 'p:' then
+            found[at] = 'p'
+        else
+            found[at] = 'd'
+        end
     end
 end
-return found
+return table.concat(found)
 """
+_FOUND = {"n": _NEW, "p": _PENDING, "d": _DUPLICATE}
 _CONFIRM = "for _, key in ipairs(KEYS) do redis.call('SET', key, '1', 'PX', ARGV[1]) end"
 _RELEASE = """
+local owners = cjson.decode(ARGV[2])
 for at, key in ipairs(KEYS) do
-    if redis.call('GET', key) == ARGV[at + 1] then redis.call('DEL', key) end
+    if redis.call('GET', key) == owners[at] then redis.call('DEL', key) end
 end
 """
-"""Each for many keys in one step; the life of a claim in milliseconds comes first, then whose each is."""
+"""Each for many keys in one step; the life of a claim in milliseconds comes first, then whose each is, as JSON.
+
+The client packs and reads each argument and each item of an answer in Python, 1 to 2 µs: so owners are one, and so is
+the answer, a letter for each key.
+"""
 
 
 class RedisBackend:
@@ -199,17 +212,17 @@ class RedisBackend:
     def claim_many(self, asked: Sequence[tuple[str, str]]) -> list[Claim]:
         """Of each key for its owner, in order, in one round trip: what `claim` finds."""
         found = self._ask(lambda: self._claimed(asked))
-        return [Claim(word) for word in found]
+        return [_FOUND[letter] for letter in found]
 
     def _claimed(self, asked: Sequence[tuple[str, str]]) -> Sequence[str]:
         if len(asked) == 1 or self._in_one_place():
-            words: Sequence[str] = self._claim(*self._own(asked))
-            return words
+            letters: str = self._claim(*self._own(asked))
+            return letters
         pipeline = self._redis.pipeline(transaction=False)
         for one in asked:
             keys, arguments = self._own([one])
             pipeline.eval(_CLAIM, 1, *keys, *arguments)
-        return [word for (word,) in pipeline.execute()]
+        return "".join(pipeline.execute())
 
     def confirm(self, key: str) -> None:
         self._ask(lambda: self._redis.set(key, "1", px=self._ttl))
@@ -227,7 +240,7 @@ class RedisBackend:
     def _told(self, words: Sequence[tuple[str, Word]]) -> Any:
         size = len(words) if len(words) == 1 or self._in_one_place() else 1
         pipeline = self._redis.pipeline(transaction=False)
-        confirmed = [key for key, word in words if word.kind == "confirm"]
+        confirmed = [key.encode() for key, word in words if word.kind == "confirm"]
         for some in _portions(confirmed, size):
             pipeline.eval(_CONFIRM, len(some), *some, self._ttl)
         for kind, script in (("release", _RELEASE), ("claim", _CLAIM)):
@@ -256,9 +269,10 @@ class RedisBackend:
                 self._together = all(pipeline.execute()[::2])
         return self._together
 
-    def _own(self, asked: Sequence[tuple[str, str]]) -> tuple[list[str], list[Any]]:
+    def _own(self, asked: Sequence[tuple[str, str]]) -> tuple[list[bytes], list[Any]]:
         """Keys and arguments of a script that asks whose they are."""
-        return [key for key, _ in asked], [self._claim_ttl, *(f"p:{owner}" for _, owner in asked)]
+        owners = [f"p:{owner}" for _, owner in asked]
+        return [key.encode() for key, _ in asked], [self._claim_ttl, orjson.dumps(owners)]
 
     def ping(self) -> None:
         self._ask(self._redis.ping)

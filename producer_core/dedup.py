@@ -100,8 +100,9 @@ class MessageDeduplicator:
         """As `confirm` for each digest and its topic."""
         self._memory.confirm_many(digests)
         if self._shared is not None:
-            for digest, topic in zip(digests, topics, strict=True):
-                self._shared.confirm(_key(topic, digest))
+            self._shared.confirm_many(
+                [_key(topic, digest) for digest, topic in zip(digests, topics, strict=True)]
+            )
 
     def release(self, digest: str, topic: str, owner: bytes | str) -> None:
         """It is certain that the broker does not have it: the next copy may be sent. Never waits."""

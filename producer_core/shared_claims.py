@@ -16,6 +16,7 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 from producer_core.claims import Claim, RedisBackend, Word
 from producer_core.errors import DedupError
@@ -81,7 +82,7 @@ class SharedClaims:
                 return self._backend.claim(key, owner)
         except DedupError as error:
             self._failed(str(error))
-        self._put(key, Word("claim", owner))
+        self._put((key,), Word("claim", owner))
         return None
 
     def claim_many(self, asked: Sequence[tuple[str, str]]) -> list[Claim | None]:
@@ -97,14 +98,14 @@ class SharedClaims:
         except DedupError as error:
             self._failed(str(error))
         for key, owner in asked:
-            self._put(key, Word("claim", owner))
+            self._put((key,), Word("claim", owner))
         return [None] * len(asked)
 
-    def confirm(self, key: str) -> None:
-        self._put(key, _CONFIRMED)
+    def confirm_many(self, keys: Sequence[str]) -> None:
+        self._put(keys, _CONFIRMED)
 
     def release(self, key: str, owner: str) -> None:
-        self._put(key, Word("release", owner))
+        self._put((key,), Word("release", owner))
 
     # looking and closing
 
@@ -138,17 +139,21 @@ class SharedClaims:
 
     # the outbox
 
-    def _put(self, key: str, word: Word) -> None:
+    def _put(self, keys: Sequence[str], word: Word) -> None:
+        """One word on each key, to the end, unless what was said before stands."""
         self._after_fork()
         with self._changed:
-            before = self._words.get(key)
-            if before is not None and _stands(before[1], word):
-                return
-            self._words[key] = (self._clock(), word)
-            self._words.move_to_end(key)
+            idle, said = not self._words, (self._clock(), word)
+            for key in keys:
+                before = self._words.get(key)
+                if before is not None:
+                    if _stands(before[1], word):
+                        continue
+                    del self._words[key]
+                self._words[key] = said
             while len(self._words) > self._limit:
                 self._words.popitem(last=False)
-            if len(self._words) == 1:  # else its thread is at work
+            if idle:  # else its thread is at work
                 self._changed.notify_all()
             self._begin()
 
@@ -202,7 +207,7 @@ class SharedClaims:
             stale = self._clock() - self._ttl
             while self._words and next(iter(self._words.values()))[0] < stale:
                 self._words.popitem(last=False)
-            return [item for item, _ in zip(self._words.items(), range(_BATCH), strict=False)]
+            return list(islice(self._words.items(), _BATCH))
 
     # gone and back
 
