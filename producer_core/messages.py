@@ -221,15 +221,21 @@ def checksum(topic: str, key: bytes | None, value: Any, *, ignored: Sequence[str
         body = b"n" if value is None else b"b" + value
     else:
         try:
-            body = b"j" + _json(value, orjson.OPT_SORT_KEYS)
+            body = b"j" + _written(value, orjson.OPT_SORT_KEYS)
         except InvalidMessage as error:
             raise InvalidMessage(
                 f"De-duplication cannot compare this value: {error}",
                 fix="Or pass dedup_key= with what makes it unique.",
             ) from error
-    name, own = topic.encode(), b"" if key is None else b"k" + key
-    whole = (_pack(len(name)), name, _pack(len(own)), own, _pack(len(body)), body)
+    own = b"" if key is None else b"k" + key
+    whole = (_measured(topic), _pack(len(own)), own, _pack(len(body)), body)
     return hashlib.sha256(_join(whole)).hexdigest()
+
+
+@lru_cache(maxsize=256)
+def _measured(topic: str) -> bytes:
+    name = topic.encode()
+    return _pack(len(name)) + name
 
 
 def _checked(serializer: Callable[[Any], bytes], value: Any) -> bytes | None:
@@ -249,10 +255,14 @@ _LARGE = 1 << 15
 """Bytes from which on a copy costs more than the room it saves."""
 
 
-def _json(value: Any, option: int = 0) -> bytes:
+def _json(value: Any) -> bytes:
+    return _fitting(_written(value))
+
+
+def _written(value: Any, option: int = 0) -> bytes:
     try:
         try:
-            data = orjson.dumps(value, _plain, _OPTIONS | option)
+            data = _dumps(value, _plain, _OPTIONS | option)
         except TypeError:  # perhaps a key that is no text: what knows those too is slower
             data = orjson.dumps(value, _plain, _OPTIONS | option | orjson.OPT_NON_STR_KEYS)
     except (TypeError, ValueError) as error:
@@ -262,7 +272,7 @@ def _json(value: Any, option: int = 0) -> bytes:
     # orjson writes NaN as null: look only where one may hide. `in` would take longer than orjson took, rfind does not.
     if data.rfind(b"null") >= 0:
         _refuse_nan(value)
-    return _fitting(data)
+    return data
 
 
 def _fitting(data: bytes) -> bytes:
