@@ -6,9 +6,9 @@ import math
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from itertools import islice, takewhile
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import orjson
@@ -49,9 +49,8 @@ class Backend(Protocol):
 class MemoryBackend:
     """Claims of this process. Thread-safe. Of the confirmed it remembers the last `max_size`; claims expire.
 
-    Both tables are in the order of expiry, since all entries of a table live equally long. What has expired counts
-    for nothing at once, and its memory is free within `_SWEEP` seconds of use. The oldest of the confirmed go some
-    together, for to find a dict's first entry takes longer the more before it are gone: an eighth more may be there.
+    What has expired counts for nothing at once. Its memory is free within `_SWEEP` seconds of use, or, where a claim
+    was neither confirmed nor released, within the life of another claim.
     """
 
     def __init__(
@@ -60,11 +59,16 @@ class MemoryBackend:
         self._ttl = ttl
         self._claim_ttl = claim_ttl
         self._max_size = max_size
+        self._together = 1 + max_size // 64
         self._clock = clock
         self._lock = threading.Lock()  # guards the fields below
-        self._pending: dict[str, tuple[float, str | bytes]] = {}
-        self._confirmed: dict[str, float] = {}
-        self._sweep_at = -math.inf
+        # One table for both costs half of two: what costs in it is memory that was not touched for long.
+        self._held: dict[
+            str, tuple[float, str | bytes] | float
+        ] = {}  # until when and whose, or confirmed until
+        self._done: deque[tuple[float, Sequence[str]]] = deque()  # the confirmed, in the order of expiry
+        self._remembered = 0  # keys in it
+        self._sweep_at = self._search_at = -math.inf
         self.new = 0
         """Claims that nobody had, not even their owner."""
 
@@ -73,20 +77,20 @@ class MemoryBackend:
         try:
             now = self._clock()
             if now >= self._sweep_at:
-                self._expire(now)
-            if self._confirmed.get(key, now) > now:
-                return _DUPLICATE
+                self._sweep(now)
             claim = (now + self._claim_ttl, owner)
-            held = self._pending.setdefault(key, claim)
-            if held is claim:
+            held = self._held.setdefault(key, claim)
+            if held is claim:  # as nearly all
                 self.new += 1
                 return _NEW
-            if held[0] <= now:
+            until, who = (held, None) if isinstance(held, float) else held
+            if until <= now:
                 self.new += 1
-            elif held[1] != owner:
+            elif who is None:
+                return _DUPLICATE
+            elif who != owner:
                 return _PENDING
-            del self._pending[key]  # to its end, where it expires last
-            self._pending[key] = claim
+            self._held[key] = claim
             return _NEW
         finally:
             self._lock.release()
@@ -96,42 +100,48 @@ class MemoryBackend:
 
     def confirm_many(self, keys: Sequence[str]) -> None:
         with self._lock:
-            pending, confirmed, until = self._pending, self._confirmed, self._clock() + self._ttl
+            held, until = self._held, self._clock() + self._ttl
             for key in keys:
-                pending.pop(key, None)
-                if key in confirmed:
-                    del confirmed[key]
-                confirmed[key] = until
-            if len(confirmed) > self._max_size + self._max_size // 8:
+                held[key] = until
+            for at in range(0, len(keys), self._together):
+                self._done.append((until, keys[at : at + self._together]))
+            self._remembered += len(keys)
+            while self._done and self._remembered - len(self._done[0][1]) >= self._max_size:
                 self._forget_oldest()
 
     def release(self, key: str, owner: str | bytes) -> None:
         with self._lock:
-            if self._pending.get(key, (0.0, ""))[1] == owner:
-                del self._pending[key]
+            held = self._held.get(key)
+            if isinstance(held, tuple) and held[1] == owner:
+                del self._held[key]
 
     def confirmed(self, key: str) -> bool:
         with self._lock:
-            now = self._clock()
-            return self._confirmed.get(key, now) > now
+            held = self._held.get(key)
+            return isinstance(held, float) and held > self._clock()
 
     def __len__(self) -> int:
+        """Of the confirmed: they go some together, so at most a sixty-fourth more than `max_size`."""
         with self._lock:
-            self._expire(self._clock())
-            self._forget_oldest()
-            return len(self._confirmed)
+            self._sweep(self._clock())
+            return self._remembered
 
-    def _expire(self, now: float) -> None:
+    def _sweep(self, now: float) -> None:
         self._sweep_at = now + _SWEEP
-        pending, confirmed = self._pending, self._confirmed
-        for key in list(takewhile(lambda key: pending[key][0] <= now, pending)):
-            del pending[key]
-        for key in list(takewhile(lambda key: confirmed[key] <= now, confirmed)):
-            del confirmed[key]
+        while self._done and self._done[0][0] <= now:
+            self._forget_oldest()
+        if now >= self._search_at:
+            self._search_at = now + self._claim_ttl
+            left = [key for key, held in self._held.items() if isinstance(held, tuple) and held[0] <= now]
+            for key in left:
+                del self._held[key]
 
     def _forget_oldest(self) -> None:
-        for key in list(islice(self._confirmed, max(0, len(self._confirmed) - self._max_size))):
-            del self._confirmed[key]
+        until, keys = self._done.popleft()
+        self._remembered -= len(keys)
+        for key in keys:
+            if self._held.get(key) is until:  # neither claimed nor confirmed anew
+                del self._held[key]
 
 
 class Word(NamedTuple):

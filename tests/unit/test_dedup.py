@@ -115,13 +115,12 @@ class TestMemory(BackendContract):
         assert backend.claim("pending", "b") is Claim.PENDING
         assert len(backend) == 2
 
-    def test_however_many_are_confirmed_together_memory_keeps_the_latest_and_an_eighth_more(self, clock):
-        backend = MemoryBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=80, clock=clock)
-        for first in range(0, 1_000, 7):
-            backend.confirm_many([f"k{number}" for number in range(first, first + 7)])
-            assert len(backend._confirmed) <= 90
-            assert all(backend.confirmed(f"k{number}") for number in range(max(0, first - 73), first + 7))
-        assert len(backend) == 80
+    def test_however_many_are_confirmed_together_memory_keeps_the_latest_and_hardly_more(self, clock):
+        backend = MemoryBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=128, clock=clock)
+        for first in range(0, 1_000, 10):
+            backend.confirm_many([f"k{number}" for number in range(first, first + 10)])
+            assert all(backend.confirmed(f"k{number}") for number in range(max(0, first - 118), first + 10))
+            assert len(backend) == len(backend._held) <= 130
 
     def test_what_has_expired_takes_no_memory(self, clock):
         backend = MemoryBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=100, clock=clock)
@@ -129,10 +128,19 @@ class TestMemory(BackendContract):
         backend.confirm("acknowledged")
         clock.advance(CLAIM_TTL)
         backend.claim("another", "a")
-        assert [*backend._pending, *backend._confirmed] == ["another", "acknowledged"]
+        assert [*backend._held] == ["acknowledged", "another"]
         clock.advance(TTL)
         backend.claim("and another", "a")
-        assert [*backend._pending, *backend._confirmed] == ["and another"]
+        assert [*backend._held] == ["and another"]
+
+    def test_what_is_confirmed_again_is_remembered_its_whole_time_again(self, clock):
+        backend = MemoryBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=100, clock=clock)
+        backend.confirm("k")
+        clock.advance(TTL - 1)
+        backend.confirm("k")
+        clock.advance(2)
+        backend.claim("another", "a")
+        assert backend.claim("k", "b") is Claim.DUPLICATE
 
 
 # the contract's face
