@@ -73,8 +73,7 @@ class MemoryBackend:
         """Claims that nobody had, not even their owner."""
 
     def claim(self, key: str, owner: str | bytes) -> Claim:
-        self._lock.acquire()  # half of what `with` takes
-        try:
+        with self._lock:
             now = self._clock()
             if now >= self._sweep_at:
                 self._sweep(now)
@@ -92,8 +91,6 @@ class MemoryBackend:
                 return _PENDING
             self._held[key] = claim
             return _NEW
-        finally:
-            self._lock.release()
 
     def confirm(self, key: str) -> None:
         self.confirm_many((key,))

@@ -198,7 +198,11 @@ def test_an_incremental_audit_reads_the_new_part_and_what_the_ledger_told_late(k
     assert (second.records, second.ids("duplicated"), second.acknowledged) == (4, [f"{session}-3"], 3)
     assert (second.reordered, second.spans[2].start) == (0, 0)
     assert [gap[:] for gap in second.gaps] == [("p", 1, 1)]
-    assert (third.spans[0].start, third.acknowledged, third.gaps) == (8, 5, ())  # the lost one was acknowledged, too
+    assert (third.spans[0].start, third.acknowledged, third.gaps) == (
+        8,
+        5,
+        (),
+    )  # the lost one was acknowledged, too
     assert third.ids("lost") == [f"{session}-13"]
     store.close()
 
