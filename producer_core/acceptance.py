@@ -228,9 +228,7 @@ class Acceptance:
             if not self.lanes.admit(delivery):  # it waits, and may be sent by another thread from now on
                 return True
         try:
-            delivery.place = (
-                0  # with the client, from here as in _produce, without its call; the transport knows which
-            )
+            delivery.place = 0  # the client's; as in _produce, without its call
             self.transport.produce(delivery)
         except Refused as refusal:
             delivery.place = AT_REST

@@ -46,6 +46,10 @@ class Backend(Protocol):
     def confirmed(self, key: str) -> bool: ...
 
 
+_Claimed = tuple[float, str | bytes]
+"""Until when, and whose."""
+
+
 class MemoryBackend:
     """Claims of this process. Thread-safe. Of the confirmed it remembers the last `max_size`; claims expire.
 
@@ -63,9 +67,7 @@ class MemoryBackend:
         self._clock = clock
         self._lock = threading.Lock()  # guards the fields below
         # One table for both costs half of two: what costs in it is memory that was not touched for long.
-        self._held: dict[
-            str, tuple[float, str | bytes] | float
-        ] = {}  # until when and whose, or confirmed until
+        self._held: dict[str, _Claimed | float] = {}  # claimed, or confirmed until then
         self._done: deque[tuple[float, Sequence[str]]] = deque()  # the confirmed, in the order of expiry
         self._remembered = 0  # keys in it
         self._sweep_at = self._search_at = -math.inf

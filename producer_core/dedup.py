@@ -56,9 +56,7 @@ class MessageDeduplicator:
         self._shared = None if redis_client is None else self._share(redis_client, claim_ttl)
         self._lock = threading.Lock()  # guards the counts below
         self._duplicates = 0
-        self._taken_back = (
-            0  # claims that were new in memory and then not: another process had them, or nobody answered
-        )
+        self._taken_back = 0  # new in memory, and then not: another process had it, or nobody answered
 
     def _share(self, redis_client: Any, claim_ttl: float) -> SharedClaims:
         return SharedClaims(

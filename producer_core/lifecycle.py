@@ -161,9 +161,7 @@ class Lifecycle:
         """
         self.transport.hurry()
         telling = self.settlement.telling
-        if (
-            threading.get_ident() in telling
-        ):  # a delivery callback that flushes: not for itself, nor for another such
+        if threading.get_ident() in telling:  # a delivery callback that flushes waits for no other callback
             telling = set()
         deadline = None if timeout is None else time.monotonic() + timeout
         while self.waiting or telling:

@@ -63,7 +63,7 @@ class Unplaced:
 
 
 class Reports(Sequence["Report"]):
-    """Reports whose rows lie one behind the other in one list, as `Delivery` writes them when it is called back:
+    """Reports whose rows lie one behind the other in one list, as `Delivery.row` makes them:
     (delivery, None, partition, offset, latency), or (delivery, (error, message), None, offset, None) where more is
     wanted than to count it.
     """
@@ -80,8 +80,7 @@ class Reports(Sequence["Report"]):
             return batch
         rows: list[Any] = []
         for delivery, error, message in batch:
-            delivery.report = rows.extend
-            delivery(error, message)
+            rows += delivery.row(error, message)
         return cls(rows)
 
     def take(self) -> Reports:

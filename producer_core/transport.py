@@ -49,6 +49,8 @@ _PENDING = MessageStatus.PENDING
 
 
 AT_REST, LOOKED_FOR = -1, -2
+"""The place of a delivery: it waits for its turn or a retry, or an answer whether it is on its topic. Else it is with the
+client of this generation, and its report is outstanding."""
 
 
 def _nobody(row: object) -> None:
@@ -110,9 +112,7 @@ class Delivery:
         self.checksum: str | None = None
         self.dedup_topic = ""  # of its claim, where that is not its own
         self.owner: Owner | None = None
-        self.place = (
-            AT_REST  # or LOOKED_FOR, or the generation of the client that has it: its report is outstanding
-        )
+        self.place = AT_REST
         self.report: Callable[[tuple[Any, ...]], None] = _nobody
 
     @property
@@ -131,13 +131,17 @@ class Delivery:
         return None if self.owner is None else self.owner.replay
 
     def __call__(self, error: KafkaError | None, message: Any) -> None:
-        """Its delivery report: a row of `Reports`."""
+        """Its delivery report."""
+        self.report(self.row(error, message))
+
+    def row(self, error: KafkaError | None, message: Any) -> tuple[Any, ...]:
+        """The report as a row of `Reports`."""
         if error is not None:
-            return self.report((self, (error, message), None, 0, None))
+            return self, (error, message), None, 0, None
         offset, owner = message.offset(), self.owner
         if self.attempts or (owner is not None and owner.ended is None):
-            return self.report((self, (None, message), None, offset, None))
-        return self.report((self, None, message.partition(), offset, message.latency()))
+            return self, (None, message), None, offset, None
+        return self, None, message.partition(), offset, message.latency()
 
 
 Report = tuple[Delivery, KafkaError | None, Any]
