@@ -122,7 +122,7 @@ class Work:
         self._asked = self._said = 0.0
         self._unsaid: str | None = None
         self._leave_by: float | None = None
-        self._over = self._store_away = self._begun = False
+        self._over = self._store_away = self._begun = self._waits = False
         self._began_as = ""  # the operation's state when this work began
         self._make_way = make_way
 
@@ -269,6 +269,7 @@ class Work:
         if self._unsaid is not None:
             self._say_it()
         started = time.monotonic()
+        quiet_in = self._quiet - (started - self._started)
         turn = self._claims.turn(
             self._outcomes,
             want=want,
@@ -276,8 +277,10 @@ class Work:
             room=BYTES - self._way.bytes,
             stop=stop,
             floors=self._way.floors,
-            everything_may_go=started - self._started >= self._quiet,
+            everything_may_go=quiet_in <= 0,
         )
+        nothing = not (turn.letters or turn.over or turn.halt or self._way.in_flight)
+        self._say_whether_it_waits(quiet_in, waits=nothing and want > 0 and quiet_in > 0)
         self._portion.took(time.monotonic() - started, len(turn.letters))
         self._outcomes = []
         self._over = turn.over
@@ -289,6 +292,13 @@ class Work:
             self._give_back()
             self._turn_due = 0.0
         return turn.letters
+
+    def _say_whether_it_waits(self, seconds: float, *, waits: bool) -> None:
+        """Said when it begins to, and taken back when they go: else nobody knows why nothing happens."""
+        if waits != self._waits:
+            self._waits = waits
+            text = f"It waits {seconds:.0f} s at most: an old attempt of the next letters may still arrive"
+            self.say(text if waits else "")
 
     def _send(self) -> None:
         if not self._claimed:

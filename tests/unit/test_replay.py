@@ -796,6 +796,26 @@ def test_a_cancelled_operation_of_a_dead_runner_is_cleared_up_though_there_is_so
     assert sorted(states(store).values()) == ["dead", "dead", "dead", "landed"]
 
 
+def test_a_replay_that_waits_for_old_attempts_says_so_and_takes_it_back(store, clock):
+    buried(store, 3, verdict="possibly_persisted", failed_at=clock())
+    sender = ScriptedSender(hold=True)
+    operation = planned(store, clock)
+    running = runner(store, sender, clock, quiet=4.0, probe=answering({}))
+    running.start()
+
+    def said():
+        return replay.get(store, operation.operation_id).message or ""
+
+    eventually(lambda: said().startswith("It waits 4 s at most: an old attempt of the next letters may"))
+    assert sender.sent == []
+    eventually(lambda: len(sender.sent) == 3)
+    eventually(lambda: said() == "")
+    sender.release()
+    eventually(lambda: replay.get(store, operation.operation_id).ended)
+    running.stop()
+    assert said() == "Replayed 3 of 3"
+
+
 def test_two_runners_at_once_share_nothing(store, clock):
     ids = buried(store, 40)
     operation = planned(store, clock)
