@@ -84,9 +84,10 @@ class Reports(Sequence["Report"]):
         return cls(rows)
 
     def take(self) -> Reports:
-        """What was written so far; the list stays with whoever writes to it."""
-        taken = Reports(self.rows[:])
-        self.rows.clear()
+        """What was written so far; the list stays with whoever writes to it, perhaps at this moment."""
+        count = len(self.rows)
+        taken = Reports(self.rows[:count])
+        del self.rows[:count]
         return taken
 
     @property

@@ -342,7 +342,7 @@ class KafkaTransport:
             logger.exception("poll failed")
 
     def _hand_over(self) -> None:
-        batch = self._reports.take()  # they are written inside poll only, on this thread
+        batch = self._reports.take()
         if batch:
             if self._fatals and any(error is None for _, error, _ in batch):
                 self._fatals = 0
