@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import dataclass
 
@@ -51,8 +52,11 @@ def _taken(text, size):
 
 
 def _headers(text):
-    """name=value, separated by commas; kcat shows values up to their first zero byte, and those of ours have none."""
-    for header in filter(None, text.split(b",")):
+    """name=value, separated by commas; kcat shows values up to their first zero byte, and those of ours have none.
+
+    An id is 24 bytes of any kind, a comma among them.
+    """
+    for header in filter(None, re.split(rb",(?=[\w.-]+=)", text)):
         name, _, value = header.partition(b"=")
         yield name.decode(), None if value == b"NULL" else value
 

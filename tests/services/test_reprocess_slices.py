@@ -90,7 +90,10 @@ def test_the_slices_of_a_task_share_one_pace_of_as_much_as_they_have_of_the_wave
     monkeypatch.setattr(sending, "Pace", lambda *words: paces.append(words[0]) or Pace(*words))
     stage.notes = stage.seal(FIRST + 1, slices=(0, 1, 2))
     errand = replace(stage.errand(rate=400.0), letters=4 * COUNT)
-    batches = waves.table(stage.letters, Slicing(3, "key")).to_batches()
+    letters = [
+        replace(one, key=b"k%d" % number) for number, one in enumerate(stage.letters)
+    ]  # no slice is empty
+    batches = waves.table(letters, Slicing(3, "key")).to_batches()
 
     rows = [row for batch in sending.send(errand, batches) for row in batch.to_pylist()]
 

@@ -135,6 +135,40 @@ def test_a_signal_that_was_ignored_still_stops():
     assert child.communicate(timeout=10)[0] == "True\n"
 
 
+def test_a_signal_that_another_thread_gets_ends_the_wait():
+    """The main thread's call is not interrupted then; nor is it by one that came just before it."""
+    code = """if True:
+        import signal, threading, time
+        from producer_core.stopping import Stop
+        stop = Stop()
+        def gets_it():
+            time.sleep(0.5)  # until the main thread waits
+            signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+            time.sleep(60)
+        threading.Thread(target=gets_it, daemon=True).start()
+        print(stop.wait(), flush=True)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+
+    assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
+
+
+def test_a_signal_that_is_not_for_us_ends_no_wait():
+    code = """if True:
+        import os, signal
+        from producer_core.stopping import Stop
+        stop = Stop()
+        signal.signal(signal.SIGUSR1, lambda *_: None)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        print(stop.wait(0.2), flush=True)
+        os.kill(os.getpid(), signal.SIGTERM)
+        print(stop.wait(), flush=True)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+
+    assert (done.stdout, done.returncode) == ("False\nTrue\n", 0), done.stderr
+
+
 def test_the_demo_has_a_store_of_its_own(monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
     monkeypatch.setenv("PRODUCER_CORE_STORE", "/mine/production.duckdb")  # not for made-up data
