@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError
 from producer_core.config import ClientConfig
 from producer_core.landing import Landing
 from producer_core.messages import id_text
+from producer_core.reported import Placed
 from producer_core.transport import Delivery, Full, Listener, Refused
 
 Script = Callable[[Delivery], "int | str | None"]
@@ -32,25 +33,13 @@ class FakeClock:
 
 
 @dataclass(frozen=True, slots=True)
-class FakeMessage:
+class FakeMessage(Placed):
     """What a delivery report says of a message, with the methods of confluent_kafka's Message."""
 
     delivery: Delivery
-    at_partition: int
-    at_offset: int | None
-    seconds: float | None
 
     def topic(self) -> str:
         return self.delivery.topic
-
-    def partition(self) -> int:
-        return self.at_partition
-
-    def offset(self) -> int | None:
-        return self.at_offset
-
-    def latency(self) -> float | None:
-        return self.seconds
 
     def timestamp(self) -> tuple[int, int]:
         return (1, self.delivery.timestamp_ms)
@@ -207,8 +196,8 @@ class InMemoryTransport:
             return (
                 delivery,
                 KafkaError(code),
-                FakeMessage(delivery, max(delivery.partition, 0), None, self._latency),
+                FakeMessage(max(delivery.partition, 0), None, self._latency, delivery),
             )
         self.log[delivery.topic].append(delivery)
         offset = len(self.log[delivery.topic]) - 1
-        return delivery, None, FakeMessage(delivery, max(delivery.partition, 0), offset, self._latency)
+        return delivery, None, FakeMessage(max(delivery.partition, 0), offset, self._latency, delivery)

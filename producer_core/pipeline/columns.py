@@ -16,14 +16,13 @@ import pyarrow as pa
 
 from producer_core.store import ProducerRow
 from producer_core.store.batch import KINDS
-from producer_core.telemetry import SCHEMA_VERSION
+from producer_core.telemetry import HIGHEST, SCHEMA_VERSION
 
 _TYPES = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
 _SMALL = ("bucket", "broker_id")
 """INTEGER in the store."""
 _ALWAYS = ("statistics", "latencies", "errors")
 """Kinds that each batch has; the others came later, and older producers do not send them."""
-_HIGHEST = 2**53
 _TIMES = ("window_start", "started_at", "seen_at", "closed_at")
 _LATEST = 253_402_300_800
 """10000-01-01, the first second of which no calendar here can speak: one such row would end every page and report."""
@@ -88,7 +87,7 @@ def _is_batch(record: Record) -> bool:
         type(record["v"]) is int
         and isinstance(record.get("producer_id"), str)
         and type(sequence) is int  # bool is none
-        and 0 <= sequence <= _HIGHEST
+        and 0 <= sequence <= HIGHEST
         and (first is None or (type(first) is int and 0 <= first <= sequence))
     )
 
@@ -186,7 +185,7 @@ def _check_size(made: pa.Array) -> None:
     from pyarrow import compute
 
     ends = compute.min_max(made).as_py()
-    if max(abs(ends["min"] or 0), abs(ends["max"] or 0)) > _HIGHEST:
+    if max(abs(ends["min"] or 0), abs(ends["max"] or 0)) > HIGHEST:
         raise ValueError("a number beyond 2**53")
 
 

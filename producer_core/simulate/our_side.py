@@ -174,13 +174,8 @@ def _late(row: tuple[Any, ...], waited: float) -> tuple[Any, ...]:
     if told is None:
         return delivery, None, partition, offset, None if latency is None else latency + waited
     error, message = told
-    return (
-        delivery,
-        (error, None if message is None else _Waited(message, waited)),
-        partition,
-        offset,
-        latency,
-    )
+    late = None if message is None else _Waited(message, waited)
+    return delivery, (error, late), partition, offset, latency
 
 
 class _Waited:

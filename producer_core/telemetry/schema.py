@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from producer_core.store.batch import Batch
 
 SCHEMA_VERSION = 1
+HIGHEST = 2**53
+"""No whole number of a batch is beyond it, either way: up to here every reader of JSON has the same."""
 _LATER = ("client_statistics", "broker_statistics")
 """Kinds of rows that came after the first: older writers do not send them, older readers pass them over."""
 _SELDOM = ("ledger", "given_up", "first", "ledger_lost")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from producer_core.ledger import MODULUS, WINDOW, GivenUpRow, LedgerRow
-from producer_core.telemetry import SCHEMA_VERSION
+from producer_core.telemetry import HIGHEST, SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,10 +44,9 @@ def understood(batches: DataFrame) -> DataFrame:
     return batches.where(_UNDERSTOOD)
 
 
-_HIGHEST = 2**53
 _UNDERSTOOD = (
-    f"v = {SCHEMA_VERSION} and producer_id is not null and sequence between 0 and {_HIGHEST} "
-    f"and coalesce(first, sequence) between 0 and sequence and coalesce(ledger_lost, 0) between 0 and {_HIGHEST}"
+    f"v = {SCHEMA_VERSION} and producer_id is not null and sequence between 0 and {HIGHEST} "
+    f"and coalesce(first, sequence) between 0 and sequence and coalesce(ledger_lost, 0) between 0 and {HIGHEST}"
 )
 
 
