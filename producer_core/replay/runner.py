@@ -17,6 +17,7 @@ from producer_core.landing import prober
 from producer_core.looking import nobody_looks
 from producer_core.replay import operation as operations
 from producer_core.replay.ahead import look_ahead
+from producer_core.replay.candidates import Candidate, Candidates
 from producer_core.replay.check import Check
 from producer_core.replay.claims import Claims, Held, floors_of
 from producer_core.replay.doubt import Doubt
@@ -95,6 +96,7 @@ class ReplayRunner:
         self._interval = interval
         self._look_every = look_every
         self._watch = Watch(lease, monotonic)
+        self._candidates = Candidates(store, by_spark=spread is not None, monotonic=monotonic)
         # Two runners must differ even where their senders' names do not, as process ids in two containers.
         self.owner = f"{sender.identity}/{uuid.uuid4().hex[:6]}"
         self._sending = threading.Lock()  # one operation at a time in this process
@@ -130,8 +132,9 @@ class ReplayRunner:
         cluster = self._sender.cluster_id
         if not cluster:
             return False
+        found = self._free(self._candidates.of(cluster))
         return any(
-            self._run(held, float("inf"), ahead=on) for held, on in self._waiting(cluster, None, ahead)
+            self._run(held, float("inf"), ahead=on) for held, on in found if ahead is None or on is ahead
         )
 
     def run_one(self, operation_id: str, timeout: float) -> Operation:
@@ -147,8 +150,8 @@ class ReplayRunner:
                 self.check(operation)
                 if operation.ended or operation.state in ("paused", "ready") or time.monotonic() >= until:
                     return operation
-                waiting = self._waiting(operation.cluster_id, operation_id)
-                if any(self._run(held, until, ahead=on) for held, on in waiting):
+                waiting = self._candidates.ask(operation.cluster_id, operation_id)
+                if any(self._run(held, until, ahead=on) for held, on in self._free(waiting)):
                     continue
             except StoreLocked as error:
                 if time.monotonic() >= until or self._stopping.is_set():
@@ -188,23 +191,10 @@ class ReplayRunner:
             logger.warning("cannot look for replays", extra={"error": str(error)})
         self._store_away = True
 
-    def _waiting(
-        self, cluster: str, operation_id: str | None, ahead: bool | None = None
-    ) -> list[tuple[Held, bool]]:
-        """What this runner may take: what nobody has, and what a dead runner left; each with whether it is to be
-        looked ahead for."""
-        rows = self._store.rows(
-            "replay_candidates",
-            cluster=cluster,
-            operation=operation_id,
-            ahead=ahead,
-            by_spark=self._spread is not None,
-        )
+    def _free(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Those that this runner may take: that nobody has, or that a dead runner left."""
         now = self._clock()
-        found = [
-            (Held(row["operation_id"], row["owner"], row["lease_until"]), row["checking"]) for row in rows
-        ]
-        return [(held, checking) for held, checking in found if self._watch.free(held, now)]
+        return [(held, ahead) for held, ahead in candidates if self._watch.free(held, now)]
 
     def _run(self, held: Held, until: float, *, ahead: bool) -> bool:
         """False when somebody else has it."""

@@ -97,6 +97,11 @@ class Lender:
         with self._attached(path, write=write, deadline=time.monotonic()) as connection:
             yield connection
 
+    def stamp(self) -> object:
+        """Of the file and of its log. Equal ones mean that nothing was written in between, but for what happened within
+        one tick of the kernel's clock."""
+        return _stamp(self._path), _stamp(_log_of(self._path))
+
     def looked_at(self) -> bool:
         """Whether somebody has read the file within the last seconds, in whatever process."""
         return self._turnstile.looked_at()
@@ -245,7 +250,19 @@ def _transaction(connection: duckdb.DuckDBPyConnection, path: Path) -> Iterator[
                 connection.rollback()
         raise
     with contextlib.suppress(OSError):  # DuckDB makes its log with the umask; it holds message bodies
-        path.with_name(path.name + ".wal").chmod(0o600)
+        _log_of(path).chmod(0o600)
+
+
+def _log_of(path: Path) -> Path:
+    return path.with_name(path.name + ".wal")
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 @contextlib.contextmanager

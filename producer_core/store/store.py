@@ -96,6 +96,10 @@ class Store:
         with self.borrow(write=True) as connection:
             return merge.merge(connection, *batches, now=self._clock())
 
+    def stamp(self) -> object:
+        """What is another after whatever was written, in whatever process: two that are equal mean that nothing was."""
+        return self._lender.stamp()
+
     def looked_at(self) -> bool:
         """Whether a person, or a program for one, has read this store within the last seconds, in whatever process."""
         return self._lender.looked_at()

@@ -16,9 +16,11 @@ from producer_core.errors import (
     OtherCluster,
     QueueFull,
     ReplayError,
+    StoreError,
     StoreLocked,
 )
 from producer_core.events import Attempt
+from producer_core.replay.candidates import Candidates
 from producer_core.replay.claims import Claims, Held, Outcome
 from producer_core.replay.work import Pace, Portion
 from producer_core.store import Store
@@ -891,14 +893,14 @@ def test_a_store_that_another_process_holds_is_waited_for(store, clock, monkeypa
     buried(store, 3)
     operation = planned(store, clock)
     running = runner(store, ScriptedSender(), clock)
-    answers, look = iter([StoreLocked("held"), StoreLocked("held")]), running._waiting
+    answers, look = iter([StoreLocked("held"), StoreLocked("held")]), running._candidates.ask
 
     def waiting(cluster, operation_id):
         if (error := next(answers, None)) is not None:
             raise error
         return look(cluster, operation_id)
 
-    monkeypatch.setattr(running, "_waiting", waiting)
+    monkeypatch.setattr(running._candidates, "ask", waiting)
 
     assert running.run_one(operation.operation_id, 30).acknowledged == 3
 
@@ -932,3 +934,38 @@ def test_a_letter_that_was_in_many_replays_is_claimed_and_settled_in_the_next_on
 
     assert replay.get(store, operation.operation_id).acknowledged == letters
     assert DeadLetters(store).count(DeadLetterFilter(state="replayed")) == letters
+
+
+def test_the_store_is_asked_for_replays_only_when_somebody_wrote_to_it(store, clock, monkeypatch):
+    buried(store, 1)
+    passed, asked = FakeClock(), []
+    ask = Store.rows
+    monkeypatch.setattr(Store, "rows", lambda *known, **given: asked.append(known[1]) or ask(*known, **given))
+    candidates = Candidates(store, by_spark=False, monotonic=passed)
+
+    assert [candidates.of(CLUSTER), candidates.of(CLUSTER)] == [[], []]
+    assert asked == ["replay_candidates"]
+
+    elsewhere = Store.open(store.path, clock=clock)  # as another process has it
+    operation = planned(elsewhere, clock)
+    elsewhere.close()
+    assert [held.operation_id for held, _ in candidates.of(CLUSTER)] == [operation.operation_id]
+
+    del asked[:]
+    assert candidates.of(CLUSTER) == candidates.of(CLUSTER) != candidates.of("another")
+    assert asked == ["replay_candidates"]  # of the other cluster
+    passed.forward(20)
+    candidates.of("another")
+    assert asked == ["replay_candidates"] * 2
+
+
+def test_where_the_store_cannot_be_had_the_next_look_asks_again(store, clock):
+    candidates = Candidates(store, by_spark=False)
+    away = store.path.rename(store.path.with_suffix(".away"))
+    store.path.mkdir()
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            candidates.of(CLUSTER)
+    store.path.rmdir()
+    away.rename(store.path)
+    assert candidates.of(CLUSTER) == []

@@ -31,12 +31,10 @@ ORDER BY seen_at DESC;
 
 -- name: replay_candidates
 -- Operations of a cluster that wait for a runner or had one; a cancelled one until its last record is settled.
--- Those that a Spark job planned are carried out by Spark jobs only, and no others are. `ahead` asks for those that are
--- only looked ahead for (true), or for the others (false); NULL: for all.
+-- Those that a Spark job planned are carried out by Spark jobs only, and no others are.
 SELECT operation_id, owner, lease_until, state = 'checking' AS checking FROM operations
 WHERE cluster_id IN ('', $cluster) AND ($operation IS NULL OR operation_id = $operation)
   AND (origin = 'pipeline') = $by_spark
-  AND ($ahead::BOOLEAN IS NULL OR (state = 'checking') = $ahead)
   AND (state IN ('checking', 'planned', 'running') OR state = 'paused' AND owner IS NOT NULL
        OR state = 'cancelled' AND finished_at IS NULL)
 ORDER BY created_at;
