@@ -19,7 +19,7 @@ from producer_core.messages import MessageStatus, id_text
 from producer_core.ordering import Lanes, Ordering
 from producer_core.retry import RetryManager
 from producer_core.telling import Audience
-from producer_core.transport import AT_REST, Delivery, Full, Refused, Transport
+from producer_core.transport import AT_REST, WITH_CLIENT, Delivery, Full, Refused, Transport
 from producer_core.turns import Turns
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ _NEW, _HELD, _COPY = Claim.NEW, Claim.PENDING, Claim.DUPLICATE
 _PENDING, _DUPLICATE = MessageStatus.PENDING, MessageStatus.DUPLICATE
 _MOST_HELD = 10_000
 """Messages that wait in memory for a twin, a retry or an earlier one of their key, before send_message waits too."""
+_TOGETHER = 0.001
+"""Seconds within which messages share a time, which is 32 bytes of memory: never later than the truth."""
 
 
 class Acceptance:
@@ -73,17 +75,23 @@ class Acceptance:
         self._settled = settled
         self._clock = clock
         self._journal_full = False
+        self._now = 0.0  # the last time that was read anew
         self.backlog = backlog(self)
 
     # one message
 
     def accept(self, delivery: Delivery) -> bool:
         """Take responsibility for a message; False when it is a confirmed duplicate. QueueFull after max_block."""
-        delivery.accepted_at = self._clock()
+        now = self._clock()
+        if 0 <= now - self._now < _TOGETHER:
+            now = self._now
+        else:
+            self._now = now
+        delivery.accepted_at = now
         if delivery.checksum is None or self._dedup is None:
             claim = _NEW
         else:  # as copies.claim, without its call
-            claim = self._dedup.claim(delivery.checksum, delivery.dedup_topic or delivery.topic, delivery.id)
+            claim = self._dedup.claim(delivery.checksum, delivery.topic, delivery.id)
         if claim is _NEW and self.backlog is None and not self._saturated():
             try:
                 if self.offer(delivery):
@@ -228,7 +236,7 @@ class Acceptance:
             if not self.lanes.admit(delivery):  # it waits, and may be sent by another thread from now on
                 return True
         try:
-            delivery.place = 0  # the client's; as in _produce, without its call
+            delivery.place = WITH_CLIENT  # as in _produce, without its call
             self.transport.produce(delivery)
         except Refused as refusal:
             delivery.place = AT_REST
@@ -251,7 +259,7 @@ class Acceptance:
         """Hand to the client, for the turns. Full is raised; a refusal settles the message here and now."""
         if delivery.status is not _PENDING:
             delivery.status = _PENDING
-        delivery.place = 0
+        delivery.place = WITH_CLIENT
         try:
             self.transport.produce(delivery)
         except Refused as refusal:

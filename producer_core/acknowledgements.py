@@ -9,6 +9,7 @@ from typing import Any, overload
 from producer_core.events import Acknowledged
 
 _made: Any = partial(tuple.__new__, Acknowledged)  # as Acknowledged(*row), without a Python call
+_STEP = 256
 
 
 class Acknowledgements(Sequence[Acknowledged]):
@@ -17,7 +18,7 @@ class Acknowledgements(Sequence[Acknowledged]):
     A message costs an entry in eight lists, instead of a tuple that the garbage collector visits until it is counted.
     """
 
-    __slots__ = ("attempts", "ids", "latencies", "offsets", "partitions", "seqs", "sizes", "topics")
+    __slots__ = ("_runs", "attempts", "ids", "latencies", "offsets", "partitions", "seqs", "sizes", "topics")
 
     def __init__(
         self,
@@ -38,6 +39,7 @@ class Acknowledgements(Sequence[Acknowledged]):
         self.attempts = attempts
         self.seqs = seqs
         self.ids = ids
+        self._runs: list[tuple[int, int]] | None = None
 
     @classmethod
     def of(cls, batch: Sequence[Acknowledged]) -> Acknowledgements:
@@ -54,6 +56,37 @@ class Acknowledgements(Sequence[Acknowledged]):
         for row in self._rows():
             rows.setdefault(row[0], []).append(row)
         return [(topic, Acknowledgements(*zip(*found, strict=True))) for topic, found in rows.items()]
+
+    def runs(self) -> list[tuple[int, int]]:
+        """Where each stretch of one partition begins and ends; a report without an offset stands alone.
+
+        A produce request's reports follow each other, so that where the offset grew by as much as the place in the
+        list, what lies between need not be looked at: a thousand messages cost a dozen comparisons. Should
+        somebody else's records fill such a gap by chance, an older mark is kept, which is true as well.
+        """
+        if self._runs is None:
+            self._runs = list(self._found_runs())
+        return self._runs
+
+    def _found_runs(self) -> Iterator[tuple[int, int]]:
+        topics, partitions, offsets = self.topics, self.partitions, self.offsets
+        start, count = 0, len(self)
+        while start < count:
+            topic, partition, offset = topics[start], partitions[start], offsets[start]
+            end, step = start, 1
+            while step and offset is not None:
+                there = end + step
+                if (
+                    there < count
+                    and offsets[there] == offset + there - start
+                    and partitions[there] == partition
+                    and topics[there] == topic
+                ):
+                    end, step = there, _STEP if there == start + 1 else step
+                else:
+                    step //= 4
+            yield start, end
+            start = end + 1
 
     def __len__(self) -> int:
         return len(self.seqs)

@@ -101,7 +101,7 @@ class Attempts:
 
     def due(self, delivery: Delivery) -> None:
         """A waiting message's time has come, on the retry thread."""
-        if delivery.id not in self._pending or delivery.place != AT_REST:
+        if delivery.id not in self._pending or delivery.place is not AT_REST:
             return None
         claim = Claim.NEW if delivery.replay else self._copies.claim(delivery)  # a retry renews its claim
         if claim is Claim.PENDING:
@@ -114,7 +114,7 @@ class Attempts:
         """The client of this generation broke: what it never reported failed; without `sent` nothing of it left us."""
         error = KafkaError(KafkaError._PURGE_INFLIGHT, "the client failed before it reported this message")
         for delivery in list(self._pending.values()):
-            if delivery.place == generation:
+            if delivery.place.generation == generation:
                 delivery.place = AT_REST
                 self.failed(delivery, error, SILENT if sent else NOT_SENT)
 

@@ -247,7 +247,6 @@ class Backlog:
         )  # fmt: skip
         delivery.accepted_at = record.accepted_at
         delivery.checksum = record.checksum
-        delivery.dedup_topic = record.dedup_topic
         with self._gate:
             delivery.owner = self._owners.pop(record.seq, None)
         return delivery

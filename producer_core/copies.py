@@ -34,27 +34,23 @@ class Copies:
     def claim(self, delivery: Delivery) -> Claim:
         if delivery.checksum is None or self._dedup is None:
             return Claim.NEW
-        return self._dedup.claim(delivery.checksum, delivery.dedup_topic or delivery.topic, delivery.id)
+        return self._dedup.claim(delivery.checksum, delivery.topic, delivery.id)
 
     def claim_many(self, deliveries: Sequence[Delivery]) -> list[Claim]:
         """One round trip to Redis for all; each has a checksum where there is de-duplication."""
         if self._dedup is None:
             return [Claim.NEW] * len(deliveries)
-        return self._dedup.claim_many(
-            [(d.checksum or "", d.dedup_topic or d.topic, d.id) for d in deliveries]
-        )
+        return self._dedup.claim_many([(d.checksum or "", d.topic, d.id) for d in deliveries])
 
     def confirm(self, deliveries: Sequence[Delivery]) -> None:
         """They were acknowledged."""
         if self._dedup is not None:
             claimed = [d for d in deliveries if d.checksum is not None]
-            self._dedup.confirm_many(
-                [d.checksum or "" for d in claimed], (d.dedup_topic or d.topic for d in claimed)
-            )
+            self._dedup.confirm_many([d.checksum or "" for d in claimed], (d.topic for d in claimed))
 
     def release(self, delivery: Delivery) -> None:
         if delivery.checksum is not None and self._dedup is not None:
-            self._dedup.release(delivery.checksum, delivery.dedup_topic or delivery.topic, delivery.id)
+            self._dedup.release(delivery.checksum, delivery.topic, delivery.id)
 
     def release_all(self, deliveries: Sequence[Delivery]) -> None:
         for delivery in deliveries:

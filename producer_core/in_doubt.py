@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from producer_core.acknowledgements import Acknowledgements
 from producer_core.events import Acknowledged
 from producer_core.failures import Failure
 from producer_core.landing import Landing
 from producer_core.messages import id_text
-from producer_core.standing.memory import runs
 from producer_core.transport import Delivery
 
 logger = logging.getLogger(__name__)
@@ -67,9 +67,11 @@ class Marks:
 
     def note(self, batch: Sequence[Acknowledged]) -> None:
         """On the poll thread, for each batch of acknowledgements."""
-        for _, last in runs(batch):  # offsets rise within a run
-            if last.offset is not None and last.offset >= 0:
-                self._offsets[last.topic, last.partition] = last.offset
+        told = Acknowledgements.of(batch)
+        for _, last in told.runs():  # offsets rise within a run
+            offset = told.offsets[last]
+            if offset is not None and offset >= 0:
+                self._offsets[told.topics[last], told.partitions[last]] = offset
         if (now := time.monotonic()) >= self._due:
             self._due = now + self._every
             self._marks.append((self._next_sequence(), dict(self._offsets)))

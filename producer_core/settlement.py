@@ -79,7 +79,9 @@ class Settlement:
         """Delivery reports, on the poll thread."""
         reports = Reports.of(batch)
         with self._until_told():
-            acknowledged = self._all_acked(reports) if reports.plain else self._each(reports)
+            acknowledged = (
+                self._all_acked(reports) if reports.plain else Acknowledgements.of(self._each(reports))
+            )
             if acknowledged:
                 self._connection.acknowledged()
                 self._marks.note(acknowledged)

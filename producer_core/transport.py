@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 _POLL = 0.1
 """Seconds a poll waits for something to report; it returns as soon as there is."""
+_FEW = 100
 _NO_PRODUCER_ID = (
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -48,13 +49,20 @@ _LONGEST_PAUSE = 30.0
 _PENDING = MessageStatus.PENDING
 
 
-AT_REST, LOOKED_FOR = -1, -2
-"""The place of a delivery: it waits for its turn or a retry, or an answer whether it is on its topic. Else it is with the
-client of this generation, and its report is outstanding."""
-
-
 def _nobody(row: object) -> None:
     raise AssertionError("a delivery reported before a transport took it")
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """Where deliveries are: with the client of this generation, which `report`s a row of `Reports`; below 0 with none."""
+
+    generation: int
+    report: Callable[[tuple[Any, ...]], None] = _nobody
+
+
+AT_REST, LOOKED_FOR, WITH_CLIENT = Whereabouts(-1), Whereabouts(-2), Whereabouts(0)
+"""It waits for its turn or a retry; for an answer whether it is on its topic; or a client has it whose reports need no place."""
 
 
 Ended = Literal["sent", "failed", "duplicate"]
@@ -83,8 +91,8 @@ class Delivery:
 
     # Slots that are all set cost less than class attributes: those of an instance with slots are found at once.
     __slots__ = (
-        "accepted_at", "attempts", "checksum", "dedup_topic", "headers", "id", "key", "owner", "partition", "place",
-        "report", "seq", "status", "timestamp_ms", "topic", "value",
+        "accepted_at", "attempts", "checksum", "headers", "id", "key", "owner", "partition", "place", "seq", "status",
+        "timestamp_ms", "topic", "value",
     )  # fmt: skip
 
     def __init__(
@@ -110,10 +118,8 @@ class Delivery:
         self.status = _PENDING
         self.accepted_at = 0.0
         self.checksum: str | None = None
-        self.dedup_topic = ""  # of its claim, where that is not its own
         self.owner: Owner | None = None
         self.place = AT_REST
-        self.report: Callable[[tuple[Any, ...]], None] = _nobody
 
     @property
     def record_headers(self) -> list[tuple[str, bytes | None]]:
@@ -124,7 +130,7 @@ class Delivery:
     @property
     def flying(self) -> bool:
         """With the client, its report outstanding."""
-        return self.place >= 0
+        return self.place.generation >= 0
 
     @property
     def replay(self) -> Callable[[Any], None] | None:
@@ -132,7 +138,7 @@ class Delivery:
 
     def __call__(self, error: KafkaError | None, message: Any) -> None:
         """Its delivery report."""
-        self.report(self.row(error, message))
+        self.place.report(self.row(error, message))
 
     def row(self, error: KafkaError | None, message: Any) -> tuple[Any, ...]:
         """The report as a row of `Reports`."""
@@ -234,10 +240,10 @@ class KafkaTransport:
         self._reports = Reports([])
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="producer-core-poll", daemon=True)
-        self._report = self._reports.rows.extend
         self._handover = Handover(self._reports, self.outstanding)
         self._here = forks.mark()
-        self._live = (self._connect(), 0)  # the client and its generation, replaced together
+        # The client, and the place of what it has: replaced together.
+        self._live = (self._connect(), Whereabouts(0, self._reports.rows.extend))
         self._refusal: KafkaError | None = None  # why nothing can be sent until the next client
         # touched on the poll thread only
         self._fatals = 0  # clients that broke since something was acknowledged
@@ -259,7 +265,6 @@ class KafkaTransport:
         if self._refusal is not None:
             raise Refused(self._refusal)
         client, delivery.place = self._live
-        delivery.report = self._report
         headers = delivery.record_headers if delivery.headers else [(ID_HEADER, delivery.id)]
         try:
             # Positional: keywords cost 0.1 µs each. The fifth is `callback`; its alias on_delivery is the sixth.
@@ -326,12 +331,21 @@ class KafkaTransport:
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
-                self._poll(self._handover.turn(_POLL))
+                self._gather(self._handover.turn(_POLL))
                 self._hand_over()
             self._poll(0)
             self._hand_over()
         finally:
             self._handover.end()
+
+    def _gather(self, timeout: float) -> None:
+        """Poll, and again while that brings a few more: an answer's partitions come one after the other, and a hand-over
+        takes longer than the next one's coming."""
+        count = len(self._reports)
+        self._poll(timeout)
+        while count < (now := len(self._reports)) <= _FEW:
+            count = now
+            self._poll(0)
 
     def _poll(self, timeout: float) -> None:
         try:
@@ -364,15 +378,15 @@ class KafkaTransport:
 
     def _renew(self, error: KafkaError, sent: bool) -> None:
         """A new client in the broken one's place, after a pause that grows while none of them gets anywhere."""
-        dead, generation = self._live
+        dead, place = self._live
         self._fatals += 1
         if self._fatals > 1:
             self._stopping.wait(min(0.25 * 2**self._fatals, _LONGEST_PAUSE))
-        self._live = (self._connect(), generation + 1)
+        self._live = (self._connect(), Whereabouts(place.generation + 1, place.report))
         self._refusal = None
         self._discard(dead)
         self._hand_over()
-        self._listener.fatal(error, generation, sent=sent)
+        self._listener.fatal(error, place.generation, sent=sent)
 
     def _drain(self, bound: float) -> None:
         """Collect what a broken client still reports: in-flight requests finish with their own result."""

@@ -71,7 +71,7 @@ class Turns:
     def _advance(self, delivery: Delivery) -> None:
         """One after the other of a lane; one whose look has not answered holds it."""
         while not self.ended and (following := self._lanes.following(delivery)) is not None:
-            if following.place == LOOKED_FOR or not self._send_on(following):
+            if following.place is LOOKED_FOR or not self._send_on(following):
                 return
 
     def _send_on(self, delivery: Delivery) -> bool:

@@ -20,7 +20,7 @@ class Record(NamedTuple):
     """What is needed to send a message again under its own id, byte for byte.
 
     `headers` are the user's, without the id's; `partition` -1 and `timestamp_ms` 0 mean that none was asked for;
-    `accepted_at` is in seconds since 1970; `checksum` and `dedup_topic` are its claim's, when it has one.
+    `accepted_at` is in seconds since 1970; `checksum` is its claim's, when it has one.
     """
 
     seq: int
@@ -32,7 +32,6 @@ class Record(NamedTuple):
     timestamp_ms: int = 0
     accepted_at: float = 0.0
     checksum: str | None = None
-    dedup_topic: str = ""
 
 
 def encode(record: Record | Delivery) -> bytes:
@@ -49,7 +48,7 @@ def encode(record: Record | Delivery) -> bytes:
         parts += _chunk(title.encode())
         parts += (_LENGTH.pack(_NULL),) if content is None else _chunk(content)
     if checksum is not None:
-        parts += *_chunk(checksum.encode()), *_chunk(record.dedup_topic.encode())
+        parts += _chunk(checksum.encode())
     return b"".join(parts)
 
 
@@ -67,7 +66,6 @@ def decode(data: bytes) -> Record:
         tuple(((reader.chunk() or b"").decode(), reader.chunk()) for _ in range(headers)),
         partition, timestamp, accepted_at,
         (reader.chunk() or b"").decode() if claimed else None,
-        (reader.chunk() or b"").decode() if claimed else topic,
     )  # fmt: skip
 
 

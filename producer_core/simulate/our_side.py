@@ -22,6 +22,7 @@ from producer_core.transport import (
     Refused,
     Transport,
     TransportFactory,
+    Whereabouts,
 )
 
 _HELD_AT_MOST = 20_000
@@ -163,8 +164,8 @@ class FaultyTransport:
         except Refused as refusal:
             self._listener.reports([(delivery, refusal.error, None)])
             return True
-        report, waited = delivery.report, self._clock() - since
-        delivery.report = lambda row: report(_late(row, waited))
+        place, waited = delivery.place, self._clock() - since
+        delivery.place = Whereabouts(place.generation, lambda row: place.report(_late(row, waited)))
         return True
 
 

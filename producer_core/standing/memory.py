@@ -2,44 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
-from producer_core.acknowledgements import Acknowledgements
-from producer_core.events import Acknowledged
 from producer_core.standing.evidence import Mark
 
 Key = tuple[str, int]
 """Topic and partition."""
-
-_STEP = 256
-
-
-def runs(batch: Sequence[Acknowledged]) -> Iterator[tuple[Acknowledged, Acknowledged]]:
-    """First and last of each stretch of one partition; a report without an offset stands alone.
-
-    A produce request's reports follow each other, so that where the offset grew by as much as the place in the
-    list, what lies between need not be looked at: a thousand messages cost a dozen comparisons. Should
-    somebody else's records fill such a gap by chance, an older mark is kept, which is true as well.
-    """
-    columns = Acknowledgements.of(batch)
-    topics, partitions, offsets = columns.topics, columns.partitions, columns.offsets
-    start, count = 0, len(columns)
-    while start < count:
-        topic, partition, offset = topics[start], partitions[start], offsets[start]
-        end, step = start, 1
-        while step and offset is not None:
-            there = end + step
-            if (
-                there < count
-                and offsets[there] == offset + there - start
-                and partitions[there] == partition
-                and topics[there] == topic
-            ):
-                end, step = there, _STEP if there == start + 1 else step
-            else:
-                step //= 4
-        yield columns[start], columns[end]
-        start = end + 1
 
 
 class Marks:

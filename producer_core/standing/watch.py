@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from producer_core.acknowledgements import Acknowledgements
 from producer_core.events import Acknowledged, AttemptFailed, Hook, Notice
 from producer_core.messages import id_text
 from producer_core.standing.ask import Asker, Wanted
 from producer_core.standing.evidence import CODES, Finding, Look, Mark
 from producer_core.standing.inquiry import SOON, Inquiry
-from producer_core.standing.memory import Key, runs
+from producer_core.standing.memory import Key
 from producer_core.standing.questions import Question
 from producer_core.standing.telling import EpochWatch, decided
 
@@ -72,8 +73,12 @@ class Standing(Hook):
     def acknowledged(self, batch: Sequence[Acknowledged]) -> None:
         now = self._clock()
         with self._changed:
-            for first, last in runs(batch):
-                self._written(first, last, now)
+            told = Acknowledgements.of(batch)
+            for first, last in told.runs():
+                if told.offsets[first] is None:
+                    self._duplicate(told[first], now)
+                else:
+                    self._written(told, first, last, now)
 
     def attempt_failed(self, event: AttemptFailed) -> None:
         with self._changed:
@@ -175,17 +180,16 @@ class Standing(Hook):
 
     # under the lock
 
-    def _written(self, first: Acknowledged, last: Acknowledged, now: float) -> None:
-        topic, partition, inquiry = first.topic, first.partition, self._inquiry
-        if first.offset is None or last.offset is None:
-            self._duplicate(first, now)
-            return
-        before = inquiry.marks.put(topic, partition, Mark(last.offset, last.seq, now))
+    def _written(self, told: Acknowledgements, first: int, last: int, now: float) -> None:
+        topic, partition, inquiry = told.topics[first], told.partitions[first], self._inquiry
+        lowest, highest = told.offsets[first], told.offsets[last]
+        assert lowest is not None and highest is not None, "a run without offsets is one duplicate"
+        before = inquiry.marks.put(topic, partition, Mark(highest, told.seqs[last], now))
         if self._asker is None:
             return
         if topic not in inquiry.ids and topic not in self._unnamed and before is None:
             self._name(topic, now)
-        if before is not None and first.offset <= before.offset:
+        if before is not None and lowest <= before.offset:
             self._routine((topic, partition), "not_rising", before, now)
         elif before is not None and now - before.at > self._idle:
             self._routine((topic, partition), "idle", before, now)

@@ -78,7 +78,7 @@ class Sending:
 
     def clients(self):
         """How many clients there have been."""
-        return self.producer._lifecycle.transport._live[1] + 1
+        return self.producer._lifecycle.transport._live[1].generation + 1
 
     def break_client(self, text=b"made up"):
         """librdkafka's own way to test it; the handle is the word after Python's object header."""

@@ -21,7 +21,7 @@ def no_sync(monkeypatch):
 
 
 def tiny(seq):
-    return Record(seq, "t", b"k", b"%d" % seq * (seq + 1), dedup_topic="t")
+    return Record(seq, "t", b"k", b"%d" % seq * (seq + 1))
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from producer_core.journal import Record
 
 
 def a_record(seq, value=b"v", topic="orders"):
-    return Record(seq, topic, b"k", value, (("h", b"1"), ("n", None)), 3, 17, 12.5, "sum", topic)
+    return Record(seq, topic, b"k", value, (("h", b"1"), ("n", None)), 3, 17, 12.5, "sum")
 
 
 def fill(journal, numbers, value=b"v"):
