@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 _POLL = 0.1
 """Seconds a poll waits for something to report; it returns as soon as there is."""
 _FEW = 100
+"""Reports up to which a poll is repeated at once: more of them are worth a hand-over of their own."""
 _NO_PRODUCER_ID = (
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -50,7 +51,7 @@ _PENDING = MessageStatus.PENDING
 
 
 def _nobody(row: object) -> None:
-    raise AssertionError("a delivery reported before a transport took it")
+    """Hears the report of a message that was taken back: an interrupt came just after the client had it, and was raised."""
 
 
 @dataclass(frozen=True, slots=True)

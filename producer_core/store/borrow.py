@@ -98,8 +98,7 @@ class Lender:
             yield connection
 
     def stamp(self) -> object:
-        """Of the file and of its log. Equal ones mean that nothing was written in between, but for what happened within
-        one tick of the kernel's clock."""
+        """Of the file and of its log, as `Store.stamp` says."""
         return _stamp(self._path), _stamp(_log_of(self._path))
 
     def looked_at(self) -> bool:

@@ -97,7 +97,8 @@ class Store:
             return merge.merge(connection, *batches, now=self._clock())
 
     def stamp(self) -> object:
-        """What is another after whatever was written, in whatever process: two that are equal mean that nothing was."""
+        """What is another after whatever was written, in whatever process: two that are equal mean that nothing was, unless
+        within one tick of the kernel's clock."""
         return self._lender.stamp()
 
     def looked_at(self) -> bool:

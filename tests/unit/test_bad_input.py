@@ -135,3 +135,30 @@ def test_a_wrong_address_becomes_dead_letters_that_were_never_sent(tmp_path):
 def test_an_address_that_is_none_raises_at_once(servers):
     with pytest.raises(ConfigError):
         ReliableKafkaProducer(servers, store=None)
+
+
+def test_an_interrupt_just_after_the_client_has_a_message_takes_it_back_and_disturbs_no_report(
+    broker, tmp_path, monkeypatch, caplog
+):
+    store = tmp_path / "s.duckdb"
+    with ReliableKafkaProducer(broker.bootstrap_servers, store=store, cluster_id="c") as producer:
+        transport = producer._acceptance.transport
+        produce = transport.produce
+
+        def interrupted(delivery):
+            produce(delivery)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(transport, "produce", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            producer.send_message("orders", {"n": 1}, on_delivery=pytest.fail)
+        monkeypatch.undo()
+        reports = []
+        for number in range(3):
+            producer.send_message("orders", {"n": number}, on_delivery=reports.append)
+        producer.flush(10)
+
+        assert [report.error for report in reports] == [None] * 3
+        assert producer.pending_count == 0
+        assert eventually(lambda: producer.metrics.snapshot().acknowledged == 3)
+    assert not [record for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")]
