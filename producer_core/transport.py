@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -62,8 +63,9 @@ class Whereabouts:
     report: Callable[[tuple[Any, ...]], None] = _nobody
 
 
-AT_REST, LOOKED_FOR, WITH_CLIENT = Whereabouts(-1), Whereabouts(-2), Whereabouts(0)
-"""It waits for its turn or a retry; for an answer whether it is on its topic; or a client has it whose reports need no place."""
+AT_REST, LOOKED_FOR, WITH_CLIENT = Whereabouts(-1), Whereabouts(-2), Whereabouts(sys.maxsize)
+"""It waits for its turn or a retry; for an answer whether it is on its topic; or it is on its way to a client, of no generation
+yet: one that breaks at this moment does not have it."""
 
 
 Ended = Literal["sent", "failed", "duplicate"]

@@ -398,3 +398,21 @@ def test_a_callback_that_sends_into_a_full_queue_is_told_at_once():
     assert "callback cannot wait" in said[0]
     transport.release()
     producer.close(timeout=5)
+
+
+def test_a_client_that_breaks_while_a_message_is_on_its_way_to_it_does_not_have_it():
+    class Breaking(InMemoryTransport):
+        def produce(self, delivery):
+            self._listener.fatal(KafkaError(KafkaError._FATAL), 0)
+            super().produce(delivery)
+
+    producer = ReliableKafkaProducer(
+        "memory:1", store=None, transport=lambda config, listener: Breaking(config, listener)
+    )
+    reports = []
+    producer.send_message("orders", {"n": 1}, on_delivery=reports.append)
+    producer.flush(5)
+
+    assert [(report.error, report.attempts) for report in reports] == [(None, 1)]
+    assert producer.metrics.snapshot().total("failed_attempts") == 0
+    producer.close()
