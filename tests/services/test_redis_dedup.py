@@ -155,10 +155,11 @@ def test_a_redis_that_is_back_is_used_again_and_hears_what_it_missed(own_redis, 
     dedup.release("failed", "orders", "me")
     own_redis.start()
 
-    eventually(lambda: not dedup.degraded and len(keys(client)) == 2, timeout=60)
+    eventually(lambda: len(told) == 2 and len(keys(client)) == 2, timeout=60)
 
     digest = dedup.checksum("orders", None, {"n": 1})
     assert keys(client) == {f"msg_dedup:orders:{digest}": "1", "msg_dedup:orders:sending": "p:me"}
+    assert not dedup.degraded
     assert [degraded for degraded, _ in told] == [True, False]
     other = MessageDeduplicator(client)
     assert other.is_duplicate({"n": 1}, "orders")
@@ -502,6 +503,7 @@ def test_a_producer_sends_on_while_redis_is_gone_and_tells_it_all_afterwards(
         getattr(own_redis, come_back)()
     eventually(lambda: not producer.deduplicator.degraded and len(keys(client)) >= 190, timeout=60)
     eventually(lambda: producer.deduplicator._shared.waiting == 0, timeout=60)
+    eventually(lambda: hook.kinds[-1] == "dedup_restored", timeout=60)
 
     assert None not in accepted
     assert again == [None] * 5
