@@ -139,9 +139,12 @@ class Reports(Sequence["Report"]):
     def __len__(self) -> int:
         return len(self.rows) // _WIDTH
 
+    def each_row(self) -> Iterator[tuple[Any, ...]]:
+        """As `Delivery.row` made it."""
+        return zip(*[iter(self.rows)] * _WIDTH, strict=True)
+
     def __iter__(self) -> Iterator[Report]:
-        cells = iter(self.rows)
-        for delivery, told, partition, offset, latency in zip(*[cells] * _WIDTH, strict=True):
+        for delivery, told, partition, offset, latency in self.each_row():
             yield (delivery, None, Placed(partition, offset, latency)) if told is None else (delivery, *told)
 
     @overload

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError
 
 from producer_core.config import ClientConfig
 from producer_core.landing import Landing
+from producer_core.reported import Reports
 from producer_core.simulate.faults import Fault, Outage, Reject, Slow
 from producer_core.transport import (
     Delivery,
@@ -20,9 +21,9 @@ from producer_core.transport import (
     KafkaTransport,
     Listener,
     Refused,
+    Report,
     Transport,
     TransportFactory,
-    Whereabouts,
 )
 
 _HELD_AT_MOST = 20_000
@@ -41,7 +42,8 @@ class OurSide:
         self._active = faults
 
     def transport(self, config: ClientConfig, listener: Listener) -> Transport:
-        return FaultyTransport(self._inner(config, listener), listener, self)
+        late = _Late(listener)
+        return FaultyTransport(self._inner(config, late), late, self)
 
     def refusal(self, topic: str) -> int | None:
         """The code this message is refused with, if it is."""
@@ -65,7 +67,7 @@ class FaultyTransport:
     def __init__(
         self,
         inner: Transport,
-        listener: Listener,
+        listener: _Late,
         faults: OurSide,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -156,6 +158,7 @@ class FaultyTransport:
         return self._held[0][0] - self._clock()
 
     def _let_go(self, due: float, since: float, delivery: Delivery) -> bool:
+        self._listener.waits[delivery.id] = self._clock() - since  # before its report can come
         try:
             self._inner.produce(delivery)
         except Full:
@@ -163,10 +166,25 @@ class FaultyTransport:
             return False
         except Refused as refusal:
             self._listener.reports([(delivery, refusal.error, None)])
-            return True
-        place, waited = delivery.place, self._clock() - since
-        delivery.place = Whereabouts(place.generation, lambda row: place.report(_late(row, waited)))
         return True
+
+
+class _Late:
+    """A listener whose reports count the time we held their messages."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self.statistics, self.connection_error = listener.statistics, listener.connection_error
+        self.fatal, self.notice = listener.fatal, listener.notice
+        self.waits: dict[bytes, float] = {}
+
+    def reports(self, batch: Sequence[Report]) -> None:
+        if self.waits:
+            rows: list[Any] = []
+            for row in Reports.of(batch).each_row():
+                rows += _late(row, self.waits.pop(row[0].id, 0.0))
+            batch = Reports(rows)
+        self._listener.reports(batch)
 
 
 def _late(row: tuple[Any, ...], waited: float) -> tuple[Any, ...]:

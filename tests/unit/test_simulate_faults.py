@@ -5,7 +5,7 @@ import threading
 import pytest
 from confluent_kafka import KafkaError
 
-from producer_core import ReliableKafkaProducer
+from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import embedded
 from producer_core.simulate.faults import (
     FaultRun,
@@ -177,6 +177,30 @@ def test_a_real_client_works_through_the_faults_and_a_delay_is_seen_in_its_laten
             assert producer.replay_dlq_messages("payments") == 1
 
     assert producer.get_stats()["latency_stats"]["max_ms"] > 95
+
+
+def test_a_held_message_whose_report_comes_before_it_is_let_go_of_is_still_sent_again():
+    class Hasty(InMemoryTransport):
+        """Reports before `produce` returns, as where the thread that sends has to wait for its turn."""
+
+        tries = 0
+
+        def produce(self, delivery):
+            self.tries += 1
+            self._report([(delivery, KafkaError._TIMED_OUT_QUEUE if self.tries == 1 else None)])
+
+    ours = OurSide(Hasty)
+    retry = RetryConfig(max_retries=2, initial_delay_ms=1, max_delay_ms=2, jitter=False)
+    with ReliableKafkaProducer(
+        "localhost:1", None, retry, store=None, transport=ours.transport, cluster_id="c"
+    ) as producer:
+        ours.apply(frozenset({Slow(0.01)}))
+        reports = []
+        producer.send_message("orders", 1, on_delivery=reports.append)
+        eventually(lambda: reports)
+
+    assert [(one.error, one.attempts) for one in reports] == [(None, 2)]
+    assert reports[0].latency > 0.005
 
 
 def test_codes_of_the_schedule_exist():
