@@ -15,18 +15,17 @@ from producer_core.copies import Copies
 from producer_core.dedup import Claim, MessageDeduplicator
 from producer_core.errors import JournalFull, ProducerClosed, ProducerError, QueueFull
 from producer_core.events import Notice
-from producer_core.messages import MessageStatus, id_text
+from producer_core.messages import id_text
 from producer_core.ordering import Lanes, Ordering
 from producer_core.retry import RetryManager
 from producer_core.telling import Audience
-from producer_core.transport import AT_REST, WITH_CLIENT, Delivery, Full, Refused, Transport
+from producer_core.transport import AT_REST, BEHIND_TWIN, WITH_CLIENT, Delivery, Full, Refused, Transport
 from producer_core.turns import Turns
 
 if TYPE_CHECKING:
     from producer_core.stand_in import Keeper, Sender
 
 _NEW, _HELD, _COPY = Claim.NEW, Claim.PENDING, Claim.DUPLICATE
-_PENDING, _DUPLICATE = MessageStatus.PENDING, MessageStatus.DUPLICATE
 _MOST_HELD = 10_000
 """Messages that wait in memory for a twin, a retry or an earlier one of their key, before send_message waits too."""
 _TOGETHER = 0.001
@@ -115,7 +114,7 @@ class Acceptance:
         if claim is _COPY:
             self._copies.duplicate(delivery)
             return False
-        delivery.status = _DUPLICATE if claim is _HELD else _PENDING
+        delivery.place = BEHIND_TWIN if claim is _HELD else AT_REST
         try:
             self._take(delivery, deadline)
         except BaseException:
@@ -169,7 +168,7 @@ class Acceptance:
             if claim is _COPY:
                 self._copies.duplicate(delivery)
             else:
-                delivery.status = _DUPLICATE if claim is _HELD else _PENDING
+                delivery.place = BEHIND_TWIN if claim is _HELD else AT_REST
                 wanted.append(delivery)
         ends = iter(self._take_together(wanted))
         return [False if claim is _COPY else next(ends) for claim in claims]
@@ -207,7 +206,7 @@ class Acceptance:
         ends: list[bool | ProducerError] = []
         try:
             for delivery in deliveries:
-                delivery.status = _PENDING  # until its own claim says otherwise
+                delivery.place = AT_REST  # until its own claim says otherwise
                 try:
                     ends.append(self.accept(delivery))
                 except ProducerError as error:
@@ -226,7 +225,7 @@ class Acceptance:
             if self.pending.pop(delivery.id, None) is None:
                 return True  # close() found it here, and settled it
             raise ProducerClosed  # nobody would settle it any more
-        if delivery.status is _DUPLICATE:
+        if delivery.place is BEHIND_TWIN:
             self._copies.hold(delivery)
             return True
         if self.lanes.queues or self.lanes.strict:
@@ -257,8 +256,6 @@ class Acceptance:
 
     def _produce(self, delivery: Delivery) -> None:
         """Hand to the client, for the turns. Full is raised; a refusal settles the message here and now."""
-        if delivery.status is not _PENDING:
-            delivery.status = _PENDING
         delivery.place = WITH_CLIENT
         try:
             self.transport.produce(delivery)

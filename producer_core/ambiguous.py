@@ -10,7 +10,6 @@ from producer_core.events import Attempt, Verdict
 from producer_core.failures import Failure, failure_of
 from producer_core.in_doubt import QUIET, Doubt, InDoubt, Look, Marks, OnAmbiguous, resolve
 from producer_core.landing import Landing
-from producer_core.messages import MessageStatus
 from producer_core.ordering import Lanes
 from producer_core.retry import RetryManager
 from producer_core.settlement import Settlement
@@ -76,7 +75,6 @@ class Ambiguous:
         if self._turns.ended:
             return False
         delivery.place = LOOKED_FOR
-        delivery.status = MessageStatus.RETRYING
         return self._in_doubt.ask(Doubt(delivery, failure, retry_in, time.monotonic()))
 
     def _looked(self, doubt: Doubt, landing: Landing) -> None:

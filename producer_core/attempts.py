@@ -19,7 +19,7 @@ from producer_core.ordering import Lanes
 from producer_core.retry import RetryAfter, RetryManager, decide
 from producer_core.settlement import Settlement
 from producer_core.telling import Audience
-from producer_core.transport import AT_REST, Delivery
+from producer_core.transport import AT_REST, BEHIND_TWIN, Delivery
 from producer_core.turns import Turns
 from producer_core.unreported import NOT_SENT, SILENT
 
@@ -76,7 +76,6 @@ class Attempts:
             return self._settlement.keep(delivery, failure)
         self._audience.attempt_failed(delivery, failure, retry_in)
         if retry_in is not None:
-            delivery.status = MessageStatus.RETRYING
             self._lanes.failed(delivery)
         if verdict == "possibly_persisted" and self._ambiguous.look_first(delivery, failure, retry_in):
             return None
@@ -101,13 +100,14 @@ class Attempts:
 
     def due(self, delivery: Delivery) -> None:
         """A waiting message's time has come, on the retry thread."""
-        if delivery.id not in self._pending or delivery.place is not AT_REST:
+        if delivery.id not in self._pending or delivery.place not in (AT_REST, BEHIND_TWIN):
             return None
         claim = Claim.NEW if delivery.replay else self._copies.claim(delivery)  # a retry renews its claim
         if claim is Claim.PENDING:
             return self._copies.hold(delivery)
         if claim is Claim.DUPLICATE:
             return self._settlement.duplicate(delivery)
+        delivery.place = AT_REST
         return self._turns.due(delivery)
 
     def silent(self, generation: int, *, sent: bool) -> None:
@@ -126,10 +126,10 @@ class Attempts:
             self._abandon(delivery)
 
     def _abandon(self, delivery: Delivery) -> None:
-        held = delivery.status is MessageStatus.DUPLICATE
+        held = delivery.place is BEHIND_TWIN
         if held and self._copies.claim(delivery) is Claim.DUPLICATE:
             return self._settlement.duplicate(delivery)
-        if delivery.status is MessageStatus.RETRYING and delivery.attempts:
+        if delivery.status is MessageStatus.RETRYING:
             return self._settlement.keep(delivery, failure_of(delivery.attempts[-1][0].code))
         failure = failure_of("_PURGE_INFLIGHT" if delivery.flying else "held")
         verdict: Verdict = "possibly_persisted" if delivery.flying else "not_sent"
@@ -153,6 +153,6 @@ def _judge(failure: Failure, message: Any, backoff: float) -> Verdict:
 def _closed_while(delivery: Delivery) -> str:
     if delivery.flying:
         return "closed before its report came"
-    if delivery.status is MessageStatus.DUPLICATE:
+    if delivery.place is BEHIND_TWIN:
         return "closed while a copy of it was still undecided"
     return "closed while an earlier message of its key was still undecided"

@@ -243,7 +243,7 @@ class Backlog:
     def _delivery(self, record: Record) -> Delivery:
         raw = _raw_id(self._session, record.seq)
         delivery = Delivery(
-            raw, record.seq, record.topic, record.key, record.value, record.headers, record.partition, record.timestamp_ms
+            raw, record.seq, record.topic, record.key, record.value, record.headers, record.placement
         )  # fmt: skip
         delivery.accepted_at = record.accepted_at
         delivery.checksum = record.checksum

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from producer_core.events import Attempt, DeadLetter, Verdict
 from producer_core.failures import Failure, failure_of, fingerprint, judge
-from producer_core.messages import id_text, parse_id
+from producer_core.messages import ANYWHERE, Placement, id_text, parse_id
 from producer_core.transport import Delivery
 
 ORIGINAL_TIMESTAMP = "pc-original-timestamp"
@@ -43,7 +43,7 @@ def dead_letter(
         value=delivery.value,
         headers=tuple(delivery.headers),
         partition=None if delivery.partition < 0 else delivery.partition,
-        timestamp_ms=delivery.timestamp_ms or None,
+        timestamp_ms=delivery.placement.timestamp_ms or None,
         verdict=verdict,
         verdict_reason=reason,
         kind=failure.kind,
@@ -87,8 +87,8 @@ def delivery_of(letter: DeadLetter) -> Delivery:
     headers = list(letter.headers)
     if all(name != ORIGINAL_TIMESTAMP for name, _ in letter.headers):
         headers.append((ORIGINAL_TIMESTAMP, original))
-    partition = -1 if letter.partition is None else letter.partition
-    return Delivery(raw, -1, letter.topic, letter.key, letter.value, headers, partition)
+    placement = ANYWHERE if letter.partition is None else Placement(letter.partition)
+    return Delivery(raw, -1, letter.topic, letter.key, letter.value, headers, placement)
 
 
 def _worst(delivery: Delivery, failure: Failure) -> tuple[Verdict, str]:

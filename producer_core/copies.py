@@ -6,10 +6,9 @@ import threading
 from collections.abc import Sequence
 
 from producer_core.dedup import Claim, MessageDeduplicator
-from producer_core.messages import MessageStatus
 from producer_core.retry import RetryManager
 from producer_core.telling import Audience
-from producer_core.transport import Delivery
+from producer_core.transport import BEHIND_TWIN, Delivery
 
 _HOLD = 0.1
 """Seconds until a copy of a pending claim asks again."""
@@ -58,11 +57,10 @@ class Copies:
 
     def hold(self, delivery: Delivery) -> None:
         """Its twin is on its way: ask again in a moment."""
-        delivery.status = MessageStatus.DUPLICATE
+        delivery.place = BEHIND_TWIN
         self._retries.schedule(delivery, _HOLD, counted=False)
 
     def duplicate(self, delivery: Delivery) -> None:
         """Its twin was acknowledged."""
-        delivery.status = MessageStatus.DUPLICATE
         self._audience.tell("duplicate", delivery.topic)
         self._settled.set()

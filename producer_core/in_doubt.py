@@ -187,8 +187,8 @@ _NOT_ASKED = Landing("inconclusive", None, None, 0, "Nobody can say: the topic c
 
 def _oldest_timestamp(delivery: Delivery) -> int:
     """Milliseconds: the earliest timestamp the record can carry on the log, whichever kind the topic keeps."""
-    accepted = int(delivery.accepted_at * 1000)
-    return min(accepted, delivery.timestamp_ms) if delivery.timestamp_ms else accepted
+    accepted, asked = int(delivery.accepted_at * 1000), delivery.placement.timestamp_ms
+    return min(accepted, asked) if asked else accepted
 
 
 class Landed:

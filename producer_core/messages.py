@@ -15,7 +15,7 @@ from datetime import time as time_of_day
 from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -42,6 +42,18 @@ class MessageStatus(Enum):
     RETRYING = "retrying"
     DLQ = "dlq"
     DUPLICATE = "duplicate"
+
+
+class Placement(NamedTuple):
+    """What a record is sent with beside its content; nearly all messages share one."""
+
+    partition: int = -1  # the partitioner chooses
+    timestamp_ms: int = 0  # now
+    ours: bool = False
+    """We chose the partition, not the caller: the message's lane does not change by it."""
+
+
+ANYWHERE = Placement()
 
 
 @dataclass(frozen=True)

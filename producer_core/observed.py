@@ -83,7 +83,7 @@ class Observed:
         return {message.id: message for message in self.get_pending_messages()}
 
     def get_pending_messages(self) -> list[Message]:
-        return [as_message(delivery) for delivery in list(self._lifecycle.pending.values())]
+        return [as_message(delivery, delivery.status) for delivery in list(self._lifecycle.pending.values())]
 
     def get_message_status(self, message_id: str) -> MessageStatus | None:
         """Where a message of this producer stands; None for an id that is not ours."""

@@ -147,8 +147,9 @@ class Lanes:
             return None
         if delivery.key is not None:
             return (delivery.topic, delivery.key)
-        if delivery.partition >= 0 or self.strict:
-            return (delivery.topic, delivery.partition)
+        partition = -1 if delivery.placement.ours else delivery.partition
+        if partition >= 0 or self.strict:
+            return (delivery.topic, partition)
         return None
 
     def _wait(self, queue: _Queue, delivery: Delivery) -> None:

@@ -19,7 +19,7 @@ from producer_core.events import Hook
 from producer_core.guarantees import Delivered, Guarantees, Level
 from producer_core.handover import OFTEN
 from producer_core.in_doubt import OnAmbiguous
-from producer_core.messages import Message, checksum, encode_headers, encode_key, encode_value
+from producer_core.messages import Message, Placement, checksum, encode_headers, encode_key, encode_value
 from producer_core.ordering import Ordering
 from producer_core.parts import Parts
 from producer_core.reports import CloseReport, DeliveryReport
@@ -188,9 +188,7 @@ class ReliableKafkaProducer(Undelivered):
         if headers is None and partition is None and timestamp_ms is None:  # as nearly all
             return Delivery(raw, number, topic, key_data, data)
         return Delivery(
-            raw, number, topic, key_data, data, encode_headers(headers),
-            -1 if partition is None else _whole(partition, "partition"),
-            0 if timestamp_ms is None else _whole(timestamp_ms, "timestamp_ms"),
+            raw, number, topic, key_data, data, encode_headers(headers), _placement(partition, timestamp_ms)
         )  # fmt: skip
 
     @staticmethod
@@ -332,6 +330,13 @@ class ReliableKafkaProducer(Undelivered):
 def _resolve(done: asyncio.Future[DeliveryReport], report: DeliveryReport) -> None:
     if not done.done():  # a caller that was cancelled has gone
         done.set_result(report)
+
+
+def _placement(partition: int | None, timestamp_ms: int | None) -> Placement:
+    return Placement(
+        -1 if partition is None else _whole(partition, "partition"),
+        0 if timestamp_ms is None else _whole(timestamp_ms, "timestamp_ms"),
+    )
 
 
 def _whole(number: Any, name: str) -> int:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from producer_core.events import DeadLetter, Verdict
-from producer_core.messages import Message, decode_value, id_text
+from producer_core.messages import Message, MessageStatus, decode_value, id_text
 from producer_core.transport import Delivery
 
 
@@ -77,15 +77,15 @@ def delivery_report(delivery: Delivery, message: Any, letter: DeadLetter | None)
     )
 
 
-def as_message(delivery: Delivery, error: str | None = None) -> Message:
-    """The message as its owner sees it; JSON values are decoded, other bytes stay bytes."""
+def as_message(delivery: Delivery, status: MessageStatus, error: str | None = None) -> Message:
+    """The message as its owner sees it, where it stands; JSON values are decoded, other bytes stay bytes."""
     return Message(
         id=id_text(delivery.id),
         topic=delivery.topic,
         key=None if delivery.key is None else delivery.key.decode(errors="replace"),
         value=decode_value(delivery.value),
         timestamp=datetime.fromtimestamp(delivery.accepted_at),
-        status=delivery.status,
+        status=status,
         retry_count=len(delivery.attempts),
         last_error=error or (delivery.attempts[-1][0].text if delivery.attempts else None),
         checksum=delivery.checksum,

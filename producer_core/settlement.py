@@ -22,7 +22,7 @@ from producer_core.events import Acknowledged, Verdict
 from producer_core.failures import Failure
 from producer_core.in_doubt import Landed, Marks
 from producer_core.landing import Landing
-from producer_core.messages import MessageStatus, id_text
+from producer_core.messages import id_text
 from producer_core.ordering import Lanes
 from producer_core.reported import Reports
 from producer_core.reports import Resent
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 _new = tuple.__new__
 _topic_of, _seq_of, _id_of, _owner_of = map(attrgetter, ("topic", "seq", "id", "owner"))
-_SENT = MessageStatus.SENT
 
 
 class Settlement:
@@ -140,7 +139,6 @@ class Settlement:
                 return None
         elif not self._backlog.leave(delivery):
             return None
-        delivery.status = _SENT
         if delivery.seq > self.highest:
             self.highest = delivery.seq
         if delivery.checksum is not None:
@@ -182,7 +180,6 @@ class Settlement:
                 self._bury(delivery, failure, proof)
 
     def _bury(self, delivery: Delivery, failure: Failure, proof: tuple[Verdict, str] | None) -> None:
-        delivery.status = MessageStatus.DLQ
         if len(delivery.attempts) > 1:
             self._retries.settled(delivery, False)
         letter = dead_letter(delivery, failure, origin=self._origin, proof=proof)

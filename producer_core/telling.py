@@ -9,8 +9,8 @@ from typing import Any
 
 from producer_core.events import AttemptFailed, DeadLetter, Hook
 from producer_core.failures import Failure
-from producer_core.messages import id_text
-from producer_core.reports import as_message, delivery_report
+from producer_core.messages import MessageStatus, id_text
+from producer_core.reports import DeliveryReport, as_message, delivery_report
 from producer_core.transport import Delivery
 
 logger = logging.getLogger(__name__)
@@ -59,8 +59,18 @@ class Audience:
             if owner.on_delivery is not None:
                 owner.on_delivery(report)
             if owner.callback is not None:
-                owner.callback(letter is None, as_message(delivery, report.error), report.error or report)
+                owner.callback(
+                    letter is None,
+                    as_message(delivery, _status(report), report.error),
+                    report.error or report,
+                )
         except Exception:
             logger.exception("delivery callback failed", extra={"topic": delivery.topic})
         finally:
             self._local.calling = False
+
+
+def _status(report: DeliveryReport) -> MessageStatus:
+    if report.duplicate:
+        return MessageStatus.DUPLICATE
+    return MessageStatus.SENT if report.verdict is None else MessageStatus.DLQ

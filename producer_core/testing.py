@@ -42,7 +42,7 @@ class FakeMessage(Placed):
         return self.delivery.topic
 
     def timestamp(self) -> tuple[int, int]:
-        return (1, self.delivery.timestamp_ms)
+        return (1, self.delivery.placement.timestamp_ms)
 
 
 class InMemoryTransport:

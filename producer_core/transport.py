@@ -28,7 +28,7 @@ from producer_core.handover import Handover
 from producer_core.landing import Landing
 from producer_core.librdkafka import client_log
 from producer_core.masking import mask_told
-from producer_core.messages import ID_HEADER, Headers, MessageStatus
+from producer_core.messages import ANYWHERE, ID_HEADER, Headers, MessageStatus, Placement
 from producer_core.reported import Reports
 from producer_core.unreported import NOT_SENT
 
@@ -48,9 +48,6 @@ _LONGEST_PAUSE = 30.0
 """Seconds between two clients when one after the other breaks."""
 
 
-_PENDING = MessageStatus.PENDING
-
-
 def _nobody(row: object) -> None:
     """Hears the report of a message that was taken back: an interrupt came just after the client had it, and was raised."""
 
@@ -63,9 +60,10 @@ class Whereabouts:
     report: Callable[[tuple[Any, ...]], None] = _nobody
 
 
-AT_REST, LOOKED_FOR, WITH_CLIENT = Whereabouts(-1), Whereabouts(-2), Whereabouts(sys.maxsize)
-"""It waits for its turn or a retry; for an answer whether it is on its topic; or it is on its way to a client, of no generation
-yet: one that breaks at this moment does not have it."""
+AT_REST, LOOKED_FOR, BEHIND_TWIN = Whereabouts(-1), Whereabouts(-2), Whereabouts(-3)
+"""It waits for its turn or a retry; for an answer whether it is on its topic; or for the end of the message it is a copy of."""
+WITH_CLIENT = Whereabouts(sys.maxsize)
+"""On its way to a client, of no generation yet: one that breaks at this moment does not have it."""
 
 
 Ended = Literal["sent", "failed", "duplicate"]
@@ -94,8 +92,7 @@ class Delivery:
 
     # Slots that are all set cost less than class attributes: those of an instance with slots are found at once.
     __slots__ = (
-        "accepted_at", "attempts", "checksum", "headers", "id", "key", "owner", "partition", "place", "seq", "status",
-        "timestamp_ms", "topic", "value",
+        "accepted_at", "attempts", "checksum", "headers", "id", "key", "owner", "place", "placement", "seq", "topic", "value",
     )  # fmt: skip
 
     def __init__(
@@ -106,8 +103,7 @@ class Delivery:
         key: bytes | None,
         value: bytes | None,
         headers: Headers = (),
-        partition: int = -1,
-        timestamp_ms: int = 0,
+        placement: Placement = ANYWHERE,
     ) -> None:
         self.id = id
         self.seq = seq
@@ -115,10 +111,8 @@ class Delivery:
         self.key = key
         self.value = value
         self.headers = headers  # the user's
-        self.partition = partition  # -1: the partitioner chooses
-        self.timestamp_ms = timestamp_ms  # 0: now
+        self.placement = placement
         self.attempts: tuple[tuple[Attempt, Verdict], ...] = ()
-        self.status = _PENDING
         self.accepted_at = 0.0
         self.checksum: str | None = None
         self.owner: Owner | None = None
@@ -129,6 +123,17 @@ class Delivery:
         """What the record carries: the id first, then the user's. Made anew for each try, for many wait at once."""
         own: list[tuple[str, bytes | None]] = [(ID_HEADER, self.id)]
         return [*own, *self.headers] if self.headers else own
+
+    @property
+    def partition(self) -> int:
+        return self.placement.partition
+
+    @property
+    def status(self) -> MessageStatus:
+        """As its owner sees it, while it is pending."""
+        if self.place is BEHIND_TWIN:
+            return MessageStatus.DUPLICATE
+        return MessageStatus.RETRYING if self.attempts and not self.flying else MessageStatus.PENDING
 
     @property
     def flying(self) -> bool:
@@ -268,12 +273,12 @@ class KafkaTransport:
         if self._refusal is not None:
             raise Refused(self._refusal)
         client, delivery.place = self._live
+        partition, timestamp_ms, _ = delivery.placement
         headers = delivery.record_headers if delivery.headers else [(ID_HEADER, delivery.id)]
         try:
             # Positional: keywords cost 0.1 µs each. The fifth is `callback`; its alias on_delivery is the sixth.
             client.produce(
-                delivery.topic, delivery.value, delivery.key, delivery.partition, delivery, None,
-                delivery.timestamp_ms, headers,
+                delivery.topic, delivery.value, delivery.key, partition, delivery, None, timestamp_ms, headers
             )  # fmt: skip
         except BufferError as error:
             self._handover.hurry()

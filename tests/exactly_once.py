@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 
 from producer_core.config import client_config
 from producer_core.exactly_once import TransactionalTransport
-from producer_core.messages import id_bytes
+from producer_core.messages import Placement, id_bytes
 from producer_core.transport import Delivery, Full
 from tests.support import eventually
 
@@ -98,7 +98,7 @@ class Sender:
     def delivery(self, seq, size=100, key=None, partition=-1):
         raw = id_bytes(self.session, seq)
         value = f"{seq} ".encode().ljust(size, b".")
-        return Delivery(raw, seq, self.topic, key, value, (), partition)
+        return Delivery(raw, seq, self.topic, key, value, (), Placement(partition))
 
     def send(self, seqs, **options):
         for seq in seqs:

@@ -12,6 +12,7 @@ import os
 import sys
 
 from producer_core.journal import Journal, Record
+from producer_core.messages import Placement
 from tests.exactly_once import Sender
 
 SETTINGS = {
@@ -34,7 +35,9 @@ def main(servers, topic, folder, accepted, finish):
                 sender.offer(sender.delivery(record.seq, partition=record.partition))
             while not finish:
                 partition = seq % 4 if seq % 3 else -1
-                journal.append(Record(seq, topic, None, sender.delivery(seq).value, partition=partition))
+                journal.append(
+                    Record(seq, topic, None, sender.delivery(seq).value, placement=Placement(partition))
+                )
                 os.write(book, f"{seq}\n".encode())
                 sender.offer(sender.delivery(seq, partition=partition))
                 seq += 1

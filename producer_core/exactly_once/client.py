@@ -139,7 +139,7 @@ class Client:
                     # Positional, as in KafkaTransport: topic, value, key, partition, callback, -, timestamp, headers.
                     produce(
                         delivery.topic, delivery.value, delivery.key, delivery.partition, reported, None,
-                        delivery.timestamp_ms, delivery.record_headers,
+                        delivery.placement.timestamp_ms, delivery.record_headers,
                     )  # fmt: skip
                     break
                 except BufferError:

@@ -132,15 +132,14 @@ class TransactionalTransport:
             raise Full
         place = self._ledger.place(delivery.id)
         if place is not None:
-            delivery.partition = place.partition
-            return
-        delivery.partition = self._partitioner.choose(delivery.topic, delivery.key, delivery.id)
-        if delivery.partition >= 0:
+            return _placed(delivery, place.partition)
+        partition = self._partitioner.choose(delivery.topic, delivery.key, delivery.id)
+        if partition >= 0:
             self._missing.pop(delivery.topic, None)
-        elif self._is_missing(delivery.topic):
+            return _placed(delivery, partition)
+        if self._is_missing(delivery.topic):
             raise Refused(KafkaError(KafkaError._UNKNOWN_TOPIC, f"the topic {delivery.topic} does not exist"))
-        else:
-            raise Full
+        raise Full
 
     def _is_missing(self, topic: str) -> bool:
         """Whether the brokers have said for a while that there is no such topic."""
@@ -228,6 +227,10 @@ class TransactionalTransport:
         for event in self._all_fenced:
             while not event.wait(0.1) and not stopping.is_set():
                 pass
+
+
+def _placed(delivery: Delivery, partition: int) -> None:
+    delivery.placement = delivery.placement._replace(partition=partition, ours=True)
 
 
 def transactional_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

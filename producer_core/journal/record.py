@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from producer_core.messages import ANYWHERE, Placement
+
 if TYPE_CHECKING:
     from producer_core.transport import Delivery
 
@@ -19,8 +21,8 @@ _NULL = -1
 class Record(NamedTuple):
     """What is needed to send a message again under its own id, byte for byte.
 
-    `headers` are the user's, without the id's; `partition` -1 and `timestamp_ms` 0 mean that none was asked for;
-    `accepted_at` is in seconds since 1970; `checksum` is its claim's, when it has one.
+    `headers` are the user's, without the id's; `placement` is what the caller asked for; `accepted_at` is in seconds
+    since 1970; `checksum` is its claim's, when it has one.
     """
 
     seq: int
@@ -28,8 +30,7 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
-    partition: int = -1
-    timestamp_ms: int = 0
+    placement: Placement = ANYWHERE
     accepted_at: float = 0.0
     checksum: str | None = None
 
@@ -39,8 +40,9 @@ def encode(record: Record | Delivery) -> bytes:
     name, key, value, headers, checksum = (
         record.topic.encode(), record.key, record.value, record.headers, record.checksum
     )  # fmt: skip
+    partition, timestamp_ms, _ = record.placement
     fixed = _pack(
-        record.seq, record.accepted_at, record.timestamp_ms, record.partition, _NULL if key is None else len(key),
+        record.seq, record.accepted_at, timestamp_ms, partition, _NULL if key is None else len(key),
         _NULL if value is None else len(value), len(name), len(headers), checksum is not None,
     )  # fmt: skip
     parts = [fixed, name, key or b"", value or b""]
@@ -64,7 +66,7 @@ def decode(data: bytes) -> Record:
     return Record(
         seq, topic, reader.take(key), reader.take(value),
         tuple(((reader.chunk() or b"").decode(), reader.chunk()) for _ in range(headers)),
-        partition, timestamp, accepted_at,
+        Placement(partition, timestamp) if partition >= 0 or timestamp else ANYWHERE, accepted_at,
         (reader.chunk() or b"").decode() if claimed else None,
     )  # fmt: skip
 

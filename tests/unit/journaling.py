@@ -5,10 +5,11 @@ from __future__ import annotations
 import shutil
 
 from producer_core.journal import Record
+from producer_core.messages import Placement
 
 
 def a_record(seq, value=b"v", topic="orders"):
-    return Record(seq, topic, b"k", value, (("h", b"1"), ("n", None)), 3, 17, 12.5, "sum")
+    return Record(seq, topic, b"k", value, (("h", b"1"), ("n", None)), Placement(3, 17), 12.5, "sum")
 
 
 def fill(journal, numbers, value=b"v"):

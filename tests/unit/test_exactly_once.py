@@ -17,7 +17,7 @@ from producer_core.exactly_once.ledger import Ledger, Place, advanced, shard_ids
 from producer_core.exactly_once.shard import Waiting, take
 from producer_core.exactly_once.statistics import merged
 from producer_core.exactly_once.transport import transactional_settings
-from producer_core.messages import id_bytes
+from producer_core.messages import Placement, id_bytes
 from producer_core.transport import Delivery
 from tests.exactly_once import MemoryProgress
 
@@ -26,7 +26,7 @@ T0, T1 = ("t", 0), ("t", 1)
 
 
 def delivery(seq, partition=0, session=SESSION):
-    return Delivery(id_bytes(session, seq), seq, "t", None, b"x", [], partition)
+    return Delivery(id_bytes(session, seq), seq, "t", None, b"x", [], Placement(partition))
 
 
 def place(offset, partition=0):

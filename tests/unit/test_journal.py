@@ -13,6 +13,7 @@ from producer_core.errors import JournalError, JournalFull
 from producer_core.journal import Journal, Record
 from producer_core.journal.ranges import Ranges, ranges_of
 from producer_core.journal.record import decode, encode
+from producer_core.messages import Placement
 from tests.support import eventually
 from tests.unit.journaling import a_record, crash, fill, kept
 
@@ -46,7 +47,9 @@ def journal(kind):
 def test_what_was_appended_is_read_back_byte_for_byte(journal):
     records = [
         Record(0, "orders", None, None),
-        Record(1, "orders", b"", b"", (("a", b""), ("a", None), ("\u00e4", b"\xff\x00")), 0, 1, 0.5),
+        Record(
+            1, "orders", b"", b"", (("a", b""), ("a", None), ("\u00e4", b"\xff\x00")), Placement(0, 1), 0.5
+        ),
         a_record(2, os.urandom(3_000_000)),
     ]
     for record in records:
@@ -276,8 +279,7 @@ texts = st.text(max_size=20)
         st.none() | st.binary(max_size=50),
         st.none() | st.binary(max_size=200),
         st.lists(st.tuples(texts, st.none() | st.binary(max_size=20)), max_size=4).map(tuple),
-        st.integers(-1, 2**31 - 1),
-        st.integers(0, 2**62),
+        st.tuples(st.integers(-1, 2**31 - 1), st.integers(0, 2**62)).map(lambda both: Placement(*both)),
         st.floats(0, 1e10),
         st.none() | texts,
     )

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from producer_core import ReliableKafkaProducer, RetryConfig
+from producer_core.brokers import embedded
 from producer_core.errors import ConfigError, QueueFull
 from producer_core.ordering import Lanes
 from producer_core.testing import InMemoryTransport
@@ -142,6 +143,21 @@ def test_messages_without_a_key_keep_order_where_a_partition_was_asked_for():
 
     assert values(transport) == [0, 1]
     producer.close()
+
+
+@pytest.mark.parametrize("ordering", ["key", "strict", "none"])
+def test_without_a_key_exactly_once_goes_on_after_each_message(tmp_path, ordering):
+    """Exactly-once chooses the partition itself, after the message stands in its lane."""
+    with embedded.start(topics={"orders": 4}) as broker:
+        producer = ReliableKafkaProducer(
+            broker.bootstrap_servers, delivery="exactly_once", journal_dir=tmp_path, transactional_id="shop",
+            ordering=ordering, store=None,
+        )  # fmt: skip
+        for number in range(4):
+            producer.send_message("orders", {"number": number})
+        report = producer.close(timeout=30)
+
+    assert (report.acknowledged, report.dead, report.journaled) == (4, 0, 0)
 
 
 def test_held_messages_are_bounded_and_the_sender_is_told(monkeypatch):

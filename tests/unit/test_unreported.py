@@ -14,6 +14,7 @@ from producer_core.brokers import embedded
 from producer_core.events import Attempt
 from producer_core.exactly_once.client import Client, TransactionFailed
 from producer_core.exactly_once.transport import transactional_settings
+from producer_core.messages import Placement
 from producer_core.reported import Reports
 from producer_core.transport import Delivery, Owner
 
@@ -133,7 +134,7 @@ def test_a_transaction_whose_records_lie_nobody_knows_where_is_not_committed(bro
         stopping=lambda: False,
     )
     deliveries = [
-        Delivery(bytes(16) + seq.to_bytes(8), seq, "paid", None, b"x", [], partition=0) for seq in range(3)
+        Delivery(bytes(16) + seq.to_bytes(8), seq, "paid", None, b"x", [], Placement(0)) for seq in range(3)
     ]
     client.fence(lambda error: None)
     broker.fail_next("paid", "DUPLICATE_SEQUENCE_NUMBER")

@@ -27,6 +27,7 @@ from producer_core.errors import BrokerError, ReplayError
 from producer_core.exactly_once.client import Client, Stopped, TransactionFailed
 from producer_core.exactly_once.read_back import ReadBack
 from producer_core.exactly_once.transport import transactional_settings
+from producer_core.messages import Placement
 from producer_core.pipeline.reprocess.keeping import Keep
 from producer_core.replay.promise import TRANSACTIONAL_ID
 from producer_core.replay.way import Interrupted
@@ -204,7 +205,7 @@ def _record(operation_id: str, slice_: int, number: int, topic: str, partition: 
     raw = _mark(operation_id, slice_) + number.to_bytes(8, "big")
     # By driver: a seal that an earlier one puts late, when he wakes, must not compact a later one's away.
     key = f"{operation_id}/{slice_}/{_driver(number)}".encode()
-    return Delivery(raw, -1, topic, key, orjson.dumps(told), (), partition)
+    return Delivery(raw, -1, topic, key, orjson.dumps(told), (), Placement(partition))
 
 
 def admitted(
