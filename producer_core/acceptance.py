@@ -226,6 +226,9 @@ class Acceptance:
                 return True  # close() found it here, and settled it
             raise ProducerClosed  # nobody would settle it any more
         if delivery.place is BEHIND_TWIN:
+            if self._retries.pending >= _MOST_HELD:
+                self.pending.pop(delivery.id, None)
+                return False
             self._copies.hold(delivery)
             return True
         if self.lanes.queues or self.lanes.strict:
@@ -283,6 +286,9 @@ class Acceptance:
         self.pending[delivery.id] = delivery
         if not self._look_for(delivery):
             self.pending.pop(delivery.id, None)  # closing: the journal still has it
+
+    def renew(self, deliveries: Sequence[Delivery]) -> None:
+        self._copies.renew(deliveries)
 
     # room
 

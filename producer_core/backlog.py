@@ -8,8 +8,10 @@ and hands them on until it has caught up. So memory holds what the client holds,
 from __future__ import annotations
 
 import logging
+import math
 import threading
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 
 from producer_core.errors import Fenced, JournalError, ProducerClosed
 from producer_core.journal import Journal, Record
@@ -25,6 +27,10 @@ _ROOM = 0.02
 _MOST_PENDING = 20_000
 """Messages of an earlier process that are looked for at the same time."""
 
+_RENEWAL = 5.0
+"""Seconds after which what finds no room renews its claims."""
+_TOGETHER, _TOGETHER_BYTES = 500, 1 << 20
+"""Messages, and bytes of values, that renew their claims in one step."""
 _FEW = 1_000
 """Messages so few that handing them on may keep the writers waiting."""
 _NOTHING = 1 << 64
@@ -122,7 +128,7 @@ class Backlog:
     def _leave_to_the_feeder(self, delivery: Delivery) -> None:
         self._low = min(self._low, delivery.seq) if self._behind else delivery.seq
         self._behind = True
-        self._remember_owner(delivery)
+        self._remember_owners((delivery,))
 
     # settling
 
@@ -196,49 +202,72 @@ class Backlog:
             floor, self._low = self._low, _NOTHING
         handed = 0
         try:
-            for record in self.journal.read(floor - 1):
-                if self._stopping.is_set() or self._low < floor:  # an earlier one came late: begin with it
-                    break
-                if self._is_waiting(record.seq):
-                    self._hand_on(record)
-                    handed += 1
+            for records in _groups(self._unfed(floor)):
+                self._hand_on(records)
+                handed += len(records)
         except BaseException:
             with self._gate:
                 self._low = min(self._low, floor)
             raise
         return handed
 
+    def _unfed(self, floor: int) -> Iterator[Record]:
+        for record in self.journal.read(floor - 1):
+            if self._stopping.is_set() or self._low < floor:  # an earlier one came late: begin with it
+                return
+            if self._is_waiting(record.seq):
+                yield record
+
     def _last_pass(self) -> bool:
         """Under the gate, without waiting: whether everything found room."""
-        for record in self.journal.read(self._low - 1) if self._low < _NOTHING else ():
-            if self._is_waiting(record.seq) and not self._offered_now(self._delivery(record)):
+        unfed = self.journal.read(self._low - 1) if self._low < _NOTHING else ()
+        for records in _groups(record for record in unfed if self._is_waiting(record.seq)):
+            deliveries = [self._delivery(record) for record in records]
+            self._sender.renew(deliveries)
+            if left := self._offer(deliveries):
+                self._remember_owners(left)
                 return False
         return True
 
-    def _offered_now(self, delivery: Delivery) -> bool:
-        if self._sender.offer(delivery):
-            return True
-        self._remember_owner(delivery)
-        return False
+    def _offer(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """Those that found no room."""
+        for at, delivery in enumerate(deliveries):
+            if not self._sender.offer(delivery):
+                return deliveries[at:]
+        return []
 
-    def _remember_owner(self, delivery: Delivery) -> None:
+    def _remember_owners(self, deliveries: Iterable[Delivery]) -> None:
         """Callbacks cannot be written down; they wait here until their message is read back."""
-        if delivery.owner is not None:
-            self._owners[delivery.seq] = delivery.owner
+        for delivery in deliveries:
+            if delivery.owner is not None:
+                self._owners[delivery.seq] = delivery.owner
 
     def _is_waiting(self, seq: int) -> bool:
         """A message goes from `pending` to `_leaving` in one step, and is settled before it is not leaving any more."""
         return not (self._leaving.knows(_raw_id(self._session, seq), seq) or self.journal.is_settled(seq))
 
-    def _hand_on(self, record: Record) -> None:
-        delivery = self._delivery(record)
-        if record.seq < self._first and not self._proves:
-            while len(self._sender.pending) >= _MOST_PENDING and not self._stopping.wait(_ROOM):
-                pass
-            return self._sender.recover(delivery)
-        while not self._stopping.is_set() and not self._sender.offer(delivery):
-            self._stopping.wait(_ROOM)
-        return None
+    def _hand_on(self, records: Sequence[Record]) -> None:
+        """In their order, with waiting for room."""
+        waited: list[Delivery] = []
+        for record in records:
+            delivery = self._delivery(record)
+            if record.seq < self._first and not self._proves:
+                self._recover(delivery)
+            else:
+                waited.append(delivery)
+        renewed = -math.inf
+        while waited and not self._stopping.is_set():
+            if time.monotonic() - renewed >= _RENEWAL:
+                self._sender.renew(waited)
+                renewed = time.monotonic()
+            waited = self._offer(waited)
+            if waited:
+                self._stopping.wait(_ROOM)
+
+    def _recover(self, delivery: Delivery) -> None:
+        while len(self._sender.pending) >= _MOST_PENDING and not self._stopping.wait(_ROOM):
+            pass
+        self._sender.recover(delivery)
 
     def _delivery(self, record: Record) -> Delivery:
         raw = _raw_id(self._session, record.seq)
@@ -250,6 +279,19 @@ class Backlog:
         with self._gate:
             delivery.owner = self._owners.pop(record.seq, None)
         return delivery
+
+
+def _groups(records: Iterable[Record]) -> Iterator[list[Record]]:
+    group: list[Record] = []
+    size = 0
+    for record in records:
+        group.append(record)
+        size += len(record.value or b"")
+        if len(group) >= _TOGETHER or size >= _TOGETHER_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def _raw_id(session: bytes, seq: int) -> bytes:

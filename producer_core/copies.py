@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from producer_core.dedup import Claim, MessageDeduplicator
 from producer_core.retry import RetryManager
 from producer_core.telling import Audience
-from producer_core.transport import BEHIND_TWIN, Delivery
+from producer_core.transport import AT_REST, BEHIND_TWIN, Delivery
 
 _HOLD = 0.1
 """Seconds until a copy of a pending claim asks again."""
@@ -37,9 +37,19 @@ class Copies:
 
     def claim_many(self, deliveries: Sequence[Delivery]) -> list[Claim]:
         """One round trip to Redis for all; each has a checksum where there is de-duplication."""
+        return self._claims(deliveries, counted=True)
+
+    def _claims(self, deliveries: Sequence[Delivery], *, counted: bool) -> list[Claim]:
         if self._dedup is None:
             return [Claim.NEW] * len(deliveries)
-        return self._dedup.claim_many([(d.checksum or "", d.topic, d.id) for d in deliveries])
+        asked = [(one.checksum or "", one.topic, one.id) for one in deliveries]
+        return self._dedup.claim_many(asked, counted=counted)
+
+    def renew(self, deliveries: Sequence[Delivery]) -> None:
+        """Claim again for what waited in the journal, where claims run out: a copy is put behind its twin."""
+        asked = [] if self._dedup is None else [one for one in deliveries if one.checksum is not None]
+        for delivery, claim in zip(asked, self._claims(asked, counted=False), strict=True):
+            delivery.place = AT_REST if claim is Claim.NEW else BEHIND_TWIN
 
     def confirm(self, deliveries: Sequence[Delivery]) -> None:
         """They were acknowledged."""

@@ -81,13 +81,17 @@ class MessageDeduplicator:
             self._count(duplicates=1)
         return found
 
-    def claim_many(self, asked: Sequence[tuple[str, str, bytes]]) -> list[Claim]:
-        """As `claim` of digest, topic and owner for each, in order; of all that are new in one round trip to Redis."""
+    def claim_many(self, asked: Sequence[tuple[str, str, bytes]], *, counted: bool = True) -> list[Claim]:
+        """As `claim` of digest, topic and owner for each, in order; of all that are new in one round trip to Redis.
+
+        Not `counted`: whoever asks will ask again for a copy, before that ends.
+        """
         if self._shared is None:
             found = [self._memory.claim(digest, owner) for digest, _, owner in asked]
         else:
             found = self._claim_shared([(digest, topic, owner.hex()) for digest, topic, owner in asked])
-        self._count(duplicates=found.count(_DUPLICATE))
+        if counted:
+            self._count(duplicates=found.count(_DUPLICATE))
         return found
 
     def confirm(self, digest: str, topic: str) -> None:

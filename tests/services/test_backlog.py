@@ -8,10 +8,11 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
-from producer_core import MessageStatus, ReliableKafkaProducer, RetryConfig
+from producer_core import MessageStatus, ReliableKafkaProducer, RetryConfig, backlog
 from producer_core.errors import ConfigError, JournalLocked, QueueFull
 from producer_core.events import Hook
 from producer_core.journal import Journal
@@ -122,6 +123,44 @@ def test_callbacks_of_messages_that_overflowed_are_called(tmp_path):
 
     assert sorted(report.record_id for report in reports) == list(range(20))
     producer.close()
+
+
+def test_a_copy_that_overflowed_waits_for_its_twin(tmp_path):
+    producer, transport = make(
+        tmp_path / "j", lambda delivery: "hold", memory={"capacity": 3}, enable_deduplication=True
+    )
+    ends = []
+    for number in [*range(8), *range(8)]:
+        producer.send_message("orders", b"%d" % number, on_delivery=ends.append)
+    transport._script = lambda delivery: None
+    transport.release()
+    producer.flush(20)
+
+    assert sorted(values(transport)) == list(range(8))
+    assert sorted(report.duplicate for report in ends) == [False] * 8 + [True] * 8
+    assert producer.deduplicator.stats["duplicates_found"] == 8
+    assert producer.close().journaled == 0
+
+
+def test_a_copy_of_a_message_whose_claim_ran_out_in_the_journal_is_not_sent(tmp_path, monkeypatch):
+    monkeypatch.setattr(backlog, "_TOGETHER", 1)
+    monkeypatch.setattr(backlog, "_RENEWAL", 0.1)
+    producer, transport = make(
+        tmp_path / "j", lambda delivery: "hold", memory={"capacity": 1}, enable_deduplication=True
+    )
+    producer.deduplicator._memory._claim_ttl = 0.5
+    ends = []
+    send(producer, [0, 1])  # no room for the second: it is the next, and its claim is renewed
+    producer.send_message("orders", b"2", on_delivery=ends.append)
+    time.sleep(0.6)
+    producer.send_message("orders", b"2", on_delivery=ends.append)
+    transport._script = lambda delivery: None
+    transport.release()
+    producer.flush(20)
+
+    assert values(transport) == [0, 1, 2]
+    assert sorted(report.duplicate for report in ends) == [False, True]
+    assert producer.close().journaled == 0
 
 
 def test_messages_that_come_while_an_old_backlog_is_sent_stay_behind_it(tmp_path):
