@@ -273,12 +273,13 @@ class KafkaTransport:
         if self._refusal is not None:
             raise Refused(self._refusal)
         client, delivery.place = self._live
-        partition, timestamp_ms, _ = delivery.placement
+        placement = delivery.placement
         headers = delivery.record_headers if delivery.headers else [(ID_HEADER, delivery.id)]
         try:
             # Positional: keywords cost 0.1 µs each. The fifth is `callback`; its alias on_delivery is the sixth.
             client.produce(
-                delivery.topic, delivery.value, delivery.key, partition, delivery, None, timestamp_ms, headers
+                delivery.topic, delivery.value, delivery.key, placement.partition, delivery, None,
+                placement.timestamp_ms, headers,
             )  # fmt: skip
         except BufferError as error:
             self._handover.hurry()

@@ -37,12 +37,11 @@ class Record(NamedTuple):
 
 def encode(record: Record | Delivery) -> bytes:
     """Of a delivery, which has the same under the same names, its record: to make one first takes as long again."""
-    name, key, value, headers, checksum = (
-        record.topic.encode(), record.key, record.value, record.headers, record.checksum
+    name, key, value, headers, checksum, placement = (
+        record.topic.encode(), record.key, record.value, record.headers, record.checksum, record.placement
     )  # fmt: skip
-    partition, timestamp_ms, _ = record.placement
     fixed = _pack(
-        record.seq, record.accepted_at, timestamp_ms, partition, _NULL if key is None else len(key),
+        record.seq, record.accepted_at, placement.timestamp_ms, placement.partition, _NULL if key is None else len(key),
         _NULL if value is None else len(value), len(name), len(headers), checksum is not None,
     )  # fmt: skip
     parts = [fixed, name, key or b"", value or b""]
