@@ -37,7 +37,7 @@ _CONNECTED_WITHIN = 30.0
 
 
 def bare(*, count: int, servers: str, topic: str) -> dict[str, float]:
-    records = [(_value(number), f"key-{number}") for number in range(count)]
+    records = [(_value(number), f"bare-{number}") for number in range(count)]
     with (
         tempfile.TemporaryDirectory() as folder,
         peers.bare(servers, topic, Path(folder)) as send,
@@ -74,6 +74,7 @@ def fill(path: Path, count: int, *, cluster: str, topic: str) -> None:
     store.close()
 
 
+# Keys of its own: a letter whose key somebody sent since is left out where the topic may be compacted.
 def _letters(numbers: Sequence[int], cluster: str, topic: str) -> list[Any]:
     from producer_core.events import Attempt, DeadLetter
     from producer_core.messages import id_bytes, id_text
@@ -83,7 +84,7 @@ def _letters(numbers: Sequence[int], cluster: str, topic: str) -> list[Any]:
     return [
         DeadLetter(
             message_id=id_text(id_bytes(session, number)), cluster_id=cluster, producer_id=str(session), topic=topic,
-            key=b"key-%d" % number, value=_value(number), headers=(), partition=None, timestamp_ms=None,
+            key=b"dead-%d" % number, value=_value(number), headers=(), partition=None, timestamp_ms=None,
             verdict="rejected", verdict_reason="The broker refused it.", kind="permanent", code="POLICY_VIOLATION",
             error_text=text, fingerprint="policy", attempts=died, accepted_at=1_790_000_000.0,
             failed_at=1_790_000_000.0 + number / 1000,

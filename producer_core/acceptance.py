@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError
 
+from producer_core.bell import Bell
 from producer_core.config import ClientConfig
 from producer_core.connection import Connection
 from producer_core.copies import Copies
@@ -54,7 +54,7 @@ class Acceptance:
         failed: Callable[[Delivery, KafkaError, None], None],
         look_for: Callable[[Delivery], bool],
         saturated: Callable[[], bool],
-        settled: threading.Event,
+        settled: Bell,
         clock: Callable[[], float],
     ) -> None:
         self.pending: dict[bytes, Delivery] = {}
@@ -220,24 +220,20 @@ class Acceptance:
 
     def offer(self, delivery: Delivery) -> bool:
         """Start a message on its way, or let it wait for its turn; False when there is no room for it now."""
-        self.pending[delivery.id] = delivery
-        if self.ended:
-            if self.pending.pop(delivery.id, None) is None:
-                return True  # close() found it here, and settled it
-            raise ProducerClosed  # nobody would settle it any more
-        if delivery.place is BEHIND_TWIN:
-            if self._retries.pending >= _MOST_HELD:
-                self.pending.pop(delivery.id, None)
-                return False
-            self._copies.hold(delivery)
-            return True
-        if self.lanes.queues or self.lanes.strict:
-            if self.lanes.held >= _MOST_HELD:
-                self.pending.pop(delivery.id, None)
-                return False
-            if not self.lanes.admit(delivery):  # it waits, and may be sent by another thread from now on
-                return True
         try:
+            self.pending[delivery.id] = delivery
+            if self.ended:
+                if self.pending.pop(delivery.id, None) is None:
+                    return True  # close() found it here, and settled it
+                raise ProducerClosed  # nobody would settle it any more
+            if delivery.place is BEHIND_TWIN:
+                return self._held(delivery)
+            if self.lanes.queues or self.lanes.strict:
+                if self.lanes.held >= _MOST_HELD:
+                    self.pending.pop(delivery.id, None)
+                    return False
+                if not self.lanes.admit(delivery):  # it waits, and may be sent by another thread from now on
+                    return True
             delivery.place = WITH_CLIENT  # as in _produce, without its call
             self.transport.produce(delivery)
         except Refused as refusal:
@@ -247,10 +243,16 @@ class Acceptance:
             delivery.place = AT_REST
             self._not_after_all(delivery)
             return False
-        except BaseException:
-            delivery.place = AT_REST
+        except BaseException:  # the client may have it: its report finds nothing pending
             self._not_after_all(delivery)
             raise
+        return True
+
+    def _held(self, delivery: Delivery) -> bool:
+        if self._retries.pending >= _MOST_HELD:
+            self.pending.pop(delivery.id, None)
+            return False
+        self._copies.hold(delivery)
         return True
 
     def _not_after_all(self, delivery: Delivery) -> None:
@@ -265,8 +267,12 @@ class Acceptance:
         except Refused as refusal:
             delivery.place = AT_REST
             self._failed(delivery, refusal.error, None)
-        except BaseException:
+        except Full:
             delivery.place = AT_REST
+            raise
+        except BaseException:  # an interrupt: the client may have it, unless it was on its way there
+            if delivery.place is WITH_CLIENT and not self.transport.proves:
+                delivery.place = AT_REST
             raise
 
     # what was accepted before
@@ -298,7 +304,6 @@ class Acceptance:
         left = deadline - time.monotonic()
         if left <= 0:
             raise QueueFull(why)
-        self._settled.clear()
         self._settled.wait(min(left, 0.1))
 
     def _why_full(self) -> str:

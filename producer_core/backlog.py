@@ -12,6 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from queue import SimpleQueue
 
 from producer_core.errors import Fenced, JournalError, ProducerClosed
 from producer_core.journal import Journal, Record
@@ -53,21 +54,25 @@ class Backlog:
         self._owners: dict[int, Owner] = {}
         self._refused: Fenced | None = None
         self._stopping = threading.Event()
-        self._awake = threading.Event()
+        self._awake: SimpleQueue[None] = SimpleQueue()  # an interrupt leaves nothing locked
         self._leaving = Leaving(sender.pending, proves=self._proves)
         self._troubled = False
         self._thread = threading.Thread(target=self._run, name="producer-core-backlog", daemon=True)
 
     def start(self) -> None:
-        self._awake.set()
+        self._wake()
         self._thread.start()
 
     def stop(self) -> None:
         """Feed nothing more; what was not fed stays in the journal."""
         self._stopping.set()
-        self._awake.set()
+        self._wake()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(10)
+
+    def _wake(self) -> None:
+        if self._awake.empty():
+            self._awake.put(None)
 
     @property
     def waiting(self) -> int:
@@ -92,11 +97,17 @@ class Backlog:
         with self._gate:
             if self._refused is not None:
                 raise self._refused
-            self.journal.append(delivery)
-            if not self._behind and self._offered(delivery):
-                return
-            self._leave_to_the_feeder(delivery)
-        self._awake.set()
+            try:
+                self.journal.append(delivery)
+                if not self._behind and self._sender.offer(delivery):
+                    return
+                self._leave_to_the_feeder(delivery)
+            except JournalError:
+                raise
+            except BaseException:
+                self.journal.withdraw((delivery.seq,))  # the caller is told that it was not accepted
+                raise
+        self._wake()
 
     def take_many(self, deliveries: Sequence[Delivery], taken: list[Delivery]) -> None:
         """As `take` for each, in order, written down together; each that was taken is put to `taken`.
@@ -106,24 +117,19 @@ class Backlog:
         with self._gate:
             if self._refused is not None:
                 raise self._refused
-            self.journal.append_many(deliveries)
             try:
+                self.journal.append_many(deliveries)
                 for delivery in deliveries:
                     if self._behind or not self._sender.offer(delivery):
                         self._leave_to_the_feeder(delivery)
                     taken.append(delivery)
+            except JournalError:
+                raise
             except BaseException:  # the caller is told that neither this one nor the rest was accepted
                 self.journal.withdraw([left.seq for left in deliveries[len(taken) :]])
                 raise
         if self._behind:
-            self._awake.set()
-
-    def _offered(self, delivery: Delivery) -> bool:
-        try:
-            return self._sender.offer(delivery)
-        except BaseException:
-            self.journal.withdraw((delivery.seq,))  # the caller is told that it was not accepted
-            raise
+            self._wake()
 
     def _leave_to_the_feeder(self, delivery: Delivery) -> None:
         self._low = min(self._low, delivery.seq) if self._behind else delivery.seq
@@ -175,8 +181,7 @@ class Backlog:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._awake.wait()
-            self._awake.clear()
+            self._awake.get()
             try:
                 while self._behind and not self._stopping.is_set():
                     self._feed()
@@ -188,7 +193,7 @@ class Backlog:
             except JournalError:
                 logger.exception("journal cannot be read")
                 self._stopping.wait(1.0)
-                self._awake.set()
+                self._wake()
 
     def _feed(self) -> None:
         """One pass; when little was left, a last one while nobody else writes."""

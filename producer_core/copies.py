@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 
+from producer_core.bell import Bell
 from producer_core.dedup import Claim, MessageDeduplicator
 from producer_core.retry import RetryManager
 from producer_core.telling import Audience
@@ -23,7 +23,7 @@ class Copies:
         *,
         retries: RetryManager,
         audience: Audience,
-        settled: threading.Event,
+        settled: Bell,
     ) -> None:
         self._dedup = dedup
         self._retries = retries
@@ -73,4 +73,4 @@ class Copies:
     def duplicate(self, delivery: Delivery) -> None:
         """Its twin was acknowledged."""
         self._audience.tell("duplicate", delivery.topic)
-        self._settled.set()
+        self._settled.ring()

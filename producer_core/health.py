@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from producer_core.foreign import ends_here
 from producer_core.looking import nobody_looks
 
 logger = logging.getLogger(__name__)
@@ -201,7 +202,9 @@ def _tell(callbacks: Sequence[AlertCallback], alert: dict[str, Any]) -> None:
     for callback in list(callbacks):
         try:
             callback(dict(alert))
-        except Exception:
+        except BaseException as error:
+            if not ends_here(error):
+                raise
             logger.exception("alert callback failed", extra={"alert": alert["type"]})
 
 

@@ -18,6 +18,7 @@ from confluent_kafka import KafkaError
 from producer_core.acceptance import Acceptance
 from producer_core.ambiguous import Ambiguous
 from producer_core.attempts import Attempts
+from producer_core.bell import Bell
 from producer_core.burial import Origin
 from producer_core.config import ClientConfig, RetryConfig
 from producer_core.connection import Connection
@@ -57,7 +58,7 @@ class Lifecycle:
         lost_on: Callable[[str, float], bool] = lambda topic, timeout: False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._settled = threading.Event()  # set after each batch of reports: room in the queue, or idle
+        self._settled = Bell()  # rings after each batch of reports: room in the queue, or idle
         self._audience = audience = Audience(hooks)
         self.connection = connection = Connection(self.notice, clock=clock)
         self.retry_manager = retries = RetryManager(retry_config, send=self._due)
@@ -150,9 +151,7 @@ class Lifecycle:
         """Until something that reports bring about is so, or nothing can any more."""
         self.transport.hurry()
         while not done() and not self.transport.ended and (self.pending or not self.acceptance.ended):
-            self._settled.clear()
-            if not done():
-                self._settled.wait(0.1)
+            self._settled.wait(0.1, unless=done)
 
     def wait_idle(self, timeout: float | None) -> bool:
         """Until nothing is pending and all who count have heard of it; False when the timeout in seconds ran out first.
@@ -168,9 +167,7 @@ class Lifecycle:
             left = 0.1 if deadline is None else deadline - time.monotonic()
             if left <= 0 or self.transport.ended:
                 return False
-            self._settled.clear()
-            if self.waiting or telling:
-                self._settled.wait(min(left, 0.1))
+            self._settled.wait(min(left, 0.1), unless=lambda: not (self.waiting or telling))
         return True
 
     # closing
@@ -194,5 +191,4 @@ class Lifecycle:
     def _wait_reports(self, timeout: float) -> None:
         deadline = time.monotonic() + timeout
         while self.transport.outstanding() and time.monotonic() < deadline:
-            self._settled.clear()
             self._settled.wait(0.02)

@@ -103,7 +103,10 @@ class RetryManager:
         )  # an unknown name is an error now, not at the first failure
         self._send = send
         self._clock = clock
-        self._changed = threading.Condition()  # guards the fields below
+        self._lock = threading.RLock()  # guards the fields below
+        self._changed = threading.Condition(
+            self._lock
+        )  # taken as the lock: an interrupt inside Condition would leave it taken
         self._heap: list[tuple[float, int, Any]] = []
         self._order = itertools.count()
         self._running = False
@@ -112,7 +115,7 @@ class RetryManager:
 
     def start(self) -> None:
         """Start handing out; a second call changes nothing."""
-        with self._changed:
+        with self._lock:
             if self._running:
                 return
             self._running = True
@@ -121,7 +124,7 @@ class RetryManager:
 
     def stop(self) -> list[Any]:
         """Stop handing out, at once; returns what still waits, in the order of its time."""
-        with self._changed:
+        with self._lock:
             self._running = False
             self._changed.notify_all()
             waiting = [item for _, _, item in sorted(self._heap, key=lambda entry: entry[:2])]
@@ -131,14 +134,14 @@ class RetryManager:
 
     def schedule(self, item: Any, seconds: float, *, counted: bool = True) -> None:
         """Hand `item` out in so many seconds. `counted=False` for what waits without having failed."""
-        with self._changed:
+        with self._lock:
             heapq.heappush(self._heap, (self._clock() + seconds, next(self._order), item))
             self._counts["total"] += counted
             self._changed.notify()
 
     def settled(self, item: Any, ok: bool) -> None:
         """How an item that had been retried ended."""
-        with self._changed:
+        with self._lock:
             self._counts["successful" if ok else "failed"] += 1
 
     # the contract
@@ -159,7 +162,7 @@ class RetryManager:
             self.schedule(message, decision.seconds)
             return True
         logger.error("message not retriable", extra={"topic": message.topic, "reason": decision.reason})
-        with self._changed:
+        with self._lock:
             self._counts["failed"] += 1
         return False
 
@@ -167,7 +170,7 @@ class RetryManager:
     def retry_queues(self) -> dict[str, list[tuple[float, Any]]]:
         """What waits, by topic: pairs of its time (on the manager's clock) and the item."""
         queues: dict[str, list[tuple[float, Any]]] = {}
-        with self._changed:
+        with self._lock:
             for due, _, item in sorted(self._heap, key=lambda entry: entry[:2]):
                 queues.setdefault(item.topic, []).append((due, item))
         return queues
@@ -202,7 +205,7 @@ class RetryManager:
 
     def _next(self) -> Any:
         """The next item whose time has come; None when stopped."""
-        with self._changed:
+        with self._lock:
             while self._running:
                 if not self._heap:
                     self._changed.wait()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError
 
 from producer_core.acknowledgements import Acknowledgements
+from producer_core.bell import Bell
 from producer_core.burial import Origin, dead_letter
 from producer_core.connection import Connection
 from producer_core.copies import Copies
@@ -55,7 +56,7 @@ class Settlement:
         marks: Marks,
         origin: Origin,
         failed: Callable[[Delivery, KafkaError, Any], None],
-        settled: threading.Event,
+        settled: Bell,
     ) -> None:
         self._pending = pending
         self._backlog = backlog
@@ -93,7 +94,8 @@ class Settlement:
         for delivery, error, message in reports:
             if error is not None:
                 delivery.place = AT_REST
-                self._failed(delivery, error, message)
+                if delivery.id in self._pending:  # else an interrupt took it back
+                    self._failed(delivery, error, message)
             elif item := self._acked(delivery, message):
                 acknowledged.append(item)
         return acknowledged
@@ -222,7 +224,7 @@ class Settlement:
             yield
         finally:
             self.telling.discard(me)
-            self._settled.set()
+            self._settled.ring()
 
     def _leave(self, delivery: Delivery) -> bool:
         """The one step that settles a message; False when it was settled before."""

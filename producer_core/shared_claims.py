@@ -60,7 +60,10 @@ class SharedClaims:
 
     def _fresh(self) -> None:
         self._pid = os.getpid()
-        self._changed = threading.Condition()  # guards the fields below
+        self._lock = threading.RLock()  # guards the fields below
+        self._changed = threading.Condition(
+            self._lock
+        )  # taken as the lock: an interrupt inside Condition would leave it taken
         self._words: OrderedDict[str, tuple[float, Word]] = OrderedDict()  # when it was put in, and the word
         self._thread: threading.Thread | None = None
         self._gone = False
@@ -71,7 +74,7 @@ class SharedClaims:
     def claim(self, key: str, owner: str) -> Claim | None:
         """What Redis says; None while it is gone, and it will be told of the claim when it is back."""
         self._after_fork()
-        with self._changed:
+        with self._lock:
             waiting, gone = self._words.get(key), self._gone
         if waiting is not None and waiting[1].kind == "confirm":
             return Claim.DUPLICATE
@@ -88,7 +91,7 @@ class SharedClaims:
     def claim_many(self, asked: Sequence[tuple[str, str]]) -> list[Claim | None]:
         """As `claim` for each of different keys, in order, in one round trip."""
         self._after_fork()
-        with self._changed:
+        with self._lock:
             known = {key for key, _ in asked if key in self._words}
             gone = self._gone
         if gone or known:  # Redis has yet to hear of some: one by one
@@ -122,7 +125,7 @@ class SharedClaims:
         """Tell what is waiting, for `timeout` seconds at most; a Redis that is gone is asked once more."""
         self._after_fork()
         deadline = time.monotonic() + timeout
-        with self._changed:
+        with self._lock:
             self._closing = True
             thread = self._thread
             self._changed.notify_all()
@@ -130,7 +133,7 @@ class SharedClaims:
             thread.join(timeout)
         while self._words and time.monotonic() < deadline and self._tell_batch():
             pass
-        with self._changed:
+        with self._lock:
             self._closing = False  # whoever goes on using it may
             left = len(self._words)
         if left:
@@ -142,7 +145,7 @@ class SharedClaims:
     def _put(self, keys: Sequence[str], word: Word) -> None:
         """One word on each key, to the end, unless what was said before stands."""
         self._after_fork()
-        with self._changed:
+        with self._lock:
             idle, said = not self._words, (self._clock(), word)
             for key in keys:
                 before = self._words.get(key)
@@ -174,7 +177,7 @@ class SharedClaims:
 
     def _wait(self) -> bool:
         """Until there is something to do; False when this thread may end."""
-        with self._changed:
+        with self._lock:
             if self._gone:
                 self._changed.wait_for(lambda: self._closing, _REST)
             else:
@@ -195,7 +198,7 @@ class SharedClaims:
         except DedupError as error:
             self._failed(str(error))
             return False
-        with self._changed:
+        with self._lock:
             for key, told in batch:
                 if self._words.get(key) is told:  # not a newer word
                     del self._words[key]
@@ -203,7 +206,7 @@ class SharedClaims:
         return True
 
     def _oldest(self) -> list[tuple[str, tuple[float, Word]]]:
-        with self._changed:
+        with self._lock:
             stale = self._clock() - self._ttl
             while self._words and next(iter(self._words.values()))[0] < stale:
                 self._words.popitem(last=False)
@@ -212,14 +215,14 @@ class SharedClaims:
     # gone and back
 
     def _failed(self, text: str) -> None:
-        with self._changed:
+        with self._lock:
             first, self._gone = not self._gone, True
             self._begin()  # to look when it is back
         if first:
             self._on_change(True, text)
 
     def _answered(self) -> None:
-        with self._changed:
+        with self._lock:
             was, self._gone = self._gone, False
         if was:
             self._on_change(False, "Redis answers again.")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from producer_core.events import AttemptFailed, DeadLetter, Hook
 from producer_core.failures import Failure
+from producer_core.foreign import ends_here
 from producer_core.messages import MessageStatus, id_text
 from producer_core.reports import DeliveryReport, as_message, delivery_report
 from producer_core.transport import Delivery
@@ -33,7 +34,9 @@ class Audience:
         for hook in self._hooks:
             try:
                 getattr(hook, what)(*about)
-            except Exception:
+            except BaseException as error:
+                if not ends_here(error):
+                    raise
                 logger.exception("hook failed", extra={"hook": type(hook).__name__, "event": what})
 
     def attempt_failed(self, delivery: Delivery, failure: Failure, retry_in: float | None) -> None:
@@ -54,18 +57,20 @@ class Audience:
         if not owner.listens:
             return
         report = delivery_report(delivery, message, letter)
+        if owner.on_delivery is not None:
+            self._call(owner.on_delivery, report)
+        if owner.callback is not None:
+            told = as_message(delivery, _status(report), report.error)
+            self._call(owner.callback, letter is None, told, report.error or report)
+
+    def _call(self, callback: Callable[..., None], *about: Any) -> None:
         self._local.calling = True
         try:
-            if owner.on_delivery is not None:
-                owner.on_delivery(report)
-            if owner.callback is not None:
-                owner.callback(
-                    letter is None,
-                    as_message(delivery, _status(report), report.error),
-                    report.error or report,
-                )
-        except Exception:
-            logger.exception("delivery callback failed", extra={"topic": delivery.topic})
+            callback(*about)
+        except BaseException as error:
+            if not ends_here(error):
+                raise
+            logger.exception("delivery callback failed")
         finally:
             self._local.calling = False
 

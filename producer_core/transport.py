@@ -341,7 +341,10 @@ class KafkaTransport:
         try:
             while not self._stopping.is_set():
                 self._gather(self._handover.turn(_POLL))
-                self._hand_over()
+                try:
+                    self._hand_over()
+                except BaseException:  # else nobody would hear of a message again
+                    logger.exception("reports were not settled")
             self._poll(0)
             self._hand_over()
         finally:

@@ -12,7 +12,7 @@ from producer_core.events import Notice
 from producer_core.ordering import Lanes
 from producer_core.retry import RetryManager
 from producer_core.telling import Audience
-from producer_core.transport import LOOKED_FOR, Delivery, Full
+from producer_core.transport import AT_REST, LOOKED_FOR, Delivery, Full
 
 logger = logging.getLogger(__name__)
 
@@ -78,10 +78,17 @@ class Turns:
         try:
             self._produce(delivery)
         except Full:
-            self._lanes.put_back(delivery)
-            self._retries.schedule(delivery, _NO_ROOM, counted=False)
+            self._later(delivery)
             return False
+        except BaseException:  # an interrupt of the user's thread
+            if delivery.place is AT_REST:
+                self._later(delivery)
+            raise
         return True
+
+    def _later(self, delivery: Delivery) -> None:
+        self._lanes.put_back(delivery)
+        self._retries.schedule(delivery, _NO_ROOM, counted=False)
 
     def _broken(self, topic: str) -> None:
         """It was in flight behind one that failed: counted each time, told once a minute."""

@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 from confluent_kafka import TopicPartition
 
+from producer_core.foreign import ends_here
 from producer_core.reports import DeliveryReport
 
 logger = logging.getLogger(__name__)
@@ -220,5 +221,7 @@ class _InOrder:
             return
         try:
             self._callback(place.report)
-        except Exception:
+        except BaseException as error:
+            if not ends_here(error):
+                raise
             logger.exception("delivery callback failed", extra={"topic": place.lane[0]})

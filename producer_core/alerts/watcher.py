@@ -15,6 +15,7 @@ from producer_core.alerts.life import Alert, Change, alert, resolved
 from producer_core.alerts.routes import Route, routes_of
 from producer_core.alerts.sender import Sender
 from producer_core.errors import ConfigError, StoreError
+from producer_core.foreign import ends_here
 from producer_core.looking import nobody_looks
 
 if TYPE_CHECKING:
@@ -143,7 +144,9 @@ class Watcher:
     def _tell_listener(self, changes: Sequence[Change]) -> None:
         try:
             self._heard(changes)
-        except Exception:
+        except BaseException as error:
+            if not ends_here(error):
+                raise
             logger.exception("alert listener failed")
 
     def _without_store(self, error: StoreError) -> None:

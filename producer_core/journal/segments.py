@@ -29,7 +29,6 @@ class Segments:
         self._all: list[Segment] = []
         self._number = -1  # the highest that a file was named after
         self.size = 0
-        self.unsettled = 0
 
     def recover(self, damaged: Callable[[Path, Damage, bytes], bool]) -> int:
         """Learn what is there; a number above every sequence that was found."""
@@ -39,7 +38,6 @@ class Segments:
             self._all.append(segment)
             segment.recover(damaged)
             self.size += segment.size
-            self.unsettled += len(segment.sequences)
             self._number = segment.number
             above = max(above, segment.sequences.highest + 1, segment.number)
         return above
@@ -47,6 +45,11 @@ class Segments:
     @property
     def active(self) -> Segment | None:
         return self._all[-1] if self._all else None
+
+    @property
+    def unsettled(self) -> int:
+        """Counted by the segments, so that an interrupt in the middle of a write cannot put it wrong."""
+        return sum(segment.unsettled for segment in self._all)
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._all)
@@ -61,12 +64,11 @@ class Segments:
             if not segment.size or segment.unsettled:
                 raise
             self.size += self._rotate(first).add(contents)  # its room was taken by what is settled
-        self.unsettled += len(contents)
 
     def settle(self, ranges: Iterable[tuple[int, int]]) -> None:
         for start, end in ranges:
             for segment in self._all:
-                self.unsettled -= segment.settle(start, end)
+                segment.settle(start, end)
 
     def holds(self, seq: int) -> bool:
         """Whether this one is in a file and open."""

@@ -13,7 +13,10 @@ class GroupSync:
 
     def __init__(self, sync: Callable[[], None]) -> None:
         self._do = sync
-        self._changed = threading.Condition()  # guards the fields below
+        self._lock = threading.RLock()  # guards the fields below
+        self._changed = threading.Condition(
+            self._lock
+        )  # taken as the lock: an interrupt inside Condition would leave it taken
         self._written = 0
         self._synced = 0
         self._failed = Ranges()
@@ -26,7 +29,7 @@ class GroupSync:
     def wait(self, ticket: int) -> None:
         """OSError when its sync failed: a later one that succeeds proves nothing, the kernel has dropped the pages."""
         while True:
-            with self._changed:
+            with self._lock:
                 while self._syncing and self._synced < ticket and ticket not in self._failed:
                     self._changed.wait()
                 if ticket in self._failed:
@@ -39,7 +42,7 @@ class GroupSync:
 
     def fail(self) -> None:
         """Nothing that was written and not synced can be relied on."""
-        with self._changed:
+        with self._lock:
             if self._written > self._synced:
                 self._failed.add(self._synced + 1, self._written + 1)
             self._changed.notify_all()
@@ -50,7 +53,7 @@ class GroupSync:
             self._do()
             done = covers
         finally:
-            with self._changed:
+            with self._lock:
                 self._syncing = False
                 self._synced = max(self._synced, done)
                 self._changed.notify_all()

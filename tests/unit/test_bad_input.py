@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import decimal
+import threading
 import uuid
 
 import numpy
 import pytest
+from confluent_kafka import KafkaError
 
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
 from producer_core.errors import ConfigError, InvalidMessage, ProducerClosed
+from producer_core.transport import Refused
 from tests.support import eventually
 
 SENT = [
@@ -162,3 +166,55 @@ def test_an_interrupt_just_after_the_client_has_a_message_takes_it_back_and_dist
         assert producer.pending_count == 0
         assert eventually(lambda: producer.metrics.snapshot().acknowledged == 3)
     assert not [record for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")]
+
+
+@pytest.mark.parametrize("raised", [ValueError("no"), SystemExit(1), asyncio.CancelledError()])
+def test_what_a_callback_raises_ends_nothing_of_ours(broker, raised):
+    heard, told = [], []
+
+    def on_delivery(report):
+        heard.append(report.message_id)
+        raise raised
+
+    with ReliableKafkaProducer(broker.bootstrap_servers, store=None) as producer:
+        for number in range(20):
+            producer.send_message(
+                "orders", {"n": number}, callback=lambda ok, *_: told.append(ok), on_delivery=on_delivery
+            )
+            producer.flush(10)
+
+        assert (len(set(heard)), told) == (20, [True] * 20)
+        assert producer.pending_count == 0
+
+
+def test_an_interrupt_just_after_a_waiting_messages_turn_leaves_it_to_its_report(broker, monkeypatch):
+    """The first of its key is refused on the spot, so the second, of another thread, is sent by the interrupted one."""
+    producer = ReliableKafkaProducer(broker.bootstrap_servers, store=None, ordering="strict")
+    transport, reports = producer._acceptance.transport, []
+    produce, main = transport.produce, threading.current_thread()
+    begun, waits = threading.Event(), threading.Event()
+
+    def interrupted(delivery):
+        if delivery.value == b"first":
+            begun.set()
+            assert waits.wait(10)
+            raise Refused(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+        produce(delivery)
+        if threading.current_thread() is main:
+            raise KeyboardInterrupt
+
+    def second():
+        assert begun.wait(10)
+        producer.send_message("orders", b"second", "k", on_delivery=reports.append)
+        waits.set()
+
+    monkeypatch.setattr(transport, "produce", interrupted)
+    other = threading.Thread(target=second)
+    other.start()
+    with pytest.raises(KeyboardInterrupt):
+        producer.send_message("orders", b"first", "k")
+    other.join()
+    producer.flush(10)
+
+    assert ([report.error for report in reports], producer.pending_count) == ([None], 0)
+    producer.close()
