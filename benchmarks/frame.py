@@ -277,9 +277,8 @@ def page(module: Question, outcome: Outcome, bench: Bench) -> str:
     parts = [f"### {name}", module.QUESTION, outcome.text]
     if outcome.targets:
         parts.append(targets_table(outcome.targets))
-    parts.append(
-        f"Machine: {machine()}.{loads}\nCommand: `python -m benchmarks.{name} --rounds {bench.rounds}`."
-    )
+    how = "--quick" if bench.quick else f"--rounds {bench.rounds}"
+    parts.append(f"Machine: {machine()}.{loads}\nCommand: `python -m benchmarks.{name} {how}`.")
     parts.append(f"It does not show: {module.SHOWS_NOT}")
     return "\n\n".join(parts)
 

@@ -31,7 +31,7 @@ from producer_core.brokers import kafka
 from producer_core.errors import ProducerClosed, QueueFull
 
 DEFAULT = "`at_least_once`, the default"
-BARE = "bare confluent-kafka, idempotent, with a callback"
+BY_HAND = "a loop by hand: `json`, idempotent, a callback, a thread that polls"
 _WARM_UP = 2.0
 _PARTITIONS = 6
 
@@ -44,7 +44,7 @@ class Sender(Protocol):
     def close(self) -> None: ...
 
 
-class Bare:
+class ByHand:
     """A careful loop by hand around confluent_kafka: idempotent, a callback for each message, polled by a thread."""
 
     def __init__(self, servers: str, topic: str) -> None:
@@ -118,12 +118,12 @@ class Way:
 
     def open(self, servers: str, topic: str, folder: Path) -> Sender:
         if self.options is None:
-            return Bare(servers, topic)
+            return ByHand(servers, topic)
         return Ours(servers, topic, folder, self.options)
 
 
 WAYS = (
-    Way(BARE, None),
+    Way(BY_HAND, None),
     Way(DEFAULT),
     Way('`ordering="none"`', {"ordering": "none"}),
     Way('`ordering="strict"`, 10,000 keys', {"ordering": "strict"}),
