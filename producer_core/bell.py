@@ -15,9 +15,8 @@ class Bell:
     """
 
     def __init__(self) -> None:
-        self._waiting: list[
-            threading.Lock
-        ] = []  # each is locked, and let go once; its steps are the list's own
+        # Each is locked, and let go once. A list's own steps need no lock.
+        self._waiting: list[threading.Lock] = []
 
     def ring(self) -> None:
         with contextlib.suppress(IndexError):

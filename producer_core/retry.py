@@ -103,10 +103,9 @@ class RetryManager:
         )  # an unknown name is an error now, not at the first failure
         self._send = send
         self._clock = clock
-        self._lock = threading.RLock()  # guards the fields below
-        self._changed = threading.Condition(
-            self._lock
-        )  # taken as the lock: an interrupt inside Condition would leave it taken
+        # Guards the fields below; taken by its own name, for an interrupt inside Condition would leave it taken.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._heap: list[tuple[float, int, Any]] = []
         self._order = itertools.count()
         self._running = False

@@ -60,10 +60,9 @@ class SharedClaims:
 
     def _fresh(self) -> None:
         self._pid = os.getpid()
-        self._lock = threading.RLock()  # guards the fields below
-        self._changed = threading.Condition(
-            self._lock
-        )  # taken as the lock: an interrupt inside Condition would leave it taken
+        # Guards the fields below; taken by its own name, for an interrupt inside Condition would leave it taken.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._words: OrderedDict[str, tuple[float, Word]] = OrderedDict()  # when it was put in, and the word
         self._thread: threading.Thread | None = None
         self._gone = False

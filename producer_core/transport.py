@@ -340,11 +340,12 @@ class KafkaTransport:
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
-                self._gather(self._handover.turn(_POLL))
                 try:
+                    self._gather(self._handover.turn(_POLL))
                     self._hand_over()
                 except BaseException:  # else nobody would hear of a message again
                     logger.exception("reports were not settled")
+                    self._stopping.wait(_POLL)
             self._poll(0)
             self._hand_over()
         finally:
@@ -394,11 +395,22 @@ class KafkaTransport:
         self._fatals += 1
         if self._fatals > 1:
             self._stopping.wait(min(0.25 * 2**self._fatals, _LONGEST_PAUSE))
-        self._live = (self._connect(), Whereabouts(place.generation + 1, place.report))
+        client = self._connected()
+        self._live = (client, Whereabouts(place.generation + 1, place.report))
         self._refusal = None
         self._discard(dead)
         self._hand_over()
         self._listener.fatal(error, place.generation, sent=sent)
+
+    def _connected(self) -> Producer:
+        """A client, as soon as there is a thread and a socket for it."""
+        while True:
+            try:
+                return self._connect()
+            except KafkaException as error:
+                logger.warning("no client", extra={"error": mask_told(str(error))})
+                if self._stopping.wait(1.0):
+                    raise
 
     def _drain(self, bound: float) -> None:
         """Collect what a broken client still reports: in-flight requests finish with their own result."""

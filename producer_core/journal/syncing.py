@@ -13,10 +13,9 @@ class GroupSync:
 
     def __init__(self, sync: Callable[[], None]) -> None:
         self._do = sync
-        self._lock = threading.RLock()  # guards the fields below
-        self._changed = threading.Condition(
-            self._lock
-        )  # taken as the lock: an interrupt inside Condition would leave it taken
+        # Guards the fields below; taken by its own name, for an interrupt inside Condition would leave it taken.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._written = 0
         self._synced = 0
         self._failed = Ranges()
