@@ -13,13 +13,14 @@ from producer_core.config import ClientConfig
 from producer_core.connection import Connection
 from producer_core.copies import Copies
 from producer_core.dedup import Claim, MessageDeduplicator
+from producer_core.delivery import AT_REST, BEHIND_TWIN, WITH_CLIENT, Delivery
 from producer_core.errors import JournalFull, ProducerClosed, ProducerError, QueueFull
 from producer_core.events import Notice
 from producer_core.messages import id_text
 from producer_core.ordering import Lanes, Ordering
 from producer_core.retry import RetryManager
 from producer_core.telling import Audience
-from producer_core.transport import AT_REST, BEHIND_TWIN, WITH_CLIENT, Delivery, Full, Refused, Transport
+from producer_core.transport import Full, Refused, Transport
 from producer_core.turns import Turns
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from producer_core.connection import Connection
+from producer_core.delivery import AT_REST, LOOKED_FOR, Delivery
 from producer_core.events import Attempt, Verdict
 from producer_core.failures import Failure, failure_of
 from producer_core.in_doubt import QUIET, Doubt, InDoubt, Look, Marks, OnAmbiguous, resolve
@@ -14,7 +15,6 @@ from producer_core.ordering import Lanes
 from producer_core.retry import RetryManager
 from producer_core.settlement import Settlement
 from producer_core.telling import Audience
-from producer_core.transport import AT_REST, LOOKED_FOR, Delivery
 from producer_core.turns import Turns
 
 _EVIDENCE = 10.0

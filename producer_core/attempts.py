@@ -12,6 +12,7 @@ from producer_core.config import ClientConfig, RetryConfig
 from producer_core.connection import Connection
 from producer_core.copies import Copies
 from producer_core.dedup import Claim
+from producer_core.delivery import AT_REST, BEHIND_TWIN, Delivery
 from producer_core.events import Attempt, Verdict
 from producer_core.failures import Failure, failure_of, judge, refused_here
 from producer_core.messages import MessageStatus
@@ -19,7 +20,6 @@ from producer_core.ordering import Lanes
 from producer_core.retry import RetryAfter, RetryManager, decide
 from producer_core.settlement import Settlement
 from producer_core.telling import Audience
-from producer_core.transport import AT_REST, BEHIND_TWIN, Delivery
 from producer_core.turns import Turns
 from producer_core.unreported import NOT_SENT, SILENT
 

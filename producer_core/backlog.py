@@ -14,12 +14,12 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from queue import SimpleQueue
 
+from producer_core.delivery import Delivery, Owner
 from producer_core.errors import Fenced, JournalError, ProducerClosed
 from producer_core.journal import Journal, Record
 from producer_core.leaving import Leaving
 from producer_core.messages import parse_id
 from producer_core.stand_in import Sender
-from producer_core.transport import Delivery, Owner
 
 logger = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from producer_core.acceptance import Acceptance
+from producer_core.delivery import Delivery, Ended, Owner
 from producer_core.errors import ProducerError
 from producer_core.masking import mask_told
-from producer_core.transport import Delivery, Ended, Owner
 
 logger = logging.getLogger(__name__)
 

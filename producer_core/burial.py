@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from producer_core.delivery import Delivery
 from producer_core.events import Attempt, DeadLetter, Verdict
 from producer_core.failures import Failure, failure_of, fingerprint, judge
 from producer_core.messages import ANYWHERE, Placement, id_text, parse_id
-from producer_core.transport import Delivery
 
 ORIGINAL_TIMESTAMP = "pc-original-timestamp"
 """The header of a replayed record with the time that it first had, in milliseconds."""

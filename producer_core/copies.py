@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from producer_core.bell import Bell
 from producer_core.dedup import Claim, MessageDeduplicator
+from producer_core.delivery import AT_REST, BEHIND_TWIN, Delivery
 from producer_core.retry import RetryManager
 from producer_core.telling import Audience
-from producer_core.transport import AT_REST, BEHIND_TWIN, Delivery
 
 _HOLD = 0.1
 """Seconds until a copy of a pending claim asks again."""

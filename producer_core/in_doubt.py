@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from producer_core.acknowledgements import Acknowledgements
+from producer_core.delivery import Delivery
 from producer_core.events import Acknowledged
 from producer_core.failures import Failure
 from producer_core.landing import Landing
 from producer_core.messages import id_text
-from producer_core.transport import Delivery
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Collection, Iterable, Sequence
 from itertools import compress
 
-from producer_core.transport import Delivery
+from producer_core.delivery import Delivery
 
 
 class Leaving:

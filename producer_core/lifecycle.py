@@ -24,13 +24,14 @@ from producer_core.config import ClientConfig, RetryConfig
 from producer_core.connection import Connection
 from producer_core.copies import Copies
 from producer_core.dedup import MessageDeduplicator
+from producer_core.delivery import Delivery, Report
 from producer_core.events import Hook, Notice
 from producer_core.in_doubt import Marks, OnAmbiguous
 from producer_core.ordering import Ordering
 from producer_core.retry import RetryManager
 from producer_core.settlement import Settlement
 from producer_core.telling import Audience
-from producer_core.transport import Delivery, Report, TransportFactory
+from producer_core.transport import TransportFactory
 
 if TYPE_CHECKING:
     from producer_core.stand_in import Keeper, Sender

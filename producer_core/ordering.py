@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Literal
 
-from producer_core.transport import Delivery
+from producer_core.delivery import Delivery
 
 Ordering = Literal["key", "strict", "none"]
 """`key`: a failed message holds back the later ones of its key. `strict`: one message of a key is in flight at

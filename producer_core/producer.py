@@ -14,6 +14,7 @@ from producer_core.alerts import Route
 from producer_core.alerts.routes import Told
 from producer_core.batches import Gathering
 from producer_core.config import RetryConfig, client_config
+from producer_core.delivery import Delivery, Owner
 from producer_core.errors import ForkedProducer, InvalidMessage, NotAccepted
 from producer_core.events import Hook
 from producer_core.guarantees import Delivered, Guarantees, Level
@@ -23,7 +24,7 @@ from producer_core.messages import Message, Placement, checksum, encode_headers,
 from producer_core.ordering import Ordering
 from producer_core.parts import Parts
 from producer_core.reports import CloseReport, DeliveryReport
-from producer_core.transport import Delivery, Owner, TransportFactory
+from producer_core.transport import TransportFactory
 from producer_core.undelivered import Undelivered
 
 if TYPE_CHECKING:

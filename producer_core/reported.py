@@ -13,7 +13,7 @@ from itertools import chain, compress, repeat
 from typing import TYPE_CHECKING, Any, overload
 
 if TYPE_CHECKING:
-    from producer_core.transport import Delivery, Report
+    from producer_core.delivery import Delivery, Report
 
 _WIDTH = 5
 _TOLD, _OFFSET = 1, 3

@@ -6,9 +6,9 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Literal
 
+from producer_core.delivery import Delivery
 from producer_core.events import DeadLetter, Verdict
 from producer_core.messages import Message, MessageStatus, decode_value, id_text
-from producer_core.transport import Delivery
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from producer_core.bell import Bell
 from producer_core.burial import Origin, dead_letter
 from producer_core.connection import Connection
 from producer_core.copies import Copies
+from producer_core.delivery import AT_REST, Delivery, Report
 from producer_core.events import Acknowledged, Verdict
 from producer_core.failures import Failure
 from producer_core.in_doubt import Landed, Marks
@@ -29,7 +30,6 @@ from producer_core.reported import Reports
 from producer_core.reports import Resent
 from producer_core.retry import RetryManager
 from producer_core.telling import Audience
-from producer_core.transport import AT_REST, Delivery, Report
 from producer_core.turns import Turns
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from producer_core.delivery import Delivery
 from producer_core.journal import Progress
-from producer_core.transport import Delivery, Transport
+from producer_core.transport import Transport
 
 
 class Numbers(Protocol):

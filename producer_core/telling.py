@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from producer_core.delivery import Delivery
 from producer_core.events import AttemptFailed, DeadLetter, Hook
 from producer_core.failures import Failure
 from producer_core.foreign import ends_here
 from producer_core.messages import MessageStatus, id_text
 from producer_core.reports import DeliveryReport, as_message, delivery_report
-from producer_core.transport import Delivery
 
 logger = logging.getLogger(__name__)
 

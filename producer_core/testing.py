@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError
 
 from producer_core.config import ClientConfig
+from producer_core.delivery import Delivery
 from producer_core.landing import Landing
 from producer_core.messages import id_text
 from producer_core.reported import Placed
-from producer_core.transport import Delivery, Full, Listener, Refused
+from producer_core.transport import Full, Listener, Refused
 
 Script = Callable[[Delivery], "int | str | None"]
 """What becomes of a message: None acknowledges it, a code fails it, "hold" keeps it in flight."""

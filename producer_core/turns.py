@@ -8,11 +8,12 @@ import threading
 import time
 from collections.abc import Callable
 
+from producer_core.delivery import AT_REST, LOOKED_FOR, Delivery
 from producer_core.events import Notice
 from producer_core.ordering import Lanes
 from producer_core.retry import RetryManager
 from producer_core.telling import Audience
-from producer_core.transport import AT_REST, LOOKED_FOR, Delivery, Full
+from producer_core.transport import Full
 
 logger = logging.getLogger(__name__)
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from producer_core.burial import delivery_of, unborn
+from producer_core.delivery import Owner
 from producer_core.ending import Ending
 from producer_core.events import DeadLetter
 from producer_core.messages import Message, encode_key
 from producer_core.observed import Observed
 from producer_core.reports import Resent
 from producer_core.standing import Standing
-from producer_core.transport import Owner
 
 
 class Undelivered(Observed):

@@ -9,9 +9,10 @@ import uuid
 from collections import Counter, defaultdict
 
 from producer_core.config import client_config
+from producer_core.delivery import Delivery
 from producer_core.exactly_once import TransactionalTransport
 from producer_core.messages import Placement, id_bytes
-from producer_core.transport import Delivery, Full
+from producer_core.transport import Full
 from tests.support import eventually
 
 

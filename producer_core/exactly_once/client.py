@@ -17,9 +17,9 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from producer_core.delivery import Delivery, Report
 from producer_core.errors import ConfigError
 from producer_core.exactly_once.judging import refused_for_good
-from producer_core.transport import Delivery, Report
 
 logger = logging.getLogger(__name__)
 

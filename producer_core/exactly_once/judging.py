@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError
 
+from producer_core.delivery import Delivery
 from producer_core.exactly_once.ledger import Where
 from producer_core.failures import failure_of
-from producer_core.transport import Delivery
 
 FENCING = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 

@@ -11,8 +11,8 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
+from producer_core.delivery import Delivery
 from producer_core.journal import Progress
-from producer_core.transport import Delivery
 
 Where = tuple[str, int]
 """A partition: (topic, number)."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from producer_core.delivery import Delivery
 from producer_core.events import Verdict
 from producer_core.exactly_once.ledger import Place
-from producer_core.transport import Delivery
 
 
 class Outcome:

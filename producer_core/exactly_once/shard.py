@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import KafkaError
 
+from producer_core.delivery import Delivery, Report
 from producer_core.errors import JournalError
 from producer_core.events import Severity, Verdict
 from producer_core.exactly_once.client import Client, Stopped, TransactionFailed
@@ -24,7 +25,7 @@ from producer_core.exactly_once.ledger import Ledger, Place, Where, split
 from producer_core.exactly_once.outcome import Outcome
 from producer_core.exactly_once.read_back import ReadBack, starts
 from producer_core.failures import failure_of
-from producer_core.transport import Delivery, Full, Report
+from producer_core.transport import Full
 
 logger = logging.getLogger(__name__)
 

@@ -18,6 +18,7 @@ from confluent_kafka import KafkaError
 
 from producer_core import asking, landing
 from producer_core.config import ClientConfig
+from producer_core.delivery import Delivery, Report
 from producer_core.errors import Fenced, ForkedProducer
 from producer_core.events import Notice, Severity
 from producer_core.exactly_once.client import check
@@ -28,7 +29,7 @@ from producer_core.journal import Progress
 from producer_core.landing import Landing
 from producer_core.librdkafka import client_log
 from producer_core.partitions import Partitioner, metadata_count
-from producer_core.transport import Delivery, Full, Listener, Refused, Report
+from producer_core.transport import Full, Listener, Refused
 
 _MESSAGE_TIMEOUT = 60_000
 """Milliseconds for a message inside its transaction; one lost broker stalls everything for about 10 s."""

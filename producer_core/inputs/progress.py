@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from producer_core import stand_in
+from producer_core.delivery import Delivery
 from producer_core.errors import JournalFull, QueueFull
 from producer_core.inputs.identity import session_of
 from producer_core.inputs.state_file import State, StateFile, Where, encode
 from producer_core.journal.ranges import ranges_of
 from producer_core.leaving import Leaving
 from producer_core.messages import parse_id
-from producer_core.transport import Delivery
 
 logger = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from producer_core.journal.settle_log import SettleLog, Step
 from producer_core.journal.syncing import GroupSync
 
 if TYPE_CHECKING:
-    from producer_core.transport import Delivery
+    from producer_core.delivery import Delivery
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from producer_core.messages import ANYWHERE, Placement
 
 if TYPE_CHECKING:
-    from producer_core.transport import Delivery
+    from producer_core.delivery import Delivery
 
 _FIXED = struct.Struct(">QdqiiiHIB")
 """Sequence, accepted at, timestamp, partition, length of key, of value, of topic, number of headers, has a claim."""

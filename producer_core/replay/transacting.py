@@ -17,6 +17,7 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from producer_core.burial import delivery_of
+from producer_core.delivery import Report
 from producer_core.events import DeadLetter, Verdict
 from producer_core.exactly_once.client import Client, Stopped, TransactionFailed
 from producer_core.exactly_once.judging import FENCING, refused_for_good, whole_topic
@@ -29,7 +30,6 @@ from producer_core.replay.claims import Floors, Orphan, Outcome
 from producer_core.replay.promise import TRANSACTIONAL_ID
 from producer_core.replay.sought import Sought, afterwards, inconclusive
 from producer_core.replay.way import Guarantee, Interrupt, Interrupted, died_again, size_of
-from producer_core.transport import Report
 
 logger = logging.getLogger(__name__)
 

@@ -12,19 +12,11 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from producer_core.config import ClientConfig
+from producer_core.delivery import Delivery, Report
 from producer_core.landing import Landing
 from producer_core.reported import Reports
 from producer_core.simulate.faults import Fault, Outage, Reject, Slow
-from producer_core.transport import (
-    Delivery,
-    Full,
-    KafkaTransport,
-    Listener,
-    Refused,
-    Report,
-    Transport,
-    TransportFactory,
-)
+from producer_core.transport import Full, KafkaTransport, Listener, Refused, Transport, TransportFactory
 
 _HELD_AT_MOST = 20_000
 _TRY_AGAIN = 0.05

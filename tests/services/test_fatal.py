@@ -9,7 +9,7 @@ import uuid
 from collections import Counter
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import embedded
@@ -197,6 +197,25 @@ def test_new_messages_flow_through_the_new_client(sending):
     assert [sending.outcomes()[name] for name in names(100, "after")] == ["acknowledged"] * 100
     assert time.monotonic() - began < 30
     assert [name for name, _ in sending.on_topic()] == ["warm", *names(100, "after")]
+
+
+def test_a_new_client_that_cannot_be_made_at_once_is_tried_again(sending, monkeypatch):
+    transport, tries = sending.producer._lifecycle.transport, []
+    connect = transport._connect
+
+    def connected():
+        tries.append(1)
+        if len(tries) < 3:
+            raise KafkaException(KafkaError(KafkaError._CRIT_SYS_RESOURCE, "no more threads"))
+        return connect()
+
+    monkeypatch.setattr(transport, "_connect", connected)
+    sending.break_client()
+    eventually(sending.heard.fatal, 30)
+    sending.send("after")
+    sending.settled()
+
+    assert (sending.outcomes()["after"], len(tries)) == ("acknowledged", 3)
 
 
 def test_what_is_accepted_while_the_client_breaks_is_delivered_too(sending):

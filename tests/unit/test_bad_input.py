@@ -218,3 +218,22 @@ def test_an_interrupt_just_after_a_waiting_messages_turn_leaves_it_to_its_report
 
     assert ([report.error for report in reports], producer.pending_count) == ([None], 0)
     producer.close()
+
+
+def test_a_fault_while_reports_are_settled_does_not_end_the_thread_that_polls(broker, monkeypatch):
+    reports = []
+    with ReliableKafkaProducer(broker.bootstrap_servers, store=None) as producer:
+        settlement = producer._lifecycle.settlement
+        settle = settlement.reports
+
+        def once(batch):
+            monkeypatch.setattr(settlement, "reports", settle)
+            raise MemoryError
+
+        monkeypatch.setattr(settlement, "reports", once)
+        producer.send_message("orders", {"n": 1})
+        eventually(lambda: settlement.reports is settle)
+        producer.send_message("orders", {"n": 2}, on_delivery=reports.append)
+
+        assert eventually(lambda: reports)[0].error is None
+        assert producer.pending_count == 1  # nobody knows; close() says that the broker may have it

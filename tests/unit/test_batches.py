@@ -11,10 +11,10 @@ from confluent_kafka import KafkaError
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.batches import TOGETHER, groups
 from producer_core.dedup import MessageDeduplicator
+from producer_core.delivery import Delivery
 from producer_core.errors import Fenced, JournalFull, ProducerClosed
 from producer_core.journal import Journal
 from producer_core.testing import FakeClock, InMemoryTransport
-from producer_core.transport import Delivery
 from tests.support import eventually
 from tests.unit.journaling import a_record, crash, kept
 

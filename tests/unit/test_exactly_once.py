@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as some
 
+from producer_core.delivery import Delivery
 from producer_core.errors import ConfigError
 from producer_core.exactly_once.client import check
 from producer_core.exactly_once.judging import blame, refused_for_good, somebody_elses
@@ -18,7 +19,6 @@ from producer_core.exactly_once.shard import Waiting, take
 from producer_core.exactly_once.statistics import merged
 from producer_core.exactly_once.transport import transactional_settings
 from producer_core.messages import Placement, id_bytes
-from producer_core.transport import Delivery
 from tests.exactly_once import MemoryProgress
 
 SESSION = uuid.UUID(int=7)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import embedded
+from producer_core.delivery import Delivery
 from producer_core.errors import ConfigError, QueueFull
 from producer_core.ordering import Lanes
 from producer_core.testing import InMemoryTransport
-from producer_core.transport import Delivery
 from tests.support import eventually
 
 QUICK = RetryConfig(max_retries=3, initial_delay_ms=1, max_delay_ms=2, jitter=False)

@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from producer_core import permissions
 from producer_core.asking import admin
 from producer_core.config import ClientConfig
+from producer_core.delivery import Delivery
 from producer_core.errors import BrokerError, ReplayError
 from producer_core.exactly_once.client import Client, Stopped, TransactionFailed
 from producer_core.exactly_once.read_back import ReadBack
@@ -31,7 +32,6 @@ from producer_core.messages import Placement
 from producer_core.pipeline.reprocess.keeping import Keep
 from producer_core.replay.promise import TRANSACTIONAL_ID
 from producer_core.replay.way import Interrupted
-from producer_core.transport import Delivery
 
 PROGRESS_TOPIC = "producer-core-progress"
 _PARTITIONS = 16
