@@ -268,7 +268,7 @@ class Acceptance:
         except Refused as refusal:
             delivery.place = AT_REST
             self._failed(delivery, refusal.error, None)
-        except Full:
+        except Exception:  # Full, or the binding took an interrupt for a fault of the headers
             delivery.place = AT_REST
             raise
         except BaseException:  # an interrupt: the client may have it, unless it was on its way there
@@ -296,6 +296,9 @@ class Acceptance:
 
     def renew(self, deliveries: Sequence[Delivery]) -> None:
         self._copies.renew(deliveries)
+
+    def release(self, deliveries: Sequence[Delivery]) -> None:
+        self._copies.release_all(deliveries)
 
     # room
 

@@ -103,11 +103,12 @@ class Attempts:
         if delivery.id not in self._pending or delivery.place not in (AT_REST, BEHIND_TWIN):
             return None
         claim = Claim.NEW if delivery.replay else self._copies.claim(delivery)  # a retry renews its claim
+        if not self._lanes.waits(delivery, BEHIND_TWIN if claim is Claim.PENDING else AT_REST):
+            return None
         if claim is Claim.PENDING:
             return self._copies.hold(delivery)
         if claim is Claim.DUPLICATE:
             return self._settlement.duplicate(delivery)
-        delivery.place = AT_REST
         return self._turns.due(delivery)
 
     def silent(self, generation: int, *, sent: bool) -> None:

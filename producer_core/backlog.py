@@ -8,9 +8,7 @@ and hands them on until it has caught up. So memory holds what the client holds,
 from __future__ import annotations
 
 import logging
-import math
 import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from queue import SimpleQueue
 
@@ -28,8 +26,6 @@ _ROOM = 0.02
 _MOST_PENDING = 20_000
 """Messages of an earlier process that are looked for at the same time."""
 
-_RENEWAL = 5.0
-"""Seconds after which what finds no room renews its claims."""
 _TOGETHER, _TOGETHER_BYTES = 500, 1 << 20
 """Messages, and bytes of values, that renew their claims in one step."""
 _FEW = 1_000
@@ -190,7 +186,7 @@ class Backlog:
                 return
             except ProducerClosed:  # what is here stays for the next start
                 return
-            except JournalError:
+            except BaseException:
                 logger.exception("journal cannot be read")
                 self._stopping.wait(1.0)
                 self._wake()
@@ -225,19 +221,25 @@ class Backlog:
 
     def _last_pass(self) -> bool:
         """Under the gate, without waiting: whether everything found room."""
-        unfed = self.journal.read(self._low - 1) if self._low < _NOTHING else ()
-        for records in _groups(record for record in unfed if self._is_waiting(record.seq)):
-            deliveries = [self._delivery(record) for record in records]
-            self._sender.renew(deliveries)
-            if left := self._offer(deliveries):
-                self._remember_owners(left)
-                return False
-        return True
+        low, self._low = self._low, _NOTHING
+        try:
+            unfed = self.journal.read(low - 1) if low < _NOTHING else ()
+            for records in _groups(record for record in unfed if self._is_waiting(record.seq)):
+                if left := self._offer([self._delivery(record) for record in records]):
+                    self._remember_owners(left)
+                    self._low = min(self._low, low)
+                    return False
+        except BaseException:
+            self._low = min(self._low, low)
+            raise
+        return self._low == _NOTHING  # else a callback sent something on the way
 
     def _offer(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """Those that found no room."""
+        """Those that found no room; they let go of their claims, for another may be before them and wait for one of these."""
+        self._sender.renew(deliveries)
         for at, delivery in enumerate(deliveries):
             if not self._sender.offer(delivery):
+                self._sender.release(deliveries[at:])
                 return deliveries[at:]
         return []
 
@@ -260,13 +262,13 @@ class Backlog:
                 self._recover(delivery)
             else:
                 waited.append(delivery)
-        renewed = -math.inf
+        together = _TOGETHER
         while waited and not self._stopping.is_set():
-            if time.monotonic() - renewed >= _RENEWAL:
-                self._sender.renew(waited)
-                renewed = time.monotonic()
-            waited = self._offer(waited)
-            if waited:
+            left = self._offer(waited[:together])
+            waited = left + waited[together:]
+            together = _TOGETHER
+            if left:
+                together = 1
                 self._stopping.wait(_ROOM)
 
     def _recover(self, delivery: Delivery) -> None:

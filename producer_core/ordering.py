@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Literal
 
-from producer_core.delivery import Delivery
+from producer_core.delivery import AT_REST, BEHIND_TWIN, WITH_CLIENT, Delivery, Whereabouts
 
 Ordering = Literal["key", "strict", "none"]
 """`key`: a failed message holds back the later ones of its key. `strict`: one message of a key is in flight at
@@ -68,10 +68,13 @@ class Lanes:
         if lane is None:
             return True
         with self._lock:
+            if delivery.place is not AT_REST:
+                return False  # handed out meanwhile
             queue = self.queues.get(lane)
             if queue is None:
                 if self.strict or delivery.attempts:
                     self.queues[lane] = _Queue(delivery)
+                delivery.place = WITH_CLIENT
                 return True
             if queue.head is delivery:
                 queue.head = None
@@ -80,7 +83,18 @@ class Lanes:
                 self._wait(queue, delivery)
             if queue.head is None and queue.waiting[0] is delivery:
                 queue.head = self._take(queue)
-            return queue.head is delivery
+            if queue.head is not delivery:
+                return False
+            delivery.place = WITH_CLIENT
+            return True
+
+    def waits(self, delivery: Delivery, place: Whereabouts) -> bool:
+        """Note where a message waits; False when it was handed out meanwhile."""
+        with self._lock:
+            if delivery.place not in (AT_REST, BEHIND_TWIN):
+                return False
+            delivery.place = place
+            return True
 
     def sent(self, delivery: Delivery) -> bool:
         """A message that had its turn is in flight; True when others of its lane can follow at once."""
@@ -130,6 +144,8 @@ class Lanes:
             following = self._take(queue)
             if self.strict or following.attempts:
                 queue.head = following
+            if following.place is AT_REST:
+                following.place = WITH_CLIENT
             return following
 
     def put_back(self, delivery: Delivery) -> None:

@@ -31,6 +31,9 @@ class Sender(Protocol):
     def renew(self, deliveries: Sequence[Delivery]) -> None:
         """Claim again for messages that waited somewhere else, before they are offered."""
 
+    def release(self, deliveries: Sequence[Delivery]) -> None:
+        """They found no room, and go on waiting."""
+
 
 class Keeper(Protocol):
     """What the lifecycle tells whoever keeps messages until they are settled; `Backlog` over a journal is one."""

@@ -157,9 +157,9 @@ class KafkaTransport:
             raise ForkedProducer
         if self._refusal is not None:
             raise Refused(self._refusal)
-        client, delivery.place = self._live
         placement = delivery.placement
         headers = delivery.record_headers if delivery.headers else [(ID_HEADER, delivery.id)]
+        client, delivery.place = self._live
         try:
             # Positional: keywords cost 0.1 µs each. The fifth is `callback`; its alias on_delivery is the sixth.
             client.produce(
@@ -284,8 +284,10 @@ class KafkaTransport:
         self._live = (client, Whereabouts(place.generation + 1, place.report))
         self._refusal = None
         self._discard(dead)
-        self._hand_over()
-        self._listener.fatal(error, place.generation, sent=sent)
+        try:
+            self._hand_over()
+        finally:
+            self._listener.fatal(error, place.generation, sent=sent)
 
     def _connected(self) -> Producer:
         """A client, as soon as there is a thread and a socket for it."""

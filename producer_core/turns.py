@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from producer_core.delivery import AT_REST, LOOKED_FOR, Delivery
+from producer_core.delivery import AT_REST, WITH_CLIENT, Delivery
 from producer_core.events import Notice
 from producer_core.ordering import Lanes
 from producer_core.retry import RetryManager
@@ -72,7 +72,7 @@ class Turns:
     def _advance(self, delivery: Delivery) -> None:
         """One after the other of a lane; one whose look has not answered holds it."""
         while not self.ended and (following := self._lanes.following(delivery)) is not None:
-            if following.place is LOOKED_FOR or not self._send_on(following):
+            if following.place is not WITH_CLIENT or not self._send_on(following):
                 return
 
     def _send_on(self, delivery: Delivery) -> bool:

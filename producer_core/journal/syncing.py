@@ -27,17 +27,8 @@ class GroupSync:
 
     def wait(self, ticket: int) -> None:
         """OSError when its sync failed: a later one that succeeds proves nothing, the kernel has dropped the pages."""
-        while True:
-            with self._lock:
-                while self._syncing and self._synced < ticket and ticket not in self._failed:
-                    self._changed.wait()
-                if ticket in self._failed:
-                    raise OSError(5, "the disk did not confirm it")
-                if self._synced >= ticket:
-                    return
-                self._syncing = True
-                covers = self._written
-            self._sync(covers)
+        while not self._sync(ticket):
+            pass
 
     def fail(self) -> None:
         """Nothing that was written and not synced can be relied on."""
@@ -46,13 +37,25 @@ class GroupSync:
                 self._failed.add(self._synced + 1, self._written + 1)
             self._changed.notify_all()
 
-    def _sync(self, covers: int) -> None:
-        done = 0
+    def _sync(self, ticket: int) -> bool:
+        """Whether it is on the disk already; else sync, and ask again. What is noted under `mine` is undone at an interrupt."""
+        mine, covers, done = False, 0, 0
         try:
+            with self._lock:
+                while self._syncing and self._synced < ticket and ticket not in self._failed:
+                    self._changed.wait()
+                if ticket in self._failed:
+                    raise OSError(5, "the disk did not confirm it")
+                if self._synced >= ticket:
+                    return True
+                mine = self._syncing = True
+                covers = self._written
             self._do()
             done = covers
         finally:
-            with self._lock:
-                self._syncing = False
-                self._synced = max(self._synced, done)
-                self._changed.notify_all()
+            if mine:
+                with self._lock:
+                    self._syncing = False
+                    self._synced = max(self._synced, done)
+                    self._changed.notify_all()
+        return False

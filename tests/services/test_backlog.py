@@ -11,6 +11,7 @@ import threading
 import time
 
 import pytest
+from confluent_kafka import KafkaError
 
 from producer_core import MessageStatus, ReliableKafkaProducer, RetryConfig, backlog
 from producer_core.errors import ConfigError, JournalLocked, QueueFull
@@ -144,15 +145,14 @@ def test_a_copy_that_overflowed_waits_for_its_twin(tmp_path):
 
 def test_a_copy_of_a_message_whose_claim_ran_out_in_the_journal_is_not_sent(tmp_path, monkeypatch):
     monkeypatch.setattr(backlog, "_TOGETHER", 1)
-    monkeypatch.setattr(backlog, "_RENEWAL", 0.1)
     producer, transport = make(
         tmp_path / "j", lambda delivery: "hold", memory={"capacity": 1}, enable_deduplication=True
     )
-    producer.deduplicator._memory._claim_ttl = 0.5
+    producer.deduplicator._memory._claim_ttl = 2.0
     ends = []
     send(producer, [0, 1])  # no room for the second: it is the next, and its claim is renewed
     producer.send_message("orders", b"2", on_delivery=ends.append)
-    time.sleep(0.6)
+    time.sleep(2.2)
     producer.send_message("orders", b"2", on_delivery=ends.append)
     transport._script = lambda delivery: None
     transport.release()
@@ -161,6 +161,41 @@ def test_a_copy_of_a_message_whose_claim_ran_out_in_the_journal_is_not_sent(tmp_
     assert values(transport) == [0, 1, 2]
     assert sorted(report.duplicate for report in ends) == [False, True]
     assert producer.close().journaled == 0
+
+
+def test_what_finds_no_room_holds_no_claim_that_others_wait_for(tmp_path):
+    producer, transport = make(
+        tmp_path / "j", lambda delivery: "hold", memory={"capacity": 1}, enable_deduplication=True
+    )
+    send(producer, range(5))
+
+    eventually(lambda: len(producer.deduplicator._memory._held) == 1)  # of the one that the client has
+    transport._script = lambda delivery: None
+    transport.release()
+    producer.flush(20)
+    assert values(transport) == list(range(5))
+    producer.close()
+
+
+def test_what_a_callback_sends_while_the_last_of_the_backlog_is_handed_on_is_sent_too(tmp_path):
+    producer, transport = make(
+        tmp_path / "j", lambda delivery: "hold",
+        memory={"capacity": 3, "refuse": lambda one: KafkaError._UNKNOWN_PARTITION if one.value == b"9" else None},
+    )  # fmt: skip
+    ends = []
+
+    def elsewhere(report):
+        producer.send_message("orders", b"10", on_delivery=ends.append)
+
+    send(producer, range(5))
+    producer.send_message("orders", b"9", on_delivery=elsewhere)
+    transport._script = lambda delivery: None
+    transport.release()
+    producer.flush(20)
+
+    assert [report.error for report in ends] == [None]
+    assert sorted(values(transport)) == [0, 1, 2, 3, 4, 10]
+    producer.close()
 
 
 def test_messages_that_come_while_an_old_backlog_is_sent_stay_behind_it(tmp_path):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import embedded
-from producer_core.delivery import Delivery
+from producer_core.delivery import AT_REST, BEHIND_TWIN, WITH_CLIENT, Delivery
 from producer_core.errors import ConfigError, QueueFull
 from producer_core.ordering import Lanes
 from producer_core.testing import InMemoryTransport
@@ -214,11 +214,12 @@ def test_a_lane_hands_out_everything_once_and_in_order_after_its_head(steps, str
     for seq, (key, outcome) in enumerate(steps):
         delivery = a_delivery(seq, key=str(key).encode())
         if lanes.admit(delivery):
+            delivery.place = WITH_CLIENT
             flying.append(delivery)
         if flying:
             reported = flying.pop(0)
             if outcome == "fail":
-                reported.attempts = ("failed",)
+                reported.attempts, reported.place = ("failed",), AT_REST
                 lanes.failed(reported)
                 if lanes.turn(reported):
                     flying.append(reported)
@@ -236,4 +237,22 @@ def test_a_lane_hands_out_everything_once_and_in_order_after_its_head(steps, str
 
     assert sorted(delivery.seq for delivery in out) == list(range(len(steps)))
     assert lanes.held == 0
+    assert not lanes.queues
+
+
+def test_a_message_whose_time_comes_while_its_lane_hands_it_out_is_sent_once():
+    lanes = Lanes()
+    first, second = a_delivery(0, attempts=("failed",)), a_delivery(1, attempts=("failed",))
+    lanes.failed(first)
+    lanes.failed(second)
+    assert lanes.turn(first)
+    lanes.settled(first, acknowledged=True)
+
+    assert lanes.following(first) is second
+    assert not lanes.turn(second)
+    assert not lanes.waits(second, BEHIND_TWIN)
+    assert second.place is WITH_CLIENT
+    assert lanes.settled(second, acknowledged=True) == "free"
+    assert not lanes.turn(second)
+    assert lanes.following(second) is None
     assert not lanes.queues
