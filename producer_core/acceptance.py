@@ -297,8 +297,8 @@ class Acceptance:
     def renew(self, deliveries: Sequence[Delivery]) -> None:
         self._copies.renew(deliveries)
 
-    def release(self, deliveries: Sequence[Delivery]) -> None:
-        self._copies.release_all(deliveries)
+    def put_off(self, deliveries: Sequence[Delivery]) -> None:
+        self._copies.put_off(deliveries)
 
     # room
 

@@ -103,7 +103,7 @@ class Attempts:
         if delivery.id not in self._pending or delivery.place not in (AT_REST, BEHIND_TWIN):
             return None
         claim = Claim.NEW if delivery.replay else self._copies.claim(delivery)  # a retry renews its claim
-        if not self._lanes.waits(delivery, BEHIND_TWIN if claim is Claim.PENDING else AT_REST):
+        if not self._lanes.waits(delivery, AT_REST if claim is Claim.NEW else BEHIND_TWIN):
             return None
         if claim is Claim.PENDING:
             return self._copies.hold(delivery)

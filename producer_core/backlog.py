@@ -239,7 +239,7 @@ class Backlog:
         self._sender.renew(deliveries)
         for at, delivery in enumerate(deliveries):
             if not self._sender.offer(delivery):
-                self._sender.release(deliveries[at:])
+                self._sender.put_off(deliveries[at:])
                 return deliveries[at:]
         return []
 

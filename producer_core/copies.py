@@ -51,6 +51,12 @@ class Copies:
         for delivery, claim in zip(asked, self._claims(asked, counted=False), strict=True):
             delivery.place = AT_REST if claim is Claim.NEW else BEHIND_TWIN
 
+    def put_off(self, deliveries: Sequence[Delivery]) -> None:
+        """They go on waiting, and claim again later."""
+        for delivery in deliveries:
+            if delivery.checksum is not None and self._dedup is not None and delivery.place is AT_REST:
+                self._dedup.put_off(delivery.checksum, delivery.topic, delivery.id)
+
     def confirm(self, deliveries: Sequence[Delivery]) -> None:
         """They were acknowledged."""
         if self._dedup is not None:

@@ -110,6 +110,11 @@ class MessageDeduplicator:
         """It is certain that the broker does not have it: the next copy may be sent. Never waits."""
         self._let_go(digest, topic, owner if self._shared is None else _owner(owner))
 
+    def put_off(self, digest: str, topic: str, owner: bytes | str) -> None:
+        """As `release`, of a claim that its owner will make again: it counts once."""
+        self.release(digest, topic, owner)
+        self._count(taken_back=1)
+
     def close(self, timeout: float = 1.0) -> None:
         """Tell Redis what it has yet to hear, and let its connections go. At exit this is done for you."""
         if self._shared is not None:

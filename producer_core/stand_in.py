@@ -31,7 +31,7 @@ class Sender(Protocol):
     def renew(self, deliveries: Sequence[Delivery]) -> None:
         """Claim again for messages that waited somewhere else, before they are offered."""
 
-    def release(self, deliveries: Sequence[Delivery]) -> None:
+    def put_off(self, deliveries: Sequence[Delivery]) -> None:
         """They found no room, and go on waiting."""
 
 
