@@ -32,7 +32,7 @@ def main(servers, topic, folder, accepted, finish):
             left = list(journal.read())
             seq = journal.next_sequence
             for record in left:
-                sender.offer(sender.delivery(record.seq, partition=record.partition))
+                sender.offer(sender.delivery(record.seq, partition=record.placement.partition))
             while not finish:
                 partition = seq % 4 if seq % 3 else -1
                 journal.append(
