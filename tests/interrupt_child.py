@@ -10,12 +10,16 @@ import random
 import signal
 import sys
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
 from producer_core.journal import Journal
+
+_LONG = 0.1
+"""Seconds without an interrupt after which Python has swallowed it: one that comes in a finalizer only is printed."""
 
 
 def interrupt(*_):
@@ -56,7 +60,8 @@ class Run:
         while heard < self.interrupts:
             try:
                 signal.setitimer(signal.ITIMER_REAL, self.chance.uniform(0.00005, 0.003))
-                while True:
+                until = time.monotonic() + _LONG
+                while time.monotonic() < until:
                     number += 1
                     self.send(("main", number))
             except KeyboardInterrupt:
