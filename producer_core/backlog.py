@@ -7,11 +7,13 @@ and hands them on until it has caught up. So memory holds what the client holds,
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from queue import SimpleQueue
 
+from producer_core.batches import groups
 from producer_core.delivery import Delivery, Owner
 from producer_core.errors import Fenced, JournalError, ProducerClosed
 from producer_core.journal import Journal, Record
@@ -26,8 +28,6 @@ _ROOM = 0.02
 _MOST_PENDING = 20_000
 """Messages of an earlier process that are looked for at the same time."""
 
-_TOGETHER, _TOGETHER_BYTES = 500, 1 << 20
-"""Messages, and bytes of values, that renew their claims in one step."""
 _FEW = 1_000
 """Messages so few that handing them on may keep the writers waiting."""
 _NOTHING = 1 << 64
@@ -187,7 +187,7 @@ class Backlog:
             except ProducerClosed:  # what is here stays for the next start
                 return
             except BaseException:
-                logger.exception("journal cannot be read")
+                logger.exception("what waits in the journal was not handed on")
                 self._stopping.wait(1.0)
                 self._wake()
 
@@ -199,18 +199,24 @@ class Backlog:
 
     def _pass(self) -> int:
         """Hand on what waits, in the order it was written; how many there were."""
-        with self._gate:
-            floor, self._low = self._low, _NOTHING
         handed = 0
-        try:
-            for records in _groups(self._unfed(floor)):
+        with self._from_low() as floor:
+            for records in groups(self._unfed(floor)):
                 self._hand_on(records)
                 handed += len(records)
+        return handed
+
+    @contextlib.contextmanager
+    def _from_low(self) -> Iterator[int]:
+        """Where a pass begins; one that fails is begun there again."""
+        with self._gate:
+            low, self._low = self._low, _NOTHING
+        try:
+            yield low
         except BaseException:
             with self._gate:
-                self._low = min(self._low, floor)
+                self._low = min(self._low, low)
             raise
-        return handed
 
     def _unfed(self, floor: int) -> Iterator[Record]:
         for record in self.journal.read(floor - 1):
@@ -221,17 +227,13 @@ class Backlog:
 
     def _last_pass(self) -> bool:
         """Under the gate, without waiting: whether everything found room."""
-        low, self._low = self._low, _NOTHING
-        try:
+        with self._from_low() as low:
             unfed = self.journal.read(low - 1) if low < _NOTHING else ()
-            for records in _groups(record for record in unfed if self._is_waiting(record.seq)):
+            for records in groups(record for record in unfed if self._is_waiting(record.seq)):
                 if left := self._offer([self._delivery(record) for record in records]):
                     self._remember_owners(left)
                     self._low = min(self._low, low)
                     return False
-        except BaseException:
-            self._low = min(self._low, low)
-            raise
         return self._low == _NOTHING  # else a callback sent something on the way
 
     def _offer(self, deliveries: list[Delivery]) -> list[Delivery]:
@@ -262,13 +264,12 @@ class Backlog:
                 self._recover(delivery)
             else:
                 waited.append(delivery)
-        together = _TOGETHER
+        together = len(waited)
         while waited and not self._stopping.is_set():
             left = self._offer(waited[:together])
             waited = left + waited[together:]
-            together = _TOGETHER
+            together = 1 if left else len(waited)
             if left:
-                together = 1
                 self._stopping.wait(_ROOM)
 
     def _recover(self, delivery: Delivery) -> None:
@@ -286,19 +287,6 @@ class Backlog:
         with self._gate:
             delivery.owner = self._owners.pop(record.seq, None)
         return delivery
-
-
-def _groups(records: Iterable[Record]) -> Iterator[list[Record]]:
-    group: list[Record] = []
-    size = 0
-    for record in records:
-        group.append(record)
-        size += len(record.value or b"")
-        if len(group) >= _TOGETHER or size >= _TOGETHER_BYTES:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
 
 
 def _raw_id(session: bytes, seq: int) -> bytes:

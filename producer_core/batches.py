@@ -6,7 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from producer_core.acceptance import Acceptance
 from producer_core.delivery import Delivery, Ended, Owner
@@ -16,7 +16,7 @@ from producer_core.masking import mask_told
 logger = logging.getLogger(__name__)
 
 TOGETHER = 500
-"""Messages that are claimed in one round trip, and written into the journal in one step."""
+"""Messages that are claimed in one round trip, and written into the journal, or read back from it, in one step."""
 
 _LARGE = 4 << 20
 """Bytes of a group from which on nothing more is put to it."""
@@ -85,21 +85,29 @@ class Gathering:
         }
 
 
-def groups(
-    deliveries: Iterable[Delivery], *, clock: Callable[[], float] = time.monotonic
-) -> Iterator[list[Delivery]]:
+class Valued(Protocol):
+    """A delivery, or the journal's record of one."""
+
+    @property
+    def value(self) -> bytes | None: ...
+
+
+T = TypeVar("T", bound=Valued)
+
+
+def groups(messages: Iterable[T], *, clock: Callable[[], float] = time.monotonic) -> Iterator[list[T]]:
     """Of so many, of so many bytes, or of what came in a moment; also what came before the input failed.
 
     The input is at hand: one that has to be waited for would keep back what came before.
     """
-    group: list[Delivery] = []
+    group: list[T] = []
     size, until = 0, 0.0
     try:
-        for delivery in deliveries:
+        for message in messages:
             if not group:
                 size, until = 0, clock() + _MOMENT
-            group.append(delivery)
-            size += len(delivery.value or b"")
+            group.append(message)
+            size += len(message.value or b"")
             if len(group) == TOGETHER or size >= _LARGE or clock() >= until:
                 whole, group = group, []
                 yield whole

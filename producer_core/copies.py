@@ -72,8 +72,7 @@ class Copies:
             self.release(delivery)
 
     def hold(self, delivery: Delivery) -> None:
-        """Its twin is on its way: ask again in a moment."""
-        delivery.place = BEHIND_TWIN
+        """It is behind its twin, which is on its way: ask again in a moment."""
         self._retries.schedule(delivery, _HOLD, counted=False)
 
     def duplicate(self, delivery: Delivery) -> None:

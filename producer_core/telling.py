@@ -58,19 +58,19 @@ class Audience:
             return
         report = delivery_report(delivery, message, letter)
         if owner.on_delivery is not None:
-            self._call(owner.on_delivery, report)
+            self._call(delivery.topic, owner.on_delivery, report)
         if owner.callback is not None:
             told = as_message(delivery, _status(report), report.error)
-            self._call(owner.callback, letter is None, told, report.error or report)
+            self._call(delivery.topic, owner.callback, letter is None, told, report.error or report)
 
-    def _call(self, callback: Callable[..., None], *about: Any) -> None:
+    def _call(self, topic: str, callback: Callable[..., None], *about: Any) -> None:
         self._local.calling = True
         try:
             callback(*about)
         except BaseException as error:
             if not ends_here(error):
                 raise
-            logger.exception("delivery callback failed")
+            logger.exception("delivery callback failed", extra={"topic": topic})
         finally:
             self._local.calling = False
 

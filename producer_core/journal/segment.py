@@ -66,9 +66,9 @@ class Segment:
             self.sequences.add(seq, seq + 1)
         return at - start
 
-    def settle(self, start: int, end: int) -> int:
-        """How many of these were in here and open."""
-        return sum(self.settled.add(low, high) for low, high in self.sequences.overlap(start, end))
+    def settle(self, start: int, end: int) -> None:
+        for low, high in self.sequences.overlap(start, end):
+            self.settled.add(low, high)
 
     def sync(self) -> None:
         """May run while another thread closes the segment: what is settled needs no disk."""

@@ -13,8 +13,8 @@ import time
 import pytest
 from confluent_kafka import KafkaError
 
-from producer_core import MessageStatus, ReliableKafkaProducer, RetryConfig, backlog
-from producer_core.errors import ConfigError, JournalLocked, QueueFull
+from producer_core import MessageStatus, ReliableKafkaProducer, RetryConfig, batches
+from producer_core.errors import ConfigError, JournalError, JournalLocked, QueueFull
 from producer_core.events import Hook
 from producer_core.journal import Journal
 from producer_core.testing import InMemoryTransport
@@ -144,7 +144,7 @@ def test_a_copy_that_overflowed_waits_for_its_twin(tmp_path):
 
 
 def test_a_copy_of_a_message_whose_claim_ran_out_in_the_journal_is_not_sent(tmp_path, monkeypatch):
-    monkeypatch.setattr(backlog, "_TOGETHER", 1)
+    monkeypatch.setattr(batches, "TOGETHER", 1)
     producer, transport = make(
         tmp_path / "j", lambda delivery: "hold", memory={"capacity": 1}, enable_deduplication=True
     )
@@ -176,6 +176,28 @@ def test_what_finds_no_room_holds_no_claim_that_others_wait_for(tmp_path):
     producer.flush(20)
     assert values(transport) == list(range(5))
     assert producer.deduplicator.stats["total_checked"] == 5
+    producer.close()
+
+
+def test_what_stands_before_damage_in_the_journal_is_sent(tmp_path, monkeypatch):
+    producer, transport = make(tmp_path / "j", lambda delivery: "hold", memory={"capacity": 1})
+    read = producer.journal.read
+
+    def damaged(after=-1):
+        for record in read(after):
+            if record.seq == 4:
+                raise JournalError("made up")
+            yield record
+
+    monkeypatch.setattr(producer.journal, "read", damaged)
+    send(producer, range(6))
+    transport._script = lambda delivery: None
+    transport.release()
+
+    eventually(lambda: values(transport) == [0, 1, 2, 3])
+    monkeypatch.undo()
+    producer.flush(20)
+    assert values(transport) == list(range(6))
     producer.close()
 
 
