@@ -294,11 +294,8 @@ class Acceptance:
         if not self._look_for(delivery):
             self.pending.pop(delivery.id, None)  # closing: the journal still has it
 
-    def renew(self, deliveries: Sequence[Delivery]) -> None:
-        self._copies.renew(deliveries)
-
-    def put_off(self, deliveries: Sequence[Delivery]) -> None:
-        self._copies.put_off(deliveries)
+    def renew(self, deliveries: Sequence[Delivery], waits: Callable[[bytes], bool]) -> None:
+        self._copies.renew(deliveries, waits)
 
     # room
 

@@ -91,12 +91,12 @@ class Ambiguous:
             return None
         if what == "resend" and self._lost_on(delivery.topic, _EVIDENCE):
             what = "bury"  # acknowledged messages are missing there: an operator decides what is sent again
-        delivery.place = AT_REST
         if what == "landed":
             return self._settlement.found(delivery, landing)
         if what == "resend" and doubt.retry_in is not None:
             if not (landing.outcome == "absent" and quiet_in <= 0):
                 self._audience.tell("counted", delivery.topic, "possible_duplicates")
+            delivery.place = AT_REST
             return self._retries.schedule(delivery, doubt.retry_in)
         proof = _proof(delivery, landing, quiet=quiet_in <= 0)
         return self._settlement.bury(delivery, doubt.failure, proof=proof)

@@ -103,6 +103,8 @@ class Attempts:
         if delivery.id not in self._pending or delivery.place not in (AT_REST, BEHIND_TWIN):
             return None
         claim = Claim.NEW if delivery.replay else self._copies.claim(delivery)  # a retry renews its claim
+        if delivery.id not in self._pending:  # handed out by its lane and settled, while Redis was asked
+            return None
         if not self._lanes.waits(delivery, AT_REST if claim is Claim.NEW else BEHIND_TWIN):
             return None
         if claim is Claim.PENDING:

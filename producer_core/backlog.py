@@ -130,7 +130,8 @@ class Backlog:
     def _leave_to_the_feeder(self, delivery: Delivery) -> None:
         self._low = min(self._low, delivery.seq) if self._behind else delivery.seq
         self._behind = True
-        self._remember_owners((delivery,))
+        if delivery.owner is not None:  # callbacks cannot be written down
+            self._owners[delivery.seq] = delivery.owner
 
     # settling
 
@@ -230,26 +231,24 @@ class Backlog:
         with self._from_low() as low:
             unfed = self.journal.read(low - 1) if low < _NOTHING else ()
             for records in groups(record for record in unfed if self._is_waiting(record.seq)):
-                if left := self._offer([self._delivery(record) for record in records]):
-                    self._remember_owners(left)
+                if self._offer([self._delivery(record) for record in records]):
                     self._low = min(self._low, low)
                     return False
         return self._low == _NOTHING  # else a callback sent something on the way
 
     def _offer(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """Those that found no room; they let go of their claims, for another may be before them and wait for one of these."""
-        self._sender.renew(deliveries)
+        """Those that found no room."""
+        self._sender.renew(deliveries, self._waits)
         for at, delivery in enumerate(deliveries):
             if not self._sender.offer(delivery):
-                self._sender.put_off(deliveries[at:])
                 return deliveries[at:]
+            self._owners.pop(delivery.seq, None)
         return []
 
-    def _remember_owners(self, deliveries: Iterable[Delivery]) -> None:
-        """Callbacks cannot be written down; they wait here until their message is read back."""
-        for delivery in deliveries:
-            if delivery.owner is not None:
-                self._owners[delivery.seq] = delivery.owner
+    def _waits(self, message_id: bytes) -> bool:
+        """Whether a message is still to be handed on, by the thread that asks."""
+        with self._gate:  # else it may be written down, and on its way to the client
+            return message_id[:16] == self._session and self._is_waiting(int.from_bytes(message_id[16:]))
 
     def _is_waiting(self, seq: int) -> bool:
         """A message goes from `pending` to `_leaving` in one step, and is settled before it is not leaving any more."""
@@ -268,7 +267,7 @@ class Backlog:
         while waited and not self._stopping.is_set():
             left = self._offer(waited[:together])
             waited = left + waited[together:]
-            together = 1 if left else len(waited)
+            together = 1 if left else 2 * together
             if left:
                 self._stopping.wait(_ROOM)
 
@@ -285,7 +284,7 @@ class Backlog:
         delivery.accepted_at = record.accepted_at
         delivery.checksum = record.checksum
         with self._gate:
-            delivery.owner = self._owners.pop(record.seq, None)
+            delivery.owner = self._owners.get(record.seq)
         return delivery
 
 

@@ -114,6 +114,12 @@ class MemoryBackend:
             if isinstance(held, tuple) and held[1] == owner:
                 del self._held[key]
 
+    def holder(self, key: str) -> str | bytes | None:
+        """Whose claim a pending one is."""
+        with self._lock:
+            held = self._held.get(key)
+            return held[1] if isinstance(held, tuple) else None
+
     def confirmed(self, key: str) -> bool:
         with self._lock:
             held = self._held.get(key)

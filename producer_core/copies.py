@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from producer_core.bell import Bell
 from producer_core.dedup import Claim, MessageDeduplicator
@@ -45,17 +45,24 @@ class Copies:
         asked = [(one.checksum or "", one.topic, one.id) for one in deliveries]
         return self._dedup.claim_many(asked, counted=counted)
 
-    def renew(self, deliveries: Sequence[Delivery]) -> None:
-        """Claim again for what waited in the journal, where claims run out: a copy is put behind its twin."""
-        asked = [] if self._dedup is None else [one for one in deliveries if one.checksum is not None]
-        for delivery, claim in zip(asked, self._claims(asked, counted=False), strict=True):
-            delivery.place = AT_REST if claim is Claim.NEW else BEHIND_TWIN
+    def renew(self, deliveries: Sequence[Delivery], waits: Callable[[bytes], bool]) -> None:
+        """Claim again for what waited in the journal, where claims run out: a copy is put behind its twin.
 
-    def put_off(self, deliveries: Sequence[Delivery]) -> None:
-        """They go on waiting, and claim again later."""
-        for delivery in deliveries:
-            if delivery.checksum is not None and self._dedup is not None and delivery.place is AT_REST:
-                self._dedup.put_off(delivery.checksum, delivery.topic, delivery.id)
+        A twin that came later and `waits` there too is the copy instead.
+        """
+        if self._dedup is None:
+            return
+        asked = [one for one in deliveries if one.checksum is not None]
+        claims = self._claims(asked, counted=False)
+        taken_over = [
+            self._dedup.take_over(one.checksum or "", one.topic, one.id, waits)
+            for one, claim in zip(asked, claims, strict=True)
+            if claim is Claim.PENDING
+        ]
+        if any(taken_over):
+            claims = self._claims(asked, counted=False)  # those that lost theirs may be among them
+        for delivery, claim in zip(asked, claims, strict=True):
+            delivery.place = AT_REST if claim is Claim.NEW else BEHIND_TWIN
 
     def confirm(self, deliveries: Sequence[Delivery]) -> None:
         """They were acknowledged."""

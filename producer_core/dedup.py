@@ -110,10 +110,17 @@ class MessageDeduplicator:
         """It is certain that the broker does not have it: the next copy may be sent. Never waits."""
         self._let_go(digest, topic, owner if self._shared is None else _owner(owner))
 
-    def put_off(self, digest: str, topic: str, owner: bytes | str) -> None:
-        """As `release`, of a claim that its owner will make again: it counts once."""
-        self.release(digest, topic, owner)
+    def take_over(self, digest: str, topic: str, owner: bytes, yields: Callable[[bytes], bool]) -> bool:
+        """Claim in the place of a copy in this process that came later and `yields`; that one is to claim again."""
+        holder = self._memory.holder(digest)
+        if holder is None:
+            return False
+        raw = bytes.fromhex(holder) if isinstance(holder, str) else holder
+        if raw <= owner or not yields(raw):
+            return False
+        self._let_go(digest, topic, holder)
         self._count(taken_back=1)
+        return self.claim(digest, topic, owner) is Claim.NEW
 
     def close(self, timeout: float = 1.0) -> None:
         """Tell Redis what it has yet to hear, and let its connections go. At exit this is done for you."""

@@ -28,11 +28,8 @@ class Sender(Protocol):
     def transport(self) -> Transport: ...
     def offer(self, delivery: Delivery) -> bool: ...
     def recover(self, delivery: Delivery) -> None: ...
-    def renew(self, deliveries: Sequence[Delivery]) -> None:
-        """Claim again for messages that waited somewhere else, before they are offered."""
-
-    def put_off(self, deliveries: Sequence[Delivery]) -> None:
-        """They found no room, and go on waiting."""
+    def renew(self, deliveries: Sequence[Delivery], waits: Callable[[bytes], bool]) -> None:
+        """Claim again for messages that waited somewhere else, before they are offered; whose id `waits` yields to them."""
 
 
 class Keeper(Protocol):

@@ -13,7 +13,7 @@ import time
 import pytest
 from confluent_kafka import KafkaError
 
-from producer_core import MessageStatus, ReliableKafkaProducer, RetryConfig, batches
+from producer_core import MessageStatus, ReliableKafkaProducer, RetryConfig, acceptance, batches
 from producer_core.errors import ConfigError, JournalError, JournalLocked, QueueFull
 from producer_core.events import Hook
 from producer_core.journal import Journal
@@ -163,19 +163,77 @@ def test_a_copy_of_a_message_whose_claim_ran_out_in_the_journal_is_not_sent(tmp_
     assert producer.close().journaled == 0
 
 
-def test_what_finds_no_room_holds_no_claim_that_others_wait_for(tmp_path):
+def test_what_waits_for_room_keeps_its_claim_and_its_place(tmp_path):
     producer, transport = make(
-        tmp_path / "j", lambda delivery: "hold", memory={"capacity": 1}, enable_deduplication=True
-    )
-    send(producer, range(5))
-
-    eventually(lambda: len(producer.deduplicator._memory._held) < 5)
+        tmp_path / "j", lambda delivery: "hold",
+        memory={"capacity": 1}, enable_deduplication=True, ordering="strict",
+    )  # fmt: skip
+    ends = []
+    send(producer, [0], key="another")
+    for number in (1, 2):
+        producer.send_message("orders", b"%d" % number, "k")
     time.sleep(0.2)  # looking for room again and again
+    producer.send_message("orders", b"1", "k", on_delivery=ends.append)
     transport._script = lambda delivery: None
     transport.release()
     producer.flush(20)
+
+    assert values(transport) == [0, 1, 2]
+    assert [report.duplicate for report in ends] == [True]
+    assert producer.deduplicator.stats["total_checked"] == 4
+    producer.close()
+
+
+@pytest.mark.parametrize("together", [1, 500])  # at first: what is read with the copies, or before they come
+@pytest.mark.parametrize("room", [1, 100])
+def test_of_two_copies_in_the_journal_the_first_is_sent_though_its_claim_ran_out(
+    tmp_path, monkeypatch, together, room
+):
+    monkeypatch.setattr(batches, "TOGETHER", together)
+    monkeypatch.setattr(
+        acceptance, "_MOST_HELD", 3
+    )  # more copies than that cannot be held until their twins are sent
+    producer, transport = make(
+        tmp_path / "j", lambda delivery: "hold", memory={"capacity": 1}, enable_deduplication=True
+    )
+    producer.deduplicator._memory._claim_ttl = 0.3
+    first, second = [], []
+    for number in range(7):
+        producer.send_message("orders", b"%d" % number, on_delivery=first.append)
+    time.sleep(0.5)
+    producer.deduplicator._memory._claim_ttl = 60.0
+    monkeypatch.setattr(batches, "TOGETHER", 500)
+    for number in range(2, 7):
+        producer.send_message("orders", b"%d" % number, on_delivery=second.append)
+    transport._capacity = room
+    transport._script = lambda delivery: None
+    transport.release()
+    producer.flush(20)
+
+    assert values(transport) == list(range(7))
+    assert [report.duplicate for report in first] == [False] * 7
+    assert [report.duplicate for report in second] == [True] * 5
+    assert producer.close().journaled == 0
+
+
+def test_a_fault_while_the_backlog_is_handed_on_loses_no_callback(tmp_path):
+    producer, transport = make(tmp_path / "j", lambda delivery: "hold", memory={"capacity": 1})
+    produce, faults, ends = transport.produce, [RuntimeError("once")], []
+
+    def faulty(delivery):
+        if delivery.value == b"2" and faults:
+            raise faults.pop()
+        return produce(delivery)
+
+    for number in range(5):
+        producer.send_message("orders", b"%d" % number, on_delivery=ends.append)
+    transport.produce = faulty
+    transport._script = lambda delivery: None
+    transport.release()
+    producer.flush(20)
+
     assert values(transport) == list(range(5))
-    assert producer.deduplicator.stats["total_checked"] == 5
+    assert len(ends) == 5
     producer.close()
 
 

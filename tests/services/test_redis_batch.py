@@ -140,3 +140,25 @@ def test_a_batch_is_sent_without_redis_and_tells_it_later(client, redis_server):
         assert told == [True]
         assert dedup._shared.waiting == 2
         dedup.close(0.1)
+
+
+def test_a_claim_is_taken_over_from_a_later_copy_that_was_not_sent(client):
+    first, later, other = (number.to_bytes(24) for number in (1, 2, 3))
+    with redis.Redis(port=client.connection_pool.connection_kwargs["port"]) as elsewhere:
+        dedup, another = MessageDeduplicator(client), MessageDeduplicator(elsewhere)
+        (digest,) = keys(1)
+        assert dedup.claim(digest, "orders", later) is Claim.NEW
+
+        assert dedup.take_over(digest, "orders", first, lambda holder: holder != later) is False
+        assert dedup.take_over(digest, "orders", other, lambda holder: True) is False  # it came later itself
+        assert dedup.take_over(digest, "orders", first, lambda holder: holder == later) is True
+        eventually(lambda: not dedup._shared.waiting)
+
+        assert dedup.claim(digest, "orders", later) is Claim.PENDING
+        assert another.claim(digest, "orders", other) is Claim.PENDING
+        assert another.take_over(digest, "orders", other, lambda holder: True) is False
+        dedup.release(digest, "orders", first)
+        eventually(lambda: another.claim(digest, "orders", other) is Claim.NEW)
+        assert dedup.stats["cache_misses"] == 1
+        dedup.close()
+        another.close()

@@ -12,6 +12,7 @@ from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import embedded
 from producer_core.delivery import AT_REST, BEHIND_TWIN, WITH_CLIENT, Delivery
 from producer_core.errors import ConfigError, QueueFull
+from producer_core.failures import failure_of
 from producer_core.ordering import Lanes
 from producer_core.testing import InMemoryTransport
 from tests.support import eventually
@@ -256,3 +257,23 @@ def test_a_message_whose_time_comes_while_its_lane_hands_it_out_is_sent_once():
     assert not lanes.turn(second)
     assert lanes.following(second) is None
     assert not lanes.queues
+
+
+def test_a_message_that_died_while_its_retry_asked_for_its_claim_is_not_sent(monkeypatch):
+    producer, transport = make(FirstTries(fail={0}), enable_deduplication=True)
+    lifecycle, claim, ends = producer._lifecycle, producer.deduplicator.claim, []
+
+    def slow(digest, topic, owner):
+        if waiting := lifecycle.pending.get(owner):  # a retry: its lane sent it while Redis was asked
+            lifecycle.settlement.bury(waiting, failure_of("MSG_SIZE_TOO_LARGE"))
+        return claim(digest, topic, owner)
+
+    monkeypatch.setattr(producer.deduplicator, "claim", slow)
+    producer.send_message("orders", b"0", "a", on_delivery=ends.append)
+    producer.flush(5)
+    producer.send_message("orders", b"1", "a")
+    producer.flush(5)
+
+    assert [report.error is not None for report in ends] == [True]
+    assert values(transport) == [1]
+    producer.close()
