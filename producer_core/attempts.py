@@ -103,6 +103,8 @@ class Attempts:
         if delivery.id not in self._pending or delivery.place not in (AT_REST, BEHIND_TWIN):
             return None
         claim = Claim.NEW if delivery.replay else self._copies.claim(delivery)  # a retry renews its claim
+        if claim is Claim.PENDING and self._copies.take_over(delivery, self._yields):
+            claim = self._copies.claim(delivery)
         if delivery.id not in self._pending:  # handed out by its lane and settled, while Redis was asked
             return None
         if not self._lanes.waits(delivery, AT_REST if claim is Claim.NEW else BEHIND_TWIN):
@@ -112,6 +114,14 @@ class Attempts:
         if claim is Claim.DUPLICATE:
             return self._settlement.duplicate(delivery)
         return self._turns.due(delivery)
+
+    def _yields(self, message_id: bytes) -> bool:
+        """A copy that came later and stands in its lane is sent after this one, or not at all: else each waits for the other."""
+        later = self._pending.get(message_id)
+        if later is None or not self._lanes.steps_back(later):
+            return False
+        self._copies.hold(later)
+        return True
 
     def silent(self, generation: int, *, sent: bool) -> None:
         """The client of this generation broke: what it never reported failed; without `sent` nothing of it left us."""

@@ -231,7 +231,7 @@ class Backlog:
         with self._from_low() as low:
             unfed = self.journal.read(low - 1) if low < _NOTHING else ()
             for records in groups(record for record in unfed if self._is_waiting(record.seq)):
-                if self._offer([self._delivery(record) for record in records]):
+                if self._offer(self._deliveries(records)):
                     self._low = min(self._low, low)
                     return False
         return self._low == _NOTHING  # else a callback sent something on the way
@@ -256,13 +256,12 @@ class Backlog:
 
     def _hand_on(self, records: Sequence[Record]) -> None:
         """In their order, with waiting for room."""
-        waited: list[Delivery] = []
-        for record in records:
-            delivery = self._delivery(record)
-            if record.seq < self._first and not self._proves:
-                self._recover(delivery)
-            else:
-                waited.append(delivery)
+        deliveries = self._deliveries(records)
+        looked_for = [one for one in deliveries if one.seq < self._first and not self._proves]
+        self._sender.renew(looked_for, self._waits)
+        for delivery in looked_for:
+            self._recover(delivery)
+        waited = [one for one in deliveries if one.seq >= self._first or self._proves]
         together = len(waited)
         while waited and not self._stopping.is_set():
             left = self._offer(waited[:together])
@@ -275,6 +274,10 @@ class Backlog:
         while len(self._sender.pending) >= _MOST_PENDING and not self._stopping.wait(_ROOM):
             pass
         self._sender.recover(delivery)
+
+    def _deliveries(self, records: Iterable[Record]) -> list[Delivery]:
+        """In their order, each once: a record may be read twice."""
+        return [self._delivery(record) for record in {record.seq: record for record in records}.values()]
 
     def _delivery(self, record: Record) -> Delivery:
         raw = _raw_id(self._session, record.seq)

@@ -54,15 +54,17 @@ class Copies:
             return
         asked = [one for one in deliveries if one.checksum is not None]
         claims = self._claims(asked, counted=False)
-        taken_over = [
-            self._dedup.take_over(one.checksum or "", one.topic, one.id, waits)
-            for one, claim in zip(asked, claims, strict=True)
-            if claim is Claim.PENDING
-        ]
-        if any(taken_over):
+        behind = [one for one, claim in zip(asked, claims, strict=True) if claim is Claim.PENDING]
+        if [one for one in behind if self.take_over(one, waits)]:
             claims = self._claims(asked, counted=False)  # those that lost theirs may be among them
         for delivery, claim in zip(asked, claims, strict=True):
             delivery.place = AT_REST if claim is Claim.NEW else BEHIND_TWIN
+
+    def take_over(self, delivery: Delivery, yields: Callable[[bytes], bool]) -> bool:
+        """Whether a later copy, that `yields`, has let go of its claim: claim again before that one does."""
+        if self._dedup is None or delivery.checksum is None:
+            return False
+        return self._dedup.take_over(delivery.checksum, delivery.topic, delivery.id, yields)
 
     def confirm(self, deliveries: Sequence[Delivery]) -> None:
         """They were acknowledged."""

@@ -111,16 +111,13 @@ class MessageDeduplicator:
         self._let_go(digest, topic, owner if self._shared is None else _owner(owner))
 
     def take_over(self, digest: str, topic: str, owner: bytes, yields: Callable[[bytes], bool]) -> bool:
-        """Claim in the place of a copy in this process that came later and `yields`; that one is to claim again."""
+        """Let go of the claim of a copy in this process that came later and `yields`; whoever asks is to claim again first."""
         holder = self._memory.holder(digest)
-        if holder is None:
-            return False
-        raw = bytes.fromhex(holder) if isinstance(holder, str) else holder
-        if raw <= owner or not yields(raw):
+        if holder is None or (later := _raw(holder)) <= owner or not yields(later):
             return False
         self._let_go(digest, topic, holder)
         self._count(taken_back=1)
-        return self.claim(digest, topic, owner) is Claim.NEW
+        return True
 
     def close(self, timeout: float = 1.0) -> None:
         """Tell Redis what it has yet to hear, and let its connections go. At exit this is done for you."""
@@ -240,6 +237,14 @@ class MessageDeduplicator:
 
 def _key(topic: str, digest: str) -> str:
     return f"msg_dedup:{topic}:{digest}"
+
+
+def _raw(owner: bytes | str) -> bytes:
+    """The id of a message; what is none comes before all."""
+    try:
+        return owner if isinstance(owner, bytes) else bytes.fromhex(owner)
+    except ValueError:
+        return b""
 
 
 def _owner(owner: bytes | str) -> str:

@@ -96,6 +96,18 @@ class Lanes:
             delivery.place = place
             return True
 
+    def steps_back(self, delivery: Delivery) -> bool:
+        """Whether a message waits in its lane for its first try: it is behind its twin from now on."""
+        lane = self._lane(delivery)
+        with self._lock:
+            queue = None if lane is None else self.queues.get(lane)
+            if queue is None or delivery not in queue.waiting:
+                return False
+            if delivery.place is not AT_REST or delivery.attempts:
+                return False
+            delivery.place = BEHIND_TWIN
+            return True
+
     def sent(self, delivery: Delivery) -> bool:
         """A message that had its turn is in flight; True when others of its lane can follow at once."""
         lane = self._lane(delivery)
@@ -129,7 +141,7 @@ class Lanes:
         """The next message of a settled one's lane, or None when the lane is empty or held again.
 
         Call it until it says None: with `key` all that waited may go, one after the other; with `strict`, and
-        before a message that failed itself, the lane is held again by the one handed out.
+        before a message that failed itself or is behind its twin, the lane is held again by the one handed out.
         """
         lane = self._lane(delivery)
         if lane is None:
@@ -142,9 +154,10 @@ class Lanes:
                 del self.queues[lane]
                 return None
             following = self._take(queue)
-            if self.strict or following.attempts:
+            at_rest = following.place is AT_REST
+            if self.strict or following.attempts or not at_rest:
                 queue.head = following
-            if following.place is AT_REST:
+            if at_rest:
                 following.place = WITH_CLIENT
             return following
 

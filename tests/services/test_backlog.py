@@ -97,6 +97,35 @@ def test_a_crashed_producers_messages_are_looked_for_before_they_are_sent(tmp_pa
     producer.close(timeout=0.1)
 
 
+@pytest.mark.parametrize("key", ["a", None])
+@pytest.mark.parametrize("landed", [True, False])
+def test_a_message_of_a_crashed_producer_is_sent_once_though_the_job_sends_it_again_at_once(
+    tmp_path, monkeypatch, key, landed
+):
+    producer, transport = make(tmp_path / "j", lambda delivery: "hold", enable_deduplication=True)
+    send(producer, range(3), key=key)
+    eventually(lambda: transport.held == 3)
+    left = crash(tmp_path / "j", tmp_path)
+    on_the_topic = [transport._held[0]] if landed else []
+    look, asked = InMemoryTransport.look, threading.Event()
+    monkeypatch.setattr(
+        InMemoryTransport, "look", lambda *about, **how: asked.wait(20) and look(*about, **how)
+    )
+
+    again, second = make(left, memory={"landed": on_the_topic}, enable_deduplication=True)
+    ends = []
+    for number in (0, 1, 2, 3):
+        again.send_message("orders", b"%d" % number, key, on_delivery=ends.append)
+    time.sleep(0.2)
+    asked.set()
+    again.flush(20)
+
+    assert sorted(values(second)) == [0, 1, 2, 3]
+    assert sorted(report.duplicate for report in ends) == [False, True, True, True]
+    assert again.close().journaled == 0
+    producer.close(timeout=0)
+
+
 def test_a_full_client_overflows_into_the_journal_and_order_is_kept(tmp_path):
     producer, transport = make(
         tmp_path / "j", lambda delivery: "hold", memory={"capacity": 10}, config={"max_block_ms": 0}

@@ -152,6 +152,7 @@ def test_a_claim_is_taken_over_from_a_later_copy_that_was_not_sent(client):
         assert dedup.take_over(digest, "orders", first, lambda holder: holder != later) is False
         assert dedup.take_over(digest, "orders", other, lambda holder: True) is False  # it came later itself
         assert dedup.take_over(digest, "orders", first, lambda holder: holder == later) is True
+        assert dedup.claim(digest, "orders", first) is Claim.NEW
         eventually(lambda: not dedup._shared.waiting)
 
         assert dedup.claim(digest, "orders", later) is Claim.PENDING

@@ -277,3 +277,25 @@ def test_a_message_that_died_while_its_retry_asked_for_its_claim_is_not_sent(mon
     assert [report.error is not None for report in ends] == [True]
     assert values(transport) == [1]
     producer.close()
+
+
+def test_a_copy_that_waits_in_the_lane_of_its_twin_leaves_it_the_claim():
+    producer, transport = make(
+        FirstTries(fail={0}), retry=RetryConfig(max_retries=1, initial_delay_ms=300, jitter=False),
+        enable_deduplication=True,
+    )  # fmt: skip
+    ends = []
+    producer.send_message("orders", b"0", "a", on_delivery=ends.append)
+    eventually(lambda: producer.retry_manager.pending == 1)
+    producer.deduplicator._memory._held.clear()  # its claim ran out
+    for number in (0, 1):
+        producer.send_message("orders", b"%d" % number, "a", on_delivery=ends.append)
+
+    producer.flush(10)
+
+    assert values(transport) == [0, 1]
+    assert sorted(report.duplicate for report in ends) == [False, False, True]
+    producer.send_message("orders", b"2", "a")
+    producer.flush(10)
+    assert values(transport) == [0, 1, 2]
+    producer.close()
