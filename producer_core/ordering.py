@@ -97,7 +97,7 @@ class Lanes:
             return True
 
     def steps_back(self, delivery: Delivery) -> bool:
-        """Whether a message waits in its lane for its first try: it is behind its twin from now on."""
+        """Whether a message waited in its lane for its first try: it is behind its twin from now on, and out of the lane."""
         lane = self._lane(delivery)
         with self._lock:
             queue = None if lane is None else self.queues.get(lane)
@@ -105,6 +105,7 @@ class Lanes:
                 return False
             if delivery.place is not AT_REST or delivery.attempts:
                 return False
+            self._remove(queue, delivery)
             delivery.place = BEHIND_TWIN
             return True
 
@@ -141,7 +142,7 @@ class Lanes:
         """The next message of a settled one's lane, or None when the lane is empty or held again.
 
         Call it until it says None: with `key` all that waited may go, one after the other; with `strict`, and
-        before a message that failed itself or is behind its twin, the lane is held again by the one handed out.
+        before a message that failed itself, the lane is held again by the one handed out.
         """
         lane = self._lane(delivery)
         if lane is None:
@@ -154,10 +155,9 @@ class Lanes:
                 del self.queues[lane]
                 return None
             following = self._take(queue)
-            at_rest = following.place is AT_REST
-            if self.strict or following.attempts or not at_rest:
+            if self.strict or following.attempts:
                 queue.head = following
-            if at_rest:
+            if following.place is AT_REST:
                 following.place = WITH_CLIENT
             return following
 

@@ -299,3 +299,27 @@ def test_a_copy_that_waits_in_the_lane_of_its_twin_leaves_it_the_claim():
     producer.flush(10)
     assert values(transport) == [0, 1, 2]
     producer.close()
+
+
+def test_a_copy_that_stepped_back_is_not_in_the_way_of_its_twin():
+    lanes = Lanes()
+    head, twin, copy, other = a_delivery(0, attempts=("failed",)), a_delivery(1), a_delivery(2), a_delivery(3)
+    lanes.failed(head)
+    assert lanes.turn(head)
+    assert not lanes.admit(copy)
+    assert not lanes.admit(other)
+    assert lanes.steps_back(copy)
+    assert not lanes.turn(twin)  # it was held until now, and waits in its lane
+    assert lanes.settled(head, acknowledged=True) == "free"
+
+    assert lanes.following(head) is twin
+    assert lanes.following(twin) is other
+    assert lanes.following(other) is None
+    twin.attempts, twin.place = ("failed",), AT_REST
+    lanes.failed(twin)
+    assert lanes.turn(twin)  # its retry: nothing stands before it
+    lanes.settled(twin, acknowledged=True)
+    assert lanes.following(twin) is None
+    assert lanes.held == 0
+    assert not lanes.queues
+    assert copy.place is BEHIND_TWIN
