@@ -65,6 +65,8 @@ class Acceptance:
         self.ended = False  # closing: nothing new is taken
         self._max_block = config.max_block
         self._dedup = dedup
+        if dedup is not None:
+            dedup.pending = self.pending.__contains__
         self._copies = copies
         self._retries = retries
         self._audience = audience

@@ -48,6 +48,7 @@ class Backlog:
         self._behind = journal.unsettled() > 0
         self._low = 0  # no message that was written since the last pass began has a lower sequence
         self._owners: dict[int, Owner] = {}
+        self._outrun: set[int] = set()  # those that lost their claim before they were written down
         self._refused: Fenced | None = None
         self._stopping = threading.Event()
         self._awake: SimpleQueue[None] = SimpleQueue()  # an interrupt leaves nothing locked
@@ -95,7 +96,7 @@ class Backlog:
                 raise self._refused
             try:
                 self.journal.append(delivery)
-                if not self._behind and self._sender.offer(delivery):
+                if self._passes(delivery):
                     return
                 self._leave_to_the_feeder(delivery)
             except JournalError:
@@ -116,7 +117,7 @@ class Backlog:
             try:
                 self.journal.append_many(deliveries)
                 for delivery in deliveries:
-                    if self._behind or not self._sender.offer(delivery):
+                    if not self._passes(delivery):
                         self._leave_to_the_feeder(delivery)
                     taken.append(delivery)
             except JournalError:
@@ -126,6 +127,12 @@ class Backlog:
                 raise
         if self._behind:
             self._wake()
+
+    def _passes(self, delivery: Delivery) -> bool:
+        """Whether the client has taken it at once, past the feeder."""
+        if self._behind or (self._outrun and delivery.seq in self._outrun):
+            return False
+        return self._sender.offer(delivery)
 
     def _leave_to_the_feeder(self, delivery: Delivery) -> None:
         self._low = min(self._low, delivery.seq) if self._behind else delivery.seq
@@ -250,6 +257,17 @@ class Backlog:
         with self._gate:  # else it may be written down, and on its way to the client
             return message_id[:16] == self._session and self._is_waiting(int.from_bytes(message_id[16:]))
 
+    def _comes_after(self, message_id: bytes) -> bool:
+        """The same, asked for a message of an earlier process: what is still to be written down comes later too."""
+        seq = int.from_bytes(message_id[16:])
+        with self._gate:
+            if self._waits(message_id):
+                return True
+            if message_id[:16] != self._session or seq < self._first or self._leaving.knows(message_id, seq):
+                return False
+            self._outrun.add(seq)  # not written down yet: this early nothing of this process was settled
+            return True
+
     def _is_waiting(self, seq: int) -> bool:
         """A message goes from `pending` to `_leaving` in one step, and is settled before it is not leaving any more."""
         return not (self._leaving.knows(_raw_id(self._session, seq), seq) or self.journal.is_settled(seq))
@@ -258,7 +276,7 @@ class Backlog:
         """In their order, with waiting for room."""
         deliveries = self._deliveries(records)
         looked_for = [one for one in deliveries if one.seq < self._first and not self._proves]
-        self._sender.renew(looked_for, self._waits)
+        self._sender.renew(looked_for, self._comes_after)
         for delivery in looked_for:
             self._recover(delivery)
         waited = [one for one in deliveries if one.seq >= self._first or self._proves]

@@ -53,18 +53,26 @@ _Claimed = tuple[float, str | bytes]
 class MemoryBackend:
     """Claims of this process. Thread-safe. Of the confirmed it remembers the last `max_size`; claims expire.
 
+    The claim of an owner that is still `pending`, which is asked when it has run out, counts on.
     What has expired counts for nothing at once. Its memory is free within `_SWEEP` seconds of use, or, where a claim
     was neither confirmed nor released, within the life of another claim.
     """
 
     def __init__(
-        self, *, ttl: float, claim_ttl: float, max_size: int, clock: Callable[[], float] = time.monotonic
+        self,
+        *,
+        ttl: float,
+        claim_ttl: float,
+        max_size: int,
+        clock: Callable[[], float] = time.monotonic,
+        pending: Callable[[str | bytes], bool] = lambda owner: False,
     ) -> None:
         self._ttl = ttl
         self._claim_ttl = claim_ttl
         self._max_size = max_size
         self._together = 1 + max_size // 64
         self._clock = clock
+        self._pending = pending
         self._lock = threading.Lock()  # guards the fields below
         # One table for both costs half of two: what costs in it is memory that was not touched for long.
         self._held: dict[str, _Claimed | float] = {}  # claimed, or confirmed until then
@@ -85,7 +93,7 @@ class MemoryBackend:
                 self.new += 1
                 return _NEW
             until, who = (held, None) if isinstance(held, float) else held
-            if until <= now:
+            if until <= now and (who is None or not self._pending(who)):
                 self.new += 1
             elif who is None:
                 return _DUPLICATE
@@ -137,8 +145,12 @@ class MemoryBackend:
             self._forget_oldest()
         if now >= self._search_at:
             self._search_at = now + self._claim_ttl
-            left = [key for key, held in self._held.items() if isinstance(held, tuple) and held[0] <= now]
-            for key in left:
+            over = (
+                (key, held[1])
+                for key, held in self._held.items()
+                if isinstance(held, tuple) and held[0] <= now
+            )
+            for key in [key for key, who in over if not self._pending(who)]:
                 del self._held[key]
 
     def _forget_oldest(self) -> None:

@@ -50,8 +50,14 @@ class MessageDeduplicator:
         self.ignored_fields = tuple(ignored_fields)
         self.on_degraded = on_degraded
         claim_ttl = min(claim_ttl, _LONGEST_CLAIM)
+        self.pending: Callable[[bytes], bool] = lambda message_id: False
+        """Whether the message of this id is on its way in this process, where its claim holds for as long."""
         self._memory = MemoryBackend(
-            ttl=ttl_seconds, claim_ttl=claim_ttl, max_size=max_memory_size, clock=clock
+            ttl=ttl_seconds,
+            claim_ttl=claim_ttl,
+            max_size=max_memory_size,
+            clock=clock,
+            pending=lambda owner: self.pending(_raw(owner)),
         )
         self._shared = None if redis_client is None else self._share(redis_client, claim_ttl)
         self._lock = threading.Lock()  # guards the counts below

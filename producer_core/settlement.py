@@ -105,6 +105,7 @@ class Settlement:
     def _all_acked(self, reports: Reports) -> Acknowledgements:
         """As `_acked` for each of plain ones, one step for all at a time: what nearly every message costs."""
         deliveries = reports.deliveries()
+        self._copies.confirm(deliveries)  # before they leave, for a claim may hold for no longer
         if self._backlog is None:
             settle = self._pending.pop
             left = [settle(delivery.id, None) is not None for delivery in deliveries]
@@ -114,7 +115,6 @@ class Settlement:
             reports = reports.only(left)
             deliveries = reports.deliveries()
         partitions, offsets, latencies = reports.places()
-        self._copies.confirm(deliveries)
         if self._backlog is not None:
             self._backlog.acknowledged(deliveries)
         seqs = list(map(_seq_of, deliveries))
@@ -136,6 +136,8 @@ class Settlement:
         )
 
     def _acked(self, delivery: Delivery, message: Any) -> Acknowledged | None:
+        if delivery.checksum is not None:
+            self._copies.confirm((delivery,))
         if self._backlog is None:  # as in _leave, without its call
             if self._pending.pop(delivery.id, None) is None:
                 return None
@@ -143,8 +145,6 @@ class Settlement:
             return None
         if delivery.seq > self.highest:
             self.highest = delivery.seq
-        if delivery.checksum is not None:
-            self._copies.confirm((delivery,))
         tries = 1
         if delivery.attempts:
             tries += len(delivery.attempts)
@@ -204,7 +204,7 @@ class Settlement:
     def duplicate(self, delivery: Delivery) -> None:
         """A held copy whose twin was acknowledged: its owner is told so."""
         with self._until_told():
-            if self._pending.pop(delivery.id, None) is not None:
+            if self._leave(delivery):
                 if self._backlog is not None:
                     self._backlog.needless(delivery)
                     self._backlog.flush()

@@ -14,6 +14,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from producer_core import MessageStatus, ReliableKafkaProducer, RetryConfig, acceptance, batches
+from producer_core.backlog import Backlog
+from producer_core.copies import Copies
 from producer_core.errors import ConfigError, JournalError, JournalLocked, QueueFull
 from producer_core.events import Hook
 from producer_core.journal import Journal
@@ -122,6 +124,50 @@ def test_a_message_of_a_crashed_producer_is_sent_once_though_the_job_sends_it_ag
 
     assert sorted(values(second)) == [0, 1, 2, 3]
     assert sorted(report.duplicate for report in ends) == [False, True, True, True]
+    assert again.close().journaled == 0
+    producer.close(timeout=0)
+
+
+@pytest.mark.parametrize("key", ["a", None])
+@pytest.mark.parametrize("written", ["while its twin is looked for", "after all was handed on"])
+@pytest.mark.parametrize("together", [False, True])
+def test_a_copy_that_was_claimed_and_not_written_down_yet_leaves_its_claim_to_a_crashed_producers_message(
+    tmp_path, monkeypatch, key, written, together
+):
+    producer, transport = make(tmp_path / "j", lambda delivery: "hold", enable_deduplication=True)
+    send(producer, [0], key=key)
+    eventually(lambda: transport.held == 1)
+    left = crash(tmp_path / "j", tmp_path)
+    claimed, asked = threading.Event(), threading.Event()
+    look, renew = InMemoryTransport.look, Copies.renew
+
+    def late(take):
+        def taken(*about):
+            claimed.set()
+            eventually(lambda: again._lifecycle.pending)
+            if written == "after all was handed on":
+                eventually(lambda: not again._lifecycle.backlog._behind)
+            take(*about)
+
+        return taken
+
+    monkeypatch.setattr(
+        InMemoryTransport, "look", lambda *about, **how: asked.wait(20) and look(*about, **how)
+    )
+    monkeypatch.setattr(Copies, "renew", lambda *about: claimed.wait(20) and renew(*about))
+    monkeypatch.setattr(Backlog, "take", late(Backlog.take))
+    monkeypatch.setattr(Backlog, "take_many", late(Backlog.take_many))
+    again, second = make(left, memory={"landed": [transport._held[0]]}, enable_deduplication=True)
+    threading.Timer(0.5, asked.set).start()
+    if together:
+        assert again.send_batch("orders", [b"0"], lambda value: key)["duplicate"] == 1
+    else:
+        ends = []
+        again.send_message("orders", b"0", key, on_delivery=ends.append)
+        again.flush(20)
+        assert [report.duplicate for report in ends] == [True]
+
+    assert values(second) == [0]
     assert again.close().journaled == 0
     producer.close(timeout=0)
 

@@ -228,6 +228,22 @@ def test_a_message_in_doubt_does_not_hold_its_copies_back_for_ever():
     assert dedup.claim("d", "orders", "copy") is Claim.NEW
 
 
+@pytest.mark.parametrize("client", [None, redis.Redis(port=1)], ids=["memory", "Redis gone"])
+def test_the_claim_of_a_message_that_is_on_its_way_does_not_run_out(client):
+    clock = FakeClock()
+    dedup = MessageDeduplicator(client, claim_ttl=150, clock=clock)
+    pending = {b"first"}
+    dedup.pending = pending.__contains__
+    dedup.claim("d", "orders", b"first")
+    for _ in range(3):
+        clock.advance(150)
+        dedup.claim("another", "orders", b"sweeps")
+        assert dedup.claim("d", "orders", b"copy") is Claim.PENDING
+    pending.clear()
+    assert dedup.claim("d", "orders", b"copy") is Claim.NEW
+    dedup.close()
+
+
 @pytest.mark.parametrize(
     "client", [object(), "redis://localhost:6379/0", redis.asyncio.Redis()], ids=["object", "url", "asyncio"]
 )

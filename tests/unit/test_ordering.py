@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -298,6 +299,28 @@ def test_a_copy_that_waits_in_the_lane_of_its_twin_leaves_it_the_claim():
     producer.send_message("orders", b"2", "a")
     producer.flush(10)
     assert values(transport) == [0, 1, 2]
+    producer.close()
+
+
+@pytest.mark.parametrize("ordering", ["key", "strict"])
+def test_what_waits_in_its_lane_for_longer_than_a_claim_lives_is_sent_once(ordering):
+    producer, transport = make(
+        FirstTries(fail={0}), retry=RetryConfig(max_retries=1, initial_delay_ms=600, jitter=False),
+        ordering=ordering, enable_deduplication=True,
+    )  # fmt: skip
+    producer.deduplicator._memory._claim_ttl = 0.1
+    ends = []
+    producer.send_message("orders", b"0", "a")
+    eventually(lambda: producer.retry_manager.pending == 1)
+    for number in (1, 2):
+        producer.send_message("orders", b"%d" % number, "a", on_delivery=ends.append)
+    time.sleep(0.2)
+    for number in (1, 2):
+        producer.send_message("orders", b"%d" % number, "a", on_delivery=ends.append)
+    producer.flush(10)
+
+    assert values(transport) == [0, 1, 2]
+    assert sorted(report.duplicate for report in ends) == [False, False, True, True]
     producer.close()
 
 
