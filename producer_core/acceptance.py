@@ -61,7 +61,9 @@ class Acceptance:
         self.pending: dict[bytes, Delivery] = {}
         self.transport = transport
         self.lanes = Lanes(ordering)
-        self.turns = Turns(self.lanes, produce=self._produce, retries=retries, audience=audience, clock=clock)
+        self.turns = Turns(
+            self.lanes, produce=self._produce, copies=copies, retries=retries, audience=audience, clock=clock
+        )
         self.ended = False  # closing: nothing new is taken
         self._max_block = config.max_block
         self._dedup = dedup

@@ -122,6 +122,15 @@ class MemoryBackend:
             if isinstance(held, tuple) and held[1] == owner:
                 del self._held[key]
 
+    def hand_over(self, key: str, holder: str | bytes, owner: str | bytes) -> bool:
+        """Whether the holder had the claim; in the same step it is the owner's, for its whole time again."""
+        with self._lock:
+            held = self._held.get(key)
+            if not isinstance(held, tuple) or held[1] != holder:
+                return False
+            self._held[key] = (self._clock() + self._claim_ttl, owner)
+            return True
+
     def holder(self, key: str) -> str | bytes | None:
         """Whose claim a pending one is."""
         with self._lock:

@@ -61,10 +61,23 @@ class Copies:
             delivery.place = AT_REST if claim is Claim.NEW else BEHIND_TWIN
 
     def take_over(self, delivery: Delivery, yields: Callable[[bytes], bool]) -> bool:
-        """Whether a later copy, that `yields`, has let go of its claim: claim again before that one does."""
+        """Whether a later copy, that `yields`, has handed over its claim: claim again, so that Redis hears of it."""
         if self._dedup is None or delivery.checksum is None:
             return False
         return self._dedup.take_over(delivery.checksum, delivery.topic, delivery.id, yields)
+
+    def prolong(self, delivery: Delivery) -> None:
+        """It is to hold its copies back from now on, though it is not on its way any more."""
+        if delivery.checksum is not None and self._dedup is not None:
+            self._dedup.prolong(delivery.checksum, delivery.id)
+
+    def needless(self, delivery: Delivery) -> bool:
+        """Whether an equal message was acknowledged meanwhile, as far as this process knows."""
+        return (
+            delivery.checksum is not None
+            and self._dedup is not None
+            and self._dedup.confirmed(delivery.checksum)
+        )
 
     def confirm(self, deliveries: Sequence[Delivery]) -> None:
         """They were acknowledged."""

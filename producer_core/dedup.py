@@ -117,13 +117,24 @@ class MessageDeduplicator:
         self._let_go(digest, topic, owner if self._shared is None else _owner(owner))
 
     def take_over(self, digest: str, topic: str, owner: bytes, yields: Callable[[bytes], bool]) -> bool:
-        """Let go of the claim of a copy in this process that came later and `yields`; whoever asks is to claim again first."""
+        """Whether the claim of a copy in this process that came later, and `yields`, is the owner's now; Redis is asked next."""
         holder = self._memory.holder(digest)
         if holder is None or (later := _raw(holder)) <= owner or not yields(later):
             return False
-        self._let_go(digest, topic, holder)
-        self._count(taken_back=1)
+        if not self._memory.hand_over(digest, holder, owner if self._shared is None else _owner(owner)):
+            return False
+        if self._shared is not None:
+            self._shared.release(_key(topic, digest), _owner(holder))
         return True
+
+    def prolong(self, digest: str, owner: bytes) -> None:
+        """Its message is in doubt: from now on its claim, if it has it, lives for its whole time again in this process."""
+        who = owner if self._shared is None else _owner(owner)
+        self._memory.hand_over(digest, who, who)
+
+    def confirmed(self, digest: str) -> bool:
+        """Whether an equal message was acknowledged, as far as this process knows; asks nobody."""
+        return self._memory.confirmed(digest)
 
     def close(self, timeout: float = 1.0) -> None:
         """Tell Redis what it has yet to hear, and let its connections go. At exit this is done for you."""

@@ -97,13 +97,11 @@ class Lanes:
             return True
 
     def steps_back(self, delivery: Delivery) -> bool:
-        """Whether a message waited in its lane for its first try: it is behind its twin from now on, and out of the lane."""
+        """Whether a message waited in its lane: it is behind its twin from now on, and out of the lane."""
         lane = self._lane(delivery)
         with self._lock:
             queue = None if lane is None else self.queues.get(lane)
-            if queue is None or delivery not in queue.waiting:
-                return False
-            if delivery.place is not AT_REST or delivery.attempts:
+            if queue is None or delivery not in queue.waiting or delivery.place is not AT_REST:
                 return False
             self._remove(queue, delivery)
             delivery.place = BEHIND_TWIN

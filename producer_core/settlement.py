@@ -178,6 +178,7 @@ class Settlement:
     def bury(self, delivery: Delivery, failure: Failure, *, proof: tuple[Verdict, str] | None = None) -> None:
         """It is given up, and becomes a dead letter. `proof` as in `burial.dead_letter`."""
         with self._until_told():
+            self._copies.prolong(delivery)
             if self._leave(delivery):
                 self._bury(delivery, failure, proof)
 

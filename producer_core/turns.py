@@ -8,7 +8,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from producer_core.delivery import AT_REST, WITH_CLIENT, Delivery
+from producer_core.copies import Copies
+from producer_core.delivery import AT_REST, BEHIND_TWIN, WITH_CLIENT, Delivery
 from producer_core.events import Notice
 from producer_core.ordering import Lanes
 from producer_core.retry import RetryManager
@@ -30,12 +31,14 @@ class Turns:
         lanes: Lanes,
         *,
         produce: Callable[[Delivery], None],
+        copies: Copies,
         retries: RetryManager,
         audience: Audience,
         clock: Callable[[], float],
     ) -> None:
         self._lanes = lanes
         self._produce = produce
+        self._copies = copies
         self._retries = retries
         self._audience = audience
         self._clock = clock
@@ -72,8 +75,18 @@ class Turns:
     def _advance(self, delivery: Delivery) -> None:
         """One after the other of a lane; one whose look has not answered holds it."""
         while not self.ended and (following := self._lanes.following(delivery)) is not None:
-            if following.place is not WITH_CLIENT or not self._send_on(following):
+            if following.place is not WITH_CLIENT:
                 return
+            if self._copies.needless(following):
+                self._behind(following)
+            elif not self._send_on(following):
+                return
+
+    def _behind(self, delivery: Delivery) -> None:
+        """While it waited its twin was acknowledged: it is settled as a held copy is, and stands in nobody's way."""
+        delivery.place = BEHIND_TWIN
+        self._lanes.settled(delivery, acknowledged=False)
+        self._copies.hold(delivery)
 
     def _send_on(self, delivery: Delivery) -> bool:
         try:

@@ -172,6 +172,52 @@ def test_a_copy_that_was_claimed_and_not_written_down_yet_leaves_its_claim_to_a_
     producer.close(timeout=0)
 
 
+@pytest.mark.parametrize("key", ["a", None])
+def test_a_third_copy_gets_no_claim_while_a_crashed_producers_message_takes_that_of_the_second(
+    tmp_path, monkeypatch, key
+):
+    producer, transport = make(tmp_path / "j", lambda delivery: "hold", enable_deduplication=True)
+    send(producer, [0], key=key)
+    eventually(lambda: transport.held == 1)
+    left = crash(tmp_path / "j", tmp_path)
+    claimed, asked, ends, third = threading.Event(), threading.Event(), [], []
+    look, renew, take, over = InMemoryTransport.look, Copies.renew, Backlog.take, Copies.take_over
+
+    def send_one():
+        again.send_message("orders", b"0", key, on_delivery=ends.append)
+
+    def late(*about):
+        if not claimed.is_set():
+            claimed.set()
+            eventually(lambda: again._lifecycle.pending)
+        take(*about)
+
+    def taken_over(*about):
+        done = over(*about)
+        if done and not third:
+            third.append(threading.Thread(target=send_one))
+            third[0].start()
+            time.sleep(0.2)
+        return done
+
+    monkeypatch.setattr(
+        InMemoryTransport, "look", lambda *about, **how: asked.wait(20) and look(*about, **how)
+    )
+    monkeypatch.setattr(Copies, "renew", lambda *about: claimed.wait(20) and renew(*about))
+    monkeypatch.setattr(Backlog, "take", late)
+    monkeypatch.setattr(Copies, "take_over", taken_over)
+    again, second = make(left, memory={"landed": [transport._held[0]]}, enable_deduplication=True)
+    threading.Timer(1.0, asked.set).start()
+    send_one()
+    third[0].join(10)
+    again.flush(20)
+
+    assert values(second) == [0]
+    assert [report.duplicate for report in ends] == [True, True]
+    assert again.close().journaled == 0
+    producer.close(timeout=0)
+
+
 def test_a_full_client_overflows_into_the_journal_and_order_is_kept(tmp_path):
     producer, transport = make(
         tmp_path / "j", lambda delivery: "hold", memory={"capacity": 10}, config={"max_block_ms": 0}

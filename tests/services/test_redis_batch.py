@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import subprocess
+import time
 import uuid
 
 import pytest
@@ -15,6 +16,7 @@ from producer_core.claims import Claim, Word
 from producer_core.dedup import MessageDeduplicator, RedisBackend
 from producer_core.testing import InMemoryTransport
 from tests.conftest import answers, needs
+from tests.services.test_backlog import crash, make, send, values
 from tests.support import eventually
 
 pytestmark = pytest.mark.redis
@@ -163,3 +165,32 @@ def test_a_claim_is_taken_over_from_a_later_copy_that_was_not_sent(client):
         assert dedup.stats["cache_misses"] == 1
         dedup.close()
         another.close()
+
+
+def test_two_equal_messages_that_a_crashed_producer_left_do_not_wait_for_each_other(client, tmp_path):
+    """Redis has the claim of the later one, the lane begins with the earlier one: the key stood still."""
+    own = client.connection_pool.connection_kwargs["port"]
+
+    def start(path, seconds, script=None, **memory):
+        producer, transport = make(
+            path, script, memory=memory, enable_deduplication=True, redis_client=redis.Redis(port=own)
+        )
+        producer.deduplicator._memory._claim_ttl = seconds
+        producer.deduplicator._shared._backend._claim_ttl = int(seconds * 1000)
+        return producer, transport
+
+    key = uuid.uuid4().hex
+    producer, _ = start(tmp_path / "j", 1.0, lambda delivery: "hold", capacity=1)
+    send(producer, [0, 1], key=f"another {key}")  # with the client, and waiting for room there
+    send(producer, [2], key=key)
+    time.sleep(1.2)
+    producer.deduplicator._shared._backend._claim_ttl = 60_000
+    send(producer, [2], key=key)
+    left = crash(tmp_path / "j", tmp_path)
+
+    again, second = start(left, 60.0)
+    send(again, [3], key=key)
+    assert again.flush(20) is None
+    assert sorted(values(second)) == [0, 1, 2, 3]
+    assert again.close().journaled == 0
+    producer.close(timeout=0)

@@ -244,6 +244,19 @@ def test_the_claim_of_a_message_that_is_on_its_way_does_not_run_out(client):
     dedup.close()
 
 
+def test_a_message_that_is_in_doubt_after_a_long_time_holds_its_copies_back_from_then_on():
+    clock = FakeClock()
+    dedup = MessageDeduplicator(claim_ttl=150, clock=clock)
+    dedup.claim("d", "orders", b"first")
+    clock.advance(149)
+    dedup.prolong("d", b"first")
+    dedup.prolong("d", b"copy")
+    clock.advance(149)
+    assert dedup.claim("d", "orders", b"copy") is Claim.PENDING
+    clock.advance(1)
+    assert dedup.claim("d", "orders", b"copy") is Claim.NEW
+
+
 @pytest.mark.parametrize(
     "client", [object(), "redis://localhost:6379/0", redis.asyncio.Redis()], ids=["object", "url", "asyncio"]
 )

@@ -324,9 +324,34 @@ def test_what_waits_in_its_lane_for_longer_than_a_claim_lives_is_sent_once(order
     producer.close()
 
 
-def test_a_copy_that_stepped_back_is_not_in_the_way_of_its_twin():
+@pytest.mark.parametrize("ordering", ["key", "strict"])
+def test_what_waits_in_its_lane_while_an_equal_message_is_acknowledged_is_not_sent(ordering):
+    producer, transport = make(
+        FirstTries(fail={0}), retry=RetryConfig(max_retries=1, initial_delay_ms=300, jitter=False),
+        ordering=ordering, enable_deduplication=True,
+    )  # fmt: skip
+    ends = []
+    producer.send_message("orders", b"0", "a", on_delivery=ends.append)
+    eventually(lambda: producer.retry_manager.pending == 1)
+    for number in (1, 2):
+        producer.send_message("orders", b"%d" % number, "a", on_delivery=ends.append)
+    waiting = next(one for one in producer._lifecycle.pending.values() if one.value == b"1")
+    producer.deduplicator.confirm(waiting.checksum, "orders")
+    producer.flush(10)
+
+    assert values(transport) == [0, 2]
+    assert sorted(report.duplicate for report in ends) == [False, False, True]
+    producer.send_message("orders", b"3", "a")
+    producer.flush(10)
+    assert values(transport) == [0, 2, 3]
+    producer.close()
+
+
+@pytest.mark.parametrize("attempts", [(), ("failed",)], ids=["first try", "retry"])
+def test_a_copy_that_stepped_back_is_not_in_the_way_of_its_twin(attempts):
     lanes = Lanes()
-    head, twin, copy, other = a_delivery(0, attempts=("failed",)), a_delivery(1), a_delivery(2), a_delivery(3)
+    head, twin, other = a_delivery(0, attempts=("failed",)), a_delivery(1), a_delivery(3)
+    copy = a_delivery(2, attempts=attempts)
     lanes.failed(head)
     assert lanes.turn(head)
     assert not lanes.admit(copy)
