@@ -20,7 +20,7 @@ CHARTED = frozenset(("", "overview", "latency", "errors", "fleet"))
 
 _PARTS = ("BidiComponent", "ButtonGroup", "Checkbox", "Html", "Selectbox")
 """What every page of ours begins with, as Streamlit names the files in which its elements are."""
-_ALSO = {"latency": ("Metric",), "errors": ("Metric",), "fleet": ("Metric", "TextInput")}
+_ALSO = {"fleet": ("TextInput",)}
 """By the address of a page: what it has besides."""
 _IN_PAGE = re.compile(r'(?:src|href)="\./(static/[\w./-]+\.(?:js|css|woff2))"')
 _IMPORTED = re.compile(r'(?:from|import)\s*["\'`]\./([\w.-]+\.js)["\'`]')

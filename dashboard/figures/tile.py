@@ -33,9 +33,9 @@ class Tile(NamedTuple):
 
     label: str
     value: str
-    change: Change
-    note: str
-    more: str
+    change: Change = _NOTHING
+    note: str = ""
+    more: str = ""
     page: str | None = None
 
 

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import live_table, words
+from dashboard import figures, live_table, words
 from dashboard.data.error_groups import GroupLine
 from dashboard.data.errors import CodeLine, Errors, KindLine, TopicLine, errors
 from dashboard.data.view import View
 from dashboard.figures.errors import described, failed_attempts, fates
+from dashboard.live_dom import live_dom
 from dashboard.live_plotly import live_plotly
 from dashboard.live_table import Cell, Column, Line, Part, TableRow
 from dashboard.stores import opened
-from dashboard.views import common, error_group, header, pace
+from dashboard.views import common, error_group, header, pace, tiles
 from dashboard.words import errors as say
 from producer_core.masking import mask_text
 
@@ -81,7 +82,7 @@ def _failing(shown: Errors) -> say.Failing:
 def _tiles(shown: Errors) -> None:
     now, before, old = shown.whole, shown.whole_before, shown.compares
     success, success_before = shown.retry_success
-    tiles = [
+    found = [
         ("Failed attempts", words.compact(now.attempts), words.change(now.attempts, before.attempts, words.count, good=-1),
          "Delivery reports with an error that reached us; what librdkafka repeated inside is not among them."),
         ("Saved by retries", words.compact(now.saved), words.change(now.saved, before.saved, words.count),
@@ -95,21 +96,13 @@ def _tiles(shown: Errors) -> None:
         ("Dead letters", words.compact(shown.waiting), None,
          "They wait for a decision now, whatever the range: replay or clear."),
     ]  # fmt: skip
-    with st.grid(6, gap="small", min_column_width=150):
-        for label, value, changed, explained in tiles:
-            st.metric(
-                label,
-                value,
-                delta=changed.text if changed is not None and old else None,
-                delta_arrow="off",
-                delta_color=_COLOURS[changed.tone] if changed is not None else "off",
-                help=explained,
-                border=True,
-                height="stretch",
-            )
-
-
-_COLOURS = {"better": "green", "worse": "red", "": "off"}
+    six = [
+        figures.Tile(
+            label, value, changed if changed is not None and old else words.Change("", "", ""), more=more
+        )
+        for label, value, changed, more in found
+    ]
+    live_dom(tiles.tiles(six), key="errors-tiles")
 
 
 def _charts(shown: Errors) -> None:

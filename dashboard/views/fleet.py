@@ -10,11 +10,13 @@ import streamlit as st
 from dashboard import live_table, words
 from dashboard.data.fleet import STATES, TROUBLED, Fleet, Member, fleet
 from dashboard.data.view import View
+from dashboard.figures import Tile
 from dashboard.figures.fleet import fleet_percentiles, spread
+from dashboard.live_dom import live_dom
 from dashboard.live_plotly import live_plotly
 from dashboard.live_table import Column, Line, Part, TableRow
 from dashboard.stores import opened
-from dashboard.views import audit, common, header, pace, pipeline
+from dashboard.views import audit, common, header, pace, pipeline, tiles
 from dashboard.words import fleet as say
 from producer_core.histogram import RELATIVE_ERROR
 
@@ -28,8 +30,12 @@ def show(path: Path) -> None:
     if asked := st.query_params.get("audit"):
         audit.show(path, asked, header.every(view))
         return
-    who, text = _choices()
-    st.fragment(_live, run_every=header.every(view))(path, view, who, text)
+    st.fragment(_live, run_every=header.every(view))(path, view)
+
+
+def _asked() -> str:
+    """Whom the field asks for, before it is drawn: it stands by its table, below the charts, which are seen sooner so."""
+    return str(st.session_state.get("who") or st.query_params.get("who") or WHO[0])
 
 
 def _choices() -> tuple[str, str]:
@@ -54,8 +60,8 @@ def _choices() -> tuple[str, str]:
     return who or WHO[0], text or ""
 
 
-def _live(path: Path, view: View, who: str, text: str) -> None:
-    everybody = who == WHO[2]
+def _live(path: Path, view: View) -> None:
+    everybody = _asked() == WHO[2]
     shown = pace.read(path, "fleet", (view, everybody), lambda: reading(path, view, everybody))
     if shown is None:
         return
@@ -76,7 +82,7 @@ def _live(path: Path, view: View, who: str, text: str) -> None:
         common.heading("Who stands apart")
         common.note("Each producer by its messages a second and its p99.")
         live_plotly(spread(shown), key="fleet-spread", alt="Each producer by rate and p99")
-    _producers(shown, who, text, now)
+    _producers(shown, now)
     pipeline.jobs(shown, now)
     pipeline.audits(path, shown, now)
 
@@ -101,7 +107,7 @@ def _crowd(shown: Fleet) -> say.Crowd:
 def _tiles(shown: Fleet) -> None:
     near = f"Of all producers together, from merged histograms, right to {words.percent(RELATIVE_ERROR)}."
     p50, _, p99, p999 = (words.milliseconds(value) for value in shown.found)
-    tiles = [
+    found = [
         ("Producers", words.count(shown.running), f"Those that run, on {words.plural(shown.hosts, 'host')}."),
         ("In trouble", words.count(len(shown.troubled)), "Not heard of, without a broker, with an alert, with messages that died, or with a full queue."),
         ("Throughput", words.rate(shown.rate), "Acknowledged messages a second, over the last minute of the range."),
@@ -111,9 +117,8 @@ def _tiles(shown: Fleet) -> None:
         ("Latency p99.9", p999, near),
         ("Pending", words.compact(shown.pending), "Accepted and not settled yet, in memory and in journals."),
     ]  # fmt: skip
-    with st.grid(8, gap="small", min_column_width=132):
-        for label, value, explained in tiles:
-            st.metric(label, value, help=explained, border=True)
+    eight = [Tile(label, value, more=more) for label, value, more in found]
+    live_dom(tiles.tiles(eight, look="pc-eight"), key="fleet-tiles")
 
 
 # producers
@@ -132,8 +137,9 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def _producers(shown: Fleet, who: str, text: str, now: float) -> None:
+def _producers(shown: Fleet, now: float) -> None:
     common.heading("Producers, by trouble")
+    who, text = _choices()
     if len(shown.versions) > 1:
         common.note(say.versions({words.short(name): number for name, number in shown.versions.items()}))
     found = [

@@ -10,8 +10,9 @@ from pathlib import Path
 import streamlit as st
 
 from dashboard import data, figures, words
+from dashboard.live_dom import live_dom
 from dashboard.live_plotly import live_plotly
-from dashboard.views import common, header, reading, why
+from dashboard.views import common, header, reading, tiles, why
 from producer_core.histogram import RELATIVE_ERROR
 
 
@@ -71,20 +72,19 @@ def _tiles(shown: data.Latency) -> None:
     whole, near = shown.whole, _near()
     shares = ("half", "95 of 100", "99 of 100", "999 of 1,000")
     names = [f"p{100 * quantile:g}" for quantile in data.LATENCY_QUANTILES]
-    tiles = [
+    found = [
         (name, words.milliseconds(value), f"In this time {share} of the messages are acknowledged. {near}")
         for name, value, share in zip(names, shown.found, shares, strict=True)
     ]
     heard = shown.heard
-    tiles += [
+    found += [
         ("Round trip", words.milliseconds(whole.rtt), "A request's way to the broker and back, on average."),
         ("Queue peak", words.percent(whole.fill_highest) if heard else "–", "How full the client's queue was at most, of messages or of bytes."),
         ("Per batch", words.compact(data.per_batch(whole)), "Messages in a batch, on average; larger batches make fewer requests."),
         ("Sent again", words.percent(data.repeated(whole)), "Requests that the client had to send again, of all."),
     ]  # fmt: skip
-    with st.grid(8, gap="small", min_column_width=132):
-        for label, value, explained in tiles:
-            st.metric(label, value, help=explained, border=True)
+    eight = [figures.Tile(label, value, more=more) for label, value, more in found]
+    live_dom(tiles.tiles(eight, look="pc-eight"), key="latency-tiles")
 
 
 def _chart(title: str, figure: object, key: str, note: str) -> None:

@@ -46,7 +46,7 @@ def _draw(path: Path, shown: data.Overview, view: data.View, *, lost: bool) -> N
     with st.container(key="pc-begin"):
         if shown.seen_at is None:
             beginning.show(path)
-    live_dom(tiles.tiles(shown), *tiles.topics(shown), key="figures")
+    live_dom(tiles.tiles(figures.tiles(shown)), *tiles.topics(shown), key="figures")
     _charts(shown)
     live_dom(*producers.table(shown, now), key="producers")
 

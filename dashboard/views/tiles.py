@@ -1,8 +1,8 @@
-"""The tiles and the topics of the overview, as nodes that are brought up to date in place."""
+"""The tiles of a page, and the topics of the overview, as nodes that are brought up to date in place."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from dashboard import data, figures, words
 from dashboard.nodes import Node, link, node
@@ -23,9 +23,13 @@ _HEAD = (
 )  # fmt: skip
 
 
-def tiles(shown: data.Overview) -> Node:
+def tiles(shown: Iterable[figures.Tile], *, look: str = "") -> Node:
     return node(
-        "div", *map(_tile, figures.tiles(shown)), class_="pc-tiles", role="list", aria_label="Key figures"
+        "div",
+        *map(_tile, shown),
+        class_=f"pc-tiles {look}".strip(),
+        role="list",
+        aria_label="Key figures",
     )
 
 

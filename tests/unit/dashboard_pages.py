@@ -41,6 +41,16 @@ def text_of(page):
     return " ".join([*html, *(_text(tree) for tree in trees(page))])
 
 
+def tiles_of(page):
+    """Name and value of each key figure, in their order."""
+    return [
+        (_text(tile[2][0]), _text(tile[2][1]))
+        for tree in trees(page)
+        if not isinstance(tree, str) and "pc-tiles" in tree[1].get("class", "")
+        for tile in tree[2]
+    ]
+
+
 def _text(tree):
     return tree if isinstance(tree, str) else " ".join(_text(child) for child in tree[2])
 

@@ -17,7 +17,17 @@ from producer_core.dlq import DeadLetters
 from producer_core.events import Attempt
 from producer_core.failures import fingerprint
 from producer_core.store import Batch, ErrorRow, Store
-from tests.unit.dashboard_pages import HOSTILE, counts, letter, links, opened, producer, rows_of, text_of
+from tests.unit.dashboard_pages import (
+    HOSTILE,
+    counts,
+    letter,
+    links,
+    opened,
+    producer,
+    rows_of,
+    text_of,
+    tiles_of,
+)
 
 NOW = 0.0
 VIEW = View("5 min")
@@ -236,7 +246,7 @@ def test_the_page_of_an_empty_store_invents_nothing(path, store, monkeypatch):
     page = opened("errors", path, monkeypatch)
     assert not page.exception
     assert "Nothing was sent in the last 15 min." in text_of(page)
-    assert [metric.value for metric in page.metric] == ["0", "0", "0", "–", "–", "0"]
+    assert [value for _, value in tiles_of(page)] == ["0", "0", "0", "–", "–", "0"]
 
 
 def test_the_page_leads_to_the_letters_of_a_code_and_of_a_group(path, store, monkeypatch):
