@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from producer_core.delivery import Delivery
 from producer_core.events import Attempt, DeadLetter, Verdict
 from producer_core.failures import Failure, failure_of, fingerprint, judge
-from producer_core.messages import ANYWHERE, Placement, id_text, parse_id
+from producer_core.messages import ANYWHERE, Headers, Placement, id_text, parse_id
 
 ORIGINAL_TIMESTAMP = "pc-original-timestamp"
 """The header of a replayed record with the time that it first had, in milliseconds."""
@@ -22,6 +23,26 @@ class Origin:
     host: str
     version: str
     cluster_id: Callable[[], str]
+
+
+class Letter(NamedTuple):
+    """What sending a dead letter again takes, without its story: its record, and the doubt it is in."""
+
+    message_id: str
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    partition: int | None
+    timestamp_ms: int | None
+    accepted_at: float
+    verdict: Verdict
+    verdict_reason: str
+
+    @property
+    def size(self) -> int:
+        """Bytes of its key and value."""
+        return len(self.value or b"") + len(self.key or b"")
 
 
 def dead_letter(
@@ -80,15 +101,16 @@ def unborn(
     )  # fmt: skip
 
 
-def delivery_of(letter: DeadLetter) -> Delivery:
+def delivery_of(letter: DeadLetter | Letter) -> Delivery:
     """The record as a replay sends it: its own id, its own headers, the time now, and its first time in a header."""
-    raw = parse_id(letter.message_id)
-    original = str(letter.timestamp_ms or int(letter.accepted_at * 1000)).encode()
-    headers = list(letter.headers)
-    if all(name != ORIGINAL_TIMESTAMP for name, _ in letter.headers):
-        headers.append((ORIGINAL_TIMESTAMP, original))
+    headers = letter.headers
+    if all(name != ORIGINAL_TIMESTAMP for name, _ in headers):
+        original = b"%d" % (letter.timestamp_ms or int(letter.accepted_at * 1000))
+        headers = [*headers, (ORIGINAL_TIMESTAMP, original)]
     placement = ANYWHERE if letter.partition is None else Placement(letter.partition)
-    return Delivery(raw, -1, letter.topic, letter.key, letter.value, headers, placement)
+    return Delivery(
+        parse_id(letter.message_id), -1, letter.topic, letter.key, letter.value, headers, placement
+    )
 
 
 def _worst(delivery: Delivery, failure: Failure) -> tuple[Verdict, str]:

@@ -23,6 +23,7 @@ from producer_core.store.place import default_path
 
 if TYPE_CHECKING:
     from producer_core.alerts import ToldAlerts
+    from producer_core.burial import Letter
     from producer_core.replay import Sender
     from producer_core.store import Store
 
@@ -45,7 +46,7 @@ class Keeps(Protocol):
     @property
     def pending_count(self) -> int: ...
     def pending_by_topic(self) -> Counter[str]: ...
-    def resend(self, letter: DeadLetter, settled: Callable[[Resent], None]) -> None: ...
+    def resend(self, letter: DeadLetter | Letter, settled: Callable[[Resent], None]) -> None: ...
 
 
 class Keeping(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from producer_core.burial import delivery_of, unborn
+from producer_core.burial import Letter, delivery_of, unborn
 from producer_core.delivery import Owner
 from producer_core.ending import Ending
 from producer_core.events import DeadLetter
@@ -42,7 +42,7 @@ class Undelivered(Observed):
         self._ending.check()
         return self._keeping.replay(self, topic, max_messages, timeout)
 
-    def resend(self, letter: DeadLetter, settled: Callable[[Resent], None]) -> None:
+    def resend(self, letter: DeadLetter | Letter, settled: Callable[[Resent], None]) -> None:
         """Send one dead letter again under its own id; `settled` hears how it ended. Used by replays."""
         self._ending.check()
         delivery = delivery_of(letter)

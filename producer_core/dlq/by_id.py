@@ -62,7 +62,7 @@ def fetch_rows(
     """The named columns of a table's rows with these ids, each row once; of those that meet the condition."""
     found: list[tuple[Any, ...]] = []
     ids = list(dict.fromkeys(ids))
-    whole = _read_whole(connection, table, len(ids))
+    whole = reads_whole(connection, table, len(ids))
     for some in [ids] if whole else _chunks(ids):
         listed, parameters = (LISTED, [list(some)]) if whole else among(some, table)
         sql = f"SELECT {', '.join(columns)} FROM {table} WHERE ({listed}) AND ({condition})"
@@ -77,7 +77,7 @@ def forget(connection: duckdb.DuckDBPyConnection, table: str, ids: Sequence[str]
         connection.execute(f"DELETE FROM {table} WHERE {condition}", parameters)
 
 
-def _read_whole(connection: duckdb.DuckDBPyConnection, table: str, count: int) -> bool:
+def reads_whole(connection: duckdb.DuckDBPyConnection, table: str, count: int) -> bool:
     """Whether one read of the whole column is quicker than the index for so many ids."""
     if count < _FEW:
         return False

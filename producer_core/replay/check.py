@@ -6,7 +6,8 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
 
 import orjson
 from confluent_kafka import KafkaError
@@ -24,8 +25,7 @@ _ENVELOPE = 61 + 9 + 4 + 31 + 36
 The headers of others are not counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(NamedTuple):
     """A dead letter as far as a check must know it. `partition` is the one asked for, `value_size` None: a tombstone."""
 
     message_id: str
@@ -212,19 +212,20 @@ class _Topic:
     unsought: int = 0
 
     def add(self, letter: Listed) -> Flag | None:
+        size = letter.size
         self.records += 1
-        self.bytes += letter.size
+        self.bytes += size
         if self.facts.partitions is None:
             return "no_topic"
         if self.facts.partitions and (letter.partition or 0) >= self.facts.partitions:
             self.lost += 1
-        if self.limit is not None and letter.size + _ENVELOPE > self.limit:
+        if self.limit is not None and size + _ENVELOPE > self.limit:
             self.too_large += 1
-            self.largest = max(self.largest, letter.size)
+            self.largest = max(self.largest, size)
             return "too_large"
         return None
 
-    @property
+    @cached_property
     def limit(self) -> int | None:
         """The smaller of what the topic and the sending client take."""
         known = [one for one in (self.facts.max_message_bytes, self.sends_at_most) if one is not None]

@@ -7,26 +7,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from producer_core.burial import Letter
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.dlq.in_bulk import move_records, settle_letters
-from producer_core.events import DeadLetter, Verdict
+from producer_core.dlq.coding import read_headers
+from producer_core.dlq.in_bulk import claim_next, end_records, letters_of, settle
 from producer_core.replay import operation as operations
 from producer_core.replay.check import Check, Listed
+from producer_core.replay.in_hand import Ending, Orphan, Outcome
 from producer_core.replay.operation import Operation
 from producer_core.store.queries import query
 
 if TYPE_CHECKING:
     from producer_core.store import Store
 
-Ending = Literal["acknowledged", "landed", "failed", "skipped", "pending"]
-
-_LETTER_STATES: Mapping[Ending, str] = MappingProxyType(
-    {"acknowledged": "replayed", "landed": "landed", "failed": "dead", "skipped": "dead", "pending": "dead"}
-)
 _MEANWHILE: Mapping[str | None, str] = MappingProxyType(
     {
         "archived": "archived meanwhile",
@@ -38,27 +35,6 @@ _MEANWHILE: Mapping[str | None, str] = MappingProxyType(
         None: "it is no longer there",
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a claimed record. `pending` gives it back unsent; `letter` is its new death."""
-
-    message_id: str
-    ending: Ending
-    text: str | None = None
-    partition: int | None = None
-    offset: int | None = None
-    letter: DeadLetter | None = None
-    verdict: Verdict | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Orphan:
-    """A record that a dead owner left claimed: perhaps sent, perhaps not."""
-
-    letter: DeadLetter
-    claimed_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +54,13 @@ class Turn:
 
     over: bool
     halt: bool = False
-    letters: tuple[DeadLetter, ...] = ()
+    letters: tuple[Letter, ...] = ()
     rate: float | None = None
 
 
 BYTES = 32 * 1024 * 1024
 """Keys and values in flight, at most; a single larger record goes alone."""
-_LISTED = 20_000
+_LISTED = 50_000
 QUARANTINE_AFTER = 3
 """Replays in which a record failed again until bulk replays leave it out (setting `replay.quarantine_after`)."""
 
@@ -134,10 +110,11 @@ class Claims:
 
     def orphans(self) -> list[Orphan]:
         """What the owner before us left claimed; to be asked right after `take`."""
-        rows = self._store.rows("replay_orphans", operation=self.operation_id)
-        claimed_at = {row["message_id"]: row["claimed_at"] for row in rows}
-        letters = self._dead.bodies(list(claimed_at))
-        return [Orphan(letter, claimed_at[letter.message_id]) for letter in letters]
+        with self._store.borrow(write=True) as connection:
+            found = self._store.rows("replay_orphans", operation=self.operation_id)
+            claimed_at = {row["message_id"]: row["claimed_at"] for row in found}
+            letters = map(_letter, letters_of(connection, list(claimed_at)))
+            return [Orphan(letter, claimed_at[letter.message_id]) for letter in letters]
 
     def topics(self) -> list[str]:
         """Of its open records."""
@@ -145,12 +122,15 @@ class Claims:
 
     def listed(self) -> Iterator[Listed]:
         """Its open records, as a look ahead must know them, in slices."""
-        after = 0
-        while rows := self._store.rows(
-            "replay_listed", operation=self.operation_id, after=after, count=_LISTED
-        ):
-            after = rows[-1]["ord"]
-            yield from (Listed(**{name: row[name] for name in Listed.__slots__}) for row in rows)
+        asked, after = query("replay_listed"), 0
+        while True:
+            given = asked.bind({"operation": self.operation_id, "after": after, "count": _LISTED})
+            with self._store.borrow() as connection:
+                rows = connection.execute(asked.sql, given).fetchall()
+            if not rows:
+                return
+            after = rows[-1][0]
+            yield from (Listed._make(row[1:]) for row in rows)
 
     def checked(self, found: Check, flags: Mapping[str, str], message: str) -> None:
         """What a look ahead found, of the operation and of single records; who asked to see it decides now, unless
@@ -243,22 +223,13 @@ class Claims:
             return Turn(over=True)
         return Turn(over=False, letters=letters)
 
-    def _claim(self, want: int, until: float, room: int, *, alone: bool) -> tuple[DeadLetter, ...]:
-        with self._store.borrow() as connection:
-            asked = query("replay_next")
-            found = connection.execute(asked.sql, {"operation": self.operation_id, "count": want})
-            rows = found.fetchall()
-        ids = _first(rows, until, room, alone=alone)
-        if not ids:
-            return ()
-        claimed = self._dead.claim(self.operation_id, ids)
-        taken = set(claimed)
-        moved = self._records("pending", [(message_id, "claimed", None) for message_id in claimed])
-        if len(moved) < len(claimed):
-            raise AssertionError("a letter would be sent whose record is not claimed")
-        self._skip([message_id for message_id in ids if message_id not in taken])
-        letters = {letter.message_id: letter for letter in self._dead.bodies(claimed)}
-        return tuple(letters[message_id] for message_id in claimed)
+    def _claim(self, want: int, until: float, room: int, *, alone: bool) -> tuple[Letter, ...]:
+        with self._store.borrow(write=True) as connection:
+            rows, others = claim_next(
+                connection, self.operation_id, count=want, room=room, until=until, alone=alone, now=self._clock()
+            )  # fmt: skip
+        self._skip(others)
+        return tuple(map(_letter, rows))
 
     def _skip(self, ids: Sequence[str]) -> None:
         """Records whose letters somebody else had first: he wins, and we say so."""
@@ -266,38 +237,34 @@ class Claims:
             return
         rows = self._store.rows("replay_letter_states", ids=ids)
         states = {row["message_id"]: row["state"] for row in rows}
-        records = [(one, "skipped", _MEANWHILE.get(states.get(one), "it changed meanwhile")) for one in ids]
-        self._count({"skipped": len(self._records("pending", records))})
+        told = [
+            (one, "skipped", _MEANWHILE.get(states.get(one), "it changed meanwhile"), None, None, None)
+            for one in ids
+        ]
+        with self._store.borrow(write=True) as connection:
+            ended = end_records(connection, self.operation_id, "pending", told, now=self._clock())
+        self._count({"skipped": len(ended)})
 
     def _settle(self, outcomes: Sequence[Outcome]) -> None:
         if not outcomes:
             return
-        texts = [None if one.ending == "pending" else one.text for one in outcomes]
-        moves = [(one.message_id, one.ending, text) for one, text in zip(outcomes, texts, strict=True)]
-        changed = self._records("claimed", moves)
-        mine = [one for one in outcomes if one.message_id in changed]
-        self._count(Counter(one.ending for one in mine))
+        told = [
+            (one.message_id, one.ending, one.text, one.partition, one.offset, one.verdict) for one in outcomes
+        ]
         quarantine_after = self._store.get_setting("replay.quarantine_after", QUARANTINE_AFTER)
         with self._store.borrow(write=True) as connection:
-            settle_letters(
-                connection,
-                self.operation_id,
-                [
-                    (
-                        one.message_id, _LETTER_STATES[one.ending], one.partition, one.offset,
-                        int(one.ending == "failed"), one.verdict, one.text if one.verdict else None,
-                    )
-                    for one in mine
-                ],
-                now=self._clock(),
-                quarantine_after=quarantine_after,
-            )  # fmt: skip
-        self._dead.add([one.letter for one in mine if one.letter is not None])
+            known = settle(
+                connection, self.operation_id, told, now=self._clock(), quarantine_after=quarantine_after
+            )
+        mine = [one for one in outcomes if one.message_id in known]
+        self._count(Counter(one.ending for one in mine))
+        self._die_again([one for one in mine if one.death is not None])
 
-    def _records(self, before: str, moves: Sequence[tuple[str, str, str | None]]) -> set[str]:
-        """Moves records that are in the state `before`; those that were."""
-        with self._store.borrow(write=True) as connection:
-            return move_records(connection, self.operation_id, before, moves, now=self._clock())
+    def _die_again(self, outcomes: Sequence[Outcome]) -> None:
+        """A new death is added to the letter's own story."""
+        deaths = {one.message_id: one.death for one in outcomes if one.death is not None}
+        letters = self._dead.bodies(list(deaths)) if deaths else []
+        self._dead.add([deaths[letter.message_id].of(letter) for letter in letters])
 
     def _count(self, counts: Mapping[str, int]) -> None:
         names: tuple[Ending, ...] = ("acknowledged", "landed", "failed", "skipped")
@@ -312,19 +279,10 @@ class Claims:
         return self._store.execute(name, operation=self.operation_id, **parameters)
 
 
-def _first(
-    rows: Sequence[tuple[str, int, float | None]], until: float, room: int, *, alone: bool
-) -> list[str]:
-    """The first of these that may go: within the room, and before one whose old attempt may yet arrive. One that is
-    larger than all the room there is goes `alone`."""
-    ids: list[str] = []
-    total = 0
-    for message_id, size, not_before in rows:
-        total += size
-        if (total > room and (ids or not alone)) or (not_before or 0.0) > until:
-            break
-        ids.append(message_id)
-    return ids
+def _letter(row: tuple[Any, ...]) -> Letter:
+    """Of a row's columns; nearly all letters have no headers."""
+    headers = () if row[4] is None else read_headers(row[4])
+    return Letter._make((*row[:4], headers, *row[5:]))
 
 
 def _as_json(floors: Floors) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
-from producer_core.events import SAFE_VERDICTS, DeadLetter
+from producer_core.burial import Letter
+from producer_core.events import SAFE_VERDICTS
 from producer_core.landing import Landing, Prober
-from producer_core.replay.claims import Orphan, Outcome
+from producer_core.replay.in_hand import Death, Orphan, Outcome
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class Doubt:
         self._known: dict[str, tuple[Landing, float]] = {}
         self._looks = 0
 
-    def look_first(self, letters: Sequence[DeadLetter]) -> tuple[list[DeadLetter], list[Outcome]]:
+    def look_first(self, letters: Sequence[Letter]) -> tuple[list[Letter], list[Outcome]]:
         """What may be sent now, and what is settled without sending.
 
         A record whose verdict is safe is sent. Of the others: found is landed, absent is sent. Inconclusive for a
@@ -60,7 +60,7 @@ class Doubt:
         for letter in letters:
             landing = landings.get(letter.message_id)
             if landing is None or landing.outcome == "absent":
-                sendable.append(letter if landing is None else replace(letter, verdict="absent"))
+                sendable.append(letter if landing is None else letter._replace(verdict="absent"))
             elif landing.outcome == "found":
                 outcomes.append(_landed(letter, landing))
             elif landing.passing and again:
@@ -79,7 +79,7 @@ class Doubt:
             self._known.clear()
         return self._looks < LOOKS
 
-    def _landings(self, letters: Sequence[DeadLetter]) -> dict[str, Landing]:
+    def _landings(self, letters: Sequence[Letter]) -> dict[str, Landing]:
         if self._probe is None:
             return {letter.message_id: _CANNOT_LOOK for letter in letters}
         answers = {
@@ -90,7 +90,7 @@ class Doubt:
             answers |= self._ask(self._probe, topic, [one for one in unknown if one.topic == topic])
         return {letter.message_id: answers.get(letter.message_id, _CANNOT_LOOK) for letter in letters}
 
-    def _ask(self, probe: Prober, topic: str, letters: Sequence[DeadLetter]) -> dict[str, Landing]:
+    def _ask(self, probe: Prober, topic: str, letters: Sequence[Letter]) -> dict[str, Landing]:
         """One look for these and for those to come."""
         oldest = {letter.message_id: first_sent(letter) for letter in letters}
         oldest |= dict(self._ahead(topic, AHEAD))
@@ -117,15 +117,15 @@ def look_after(orphans: Sequence[Orphan], probe: Prober | None) -> list[Outcome]
     return [_after(orphan.letter, landings[orphan.letter.message_id]) for orphan in orphans]
 
 
-def still_doubtful(before: DeadLetter, death: DeadLetter) -> DeadLetter:
+def still_doubtful(before: Letter, death: Death) -> Death:
     """The new death of a letter that was sent in doubt: the doubt stays, whatever this attempt proves."""
     if before.verdict in SAFE_VERDICTS or death.verdict not in SAFE_VERDICTS:
         return death
     reason = f"{before.verdict_reason} The replay after it failed: {death.verdict_reason}"
-    return replace(death, verdict=before.verdict, verdict_reason=reason)
+    return death._replace(verdict=before.verdict, verdict_reason=reason)
 
 
-def first_sent(letter: DeadLetter) -> float:
+def first_sent(letter: Letter) -> float:
     """The oldest time, in seconds, that the record can carry on its topic."""
     given = letter.accepted_at if letter.timestamp_ms is None else letter.timestamp_ms / 1000
     return min(letter.accepted_at, given)
@@ -139,7 +139,7 @@ def _look(
     items: Sequence[T],
     probe: Prober | None,
     group: Callable[[T], Hashable],
-    letter_of: Callable[[T], DeadLetter],
+    letter_of: Callable[[T], Letter],
     since: Callable[[T], float],
 ) -> dict[str, Landing]:
     """One look for each group of one topic's records."""
@@ -157,7 +157,7 @@ def _look(
     return found
 
 
-def _after(letter: DeadLetter, landing: Landing) -> Outcome:
+def _after(letter: Letter, landing: Landing) -> Outcome:
     if landing.outcome == "found":
         return _landed(letter, landing)
     if landing.outcome == "absent":
@@ -165,11 +165,11 @@ def _after(letter: DeadLetter, landing: Landing) -> Outcome:
     return _unknown(letter, landing)
 
 
-def _landed(letter: DeadLetter, landing: Landing) -> Outcome:
+def _landed(letter: Letter, landing: Landing) -> Outcome:
     return Outcome(
         letter.message_id, "landed", landing.text, landing.partition, landing.offset, verdict="found"
     )
 
 
-def _unknown(letter: DeadLetter, landing: Landing) -> Outcome:
+def _unknown(letter: Letter, landing: Landing) -> Outcome:
     return Outcome(letter.message_id, "skipped", f"{_AGAIN}. {landing.text}", verdict="inconclusive")

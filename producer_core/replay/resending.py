@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from producer_core.errors import NotAccepted, ProducerClosed
-from producer_core.events import DeadLetter
-from producer_core.replay.claims import Orphan, Outcome
 from producer_core.replay.doubt import look_after, still_doubtful
-from producer_core.replay.way import Guarantee, Interrupt, Interrupted, size_of
+from producer_core.replay.in_hand import Death, Orphan, Outcome
+from producer_core.replay.way import Guarantee, Interrupt, Interrupted
 
 if TYPE_CHECKING:
+    from producer_core.burial import Letter
+    from producer_core.events import DeadLetter
     from producer_core.landing import Prober
     from producer_core.reports import Resent
 
@@ -33,7 +34,7 @@ class Sender(Protocol):
     @property
     def identity(self) -> str: ...
 
-    def resend(self, letter: DeadLetter, settled: Callable[[Resent], None]) -> None:
+    def resend(self, letter: DeadLetter | Letter, settled: Callable[[Resent], None]) -> None:
         """Sends the letter under its own id; `settled` is called once, from any thread, when it has ended."""
 
 
@@ -66,7 +67,7 @@ class Resending:
         self._quiet = quiet
         self._clock = clock
         self._reports: queue.SimpleQueue[Resent] = queue.SimpleQueue()  # filled by the sender's threads
-        self._sent: dict[str, DeadLetter] = {}
+        self._sent: dict[str, Letter] = {}
         self._send_due = 0.0
 
     @property
@@ -75,7 +76,7 @@ class Resending:
 
     @property
     def bytes(self) -> int:
-        return sum(map(size_of, list(self._sent.values())))
+        return sum(letter.size for letter in list(self._sent.values()))
 
     def begin(self, topics: Sequence[str]) -> None:
         """A producer needs nothing."""
@@ -94,7 +95,7 @@ class Resending:
             outcomes += look_after(orphans[start : start + _ORPHANS], self._probe)
         return outcomes
 
-    def send(self, letters: Sequence[DeadLetter]) -> list[Outcome]:
+    def send(self, letters: Sequence[Letter]) -> list[Outcome]:
         outcomes: list[Outcome] = []
         for letter in letters:
             if self._may_send() and time.monotonic() >= self._send_due:
@@ -103,7 +104,7 @@ class Resending:
                 outcomes.append(Outcome(letter.message_id, "pending"))
         return outcomes
 
-    def _resend(self, letter: DeadLetter) -> list[Outcome]:
+    def _resend(self, letter: Letter) -> list[Outcome]:
         self._sent[letter.message_id] = letter  # first: the report may come before `resend` returns
         try:
             self._sender.resend(letter, self._reports.put)
@@ -136,9 +137,9 @@ class Resending:
             return []
         if report.outcome == "acknowledged":
             return [Outcome(report.message_id, "acknowledged", None, report.partition, report.offset)]
-        death = None if report.letter is None else still_doubtful(letter, report.letter)
+        death = None if report.letter is None else still_doubtful(letter, Death.again(report.letter))
         text = report.text or (death.error_text if death else "no reason given")
-        return [Outcome(report.message_id, "failed", text, letter=death)]
+        return [Outcome(report.message_id, "failed", text, death=death)]
 
     def give_back(self) -> list[Outcome]:
         return []

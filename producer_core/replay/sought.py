@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from producer_core.events import DeadLetter
+from producer_core.burial import Letter
 from producer_core.exactly_once.ledger import Where
-from producer_core.replay.claims import Outcome
+from producer_core.replay.in_hand import Outcome
 
 _REMOVED = (
     "inconclusive; replay it again to resend. It may have been among the records of {topic} that retention, or the "
@@ -22,7 +22,7 @@ class Sought:
     found: Mapping[str, tuple[int, int]]
     removed: frozenset[Where] = frozenset()
 
-    def may_be_gone(self, letter: DeadLetter) -> bool:
+    def may_be_gone(self, letter: Letter) -> bool:
         """Not found, and perhaps it was there."""
         return letter.message_id not in self.found and any(
             topic == letter.topic and letter.partition in (None, partition)
@@ -30,18 +30,18 @@ class Sought:
         )
 
 
-def afterwards(letter: DeadLetter, sought: Sought) -> Outcome:
+def afterwards(letter: Letter, sought: Sought) -> Outcome:
     if letter.message_id in sought.found:
         return _landed(letter, sought.found[letter.message_id])
     return inconclusive(letter) if sought.may_be_gone(letter) else Outcome(letter.message_id, "pending")
 
 
-def inconclusive(letter: DeadLetter) -> Outcome:
+def inconclusive(letter: Letter) -> Outcome:
     text = _REMOVED.format(topic=letter.topic)
     return Outcome(letter.message_id, "skipped", text, verdict="inconclusive")
 
 
-def _landed(letter: DeadLetter, place: tuple[int, int]) -> Outcome:
+def _landed(letter: Letter, place: tuple[int, int]) -> Outcome:
     partition, offset = place
     text = f"Its sender died before it could say so; it is on {letter.topic}, partition {partition}, at offset {offset}."
     return Outcome(letter.message_id, "landed", text, partition, offset, verdict="found")

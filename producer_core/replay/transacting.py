@@ -16,9 +16,9 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
-from producer_core.burial import delivery_of
+from producer_core.burial import Letter, delivery_of
 from producer_core.delivery import Report
-from producer_core.events import DeadLetter, Verdict
+from producer_core.events import Verdict
 from producer_core.exactly_once.client import Client, Stopped, TransactionFailed
 from producer_core.exactly_once.judging import FENCING, refused_for_good, whole_topic
 from producer_core.exactly_once.read_back import ReadBack, Seen
@@ -26,10 +26,11 @@ from producer_core.exactly_once.transport import transactional_settings
 from producer_core.messages import id_text, parse_id
 from producer_core.partitions import metadata_count
 from producer_core.replay.ahead import NO_TOPIC
-from producer_core.replay.claims import Floors, Orphan, Outcome
+from producer_core.replay.claims import Floors
+from producer_core.replay.in_hand import Orphan, Outcome
 from producer_core.replay.promise import TRANSACTIONAL_ID
 from producer_core.replay.sought import Sought, afterwards, inconclusive
-from producer_core.replay.way import Guarantee, Interrupt, Interrupted, died_again, size_of
+from producer_core.replay.way import Guarantee, Interrupt, Interrupted, died_again
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,9 @@ _ASK = 5.0
 _GONE = 20.0
 """Seconds for which a topic must be unknown before it counts as deleted; a restarting broker knows few."""
 _REFUSED = "The broker refused it, its transaction was aborted, and it is not on its topic."
+
+_Letters = Mapping[bytes, Letter]
+"""By the 24 bytes of their ids."""
 
 
 class Transacting:
@@ -87,10 +91,8 @@ class Transacting:
         self._given = client is not None  # and nothing has committed since
         if client is not None:
             client.hand_to(connection_error=self._connection_error, stopping=interrupt)
-        self._hand: deque[DeadLetter] = deque()
-        self._unknown: list[
-            DeadLetter
-        ] = []  # of a transaction of which nobody knows yet whether it committed
+        self._hand: deque[Letter] = deque()
+        self._unknown: list[Letter] = []  # of a transaction of which nobody knows yet whether it committed
         self._begun = False
         self._failures = 0
         self._gone: set[str] = set()  # topics that do not exist any more
@@ -102,7 +104,7 @@ class Transacting:
 
     @property
     def bytes(self) -> int:
-        return sum(map(size_of, (*self._hand, *self._unknown)))
+        return sum(letter.size for letter in (*self._hand, *self._unknown))
 
     @property
     def floors(self) -> Floors:
@@ -151,7 +153,7 @@ class Transacting:
             except TransactionFailed as failed:
                 self._rest(f"Cannot begin a transaction: {failed}")
 
-    def _look(self, letters: Sequence[DeadLetter]) -> Sought:
+    def _look(self, letters: Sequence[Letter]) -> Sought:
         """Where these are, of what was written above the floors; to be asked after the fence only."""
         topics = {letter.topic for letter in letters}
         if not topics:
@@ -189,11 +191,11 @@ class Transacting:
 
     # sending
 
-    def send(self, letters: Sequence[DeadLetter]) -> list[Outcome]:
+    def send(self, letters: Sequence[Letter]) -> list[Outcome]:
         self._hand += [letter for letter in letters if letter.topic not in self._gone]
         return self._left_out(letters)
 
-    def _left_out(self, letters: Sequence[DeadLetter]) -> list[Outcome]:
+    def _left_out(self, letters: Sequence[Letter]) -> list[Outcome]:
         """Letters of topics that went meanwhile; no failure of the others, so nothing that the guard counts."""
         return [
             Outcome(letter.message_id, "skipped", NO_TOPIC)
@@ -218,29 +220,33 @@ class Transacting:
         except Stopped:
             raise Interrupted from None
 
-    def _next(self) -> list[DeadLetter]:
-        batch: list[DeadLetter] = []
+    def _next(self) -> list[Letter]:
+        batch: list[Letter] = []
         size = 0
         while self._hand and len(batch) < self._limit:
-            size += size_of(self._hand[0])
+            size += self._hand[0].size
             if batch and size > _BYTES:
                 break
             batch.append(self._hand.popleft())
         return batch
 
-    def _transact(self, batch: list[DeadLetter]) -> list[Outcome]:
+    def _transact(self, batch: list[Letter]) -> list[Outcome]:
         self._unknown = batch
+        deliveries = list(map(delivery_of, batch))
         deadline = time.monotonic() + self._settings["transaction.timeout.ms"] / 1000
         failed: TransactionFailed | None = None
         try:
-            reports, refused = self._live.transact(list(map(delivery_of, batch)), deadline)
+            reports, refused = self._live.transact(deliveries, deadline)
         except TransactionFailed as error:
             failed = error.with_traceback(None)
         if failed is not None:
             return self._after_failure(failed, len(batch))
         self._unknown, self._failures, self._given = [], 0, False
         self._limit = min(self._most, self._limit * 2)
-        return [self._acknowledged(report) for report in reports] + self._turned_down(batch, refused)
+        letters = {delivery.id: letter for delivery, letter in zip(deliveries, batch, strict=True)}
+        return [self._acknowledged(report, letters) for report in reports] + self._turned_down(
+            refused, letters
+        )
 
     def _after_failure(self, failed: TransactionFailed, sent: int) -> list[Outcome]:
         logger.info("replay's transaction failed", extra={"error": str(failed)})
@@ -257,22 +263,21 @@ class Transacting:
         )  # it commits only after every report
         return self._recover(refused, perhaps=perhaps)
 
-    def _turned_down(self, batch: Sequence[DeadLetter], refused: Sequence[Report]) -> list[Outcome]:
+    def _turned_down(self, refused: Sequence[Report], letters: _Letters) -> list[Outcome]:
         """What the client itself would not take; the others of the transaction are there."""
-        by_id = {letter.message_id: letter for letter in batch}
         now, reason = self._clock(), "The client refused it before it was sent."
         return [
-            self._failed(by_id[id_text(one.id)], error, now, "not_sent", reason)
+            self._failed(letters[one.id], error, now, "not_sent", reason)
             for one, error, _ in refused
             if error
         ]
 
-    def _acknowledged(self, report: Report) -> Outcome:
+    def _acknowledged(self, report: Report, letters: _Letters) -> Outcome:
         delivery, _, message = report
         partition, offset = message.partition(), message.offset()
         floors = self._floors.setdefault(delivery.topic, {})
         floors[partition] = max(floors.get(partition, -1), offset)
-        return Outcome(id_text(delivery.id), "acknowledged", None, partition, offset)
+        return Outcome(letters[delivery.id].message_id, "acknowledged", None, partition, offset)
 
     def _recover(self, refused: Mapping[str, KafkaError], *, perhaps: bool) -> list[Outcome]:
         """After the fence: what committed all the same is settled, who is to blame has failed, the rest goes again.
@@ -318,7 +323,7 @@ class Transacting:
             self._wait(0.5)
         return False
 
-    def _guilty(self, batch: Sequence[DeadLetter], refused: Mapping[str, KafkaError]) -> set[str]:
+    def _guilty(self, batch: Sequence[Letter], refused: Mapping[str, KafkaError]) -> set[str]:
         """Those who can never be written. A broker refuses batches, so one of several may be to blame: then the
         next transactions are smaller, until it is alone."""
         many = Counter(letter.topic for letter in batch)
@@ -329,10 +334,10 @@ class Transacting:
         }
 
     def _failed(
-        self, letter: DeadLetter, error: KafkaError, now: float, verdict: Verdict, reason: str
+        self, letter: Letter, error: KafkaError, now: float, verdict: Verdict, reason: str
     ) -> Outcome:
         death = died_again(letter, error, now, verdict, reason)
-        return Outcome(letter.message_id, "failed", death.error_text, letter=death)
+        return Outcome(letter.message_id, "failed", death.error_text, death=death)
 
     # waiting, ending
 

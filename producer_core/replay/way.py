@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Literal, Protocol
 
 from confluent_kafka import KafkaError
 
-from producer_core.events import Attempt, DeadLetter, Verdict
+from producer_core.burial import Letter
+from producer_core.events import Attempt, Verdict
 from producer_core.failures import failure_of, fingerprint
-from producer_core.replay.claims import Floors, Orphan, Outcome
+from producer_core.replay.claims import Floors
 from producer_core.replay.doubt import still_doubtful
+from producer_core.replay.in_hand import Death, Orphan, Outcome
 
 Guarantee = Literal["exactly_once", "at_least_once"]
 
@@ -38,7 +39,7 @@ class Way(Protocol):
     def after(self, orphans: Sequence[Orphan]) -> list[Outcome]:
         """What became of records that a dead owner left claimed."""
 
-    def send(self, letters: Sequence[DeadLetter]) -> list[Outcome]:
+    def send(self, letters: Sequence[Letter]) -> list[Outcome]:
         """Takes them; outcomes that are known at once."""
 
     def gather(self, seconds: float) -> list[Outcome]:
@@ -57,25 +58,11 @@ class Interrupted(Exception):
 Interrupt = Callable[[], bool]
 
 
-def size_of(letter: DeadLetter) -> int:
-    """Bytes of its key and value."""
-    return len(letter.value or b"") + len(letter.key or b"")
-
-
-def died_again(
-    letter: DeadLetter, error: KafkaError, now: float, verdict: Verdict, reason: str
-) -> DeadLetter:
-    """The letter with this death as its last; the doubt that it was sent in stays."""
+def died_again(letter: Letter, error: KafkaError, now: float, verdict: Verdict, reason: str) -> Death:
+    """Its death by this error; the doubt that it was sent in stays."""
     failure, text = failure_of(error), error.str()
-    death = replace(
-        letter,
-        verdict=verdict,
-        verdict_reason=reason,
-        kind=failure.kind,
-        code=failure.code,
-        error_text=text,
-        fingerprint=fingerprint(failure.code, text),
-        attempts=(*letter.attempts, Attempt(now, failure.code, text)),
-        failed_at=now,
+    attempt = Attempt(now, failure.code, text)
+    death = Death(
+        failure.kind, failure.code, text, fingerprint(failure.code, text), verdict, reason, now, (attempt,)
     )
     return still_doubtful(letter, death)

@@ -10,14 +10,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from producer_core.errors import ProducerError, StoreError
-from producer_core.replay.claims import BYTES, Claims, Outcome
+from producer_core.replay.claims import BYTES, Claims
 from producer_core.replay.doubt import Doubt
 from producer_core.replay.guard import Guard
+from producer_core.replay.in_hand import Outcome
 from producer_core.replay.lease import Keeper
 from producer_core.replay.way import Interrupted, Way
 
 if TYPE_CHECKING:
-    from producer_core.events import DeadLetter
+    from producer_core.burial import Letter
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +116,7 @@ class Work:
         self._interval = interval
         self._drain = drain
         self._burst = burst
-        self._claimed: Sequence[DeadLetter] = ()  # and neither looked for nor sent yet
+        self._claimed: Sequence[Letter] = ()  # and neither looked for nor sent yet
         self._outcomes: list[Outcome] = []  # at most what was in flight: bounded while the store is away
         self._pace: Pace | None = None
         self._turn_due = self._rest_until = 0.0
@@ -264,7 +265,7 @@ class Work:
             self._way.in_flight, pace.room(now, max(0, self._portion.now - self._way.in_flight))
         )
 
-    def _turn(self, want: int, *, stop: str | None = None) -> tuple[DeadLetter, ...]:
+    def _turn(self, want: int, *, stop: str | None = None) -> tuple[Letter, ...]:
         """One visit to the store; outcomes are forgotten only when it has them."""
         if self._unsaid is not None:
             self._say_it()

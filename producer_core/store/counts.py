@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import duckdb
@@ -29,33 +29,44 @@ _TRIGGER = "dead_letters_changed"
 _ITS_SQL = "SELECT sql FROM duckdb_triggers() WHERE database_name = current_database() AND trigger_name = ?"
 _COUNTED = f"""
 SELECT floor(failed_at / 3600)::BIGINT AS {_KEYS}, count(*) AS n FROM dead_letters
-WHERE rowid IN (SELECT unnest(?::BIGINT[])) GROUP BY ALL"""
+WHERE rowid IN ({{places}}) GROUP BY ALL"""
 _DIFFERENCES = f"""
 INSERT INTO dead_letter_counts
 SELECT {_KEYS}, sum(n)::BIGINT, false
-FROM (SELECT * REPLACE (-n AS n) FROM counts_before UNION ALL {_COUNTED})
+FROM (SELECT * REPLACE (-n AS n) FROM counts_before UNION ALL {{counted}})
 GROUP BY {_KEYS} HAVING sum(n) <> 0"""
 
 
 @contextmanager
-def in_place(connection: duckdb.DuckDBPyConnection, rows: Sequence[int]) -> Iterator[None]:
-    """A block, within the caller's write transaction, that updates no other dead letters than those with these row ids;
-    the counts are kept true by looking before and after.
+def in_place(connection: duckdb.DuckDBPyConnection, places: str) -> Iterator[None]:
+    """A block, within the caller's write transaction, that updates no other dead letters than those with the row ids that
+    the question `places` (SQL) gives; the counts are kept true by looking before and after.
 
     With a trigger, DuckDB deletes each changed row and writes it anew, whole, with its entry in the index: 25
     microseconds of the processor a letter, instead of 2. So for more than a few the trigger is gone inside the block, and
     back at its end; an error rolls all of it back.
     """
-    if len(rows) <= _FEW:
+    if count_of(connection, f"({places})") <= _FEW:
         yield
         return
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE counts_before AS {_COUNTED}", [rows])
-    ((trigger,),) = connection.execute(_ITS_SQL, [_TRIGGER]).fetchall()
+    counted = _COUNTED.format(places=places)
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE counts_before AS {counted}")
+    trigger = _one(connection, _ITS_SQL, [_TRIGGER])
     connection.execute(f"DROP TRIGGER {_TRIGGER} ON dead_letters")
     yield
     connection.execute(trigger)
-    connection.execute(_DIFFERENCES, [rows])
+    connection.execute(_DIFFERENCES.format(counted=counted))
     connection.execute("DROP TABLE counts_before")
+
+
+def count_of(connection: duckdb.DuckDBPyConnection, rows: str) -> int:
+    """How many rows a table, or a question in brackets, has."""
+    return int(_one(connection, f"SELECT count(*) FROM {rows}"))
+
+
+def _one(connection: duckdb.DuckDBPyConnection, sql: str, given: Sequence[Any] = ()) -> Any:
+    ((value,),) = connection.execute(sql, list(given)).fetchall()
+    return value
 
 
 def add_up_due(connection: duckdb.DuckDBPyConnection) -> bool:

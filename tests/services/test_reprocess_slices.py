@@ -22,7 +22,7 @@ from producer_core.replay.guard import Rule
 from producer_core.replay.transacting import Transacting
 from producer_core.replay.work import Pace
 from tests.replays.reading import read
-from tests.unit.replaying import letter
+from tests.unit.replaying import in_hand
 
 pytestmark = pytest.mark.kafka
 
@@ -40,7 +40,7 @@ class Stage:
         kafka.create_topic(self.topic, partitions=3)
         self.settings = dict(client_config(kafka.bootstrap_servers).settings)
         self.letters = [
-            letter(number, topic=self.topic, key=b"k%d" % (number % 7), headers=(("n", b"%d" % number),))
+            in_hand(number, topic=self.topic, key=b"k%d" % (number % 7), headers=(("n", b"%d" % number),))
             for number in range(COUNT)
         ]
         self.floors = {self.topic: dict.fromkeys(range(3), -1)}

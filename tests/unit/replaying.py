@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from producer_core.burial import Letter
 from producer_core.dlq import DeadLetters
 from producer_core.events import Attempt, DeadLetter
 from producer_core.landing import Landing
@@ -49,6 +50,12 @@ def letter(number: int, **changes: object) -> DeadLetter:
     return replace(known, **changes)  # type: ignore[arg-type]
 
 
+def in_hand(number: int, **changes: object) -> Letter:
+    """The same letter as a replay has it."""
+    whole = letter(number, **changes)
+    return Letter._make(getattr(whole, name) for name in Letter._fields)
+
+
 def buried(store: Store, count: int, **changes: object) -> list[str]:
     letters = [letter(number, **changes) for number in range(count)]
     DeadLetters(store).add(letters)
@@ -84,7 +91,7 @@ class ScriptedSender:
         self.identity = identity
         self.refuse = set(refuse)
         self.hold = hold
-        self.sent: list[DeadLetter] = []
+        self.sent: list[Letter] = []
         self._held: list[Callable[[], None]] = []
         self._lock = threading.Lock()
 
@@ -92,7 +99,7 @@ class ScriptedSender:
     def sent_ids(self) -> list[str]:
         return [one.message_id for one in self.sent]
 
-    def resend(self, one: DeadLetter, settled: Callable[[Resent], None]) -> None:
+    def resend(self, one: Letter, settled: Callable[[Resent], None]) -> None:
         with self._lock:
             self.sent.append(one)
             report = lambda: settled(self.outcome(one))  # noqa: E731
@@ -101,16 +108,12 @@ class ScriptedSender:
                 return
         report()
 
-    def outcome(self, one: DeadLetter) -> Resent:
+    def outcome(self, one: Letter) -> Resent:
         if one.message_id not in self.refuse:
             return Resent(one.message_id, "acknowledged", 0, len(self.sent))
         text = "Broker: Policy violation"
-        death = replace(
-            one,
-            failed_at=6000.0,
-            error_text=text,
-            attempts=(Attempt(6000.0, "POLICY_VIOLATION", text),),
-        )
+        attempts = (Attempt(6000.0, "POLICY_VIOLATION", text),)
+        death = letter(0, **one._asdict(), failed_at=6000.0, error_text=text, attempts=attempts)
         return Resent(one.message_id, "failed", letter=death, text=text)
 
     def release(self) -> None:

@@ -14,7 +14,8 @@ from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.replay import Operation
 from producer_core.replay.ahead import NEWER_KEY
-from producer_core.replay.claims import Claims, Outcome
+from producer_core.replay.claims import Claims
+from producer_core.replay.in_hand import Death, Outcome
 from producer_core.store import Store
 from tests.unit.dashboard_pages import links, text_of
 from tests.unit.replaying import alive, buried, letter, looked
@@ -70,8 +71,9 @@ def ended(store, *, failed=(), doubtful=()):
             text = "nobody could look"
             outcomes.append(Outcome(dead.message_id, "skipped", text, verdict="inconclusive"))
         elif place in failed:
-            death = replace(dead, error_text="Broker: Policy violation")
-            outcomes.append(Outcome(dead.message_id, "failed", "Broker: Policy violation", letter=death))
+            before = DeadLetters(store).get(dead.message_id)
+            death = Death.again(replace(before, error_text="Broker: Policy violation"))
+            outcomes.append(Outcome(dead.message_id, "failed", "Broker: Policy violation", death=death))
         else:
             outcomes.append(Outcome(dead.message_id, "acknowledged"))
     assert claims.turn(outcomes, want=0, busy=False).over

@@ -27,8 +27,8 @@ def test_few_ids_are_found_by_the_index_and_many_of_a_small_table_by_reading_it(
     DeadLetters(store).add([letter(number) for number in range(1000)])
 
     with store.borrow() as connection:
-        assert not by_id._read_whole(connection, "dead_letters", 1)
-        assert by_id._read_whole(connection, "dead_letters", 200)
+        assert not by_id.reads_whole(connection, "dead_letters", 1)
+        assert by_id.reads_whole(connection, "dead_letters", 200)
 
 
 def test_rows_of_the_same_transaction_are_found(store):

@@ -17,7 +17,8 @@ from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.counting import COLUMNS
 from producer_core.events import Attempt
-from producer_core.replay.claims import Claims, Outcome
+from producer_core.replay.claims import Claims
+from producer_core.replay.in_hand import Outcome
 from producer_core.store import Store
 from tests.unit.replaying import CLUSTER, buried
 from tests.unit.test_dlq_letters import NOW, letter

@@ -21,7 +21,8 @@ from producer_core.errors import (
 )
 from producer_core.events import Attempt
 from producer_core.replay.candidates import Candidates
-from producer_core.replay.claims import Claims, Held, Outcome
+from producer_core.replay.claims import Claims, Held
+from producer_core.replay.in_hand import Death, Outcome
 from producer_core.replay.work import Pace, Portion
 from producer_core.store import Store
 from tests.support import eventually
@@ -32,6 +33,7 @@ from tests.unit.replaying import (
     alive,
     answering,
     buried,
+    in_hand,
     letter,
     message_id,
 )
@@ -256,8 +258,7 @@ def test_every_byte_and_header_reaches_the_sender(store, clock):
 
     runner(store, sender, clock).run_one(planned(store, clock).operation_id, 5)
 
-    sent = replace(sender.sent[0], state="dead")
-    assert sent == letter(0)
+    assert sender.sent == [in_hand(0)]
 
 
 def test_one_that_fails_again_is_dead_again_and_never_a_success(store, clock):
@@ -880,7 +881,7 @@ def test_an_attempt_that_is_told_twice_is_counted_once(store, clock):
     claims.take()
     claims.turn([], want=1, busy=False)
     death = letter(0, failed_at=6000.0, attempts=(Attempt(6000.0, "X", "x"),))
-    outcome = Outcome(ids[0], "failed", "x", letter=death)
+    outcome = Outcome(ids[0], "failed", "x", death=Death.again(death))
 
     claims.turn([outcome], want=0, busy=True)
     claims.turn([outcome], want=0, busy=True)

@@ -14,7 +14,16 @@ from producer_core.replay.doubt import Doubt
 from producer_core.replay.guard import Guard, Rule
 from producer_core.replay.runner import SPREAD_GROWTH
 from producer_core.store import Store
-from tests.unit.replaying import FakeClock, ScriptedSender, alive, answering, buried, letter, message_id
+from tests.unit.replaying import (
+    FakeClock,
+    ScriptedSender,
+    alive,
+    answering,
+    buried,
+    in_hand,
+    letter,
+    message_id,
+)
 
 ACT = {"who": "ada", "origin": "cli"}
 
@@ -247,7 +256,7 @@ def test_looks_that_take_minutes_answer_for_every_topic():
         return {one: Landing("absent", None, None, 0, "") for one in ids}
 
     doubt = Doubt(slow, monotonic=lambda: now[0])
-    letters = [letter(n, verdict="possibly_persisted", topic=f"t{n}") for n in range(3)]
+    letters = [in_hand(n, verdict="possibly_persisted", topic=f"t{n}") for n in range(3)]
 
     sendable, outcomes = doubt.look_first(letters)
     assert (len(sendable), outcomes) == (3, [])

@@ -15,6 +15,7 @@ from producer_core.cli.lazy import Failed
 from producer_core.cli.reprocess import Reprocessing, _only_goes_on
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import BrokerError, ConfigError, OtherCluster, PipelineError, ReplayError
+from producer_core.events import Attempt
 from producer_core.exactly_once.read_back import Seen
 from producer_core.messages import id_bytes, id_text
 from producer_core.permissions import Permission
@@ -30,15 +31,17 @@ from producer_core.pipeline.reprocess import (
     waves,
 )
 from producer_core.pipeline.reprocess.packing import unpacked
+from producer_core.pipeline.reprocess.sending import _told
 from producer_core.pipeline.reprocess.slices import Life, begin_life
 from producer_core.pipeline.reprocess.spreading import Course, Spreading
-from producer_core.replay.claims import Claims, Orphan, Outcome
+from producer_core.replay.claims import Claims
 from producer_core.replay.guard import Rule
+from producer_core.replay.in_hand import Death, Orphan, Outcome
 from producer_core.replay.operation import PIPELINE
 from producer_core.replay.way import Interrupted
 from producer_core.replay.work import Pace
 from producer_core.store import Store
-from tests.unit.replaying import CLUSTER, ScriptedSender, alive, buried, letter
+from tests.unit.replaying import CLUSTER, ScriptedSender, alive, buried, in_hand, letter
 
 HOLDS_ALL = {"orders": {0: 9}}
 
@@ -51,7 +54,7 @@ def store(tmp_path):
 
 
 def of_session(number, session):
-    return letter(number, message_id=id_text(id_bytes(uuid.UUID(int=session), number)))
+    return in_hand(number, message_id=id_text(id_bytes(uuid.UUID(int=session), number)))
 
 
 # slices
@@ -65,11 +68,11 @@ def test_a_session_is_in_one_slice_whatever_its_letters_say():
 
 def test_by_key_one_session_is_in_many_slices_and_a_key_in_one():
     slicing = Slicing(8, "key")
-    found = {key: {slicing.of(letter(n, key=b"k%d" % key)) for n in range(10)} for key in range(100)}
+    found = {key: {slicing.of(in_hand(n, key=b"k%d" % key)) for n in range(10)} for key in range(100)}
 
     assert all(len(one) == 1 for one in found.values())
     assert {min(one) for one in found.values()} == set(range(8))
-    assert slicing.of(letter(1, key=None)) == Slicing(8).of(letter(2))
+    assert slicing.of(in_hand(1, key=None)) == Slicing(8).of(in_hand(2))
 
 
 @pytest.mark.parametrize(("count", "by"), [(0, "session"), (257, "session"), (4, "partition")])
@@ -129,7 +132,7 @@ def test_large_slices_are_dealt_to_different_tasks():
 
 def test_a_wave_keeps_the_order_and_every_byte_of_its_letters():
     letters = [
-        letter(number, key=None if number % 2 else b"", value=None if number == 3 else b"\x00\xff")
+        in_hand(number, key=None if number % 2 else b"", value=None if number == 3 else b"\x00\xff")
         for number in range(6)
     ]
     table = waves.table(letters, Slicing(3))
@@ -261,6 +264,11 @@ def told(row, ending="acknowledged", **more):
     }  # fmt: skip
 
 
+def written(death):
+    """As a task writes it."""
+    return _told(0, Outcome("any", "failed", death=death))["death"]
+
+
 def everything(rows):
     return [told(row) for row in rows]
 
@@ -280,7 +288,7 @@ def test_a_wave_whose_tasks_all_answered_needs_no_look(log):
     going = way(log)
     going.begin(["orders"])
     log.answers.append(everything)
-    going.send([letter(number) for number in range(10)])
+    going.send([in_hand(number) for number in range(10)])
 
     assert endings(going.gather(0)) == {"acknowledged": 10}
     assert len(log.sealed) == 2
@@ -289,7 +297,7 @@ def test_a_wave_whose_tasks_all_answered_needs_no_look(log):
 
 
 def test_what_a_task_did_not_answer_for_is_sealed_and_looked_for(log):
-    letters = [letter(number) for number in range(6)]
+    letters = [in_hand(number) for number in range(6)]
     going = way(log)
     going.begin(["orders"])
     log.answers += [lambda rows: everything(rows[:3]), everything]
@@ -306,11 +314,11 @@ def test_what_a_task_did_not_answer_for_is_sealed_and_looked_for(log):
 
 
 def test_a_failure_is_believed_only_when_no_other_attempt_was_luckier(log):
-    letters = [letter(number) for number in range(3)]
-    death = '{"kind":"permanent","code":"X","error_text":"no","fingerprint":"f","verdict":"rejected","verdict_reason":"r","failed_at":9.0}'
+    letters = [in_hand(number) for number in range(3)]
+    death = Death("permanent", "X", "no", "f", "rejected", "r", 9.0, (Attempt(9.0, "X", "no"),))
     going = way(log)
     going.begin(["orders"])
-    log.answers.append(lambda rows: [told(row, "failed", text="no", death=death) for row in rows])
+    log.answers.append(lambda rows: [told(row, "failed", text="no", death=written(death)) for row in rows])
     log.on_topic = {letters[1].message_id: 7}
     going.send(letters)
 
@@ -318,8 +326,7 @@ def test_a_failure_is_believed_only_when_no_other_attempt_was_luckier(log):
 
     assert outcomes[letters[1].message_id].ending == "acknowledged"
     assert outcomes[letters[0].message_id].ending == "failed"
-    assert [one.code for one in outcomes[letters[0].message_id].letter.attempts] == ["POLICY_VIOLATION", "X"]
-    assert outcomes[letters[0].message_id].letter.value == letters[0].value
+    assert outcomes[letters[0].message_id].death == death
 
 
 def lost(_):
@@ -327,7 +334,7 @@ def lost(_):
 
 
 def test_a_lost_wave_goes_again_and_the_third_in_a_row_ends_the_job_with_its_letters_claimed(log):
-    letters = [letter(number) for number in range(4)]
+    letters = [in_hand(number) for number in range(4)]
     going = way(log)
     going.begin(["orders"])
     log.on_topic = {letters[0].message_id: 3}
@@ -338,7 +345,7 @@ def test_a_lost_wave_goes_again_and_the_third_in_a_row_ends_the_job_with_its_let
     assert going._lost == 0
 
     log.answers += [lost, lost, lost]
-    going.send([letter(number) for number in range(10, 14)])
+    going.send([in_hand(number) for number in range(10, 14)])
     going.gather(0)
     before = dict(going.floors)
     going.gather(0)
@@ -353,7 +360,7 @@ NEVER = None
 
 
 def test_paused_in_a_wave_it_finds_out_what_became_of_it_and_gives_the_rest_back(log):
-    letters = [letter(number) for number in range(4)]
+    letters = [in_hand(number) for number in range(4)]
     going = way(log, interrupt=lambda: True)
     going.begin(["orders"])
     log.answers.append(NEVER)
@@ -370,7 +377,7 @@ def test_a_pause_is_remembered_until_the_wave_ends_though_it_is_asked_for_now_an
     going = way(log, interrupt=lambda: next(asked), wave=2)
     going.begin(["orders"])
     log.answers.append(NEVER)
-    going.send([letter(number) for number in range(4)])
+    going.send([in_hand(number) for number in range(4)])
     assert [going.gather(0), going.gather(0)] == [[], []]
 
     monkeypatch.setattr(spreading, "_GRACE", 0.0)
@@ -385,7 +392,7 @@ def test_who_lost_the_operation_in_a_wave_leaves_it_as_it_is(log):
     going.begin(["orders"])
     before = {topic: dict(parts) for topic, parts in going.floors.items()}
     log.answers.append(NEVER)
-    going.send([letter(1)])
+    going.send([in_hand(1)])
     with pytest.raises(Interrupted):
         going.gather(0)
 
@@ -398,7 +405,7 @@ def test_the_next_wave_begins_before_the_store_is_told_of_the_last_one(log):
     going = way(log, wave=10)
     going.begin(["orders"])
     log.answers += [everything, everything, everything]
-    going.send([letter(number) for number in range(25)])
+    going.send([in_hand(number) for number in range(25)])
 
     found = [len(going.gather(0)) for _ in range(3)]
 
@@ -423,13 +430,13 @@ def test_what_is_small_and_no_full_wave_the_driver_sends_itself(log, monkeypatch
     going.begin(["orders"])
     log.answers += [everything] * 4
     for count in (10, 20, 30):
-        going.send([letter(number) for number in range(count)])
+        going.send([in_hand(number) for number in range(count)])
         going.gather(0)
     assert near == [10]
 
     going = way(log, wave=15)
     going.begin(["orders"])
-    going.send([letter(number) for number in range(15)])
+    going.send([in_hand(number) for number in range(15)])
     going.gather(0)
     assert (near, len(log.waves)) == ([10], 4)
 
@@ -439,11 +446,11 @@ def test_floors_rise_with_what_was_sent_and_fall_where_a_topic_was_made_again(lo
     going = way(log)
     going.begin(["orders"])
     log.answers += [lambda rows: [told(row, offset=300 + row["ord"]) for row in rows], everything]
-    going.send([letter(number) for number in range(5)])
+    going.send([in_hand(number) for number in range(5)])
     going.gather(0)
     assert going.floors == {"orders": {0: 304}}
 
-    going.send([letter(number) for number in range(5)])
+    going.send([in_hand(number) for number in range(5)])
     going.gather(0)
     assert going.floors == {"orders": {0: 4}}
 
@@ -452,7 +459,7 @@ def test_after_a_failure_no_wave_begins_before_the_stop_rule_was_asked(log):
     going = way(log, wave=10)
     going.begin(["orders"])
     log.answers += [lambda rows: [told(row, "failed", text="no") for row in rows], everything]
-    going.send([letter(number) for number in range(20)])
+    going.send([in_hand(number) for number in range(20)])
 
     assert endings(going.gather(0)) == {"failed": 10}
     assert len(log.waves) == 1
@@ -463,9 +470,9 @@ def test_a_rate_is_the_wave_s(log):
     going = way(log, rate=100.0, count=5)
     going.begin(["orders"])
     log.answers += [everything, everything]
-    going.send([letter(1)])
+    going.send([in_hand(1)])
     going.gather(0)
-    going.send([letter(number, message_id=of_session(number, number).message_id) for number in range(40)])
+    going.send([in_hand(number, message_id=of_session(number, number).message_id) for number in range(40)])
     going.gather(0)
 
     assert log.rates == [100.0, 100.0]
@@ -475,7 +482,7 @@ def test_a_wave_that_cannot_begin_does_not_lose_what_became_of_the_last_one(log)
     going = way(log, wave=5)
     going.begin(["orders"])
     log.answers.append(everything)
-    going.send([letter(number) for number in range(10)])
+    going.send([in_hand(number) for number in range(10)])
 
     assert endings(going.gather(0)) == {"acknowledged": 5}
     assert going.in_flight == 5
@@ -490,7 +497,7 @@ def test_what_was_said_of_a_slow_wave_does_not_stand_there_for_ever(log):
     going.begin(["orders"])
     log.answers += [everything] * 3
     log.took = [63.0, 1.0, 1.0]
-    going.send([letter(number) for number in range(6)])
+    going.send([in_hand(number) for number in range(6)])
     going.gather(0)
     going.gather(0)
     going._slow_until = 0.0
@@ -526,7 +533,7 @@ def test_a_wave_of_a_slow_replay_is_five_seconds_of_it(log):
     going = way(log, rate=2.0)
     going.begin(["orders"])
     log.answers += [everything] * 3
-    going.send([letter(number) for number in range(25)])
+    going.send([in_hand(number) for number in range(25)])
 
     assert [len(going.gather(0)) for _ in range(3)] == [10, 10, 5]
 
@@ -554,7 +561,7 @@ def test_a_wave_that_spark_gives_up_says_why_in_a_sentence():
             raise RuntimeError("SparkContext was shut down")
 
     errand = waves.Errand("op", {}, 7, {}, spreading.Notes("p", 1, {0: 0}), 10, Rule(), 1)
-    wave = waves.Wave(Broken(), waves.table([letter(1)], Slicing(1)), errand)
+    wave = waves.Wave(Broken(), waves.table([in_hand(1)], Slicing(1)), errand)
     wave.start()
     assert wave.done.wait(10)
 
@@ -727,7 +734,7 @@ def test_a_cancelled_operation_whose_driver_died_ends_by_itself(store):
 def test_the_next_driver_says_what_became_of_a_cancelled_one_and_sends_nothing(store, log, monkeypatch):
     cancelled = cancelled_under_a_dead_driver(store, ago=20)
     assert not cancelled.ended
-    log.on_topic = {letter(0).message_id: 4}
+    log.on_topic = {in_hand(0).message_id: 4}
     monkeypatch.setattr(job, "require_topic", lambda settings, topic: 16)
     runner = job.spark_runner(store, {}, CLUSTER, Choices(slices=3), session=None)
     runner._lease = runner._watch._lease = 0.3
@@ -822,7 +829,7 @@ def test_where_one_slice_cannot_be_sealed_the_others_are_not_tried(monkeypatch):
 
 
 def test_orphans_of_a_dead_driver_are_looked_for_above_the_floors(log):
-    letters = [letter(1), letter(2)]
+    letters = [in_hand(1), in_hand(2)]
     log.on_topic = {letters[0].message_id: 4}
     going = way(log)
     going.begin(["orders"])

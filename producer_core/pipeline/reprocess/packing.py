@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from producer_core.events import DeadLetter
+from producer_core.burial import Letter
 
 if TYPE_CHECKING:
     import pyarrow
 
 
-def packed(letters: Sequence[DeadLetter]) -> bytes:
-    """As far as sending must know them."""
+def packed(letters: Sequence[Letter]) -> bytes:
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()
@@ -22,26 +21,15 @@ def packed(letters: Sequence[DeadLetter]) -> bytes:
     return content
 
 
-def unpacked(content: bytes) -> list[DeadLetter]:
+def unpacked(content: bytes) -> list[Letter]:
     import pyarrow as pa
 
     with pa.ipc.open_stream(content) as stream:
         return [_letter(row) for row in stream.read_all().to_pylist()]
 
 
-def _row(letter: DeadLetter) -> dict[str, Any]:
-    return {
-        "message_id": letter.message_id,
-        "topic": letter.topic,
-        "partition": letter.partition,
-        "key": letter.key,
-        "value": letter.value,
-        "headers": [{"name": name, "value": value} for name, value in letter.headers],
-        "timestamp_ms": letter.timestamp_ms,
-        "accepted_at": letter.accepted_at,
-        "verdict": letter.verdict,
-        "verdict_reason": letter.verdict_reason,
-    }
+def _row(letter: Letter) -> dict[str, Any]:
+    return letter._asdict() | {"headers": [{"name": name, "value": value} for name, value in letter.headers]}
 
 
 def _schema() -> pyarrow.Schema:
@@ -57,24 +45,6 @@ def _schema() -> pyarrow.Schema:
     )  # fmt: skip
 
 
-def _letter(row: Mapping[str, Any]) -> DeadLetter:
-    return DeadLetter(
-        message_id=row["message_id"],
-        cluster_id="",
-        producer_id="",
-        topic=row["topic"],
-        key=row["key"],
-        value=row["value"],
-        headers=tuple((header["name"], header["value"]) for header in row["headers"]),
-        partition=row["partition"],
-        timestamp_ms=row["timestamp_ms"],
-        verdict=row["verdict"],
-        verdict_reason=row["verdict_reason"],
-        kind="permanent",
-        code="",
-        error_text="",
-        fingerprint="",
-        attempts=(),
-        accepted_at=row["accepted_at"],
-        failed_at=0.0,
-    )
+def _letter(row: Mapping[str, Any]) -> Letter:
+    headers = tuple((header["name"], header["value"]) for header in row["headers"])
+    return Letter(**{**row, "headers": headers})

@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from producer_core.events import Attempt, DeadLetter
+from producer_core.burial import Letter
+from producer_core.events import Attempt
 from producer_core.exactly_once.client import Stopped
 from producer_core.pipeline.reprocess.keeping import Keep
 from producer_core.pipeline.reprocess.packing import unpacked
 from producer_core.pipeline.reprocess.progress import Notes, admitted, slice_id
-from producer_core.replay.claims import Floors, Orphan, Outcome
+from producer_core.replay.claims import Floors
 from producer_core.replay.guard import Guard, Rule
+from producer_core.replay.in_hand import Death, Orphan, Outcome
 from producer_core.replay.transacting import Transacting
 from producer_core.replay.way import Interrupted
 from producer_core.replay.work import Pace
@@ -45,7 +47,6 @@ OUTCOME = (
 
 TOGETHER = 8
 """Slices of a task that are sent at once: for most of its time a small one waits for brokers."""
-_DEATH = ("kind", "code", "error_text", "fingerprint", "verdict", "verdict_reason", "failed_at")
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def send(
 class _Course:
     """What the slices of a task share: its errand, and of the wave's rate as much as it has of the wave's letters."""
 
-    def __init__(self, errand: Errand, slices: Mapping[int, Sequence[DeadLetter]]) -> None:
+    def __init__(self, errand: Errand, slices: Mapping[int, Sequence[Letter]]) -> None:
         self.errand = errand
         self.most = errand.most
         self._lock = threading.Lock()  # guards the pace
@@ -163,7 +164,7 @@ class _Slice:
             client=client,
         )
 
-    def send(self, letters: list[DeadLetter]) -> list[Outcome]:
+    def send(self, letters: list[Letter]) -> list[Outcome]:
         """What became of them; nothing of those that were under way when this attempt had to leave."""
         outcomes: list[Outcome] = []
         try:
@@ -183,7 +184,7 @@ class _Slice:
             self._way.close()
         return outcomes
 
-    def _found(self, letters: list[DeadLetter]) -> dict[str, Outcome]:
+    def _found(self, letters: list[Letter]) -> dict[str, Outcome]:
         """What an earlier attempt sent, after the fence."""
         self._way.begin(())  # no floors of its own: that attempt may have sent below the ends of now
         found = self._way.after([Orphan(one, 0.0) for one in letters])
@@ -217,7 +218,6 @@ def _as_sent(one: Outcome) -> Outcome:
 
 
 def _told(slice_: int, one: Outcome) -> dict[str, Any]:
-    death = None if one.letter is None else {name: getattr(one.letter, name) for name in _DEATH}
     return {
         "slice": slice_,
         "message_id": one.message_id,
@@ -226,17 +226,16 @@ def _told(slice_: int, one: Outcome) -> dict[str, Any]:
         "partition": one.partition,
         "offset": one.offset,
         "verdict": one.verdict,
-        "death": None if death is None else orjson.dumps(death).decode(),
+        "death": None if one.death is None else orjson.dumps(tuple(one.death)).decode(),
     }
 
 
-def outcome_of(row: Mapping[str, Any], letter: DeadLetter) -> Outcome:
-    """As a task told it; a new death is added to the letter's own story."""
+def outcome_of(row: Mapping[str, Any]) -> Outcome:
+    """As a task told it."""
     death = None
     if row["death"] is not None:
-        said = orjson.loads(row["death"])
-        last = Attempt(said["failed_at"], said["code"], said["error_text"])
-        death = replace(letter, attempts=(*letter.attempts, last), **said)
+        *said, attempts = orjson.loads(row["death"])
+        death = Death._make((*said, tuple(Attempt(**one) for one in attempts)))
     return Outcome(
         row["message_id"], row["ending"], row["text"], row["partition"], row["offset"], death, row["verdict"]
     )

@@ -12,7 +12,7 @@ from producer_core.messages import parse_id
 from producer_core.pipeline.reprocess.progress import DRIVER_BITS, PROGRESS_TOPIC
 
 if TYPE_CHECKING:
-    from producer_core.events import DeadLetter
+    from producer_core.burial import Letter
     from producer_core.store import Store
 
 By = Literal["session", "key"]
@@ -36,7 +36,7 @@ class Slicing:
                 fix=f"Use 1 to {MOST} slices, by {' or '.join(get_args(By))}.",
             )
 
-    def of(self, letter: DeadLetter) -> int:
+    def of(self, letter: Letter) -> int:
         if self.by == "key" and letter.key is not None:
             mark = letter.topic.encode() + b"\0" + letter.key
         else:

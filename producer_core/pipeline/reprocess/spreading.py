@@ -28,15 +28,16 @@ from producer_core.pipeline.reprocess.progress import Notes, seal
 from producer_core.pipeline.reprocess.sending import Errand, outcome_of
 from producer_core.pipeline.reprocess.slices import Life
 from producer_core.pipeline.reprocess.waves import Going, Near, Wave, WaveLost
-from producer_core.replay.claims import Floors, Orphan, Outcome
+from producer_core.replay.claims import Floors
 from producer_core.replay.guard import Rule
+from producer_core.replay.in_hand import Orphan, Outcome
 from producer_core.replay.transacting import Transacting
-from producer_core.replay.way import Guarantee, Interrupt, Interrupted, size_of
+from producer_core.replay.way import Guarantee, Interrupt, Interrupted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from producer_core.events import DeadLetter
+    from producer_core.burial import Letter
 
 logger = logging.getLogger(__name__)
 
@@ -100,8 +101,8 @@ class Spreading:
         self._clock = clock
         self._number = course.life.first
         self._since: dict[int, int] = {}
-        self._hand: deque[DeadLetter] = deque()
-        self._unknown: list[DeadLetter] = []  # of the wave of which nobody knows yet what became
+        self._hand: deque[Letter] = deque()
+        self._unknown: list[Letter] = []  # of the wave of which nobody knows yet what became
         self._lost = 0
         self._slow_until = 0.0  # until then it is said how long a wave took
 
@@ -111,7 +112,7 @@ class Spreading:
 
     @property
     def bytes(self) -> int:
-        return sum(map(size_of, (*self._hand, *self._unknown)))
+        return sum(letter.size for letter in (*self._hand, *self._unknown))
 
     @property
     def floors(self) -> Floors:
@@ -174,7 +175,7 @@ class Spreading:
 
     # sending
 
-    def send(self, letters: Sequence[DeadLetter]) -> list[Outcome]:
+    def send(self, letters: Sequence[Letter]) -> list[Outcome]:
         self._hand += letters
         return []
 
@@ -292,8 +293,7 @@ class Spreading:
                 raise lost.error from lost  # the wave stays claimed, and the floors are below it
             return {}
         self._lost = 0
-        before = {letter.message_id: letter for letter in self._unknown}
-        return {row["message_id"]: outcome_of(row, before[row["message_id"]]) for row in rows}
+        return {row["message_id"]: outcome_of(row) for row in rows}
 
     def _find_out(self, told: Mapping[str, Outcome]) -> list[Outcome]:
         """The outcomes of the wave: a commit is believed, everything else is looked for once nobody can send it.
@@ -303,7 +303,7 @@ class Spreading:
         sure = {one.message_id: one for one in told.values() if one.ending == "acknowledged"}
         doubtful = [letter for letter in self._unknown if letter.message_id not in sure]
         outcomes = list(sure.values())
-        again: list[DeadLetter] = []
+        again: list[Letter] = []
         if doubtful:
             self._seal(sorted({self._course.life.slicing.of(letter) for letter in doubtful}))
             for found, letter in zip(

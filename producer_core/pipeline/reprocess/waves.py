@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame, SparkSession
 
-    from producer_core.events import DeadLetter
+    from producer_core.burial import Letter
 
 
 class WaveLost(Exception):
@@ -30,14 +30,14 @@ class WaveLost(Exception):
         self.error = error
 
 
-def table(letters: Sequence[DeadLetter], slicing: Slicing, tasks: int = 1) -> pyarrow.Table:
+def table(letters: Sequence[Letter], slicing: Slicing, tasks: int = 1) -> pyarrow.Table:
     """A row for each slice, its letters in the order in which they are to go; for so many tasks at once.
 
     Spark cuts few rows into as many runs as there are tasks: the largest slices are dealt to different ones.
     """
     import pyarrow as pa
 
-    found: dict[int, list[DeadLetter]] = {}
+    found: dict[int, list[Letter]] = {}
     for letter in letters:
         found.setdefault(slicing.of(letter), []).append(letter)
     largest = sorted(found, key=lambda slice_: -len(found[slice_]))

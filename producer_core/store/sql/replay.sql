@@ -64,11 +64,23 @@ UPDATE operations SET owner = NULL, lease_until = NULL WHERE operation_id = $ope
 UPDATE operations SET state = $state, message = $message
 WHERE operation_id = $operation AND list_contains($allowed, state);
 
--- name: replay_next
--- The next records that nobody has claimed, in their order, with their bytes and the moment before which an old
--- attempt of theirs may still arrive.
-SELECT message_id, coalesce(size, 0) AS size, not_before FROM operation_records
-WHERE operation_id = $operation AND state = 'pending' ORDER BY ord LIMIT $count;
+-- name: replay_wave
+-- The next records that nobody has claimed, in their order: as many bytes as there is room for (one that is larger than
+-- all the room goes alone), and before the first of which an old attempt may arrive later than that moment.
+WITH next AS (
+    SELECT rowid AS record, ord, message_id, coalesce(size, 0) AS size, not_before FROM operation_records
+    WHERE operation_id = $operation AND state = 'pending' ORDER BY ord LIMIT $count),
+summed AS (SELECT *, sum(size) OVER (ORDER BY ord) AS total, min(ord) OVER () AS first FROM next)
+SELECT record, ord, message_id FROM summed
+WHERE ord < (
+    SELECT coalesce(min(ord), 9223372036854775807) FROM summed
+    WHERE total > $room AND (ord > first OR NOT $alone) OR coalesce(not_before, 0) > $until)
+ORDER BY ord;
+
+-- name: replay_claim_records
+-- Marks the records of the letters that were found as claimed.
+UPDATE operation_records SET state = 'claimed', text = NULL, settled_at = NULL
+WHERE rowid IN (SELECT record FROM placed);
 
 -- name: replay_doubtful_ahead
 -- Records still to come that may be on this topic already: what one look answers for all of them.
@@ -116,33 +128,29 @@ WHERE records.operation_id = $operation AND records.state = 'claimed' AND letter
   AND letters.operation_id = $operation
 ORDER BY records.ord;
 
--- name: replay_move_records
--- Moves the records with these row ids to other states, each with its text.
+-- name: replay_end_records
+-- What became of the records that were found; one that is pending again has no text.
 UPDATE operation_records
-SET state = given.state, text = given.text,
-    settled_at = CASE WHEN given.state IN ('pending', 'claimed') THEN NULL ELSE $now END
-FROM (SELECT unnest($rows::BIGINT[]) AS place, unnest($states::VARCHAR[]) AS state,
-             unnest($texts::VARCHAR[]) AS text) AS given
-WHERE operation_records.rowid = given.place;
+SET state = placed.ending, text = CASE WHEN placed.ending <> 'pending' THEN placed.text END,
+    settled_at = CASE WHEN placed.ending <> 'pending' THEN $now END
+FROM placed WHERE operation_records.rowid = placed.record;
 
 -- name: replay_claim_letters
--- Marks the letters with these row ids as a replay's.
+-- Marks the letters that were found as a replay's.
 UPDATE dead_letters SET state = 'replaying', operation_id = $operation, state_at = $now
-WHERE rowid IN (SELECT unnest($rows::BIGINT[]));
+WHERE rowid IN (SELECT letter FROM placed);
 
 -- name: replay_settle_letters
--- What became of claimed letters, by row id: their state, where they landed, and their replays counted where they failed.
+-- What became of claimed letters that were found: their state, where they landed, and their replays counted where they failed.
 UPDATE dead_letters
-SET state = given.state, landed_partition = given.landed_partition, landed_offset = given.landed_offset,
-    replay_count = replay_count + given.failed, state_at = $now,
-    quarantined = quarantined OR given.failed > 0 AND replay_count + given.failed >= $quarantine_after,
-    verdict = coalesce(given.verdict, dead_letters.verdict),
-    verdict_reason = coalesce(given.reason, dead_letters.verdict_reason)
-FROM (SELECT unnest($rows::BIGINT[]) AS place, unnest($states::VARCHAR[]) AS state,
-             unnest($partitions::INTEGER[]) AS landed_partition, unnest($offsets::BIGINT[]) AS landed_offset,
-             unnest($failed::INTEGER[]) AS failed, unnest($verdicts::VARCHAR[]) AS verdict,
-             unnest($reasons::VARCHAR[]) AS reason) AS given
-WHERE dead_letters.rowid = given.place;
+SET state = CASE settled.ending WHEN 'acknowledged' THEN 'replayed' WHEN 'landed' THEN 'landed' ELSE 'dead' END,
+    landed_partition = settled.landed_partition, landed_offset = settled.landed_offset, state_at = $now,
+    replay_count = replay_count + (settled.ending = 'failed')::INTEGER,
+    quarantined = quarantined OR settled.ending = 'failed' AND replay_count + 1 >= $quarantine_after,
+    verdict = coalesce(settled.verdict, dead_letters.verdict),
+    verdict_reason = CASE WHEN settled.verdict IS NOT NULL AND settled.text IS NOT NULL THEN settled.text
+                          ELSE dead_letters.verdict_reason END
+FROM settled WHERE dead_letters.rowid = settled.letter;
 
 -- name: replay_count
 -- Adds to an operation's outcomes.
