@@ -301,6 +301,10 @@ class Acceptance:
     def renew(self, deliveries: Sequence[Delivery], waits: Callable[[bytes], bool]) -> None:
         self._copies.renew(deliveries, waits)
 
+    def hand_over(self, later: Delivery, earlier: Delivery) -> None:
+        if earlier.id in self.pending:
+            self._copies.take_over(earlier, later.id.__eq__)
+
     # room
 
     def _wait_for_room(self, deadline: float, why: str) -> None:

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 
 from producer_core.connection import Connection
-from producer_core.delivery import AT_REST, LOOKED_FOR, Delivery
+from producer_core.copies import Copies
+from producer_core.delivery import AT_REST, BEHIND_TWIN, LOOKED_FOR, Delivery
 from producer_core.events import Attempt, Verdict
 from producer_core.failures import Failure, failure_of
 from producer_core.in_doubt import QUIET, Doubt, InDoubt, Look, Marks, OnAmbiguous, resolve
@@ -32,6 +33,7 @@ class Ambiguous:
         settlement: Settlement,
         lanes: Lanes,
         turns: Turns,
+        copies: Copies,
         retries: RetryManager,
         audience: Audience,
         connection: Connection,
@@ -44,6 +46,7 @@ class Ambiguous:
         self._settlement = settlement
         self._lanes = lanes
         self._turns = turns
+        self._copies = copies
         self._retries = retries
         self._audience = audience
         self._connection = connection
@@ -96,7 +99,8 @@ class Ambiguous:
         if what == "resend" and doubt.retry_in is not None:
             if not (landing.outcome == "absent" and quiet_in <= 0):
                 self._audience.tell("counted", delivery.topic, "possible_duplicates")
-            delivery.place = AT_REST
+            # A copy whose twin has the claim must not be handed out by its lane.
+            delivery.place = AT_REST if self._copies.has(delivery) else BEHIND_TWIN
             return self._retries.schedule(delivery, doubt.retry_in)
         proof = _proof(delivery, landing, quiet=quiet_in <= 0)
         return self._settlement.bury(delivery, doubt.failure, proof=proof)

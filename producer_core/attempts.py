@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError
@@ -19,6 +20,7 @@ from producer_core.messages import MessageStatus
 from producer_core.ordering import Lanes
 from producer_core.retry import RetryAfter, RetryManager, decide
 from producer_core.settlement import Settlement
+from producer_core.stand_in import Keeper
 from producer_core.telling import Audience
 from producer_core.turns import Turns
 from producer_core.unreported import NOT_SENT, SILENT
@@ -40,6 +42,7 @@ class Attempts:
         lanes: Lanes,
         turns: Turns,
         copies: Copies,
+        keeper: Keeper | None,
         retries: RetryManager,
         audience: Audience,
         connection: Connection,
@@ -53,6 +56,7 @@ class Attempts:
         self._lanes = lanes
         self._turns = turns
         self._copies = copies
+        self._keeper = keeper
         self._retries = retries
         self._audience = audience
         self._connection = connection
@@ -103,21 +107,27 @@ class Attempts:
         if delivery.id not in self._pending or delivery.place not in (AT_REST, BEHIND_TWIN):
             return None
         claim = Claim.NEW if delivery.replay else self._copies.claim(delivery)  # a retry renews its claim
-        if claim is Claim.PENDING and self._copies.take_over(delivery, self._yields):
+        if claim is Claim.PENDING and self._copies.take_over(delivery, partial(self._yields, delivery)):
             claim = self._copies.claim(delivery)
         if delivery.id not in self._pending:  # handed out by its lane and settled, while Redis was asked
             return None
         if not self._lanes.waits(delivery, AT_REST if claim is Claim.NEW else BEHIND_TWIN):
             return None
         if claim is Claim.PENDING:
+            self._turns.gives_way(delivery)
             return self._copies.hold(delivery)
         if claim is Claim.DUPLICATE:
             return self._settlement.duplicate(delivery)
         return self._turns.due(delivery)
 
-    def _yields(self, message_id: bytes) -> bool:
-        """A copy that came later and stands in its lane is sent after this one, or not at all: else each waits for the other."""
+    def _yields(self, delivery: Delivery, message_id: bytes) -> bool:
+        """A copy that came later and stands in its lane is sent after this one, or not at all: else each waits for the other.
+
+        One that waits for room in the journal, which may be this one's, gives its claim up before it is offered again.
+        """
         later = self._pending.get(message_id)
+        if later is None and self._keeper is not None:
+            self._keeper.wanted(message_id, delivery)
         if later is None or not self._lanes.steps_back(later):
             return False
         self._copies.hold(later)

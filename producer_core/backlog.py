@@ -50,6 +50,8 @@ class Backlog:
         self._owners: dict[int, Owner] = {}
         self._outrun: set[int] = set()  # those that lost their claim before they were written down
         self._refused: Fenced | None = None
+        # Not under the gate: noted on the retry thread, taken by the feeder.
+        self._wanted: dict[int, Delivery] = {}  # those whose claim an earlier message waits for
         self._stopping = threading.Event()
         self._awake: SimpleQueue[None] = SimpleQueue()  # an interrupt leaves nothing locked
         self._leaving = Leaving(sender.pending, proves=self._proves)
@@ -245,12 +247,25 @@ class Backlog:
 
     def _offer(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Those that found no room."""
-        self._sender.renew(deliveries, self._waits)
+        self._renew(deliveries)
         for at, delivery in enumerate(deliveries):
             if not self._sender.offer(delivery):
                 return deliveries[at:]
             self._owners.pop(delivery.seq, None)
         return []
+
+    def _renew(self, deliveries: Sequence[Delivery]) -> None:
+        """Their claims, before they are offered; one that an earlier message waits for is that one's first."""
+        for later in deliveries if self._wanted else ():
+            if earlier := self._wanted.pop(later.seq, None):
+                self._sender.hand_over(later, earlier)
+        self._sender.renew([one for one in deliveries if one.seq < self._first], self._comes_after)
+        self._sender.renew([one for one in deliveries if one.seq >= self._first], self._waits)
+
+    def wanted(self, message_id: bytes, earlier: Delivery) -> None:
+        seq = int.from_bytes(message_id[16:])
+        if message_id[:16] == self._session and self.holds(seq):
+            self._wanted[seq] = earlier
 
     def _waits(self, message_id: bytes) -> bool:
         """Whether a message is still to be handed on, by the thread that asks."""
@@ -265,7 +280,8 @@ class Backlog:
                 return True
             if message_id[:16] != self._session or seq < self._first or self._leaving.knows(message_id, seq):
                 return False
-            self._outrun.add(seq)  # not written down yet: this early nothing of this process was settled
+            # Not written down yet: so early, or where all is proved, none that was settled holds a claim.
+            self._outrun.add(seq)
             return True
 
     def _is_waiting(self, seq: int) -> bool:

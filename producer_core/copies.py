@@ -50,9 +50,9 @@ class Copies:
 
         A twin that came later and `waits` there too is the copy instead.
         """
-        if self._dedup is None:
-            return
         asked = [one for one in deliveries if one.checksum is not None]
+        if self._dedup is None or not asked:
+            return
         claims = self._claims(asked, counted=False)
         behind = [one for one, claim in zip(asked, claims, strict=True) if claim is Claim.PENDING]
         if [one for one in behind if self.take_over(one, waits)]:
@@ -70,6 +70,14 @@ class Copies:
         """It is to hold its copies back from now on, though it is not on its way any more."""
         if delivery.checksum is not None and self._dedup is not None:
             self._dedup.prolong(delivery.checksum, delivery.id)
+
+    def has(self, delivery: Delivery) -> bool:
+        """Whether it has its claim, as far as this process knows."""
+        return (
+            delivery.checksum is None
+            or self._dedup is None
+            or self._dedup.has(delivery.checksum, delivery.id)
+        )
 
     def needless(self, delivery: Delivery) -> bool:
         """Whether an equal message was acknowledged meanwhile, as far as this process knows."""

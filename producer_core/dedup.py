@@ -132,6 +132,10 @@ class MessageDeduplicator:
         who = owner if self._shared is None else _owner(owner)
         self._memory.hand_over(digest, who, who)
 
+    def has(self, digest: str, owner: bytes) -> bool:
+        """Whether the claim is the owner's in this process; asks nobody."""
+        return self._memory.holder(digest) == (owner if self._shared is None else _owner(owner))
+
     def confirmed(self, digest: str) -> bool:
         """Whether an equal message was acknowledged, as far as this process knows; asks nobody."""
         return self._memory.confirmed(digest)

@@ -83,12 +83,13 @@ class Lifecycle:
             settled=self._settled,
         )  # fmt: skip
         self._ambiguous = Ambiguous(
-            self.pending, self.transport.look, settlement=self.settlement, lanes=lanes, turns=turns, retries=retries,
-            audience=audience, connection=connection, marks=marks, policy=on_ambiguous, lost_on=lost_on, clock=clock,
+            self.pending, self.transport.look, settlement=self.settlement, lanes=lanes, turns=turns, copies=copies,
+            retries=retries, audience=audience, connection=connection, marks=marks, policy=on_ambiguous, lost_on=lost_on, clock=clock,
         )  # fmt: skip
         self._attempts = Attempts(
             self.pending, config, retry_config, settlement=self.settlement, ambiguous=self._ambiguous, lanes=lanes,
-            turns=turns, copies=copies, retries=retries, audience=audience, connection=connection, clock=clock,
+            turns=turns, copies=copies, keeper=self.backlog, retries=retries, audience=audience,
+            connection=connection, clock=clock,
         )  # fmt: skip
 
     # Parts that are made before the one that they call, which is asked rarely: when an attempt failed, or a time came.

@@ -96,6 +96,22 @@ class Lanes:
             delivery.place = place
             return True
 
+    def gives_way(self, delivery: Delivery) -> bool:
+        """Whether an earlier one stands behind a head that waits for its twin: it is next, and may be that twin.
+
+        Two threads may write messages down in another order than they were numbered.
+        """
+        lane = self._lane(delivery)
+        with self._lock:
+            queue = None if lane is None else self.queues.get(lane)
+            if queue is None or queue.head is not delivery or not queue.waiting:
+                return False
+            if queue.waiting[0].seq > delivery.seq:
+                return False
+            queue.head = None
+            self._wait(queue, delivery)
+            return True
+
     def steps_back(self, delivery: Delivery) -> bool:
         """Whether a message waited in its lane: it is behind its twin from now on, and out of the lane."""
         lane = self._lane(delivery)

@@ -31,6 +31,9 @@ class Sender(Protocol):
     def renew(self, deliveries: Sequence[Delivery], waits: Callable[[bytes], bool]) -> None:
         """Claim again for messages that waited somewhere else, before they are offered; whose id `waits` yields to them."""
 
+    def hand_over(self, later: Delivery, earlier: Delivery) -> None:
+        """The claim of one that is not offered yet is an earlier one's, which waits for it."""
+
 
 class Keeper(Protocol):
     """What the lifecycle tells whoever keeps messages until they are settled; `Backlog` over a journal is one."""
@@ -60,6 +63,9 @@ class Keeper(Protocol):
 
     def acknowledged(self, deliveries: Iterable[Delivery]) -> None: ...
     def needless(self, delivery: Delivery) -> None: ...
+    def wanted(self, message_id: bytes, earlier: Delivery) -> None:
+        """An earlier message waits for the claim of this one, which may be kept here; called on the retry thread."""
+
     def flush(self) -> None: ...
     def kept(self, message_ids: Iterable[str]) -> None: ...
 

@@ -51,6 +51,11 @@ class Turns:
         if not self._lanes.turn(delivery) or (self._send_on(delivery) and self._lanes.sent(delivery)):
             self._follow(delivery)
 
+    def gives_way(self, delivery: Delivery) -> None:
+        """It waits for its twin, which may stand behind it in the lane."""
+        if self._lanes.gives_way(delivery):
+            self._follow(delivery)
+
     def settled(self, delivery: Delivery, *, acknowledged: bool) -> None:
         """A message no longer stands in its lane: those behind it may follow."""
         match self._lanes.settled(delivery, acknowledged=acknowledged):

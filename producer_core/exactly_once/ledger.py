@@ -36,7 +36,8 @@ class Ledger:
         self._lock = threading.Lock()  # guards what follows, and the order of calls to progress
         self._offs = dict(progress.offsets)  # as written down
         self._found: dict[bytes, Place] = {}
-        self._open: dict[Where, set[int]] = {}  # offsets of what was found and is not settled
+        # Offsets of what was found and is not settled, each with its sequence; None for a replay's, settled long ago.
+        self._open: dict[Where, dict[int, int | None]] = {}
         self._reached: dict[Where, int] = {}  # the highest settled offset
         self._settled: dict[Where, set[int]] = {}  # settled offsets above `off`
 
@@ -75,17 +76,19 @@ class Ledger:
         with self._lock:
             settled = self._settled.setdefault(where, set())
             self._found = {id: place for id, place in self._found.items() if place[:2] != where}
-            self._open[where] = set()
+            self._open[where] = {}
             for id, place in records:
                 if place.offset in settled:
                     continue
-                if id not in in_hand and self.is_own(id) and self._progress.is_settled(_seq(id)):
+                own = self.is_own(id)
+                before = own and self._progress.is_settled(_seq(id))
+                if before and id not in in_hand:
                     settled.add(place.offset)
                     self._reached[where] = max(self._reached.get(where, -1), place.offset)
                     continue
                 self._found[id] = place
-                if self.is_own(id):
-                    self._open[where].add(place.offset)
+                if own:
+                    self._open[where][place.offset] = None if before else _seq(id)
 
     @property
     def found_any(self) -> bool:
@@ -105,7 +108,7 @@ class Ledger:
                 where = place[:2]
                 touched.add(where)
                 self._found.pop(delivery.id, None)
-                self._open.get(where, set()).discard(place.offset)
+                self._open.get(where, {}).pop(place.offset, None)
                 self._settled.setdefault(where, set()).add(place.offset)
                 self._reached[where] = max(self._reached.get(where, -1), place.offset)
             offsets = {where: self._advance(where) for where in touched}
@@ -117,8 +120,14 @@ class Ledger:
         self._offs.update(offsets)
 
     def _advance(self, where: Where) -> int:
-        before = self._offs.get(where, -1)
-        off = advanced(before, self._reached[where], self._open.get(where, set()))
+        before, is_settled = self._offs.get(where, -1), self._progress.is_settled
+        # One may be settled without coming back: it is a copy of what another process sent.
+        self._open[where] = {
+            offset: seq
+            for offset, seq in self._open.get(where, {}).items()
+            if seq is None or not is_settled(seq)
+        }
+        off = advanced(before, self._reached[where], self._open[where])
         self._settled[where] = {offset for offset in self._settled[where] if offset > off}
         return off
 

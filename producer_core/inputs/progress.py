@@ -277,6 +277,9 @@ class RowsKeeper:
     def acknowledged(self, deliveries: Iterable[Delivery]) -> None:
         self._leaving.acknowledged(deliveries)
 
+    def wanted(self, message_id: bytes, earlier: Delivery) -> None:
+        """Nothing is claimed before it is handed on."""
+
     def needless(self, delivery: Delivery) -> None:
         self._leaving.finished((delivery.seq,) if delivery.replay is None else ())
 

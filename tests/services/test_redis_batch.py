@@ -11,9 +11,10 @@ import uuid
 import pytest
 import redis
 
-from producer_core import ReliableKafkaProducer
+from producer_core import ReliableKafkaProducer, RetryConfig, acceptance
 from producer_core.claims import Claim, Word
-from producer_core.dedup import MessageDeduplicator, RedisBackend
+from producer_core.dedup import MessageDeduplicator, RedisBackend, _key
+from producer_core.delivery import BEHIND_TWIN
 from producer_core.testing import InMemoryTransport
 from tests.conftest import answers, needs
 from tests.services.test_backlog import crash, make, send, values
@@ -194,3 +195,39 @@ def test_two_equal_messages_that_a_crashed_producer_left_do_not_wait_for_each_ot
     assert sorted(values(second)) == [0, 1, 2, 3]
     assert again.close().journaled == 0
     producer.close(timeout=0)
+
+
+def test_a_message_that_waits_in_its_lane_gets_the_claim_of_an_equal_one_that_finds_no_room(
+    client, tmp_path, monkeypatch
+):
+    """Room comes only when the lane moves, and the feeder renewed that claim for ever: all of it stood still."""
+    monkeypatch.setattr(acceptance, "_MOST_HELD", 3)
+    failed, key, retry = [], uuid.uuid4().hex, RetryConfig(max_retries=3, initial_delay_ms=500, jitter=False)
+
+    def once(delivery):
+        if delivery.value == b"0" and not failed:
+            failed.append(delivery)
+            return "NOT_ENOUGH_REPLICAS"
+        return None
+
+    own = client.connection_pool.connection_kwargs["port"]
+    producer, transport = make(
+        tmp_path / "j", once, retry=retry, enable_deduplication=True, redis_client=redis.Redis(port=own)
+    )
+    another = MessageDeduplicator(redis.Redis(port=own), claim_ttl=60)
+    send(producer, [0], key=key)
+    eventually(lambda: failed and producer.retry_manager.pending == 1)
+    (waiting,) = failed
+    client.delete(_key("orders", waiting.checksum))  # its claim ran out, and another process has it
+    another.claim(waiting.checksum, "orders", "another process")
+    eventually(lambda: waiting.place is BEHIND_TWIN)
+    send(producer, [1, 2, 3], key=key)
+    another.release(waiting.checksum, "orders", "another process")
+    eventually(lambda: client.get(_key("orders", waiting.checksum)) is None, every=0.0005)
+
+    send(producer, [0], key=key)
+
+    assert producer.flush(20) is None
+    assert sorted(values(transport)) == [0, 1, 2, 3]
+    producer.close()
+    another.close()

@@ -58,6 +58,16 @@ def test_a_message_of_another_session_moves_the_offset_and_settles_no_sequence(l
     assert progress.calls == [((), {T0: 10})]
 
 
+def test_what_was_found_and_is_settled_as_a_copy_does_not_hold_the_offset(ledger, progress):
+    ledger.begin({T0: 4})
+    ledger.found(T0, [(delivery(1).id, place(5))])
+    progress.settle((1,), {})  # another process had sent an equal one: it never comes back
+
+    ledger.settle([(delivery(2), place(7))])
+
+    assert progress.offsets == {T0: 7}
+
+
 def test_what_was_found_and_has_not_come_back_holds_the_offset(ledger, progress):
     ledger.begin({T0: 4})
     ledger.found(T0, [(delivery(1).id, place(5)), (delivery(2).id, place(7))])
