@@ -91,7 +91,7 @@ def test_the_slices_of_a_task_share_one_pace_of_as_much_as_they_have_of_the_wave
     stage.notes = stage.seal(FIRST + 1, slices=(0, 1, 2))
     errand = replace(stage.errand(rate=400.0), letters=4 * COUNT)
     letters = [
-        replace(one, key=b"k%d" % number) for number, one in enumerate(stage.letters)
+        one._replace(key=b"k%d" % number) for number, one in enumerate(stage.letters)
     ]  # no slice is empty
     batches = waves.table(letters, Slicing(3, "key")).to_batches()
 
@@ -283,7 +283,7 @@ def test_a_slice_of_which_too_many_fail_gives_the_rest_back(stage):
     """Records without a key on a compacted topic, alone in their transactions, so that each is to blame by itself."""
     compacted = f"{stage.topic}-c"
     stage.kafka.create_topic(compacted, partitions=1, config={"cleanup.policy": "compact"})
-    letters = [replace(one, key=None, topic=compacted) for one in stage.letters]
+    letters = [one._replace(key=None, topic=compacted) for one in stage.letters]
     errand = replace(stage.errand(most=1), rule=Rule(last=5))
 
     assert stage.send(errand, letters) == {"failed": 5, "pending": COUNT - 5}
