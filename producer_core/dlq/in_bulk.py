@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from producer_core.burial import Letter
 from producer_core.dlq.by_id import LISTED, fetch_rows, reads_whole
+from producer_core.dlq.coding import read_headers
 from producer_core.store import counts
 from producer_core.store.queries import query
 
@@ -36,6 +38,8 @@ _RECORD = "operation_id = ? AND state = ?"
 _REPLAYED = "operation_id = ? AND state = 'replaying'"
 _DEAD = "replayable AND state = 'dead'"
 
+_TOGETHER = 500
+
 Row = tuple[Any, ...]
 
 
@@ -48,9 +52,9 @@ def claim_next(
     until: float,
     alone: bool,
     now: float,
-) -> tuple[list[Row], list[str]]:
-    """Claims the next pending records of an operation with their letters, `count` at most: the columns of a
-    `burial.Letter` of each, in their order; and the ids of records whose letters cannot be had.
+) -> tuple[list[Letter], list[str]]:
+    """Claims the next pending records of an operation, `count` at most: their letters, in their order; and the ids of
+    records whose letters cannot be had.
 
     They end before `room` bytes are full, though one that is larger than that goes `alone`, and before one of which an
     old attempt may arrive after the moment `until`.
@@ -59,16 +63,16 @@ def claim_next(
     given = {"operation": operation_id, "count": count, "room": room, "until": until, "alone": alone}
     connection.execute(f"CREATE OR REPLACE TEMP TABLE wave AS {asked.sql}", asked.bind(given))
     _place(connection, "letter", of="wave", where=_DEAD)
-    rows = _letters(connection)  # before the change: it may move them
+    letters = _letters(connection)  # before the change: it may move them
     _claim_placed(connection, operation_id, now)
     moved = _run(connection, "replay_claim_records").fetchone()
-    if moved is None or moved[0] != len(rows):
+    if moved is None or moved[0] != len(letters):
         raise AssertionError("a letter would be sent whose record is not claimed")
-    return rows, [one for (one,) in connection.execute(_NOT_PLACED).fetchall()]
+    return letters, [one for (one,) in connection.execute(_NOT_PLACED).fetchall()]
 
 
-def letters_of(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[Row]:
-    """The columns of a `burial.Letter` of each of these that is there, in their order."""
+def letters_of(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[Letter]:
+    """Those of these that are there, in their order."""
     _give(connection, "wave", _WAVE, [*zip(ids, range(len(ids)), strict=True)])
     _place(connection, "letter", of="wave")
     return _letters(connection)
@@ -92,8 +96,10 @@ def settle(
     now: float,
     quarantine_after: int,
 ) -> set[str]:
-    """What became of claimed records (message id, ending, text, partition, offset, verdict), and with them of their
-    letters; the ids of those that were claimed."""
+    """What became of claimed records, and with them of their letters; the ids of those that were claimed.
+
+    Of each told: message id, ending, text, partition, offset, verdict; what follows is not read.
+    """
     moved = end_records(connection, operation_id, "claimed", told, now=now)
     _place(connection, "letter", of="placed", into="settled", where=_REPLAYED, given=[operation_id])
     with counts.in_place(connection, "SELECT letter FROM settled"):
@@ -120,8 +126,9 @@ def _give(
     connection: duckdb.DuckDBPyConnection, name: str, columns: Mapping[str, str], rows: Sequence[Row]
 ) -> None:
     """Makes a temporary table of these rows, in a third of the time that an INSERT takes; the first column's values
-    differ, and where another has only one it is given once."""
-    lists = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in columns]
+    differ, and where another has only one it is given once. Of longer rows only the first columns are."""
+    lists = [list(column) for column, _ in zip(zip(*rows, strict=True), columns, strict=False)]
+    lists = lists or [[] for _ in columns]
     alike = [False, *(bool(rows) and column.count(column[0]) == len(rows) for column in lists[1:])]
     values = ", ".join(
         f"?::{kind} AS {column}" if same else f"unnest(?::{kind}[]) AS {column}"
@@ -131,11 +138,19 @@ def _give(
     connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT {values}", given)
 
 
-def _letters(connection: duckdb.DuckDBPyConnection) -> list[Row]:
-    """Of those that are `placed`."""
+def _letters(connection: duckdb.DuckDBPyConnection) -> list[Letter]:
+    """Those that are `placed`. A few rows at a time: what lives at once is what Python's collector goes through."""
     _place(connection, "body", of="placed", into="embodied")
-    rows: list[Row] = connection.execute(_LETTERS).fetchall()
-    return rows
+    found, letters = connection.execute(_LETTERS), list[Letter]()
+    while rows := found.fetchmany(_TOGETHER):
+        letters += map(_letter, rows)
+    return letters
+
+
+def _letter(row: Row) -> Letter:
+    """Nearly all have no headers."""
+    headers = () if row[4] is None else read_headers(row[4])
+    return Letter._make((*row[:4], headers, *row[5:]))
 
 
 def _claim_placed(connection: duckdb.DuckDBPyConnection, operation_id: str, now: float) -> None:

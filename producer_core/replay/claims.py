@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 
 from producer_core.burial import Letter
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.dlq.coding import read_headers
 from producer_core.dlq.in_bulk import claim_next, end_records, letters_of, settle
 from producer_core.replay import operation as operations
 from producer_core.replay.check import Check, Listed
@@ -113,8 +112,8 @@ class Claims:
         with self._store.borrow(write=True) as connection:
             found = self._store.rows("replay_orphans", operation=self.operation_id)
             claimed_at = {row["message_id"]: row["claimed_at"] for row in found}
-            letters = map(_letter, letters_of(connection, list(claimed_at)))
-            return [Orphan(letter, claimed_at[letter.message_id]) for letter in letters]
+            letters = letters_of(connection, list(claimed_at))
+        return [Orphan(letter, claimed_at[letter.message_id]) for letter in letters]
 
     def topics(self) -> list[str]:
         """Of its open records."""
@@ -225,11 +224,11 @@ class Claims:
 
     def _claim(self, want: int, until: float, room: int, *, alone: bool) -> tuple[Letter, ...]:
         with self._store.borrow(write=True) as connection:
-            rows, others = claim_next(
+            letters, others = claim_next(
                 connection, self.operation_id, count=want, room=room, until=until, alone=alone, now=self._clock()
             )  # fmt: skip
         self._skip(others)
-        return tuple(map(_letter, rows))
+        return tuple(letters)
 
     def _skip(self, ids: Sequence[str]) -> None:
         """Records whose letters somebody else had first: he wins, and we say so."""
@@ -238,8 +237,7 @@ class Claims:
         rows = self._store.rows("replay_letter_states", ids=ids)
         states = {row["message_id"]: row["state"] for row in rows}
         told = [
-            (one, "skipped", _MEANWHILE.get(states.get(one), "it changed meanwhile"), None, None, None)
-            for one in ids
+            Outcome(one, "skipped", _MEANWHILE.get(states.get(one), "it changed meanwhile")) for one in ids
         ]
         with self._store.borrow(write=True) as connection:
             ended = end_records(connection, self.operation_id, "pending", told, now=self._clock())
@@ -248,13 +246,10 @@ class Claims:
     def _settle(self, outcomes: Sequence[Outcome]) -> None:
         if not outcomes:
             return
-        told = [
-            (one.message_id, one.ending, one.text, one.partition, one.offset, one.verdict) for one in outcomes
-        ]
         quarantine_after = self._store.get_setting("replay.quarantine_after", QUARANTINE_AFTER)
         with self._store.borrow(write=True) as connection:
             known = settle(
-                connection, self.operation_id, told, now=self._clock(), quarantine_after=quarantine_after
+                connection, self.operation_id, outcomes, now=self._clock(), quarantine_after=quarantine_after
             )
         mine = [one for one in outcomes if one.message_id in known]
         self._count(Counter(one.ending for one in mine))
@@ -277,12 +272,6 @@ class Claims:
         if name in ("replay_take", "replay_renew", "replay_let_go", "replay_look_again"):
             parameters["owner"] = self._owner
         return self._store.execute(name, operation=self.operation_id, **parameters)
-
-
-def _letter(row: tuple[Any, ...]) -> Letter:
-    """Of a row's columns; nearly all letters have no headers."""
-    headers = () if row[4] is None else read_headers(row[4])
-    return Letter._make((*row[:4], headers, *row[5:]))
 
 
 def _as_json(floors: Floors) -> str:

@@ -41,8 +41,8 @@ class Outcome(NamedTuple):
     text: str | None = None
     partition: int | None = None
     offset: int | None = None
-    death: Death | None = None
     verdict: Verdict | None = None
+    death: Death | None = None
 
 
 @dataclass(frozen=True, slots=True)

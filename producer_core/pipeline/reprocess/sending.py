@@ -237,7 +237,7 @@ def outcome_of(row: Mapping[str, Any]) -> Outcome:
         *said, attempts = orjson.loads(row["death"])
         death = Death._make((*said, tuple(Attempt(**one) for one in attempts)))
     return Outcome(
-        row["message_id"], row["ending"], row["text"], row["partition"], row["offset"], death, row["verdict"]
+        row["message_id"], row["ending"], row["text"], row["partition"], row["offset"], row["verdict"], death
     )
 
 
