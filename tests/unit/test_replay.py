@@ -970,3 +970,15 @@ def test_where_the_store_cannot_be_had_the_next_look_asks_again(store, clock):
     store.path.rmdir()
     away.rename(store.path)
     assert candidates.of(CLUSTER) == []
+
+
+def test_what_is_given_back_is_claimed_again_in_another_transaction(store, clock):
+    """In the same one its row was written anew by a trigger, and DuckDB damaged the file when it was claimed again."""
+    buried(store, 3)
+    claims = Claims(store, planned(store, clock).operation_id, "me", lease=15, clock=clock)
+    claims.take()
+    first, second, _ = claims.turn([], want=3, busy=False).letters
+
+    given_back = [Outcome(first.message_id, "acknowledged"), Outcome(second.message_id, "pending")]
+    assert claims.turn(given_back, want=3, busy=True).letters == ()
+    assert claims.turn([], want=3, busy=True).letters == (second,)
