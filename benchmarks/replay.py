@@ -48,6 +48,16 @@ _WRITTEN = 10_000
 _CONNECTED_WITHIN = 30.0
 
 
+@contextmanager
+def _timed(count: int) -> Iterator[dict[str, float]]:
+    """The messages a second and the processor's µs a message of a block that sends so many; there when it has ended."""
+    took: dict[str, float] = {}
+    begun, cpu = time.perf_counter(), time.process_time()
+    yield took
+    took["rate"] = count / (time.perf_counter() - begun)
+    took["cpu"] = 1e6 * (time.process_time() - cpu) / count
+
+
 def bare(*, count: int, servers: str, topic: str) -> dict[str, float]:
     records = [(_value(number), f"bare-{number}") for number in range(count)]
     with (
@@ -55,10 +65,9 @@ def bare(*, count: int, servers: str, topic: str) -> dict[str, float]:
         peers.bare(servers, topic, Path(folder)) as send,
     ):
         send(records[:1_000])
-        begun, cpu = time.perf_counter(), time.process_time()
-        send(records)
-        took, spent = time.perf_counter() - begun, time.process_time() - cpu
-    return {"rate": count / took, "cpu": 1e6 * spent / count}
+        with _timed(count) as took:
+            send(records)
+    return took
 
 
 def ours(*, count: int, store: str, servers: str, topic: str) -> dict[str, float]:
@@ -68,11 +77,10 @@ def ours(*, count: int, store: str, servers: str, topic: str) -> dict[str, float
         deadline = time.monotonic() + _CONNECTED_WITHIN
         while not producer.cluster_id and time.monotonic() < deadline:
             time.sleep(0.05)
-        begun, cpu = time.perf_counter(), time.process_time()
-        sent = producer.replay_dlq_messages(topic, timeout=500)
-        took, spent = time.perf_counter() - begun, time.process_time() - cpu
+        with _timed(count) as took:
+            sent = producer.replay_dlq_messages(topic, timeout=500)
     assert sent == count, f"{sent} of {count} were sent again"
-    return {"rate": count / took, "cpu": 1e6 * spent / count}
+    return took
 
 
 def stored(*, count: int, store: str) -> dict[str, float]:
@@ -86,18 +94,17 @@ def stored(*, count: int, store: str) -> dict[str, float]:
     planned = plan(opened, DeadLetterFilter(), who="benchmark", origin="python", can_run=True)
     claims = Claims(opened, planned.operation_id, "benchmark", lease=600, clock=time.time)
     claims.take()
-    begun, cpu = time.perf_counter(), time.process_time()
-    turn, settled = claims.turn([], want=_WAVE, busy=False), 0
-    while not turn.over:
-        outcomes = [
-            Outcome(one.message_id, "acknowledged", None, 0, settled + at)
-            for at, one in enumerate(turn.letters)
-        ]
-        settled += len(outcomes)
-        turn = claims.turn(outcomes, want=_WAVE, busy=False)
-    took, spent = time.perf_counter() - begun, time.process_time() - cpu
+    with _timed(count) as took:
+        turn, settled = claims.turn([], want=_WAVE, busy=False), 0
+        while not turn.over:
+            outcomes = [
+                Outcome(one.message_id, "acknowledged", None, 0, settled + at)
+                for at, one in enumerate(turn.letters)
+            ]
+            settled += len(outcomes)
+            turn = claims.turn(outcomes, want=_WAVE, busy=False)
     assert settled == count, f"{settled} of {count} were settled"
-    return {"rate": count / took, "cpu": 1e6 * spent / count}
+    return took
 
 
 def sent(*, count: int, servers: str, topic: str) -> dict[str, float]:
@@ -115,15 +122,14 @@ def sent(*, count: int, servers: str, topic: str) -> dict[str, float]:
         settings, f"benchmark-{uuid.uuid4()}", statistics=len, connection_error=str, stopping=lambda: False
     )
     client.fence(str)
-    begun, cpu = time.perf_counter(), time.process_time()
-    for first in range(0, count, _WAVE):
-        reports, _ = client.transact(
-            list(map(delivery_of, letters[first : first + _WAVE])), time.monotonic() + 60
-        )
-        assert all(error is None for _, error, _ in reports)
-    took, spent = time.perf_counter() - begun, time.process_time() - cpu
+    with _timed(count) as took:
+        for first in range(0, count, _WAVE):
+            reports, _ = client.transact(
+                list(map(delivery_of, letters[first : first + _WAVE])), time.monotonic() + 60
+            )
+            assert all(error is None for _, error, _ in reports)
     client.destroy()
-    return {"rate": count / took, "cpu": 1e6 * spent / count}
+    return took
 
 
 def least(*, count: int) -> dict[str, float]:
@@ -134,17 +140,18 @@ def least(*, count: int) -> dict[str, float]:
         store.register("rows", pa.table({"number": numbers, "value": list(map(_value, numbers))}))
         store.execute("INSERT INTO letters SELECT number, 0, value FROM rows")
         store.execute("CHECKPOINT")
-        begun, cpu = time.perf_counter(), time.process_time()
-        for first in range(0, count, _WAVE):
-            wave = (first, min(first + _WAVE, count) - 1)
-            store.execute("BEGIN")
-            values = store.execute("SELECT value FROM letters WHERE number BETWEEN ? AND ?", wave).fetchall()
-            store.execute("UPDATE letters SET state = 1 WHERE number BETWEEN ? AND ?", wave)
-            store.execute("COMMIT")
-            assert len(values) == wave[1] - wave[0] + 1
-            store.execute("UPDATE letters SET state = 2 WHERE number BETWEEN ? AND ?", wave)
-        took, spent = time.perf_counter() - begun, time.process_time() - cpu
-    return {"rate": count / took, "cpu": 1e6 * spent / count}
+        with _timed(count) as took:
+            for first in range(0, count, _WAVE):
+                wave = (first, min(first + _WAVE, count) - 1)
+                store.execute("BEGIN")
+                values = store.execute(
+                    "SELECT value FROM letters WHERE number BETWEEN ? AND ?", wave
+                ).fetchall()
+                store.execute("UPDATE letters SET state = 1 WHERE number BETWEEN ? AND ?", wave)
+                store.execute("COMMIT")
+                assert len(values) == wave[1] - wave[0] + 1
+                store.execute("UPDATE letters SET state = 2 WHERE number BETWEEN ? AND ?", wave)
+    return took
 
 
 def fill(path: Path, count: int, *, cluster: str, topic: str) -> None:

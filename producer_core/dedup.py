@@ -114,14 +114,14 @@ class MessageDeduplicator:
 
     def release(self, digest: str, topic: str, owner: bytes | str) -> None:
         """It is certain that the broker does not have it: the next copy may be sent. Never waits."""
-        self._let_go(digest, topic, owner if self._shared is None else _owner(owner))
+        self._let_go(digest, topic, self._who(owner))
 
     def take_over(self, digest: str, topic: str, owner: bytes, yields: Callable[[bytes], bool]) -> bool:
         """Whether the claim of a copy in this process that came later, and `yields`, is the owner's now; Redis is asked next."""
         holder = self._memory.holder(digest)
         if holder is None or (later := _raw(holder)) <= owner or not yields(later):
             return False
-        if not self._memory.hand_over(digest, holder, owner if self._shared is None else _owner(owner)):
+        if not self._memory.hand_over(digest, holder, self._who(owner)):
             return False
         if self._shared is not None:
             self._shared.release(_key(topic, digest), _owner(holder))
@@ -129,12 +129,16 @@ class MessageDeduplicator:
 
     def prolong(self, digest: str, owner: bytes) -> None:
         """Its message is in doubt: from now on its claim, if it has it, lives for its whole time again in this process."""
-        who = owner if self._shared is None else _owner(owner)
+        who = self._who(owner)
         self._memory.hand_over(digest, who, who)
 
     def has(self, digest: str, owner: bytes) -> bool:
         """Whether the claim is the owner's in this process; asks nobody."""
-        return self._memory.holder(digest) == (owner if self._shared is None else _owner(owner))
+        return self._memory.holder(digest) == self._who(owner)
+
+    def _who(self, owner: bytes | str) -> bytes | str:
+        """The owner as memory names it: as Redis does where there is one."""
+        return owner if self._shared is None else _owner(owner)
 
     def confirmed(self, digest: str) -> bool:
         """Whether an equal message was acknowledged, as far as this process knows; asks nobody."""

@@ -14,7 +14,7 @@ from producer_core.burial import Letter
 from producer_core.dlq.by_id import LISTED, fetch_rows, reads_whole
 from producer_core.dlq.coding import read_headers
 from producer_core.store import counts
-from producer_core.store.queries import query
+from producer_core.store.queries import query, run
 
 if TYPE_CHECKING:
     import duckdb
@@ -65,7 +65,7 @@ def claim_next(
     _place(connection, "letter", of="wave", where=_DEAD)
     letters = _letters(connection)  # before the change: it may move them
     _claim_placed(connection, operation_id, now)
-    moved = _run(connection, "replay_claim_records").fetchone()
+    moved = run(connection, "replay_claim_records").fetchone()
     if moved is None or moved[0] != len(letters):
         raise AssertionError("a letter would be sent whose record is not claimed")
     return letters, [one for (one,) in connection.execute(_NOT_PLACED).fetchall()]
@@ -73,8 +73,7 @@ def claim_next(
 
 def letters_of(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[Letter]:
     """Those of these that are there, in their order."""
-    _give(connection, "wave", _WAVE, [*zip(ids, range(len(ids)), strict=True)])
-    _place(connection, "letter", of="wave")
+    _place_ids(connection, ids)
     return _letters(connection)
 
 
@@ -82,8 +81,7 @@ def claim_letters(
     connection: duckdb.DuckDBPyConnection, operation_id: str, ids: Sequence[str], *, now: float
 ) -> list[str]:
     """Takes these letters for a replay: the ids, in their order, of those that were dead and can be replayed."""
-    _give(connection, "wave", _WAVE, [*zip(ids, range(len(ids)), strict=True)])
-    _place(connection, "letter", of="wave", where=_DEAD)
+    _place_ids(connection, ids, where=_DEAD)
     _claim_placed(connection, operation_id, now)
     return [one for (one,) in connection.execute("SELECT message_id FROM placed ORDER BY ord").fetchall()]
 
@@ -103,7 +101,7 @@ def settle(
     moved = end_records(connection, operation_id, "claimed", told, now=now)
     _place(connection, "letter", of="placed", into="settled", where=_REPLAYED, given=[operation_id])
     with counts.in_place(connection, "SELECT letter FROM settled"):
-        _run(connection, "replay_settle_letters", now=now, quarantine_after=quarantine_after)
+        run(connection, "replay_settle_letters", now=now, quarantine_after=quarantine_after)
     return moved
 
 
@@ -118,8 +116,14 @@ def end_records(
     """The same of records that are in the state `before`, and of no letters."""
     _give(connection, "told", _TOLD, told)
     _place(connection, "record", of="told", where=_RECORD, given=[operation_id, before])
-    _run(connection, "replay_end_records", now=now)
+    run(connection, "replay_end_records", now=now)
     return {one for (one,) in connection.execute("SELECT message_id FROM placed").fetchall()}
+
+
+def _place_ids(connection: duckdb.DuckDBPyConnection, ids: Sequence[str], *, where: str = "true") -> None:
+    """Their letters, in the order of the ids."""
+    _give(connection, "wave", _WAVE, [*zip(ids, range(len(ids)), strict=True)])
+    _place(connection, "letter", of="wave", where=where)
 
 
 def _give(
@@ -155,7 +159,7 @@ def _letter(row: Row) -> Letter:
 
 def _claim_placed(connection: duckdb.DuckDBPyConnection, operation_id: str, now: float) -> None:
     with counts.in_place(connection, "SELECT letter FROM placed"):
-        _run(connection, "replay_claim_letters", operation=operation_id, now=now)
+        run(connection, "replay_claim_letters", operation=operation_id, now=now)
 
 
 def _place(
@@ -199,8 +203,3 @@ def _by_index(
         sql = f"SELECT message_id, rowid FROM {table} WHERE {LISTED} AND {condition}"
         found += connection.execute(sql, [missing, *given]).fetchall()
     return found
-
-
-def _run(connection: duckdb.DuckDBPyConnection, name: str, **given: Any) -> duckdb.DuckDBPyConnection:
-    asked = query(name)
-    return connection.execute(asked.sql, asked.bind(given))

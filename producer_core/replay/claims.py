@@ -18,7 +18,7 @@ from producer_core.replay import operation as operations
 from producer_core.replay.check import Check, Listed
 from producer_core.replay.in_hand import Ending, Orphan, Outcome
 from producer_core.replay.operation import Operation
-from producer_core.store.queries import query
+from producer_core.store.queries import run
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -121,11 +121,12 @@ class Claims:
 
     def listed(self) -> Iterator[Listed]:
         """Its open records, as a look ahead must know them, in slices."""
-        asked, after = query("replay_listed"), 0
+        after = 0
         while True:
-            given = asked.bind({"operation": self.operation_id, "after": after, "count": _LISTED})
             with self._store.borrow() as connection:
-                rows = connection.execute(asked.sql, given).fetchall()
+                rows = run(
+                    connection, "replay_listed", operation=self.operation_id, after=after, count=_LISTED
+                ).fetchall()
             if not rows:
                 return
             after = rows[-1][0]

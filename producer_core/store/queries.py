@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import duckdb
 
 _NAME = re.compile(r"^-- name: *(\w+) *$", re.M)
 _PARAMETER = re.compile(r"\$([a-z_]+)")
@@ -29,6 +32,12 @@ class Query:
                 f"query {self.name!r} has no parameter {sorted(unknown)}; it has {sorted(self.parameters)}"
             )
         return {name: given.get(name) for name in self.parameters}
+
+
+def run(connection: duckdb.DuckDBPyConnection, name: str, /, **given: Any) -> duckdb.DuckDBPyConnection:
+    """The named query on a connection that is lent already; parameters left out are NULL."""
+    asked = query(name)
+    return connection.execute(asked.sql, asked.bind(given))
 
 
 def query(name: str) -> Query:

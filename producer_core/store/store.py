@@ -21,7 +21,7 @@ from producer_core.store.batch import Batch
 from producer_core.store.borrow import Lender
 from producer_core.store.inspect import StoreInfo
 from producer_core.store.migrate import check, migrate, newest
-from producer_core.store.queries import query
+from producer_core.store.queries import query, run
 
 if TYPE_CHECKING:
     import pyarrow
@@ -72,9 +72,8 @@ class Store:
 
     def rows(self, name: str, /, **params: Any) -> list[dict[str, Any]]:
         """The rows of a named query (`sql/queries.sql`); parameters left out are NULL."""
-        asked = query(name)
         with self.borrow() as connection:
-            found = connection.execute(asked.sql, asked.bind(params))
+            found = run(connection, name, **params)
             names = [column[0] for column in found.description or ()]
             return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
@@ -86,9 +85,8 @@ class Store:
 
     def execute(self, name: str, /, **params: Any) -> int:
         """Run a named statement (`sql/statements.sql`) in a transaction of its own; the rows it changed."""
-        asked = query(name)
         with self.borrow(write=True) as connection:
-            changed = connection.execute(asked.sql, asked.bind(params)).fetchone()
+            changed = run(connection, name, **params).fetchone()
             return int(changed[0]) if changed else 0
 
     def append(self, *batches: Batch) -> int:
