@@ -213,11 +213,13 @@ def encode_headers(headers: Mapping[str, Any] | Headers | None) -> list[tuple[st
             raise InvalidMessage("Headers are pairs of a name and a value, or a dict.") from error
         if name == ID_HEADER:
             raise InvalidMessage(f"The header {ID_HEADER!r} carries the message id; choose another name.")
-        if isinstance(value, str):
-            value = value.encode()
-        if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
+        if not isinstance(name, str) or not (value is None or isinstance(value, str | bytes)):
             raise InvalidMessage(f"Header {name!r} must have a text name and a str, bytes or None value.")
-        encoded.append((name, value))
+        try:
+            name.encode()
+            encoded.append((name, value.encode() if isinstance(value, str) else value))
+        except UnicodeEncodeError as error:
+            raise InvalidMessage(f"Header {name!r} is not valid text: {error}.") from error
     return encoded
 
 

@@ -17,6 +17,7 @@ from producer_core.replication import judge
 
 _CONNECT = 3.0
 DEFAULT_FEATURES: tuple[Feature, ...] = ("send", "probe")
+_LEAST = 1_000  # message.max.bytes, librdkafka's CONFIGURATION.md
 _SETTLED_PARTITIONERS = ("murmur2_random", "murmur2")
 
 
@@ -113,9 +114,17 @@ def judge_topic(
     if topic.max_message_bytes is not None and topic.max_message_bytes < largest_message:
         yield Finding(
             check, "warning", f"It takes messages of {topic.max_message_bytes:,} bytes, our client of "
-            f"{largest_message:,}: those between die at the broker.", f"Set message.max.bytes={topic.max_message_bytes}."
+            f"{largest_message:,}: those between die at the broker.", _fitting(topic.max_message_bytes)
         )  # fmt: skip
     yield _permissions(check, topic.name, topic.operations, features)
+
+
+def _fitting(largest: int) -> str:
+    if largest < _LEAST:
+        return (
+            f"Raise the topic's max.message.bytes: a client's message.max.bytes is {_LEAST:,} at the least."
+        )
+    return f"Set message.max.bytes={largest}."
 
 
 def _replicas(check: str, topic: TopicView) -> Finding:

@@ -20,7 +20,8 @@ DOUBTFUL = ("possibly_persisted", "inconclusive")
 @dataclass
 class Evidence:
     """`there`: numbers that were on their topic before the replay. `states` is what the store says of each letter,
-    `records` the operation's. `doubtful`: the ids that the operation lists as such. `exactly_once`: what is judged."""
+    `records` the operation's. `doubtful`: the ids that the operation lists as such. `exactly_once`: what is judged.
+    `slept_with`: the numbers that a process had claimed when it was stopped."""
 
     letters: list[DeadLetter]
     there: frozenset[int]
@@ -31,6 +32,7 @@ class Evidence:
     doubtful: set[str] = field(default_factory=set)
     ends: int = 1  # entries «replay_end» in the audit
     exactly_once: bool = True
+    slept_with: set[int] = field(default_factory=set)
 
     def __post_init__(self):
         self.counts = Counter(record.number for record in self.log)
@@ -62,8 +64,11 @@ def none_is_lost(e):
 
 
 def none_is_there_twice(e):
-    """R2: each once for a read_committed reader; at least once, a second copy is one that we say to be in doubt."""
-    twice = [n for n in e.twice() if e.exactly_once or message_id(n) not in e.doubtful]
+    """R2: each once for a read_committed reader. At least once, a second copy is one that we say to be in doubt, or
+    that whoever was stopped had in its client and sends when it wakes, after somebody else has looked for it."""
+    twice = [
+        n for n in e.twice() if e.exactly_once or (message_id(n) not in e.doubtful and n not in e.slept_with)
+    ]
     yield from _some("R2", twice, "on their topic twice")
 
 

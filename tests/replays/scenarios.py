@@ -1,4 +1,4 @@
-"""The scenarios R1 to R9 of a replay exactly once, A1 and A2 at least once, and what we are compared with (C1)."""
+"""The scenarios R1 to R9 of a replay exactly once, A1 to A3 at least once, and what we are compared with (C1)."""
 
 from __future__ import annotations
 
@@ -212,7 +212,11 @@ def blind(stage):
         stage.problems.append("nothing was in doubt")
 
 
-@scenario("A3", "at least once: SIGSTOP past the lease and the quiet time, with requests not sent yet", ALO)
+@scenario(
+    "A3",
+    "at least once: SIGSTOP past the lease and the quiet time, with requests not sent yet: they may go twice",
+    ALO,
+)
 def stopped_at_least_once(stage):
     begin(stage, 2)
     for moment in stage.spread(2):

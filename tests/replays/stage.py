@@ -92,6 +92,7 @@ class Stage:
         self.children, self.operation_id, self.buried = [], "", None
         self.kills = self.stops = self.broker_faults = 0
         self.problems, self.notes = [], {}
+        self.slept_with = set()  # numbers that a process had claimed when it was stopped
         self.lease = 2 * LEASE if long else LEASE
         self.proxy = medium.proxy
         self.proxy.seed = seed
@@ -246,14 +247,17 @@ class Stage:
             return
         self.stops += 1
         try:
+            self.slept_with |= self._claimed()
             self.await_owner(other_than=child, timeout=8 * self.lease)
             self.pause(self.chance.uniform(0, 2) if seconds is None else seconds)
-        except (
-            AssertionError
-        ):  # it was stopped while it held the store's lock: nobody can do anything until it wakes
+        except (AssertionError, StoreError):  # it holds the store's lock: all wait until it wakes
             self.notes["stopped with the store"] = self.notes.get("stopped with the store", 0) + 1
         finally:
             child.signal(signal.SIGCONT)
+
+    def _claimed(self):
+        claimed = "SELECT message_id FROM operation_records WHERE operation_id = ? AND state = 'claimed'"
+        return set(rows_by_number(self.rows(claimed, [self.operation_id])))
 
     def spread(self, count):
         """So many random moments of the replay, each as a number of settled records."""
@@ -350,7 +354,7 @@ class Stage:
             self.buried.letters, self.buried.there, log, rows_by_number(letters),
             {number: row["state"] for number, row in rows_by_number(records).items()},
             self.operation(), self.listed(), ends,
-            exactly_once=self.delivery == "exactly_once",
+            exactly_once=self.delivery == "exactly_once", slept_with=self.slept_with,
         )  # fmt: skip
 
     def rows(self, sql, parameters=()):

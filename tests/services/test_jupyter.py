@@ -438,19 +438,20 @@ def opened(page, lab, name, where="lab/tree"):
         page.locator(".jp-Dialog button.jp-mod-accept").click(timeout=1_000)
 
 
-def run_cell(page, number):
-    """Pressed again where a page that is not ready yet lost the key: the prompt changes at once."""
+def run_cell(page, number, *, to_its_end=False):
+    """Pressed again where a page that is not ready yet lost the key: the prompt changes at once, once it is there."""
     cell = page.locator(".jp-Notebook .jp-CodeCell").nth(number)
     prompt = cell.locator(".jp-InputPrompt").first
-    before = prompt.inner_text()
+    before = eventually(prompt.inner_text, timeout=60)
 
-    def started():
+    def ran():
         if prompt.inner_text() == before:
             cell.locator(".jp-InputArea-editor").click()
             page.keyboard.press("Control+Enter")
-        return prompt.inner_text() != before
+        now = prompt.inner_text()
+        return now != before and (not to_its_end or re.search(r"\d", now))
 
-    eventually(started, timeout=60, every=2.0)
+    eventually(ran, timeout=60, every=2.0)
 
 
 def asks(widget, button, text):
@@ -508,8 +509,7 @@ def test_the_widget_lives_in_jupyterlab(lab, chromium):
         page.on("request", lambda asked: elsewhere.append(asked.url) if outside(asked.url) else None)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         opened(page, address, "live")
-        run_cell(page, 0)
-        page.locator(".jp-CodeCell").nth(0).locator(".jp-InputPrompt", has_text="[1]").wait_for()
+        run_cell(page, 0, to_its_end=True)
 
         # The first chart, and the still picture gives way to it.
         began = time.monotonic()
@@ -584,8 +584,7 @@ def test_the_widget_lives_in_notebook_7(lab, chromium):
         page.on("request", lambda asked: elsewhere.append(asked.url) if outside(asked.url) else None)
         page.on("pageerror", lambda error: wrong.append(f"{error} {error.stack}"))
         opened(page, address, "seven", "notebooks")
-        run_cell(page, 0)
-        page.locator(".jp-CodeCell").nth(0).locator(".jp-InputPrompt", has_text="[1]").wait_for()
+        run_cell(page, 0, to_its_end=True)
         run_cell(page, 1)
         widget = widget_of(page)
         widget.locator("svg rect").first.wait_for()

@@ -58,6 +58,13 @@ RAISES = [
     ),
     ("a str key with half a surrogate pair", {"value": {}, "key": "\ud800"}, InvalidMessage, "text"),
     ("a header that is a number", {"value": {}, "headers": {"a": 1}}, InvalidMessage, "Header"),
+    (
+        "a header with half a surrogate pair",
+        {"value": {}, "headers": {"a": "\ud800"}},
+        InvalidMessage,
+        "text",
+    ),
+    ("a header's name with half a pair", {"value": {}, "headers": {"\ud800": b"x"}}, InvalidMessage, "text"),
     ("our own header", {"value": {}, "headers": {"pc-id": b"x"}}, InvalidMessage, "pc-id"),
     ("a negative partition", {"value": {}, "partition": -1}, InvalidMessage, "partition"),
     ("a timestamp that is a float", {"value": {}, "timestamp_ms": 1.5}, InvalidMessage, "timestamp_ms"),

@@ -139,6 +139,15 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("name", ["producer_core", "producer_core.cli"])
+def test_it_runs_as_a_module(name):
+    done = subprocess.run(
+        [sys.executable, "-m", name, "--version"], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.startswith("producer-core")
+
+
 def test_the_version_is_the_packages():
     from producer_core import __version__
 

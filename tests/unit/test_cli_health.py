@@ -199,6 +199,19 @@ def test_the_doctor_names_what_a_topic_promises(changes, level, words):
     assert all(finding.fix for finding in findings if finding.level != "ok")
 
 
+@pytest.mark.parametrize(
+    ("limit", "advice"), [(1000, "Set message.max.bytes=1000."), (999, "Raise the topic's")]
+)
+def test_no_limit_is_advised_that_a_client_refuses(limit, advice):
+    (finding,) = [
+        finding
+        for finding in doctor.judge_topic(topic(max_message_bytes=limit), largest_message=1_000_000)
+        if "die at the broker" in finding.text
+    ]
+
+    assert finding.fix.startswith(advice)
+
+
 def test_one_broker_is_named_as_what_it_is():
     (finding,) = doctor.judge_cluster(ClusterView("c1", {1: "a:9092"}, frozenset()))
 

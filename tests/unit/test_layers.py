@@ -19,7 +19,7 @@ LAYERS = {
     4: "client_view exactly_once guarantees dlq ordering in_doubt turns backlog stand_in telling alerts recorder tally testing reports lifecycle acceptance copies leaving settlement attempts ambiguous burial telemetry numbering batches sampler standing frames",
     5: "producer parts identity observed undelivered diagnosis ending replay transfer dialects keeping store_keeping letterbox lookout contract monitor replaying upstream history",
     6: "brokers simulate pipeline inputs doctor",
-    7: "cli",
+    7: "cli __main__",
 }
 """The first part of a module's name below producer_core. A folder is one layer. Equal layers may import each
 other as long as no circle comes of it; a new module is put here where its meaning is, not where it happens to fit."""
