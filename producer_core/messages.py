@@ -215,6 +215,10 @@ def encode_headers(headers: Mapping[str, Any] | Headers | None) -> list[tuple[st
             raise InvalidMessage(f"The header {ID_HEADER!r} carries the message id; choose another name.")
         if not isinstance(name, str) or not (value is None or isinstance(value, str | bytes)):
             raise InvalidMessage(f"Header {name!r} must have a text name and a str, bytes or None value.")
+        if "\0" in name:
+            raise InvalidMessage(
+                f"Header {name!r} has a NUL in its name, where the Kafka client would cut it off."
+            )
         try:
             name.encode()
             encoded.append((name, value.encode() if isinstance(value, str) else value))

@@ -65,6 +65,7 @@ RAISES = [
         "text",
     ),
     ("a header's name with half a pair", {"value": {}, "headers": {"\ud800": b"x"}}, InvalidMessage, "text"),
+    ("a NUL in a header's name", {"value": {}, "headers": {"a\0b": b"x"}}, InvalidMessage, "NUL"),
     ("our own header", {"value": {}, "headers": {"pc-id": b"x"}}, InvalidMessage, "pc-id"),
     ("a negative partition", {"value": {}, "partition": -1}, InvalidMessage, "partition"),
     ("a timestamp that is a float", {"value": {}, "timestamp_ms": 1.5}, InvalidMessage, "timestamp_ms"),
