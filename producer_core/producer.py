@@ -335,12 +335,12 @@ def _resolve(done: asyncio.Future[DeliveryReport], report: DeliveryReport) -> No
 
 def _placement(partition: int | None, timestamp_ms: int | None) -> Placement:
     return Placement(
-        -1 if partition is None else _whole(partition, "partition"),
-        0 if timestamp_ms is None else _whole(timestamp_ms, "timestamp_ms"),
+        -1 if partition is None else _whole(partition, "partition", 31),
+        0 if timestamp_ms is None else _whole(timestamp_ms, "timestamp_ms", 63),
     )
 
 
-def _whole(number: Any, name: str) -> int:
-    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        raise InvalidMessage(f"{name} must be a whole number of at least 0, not {number!r}.")
+def _whole(number: Any, name: str, bits: int) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**bits:
+        raise InvalidMessage(f"{name} must be a whole number from 0 to 2^{bits} - 1, not {number!r:.40}.")
     return number

@@ -32,6 +32,7 @@ from producer_core.recorder import Destination, Recorder
 from producer_core.replay import ReplayRunner, plan
 from producer_core.store import ProducerRow, Store, default_path
 from producer_core.store.merge import next_batch
+from producer_core.store.place import check_writable
 
 if TYPE_CHECKING:
     from producer_core.replay import Sender
@@ -246,9 +247,9 @@ def _open_or_wait(store: Store | Path | str, clock: Callable[[], float]) -> Stor
 
 
 def _open(store: Store | Path | str, clock: Callable[[], float]) -> Store:
-    if isinstance(store, Store):
-        return store
-    return Store.open(None if store == "auto" else store, clock=clock)
+    found = store if isinstance(store, Store) else Store.open(None if store == "auto" else store, clock=clock)
+    check_writable(found.path)
+    return found
 
 
 def _publisher(

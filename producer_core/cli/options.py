@@ -23,6 +23,9 @@ from producer_core.inputs.files import readable
 F = TypeVar("F", bound=Callable[..., Any])
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_LONGEST = 100 * 365 * 86400.0
+MANY = 10**9
+"""Rows that nobody asks for: the bound of `--limit` and `--offset`."""
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 
 
@@ -38,7 +41,10 @@ class Duration(click.ParamType[float]):
         parts = _DURATION.findall(text)
         if not parts or _DURATION.sub("", text).strip():
             self.fail(f"{value!r} is not a duration; write for example 30s, 15m, 2h or 7d.", param, ctx)
-        return sum(float(number) * _UNITS[unit] for number, unit in parts)
+        seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+        if seconds > _LONGEST:
+            self.fail(f"{value!r:.40} is longer than a hundred years.", param, ctx)
+        return seconds
 
 
 class Moment(click.ParamType[float]):
@@ -133,6 +139,11 @@ def client_settings(
     servers: str | None, settings: tuple[tuple[str, str], ...], config_file: Path | None
 ) -> tuple[str, dict[str, Any]]:
     """Addresses and settings; an option beats the file."""
+    if servers is not None and not servers.strip():
+        raise ConfigError(
+            "--bootstrap-servers is empty.",
+            fix="Name a broker, or leave it out for localhost:9092. Is a variable empty?",
+        )
     chosen = {**(read_settings(config_file) if config_file else {}), **dict(settings)}
     inside = chosen.pop("bootstrap.servers", None) or chosen.pop("bootstrap_servers", None)
     return servers or inside or "localhost:9092", chosen

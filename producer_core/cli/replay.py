@@ -39,7 +39,11 @@ def replay() -> None:
 @replay.command(name="list")
 @options.store_option
 @click.option(
-    "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="At most so many, the latest."
+    "--limit",
+    type=click.IntRange(1, options.MANY),
+    default=20,
+    show_default=True,
+    help="At most so many, the latest.",
 )
 @options.as_json
 def list_(store_path: Path | None, limit: int, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from producer_core.cli import options, show
+from producer_core.cli.lazy import Failed
 from producer_core.events import SAFE_VERDICTS
 
 if TYPE_CHECKING:
@@ -61,6 +62,12 @@ def chosen(given: Mapping[str, Any], *, state: str | None = None) -> DeadLetterF
     fields = {name: value for name, value in given.items() if value is not None}
     if "ids" in fields:
         fields["ids"] = DeadLetterFilter.from_query({"ids": fields["ids"]}).ids
+    for name in ("ids", "text"):
+        if not fields.get(name, True):
+            raise Failed(
+                f"--{name} is empty; would that mean all of them, or none?",
+                f"Leave --{name} out to choose all. Is a variable of yours empty?",
+            )
     asked = state or fields.pop("state", "dead")
     return DeadLetterFilter(**{**fields, "state": None if asked == "any" else asked})
 

@@ -186,8 +186,9 @@ def _setting(name: str, text: str) -> float | int | None:
             found
             and found[2].upper() in (_SIZES if name == "dlq_max_bytes" else ("",))
             and float(found[1]) >= 1
+            and (number := float(found[1]) * _SIZES[found[2].upper()]) < 2**63
         ):
-            return int(float(found[1]) * _SIZES[found[2].upper()])
+            return int(number)
         raise Failed(f"{name}={text!r} is no size.", "Write for example 10000 or, for bytes, 256MiB.")
     seconds = options.Duration().convert(text, None, None)
     if seconds < 1:

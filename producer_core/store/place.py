@@ -53,6 +53,13 @@ def check_file(path: Path) -> None:
         raise faults.foreign(path)
 
 
+def check_writable(path: Path) -> None:
+    """Refuse, for a process that must write, a store that is there and that this user may only read."""
+    for one in (path, path.parent):
+        if one.exists() and not os.access(one, os.W_OK):
+            raise faults.read_only(path)
+
+
 def _is_duckdb(path: Path) -> bool:
     """By its first bytes, so that nothing is left beside a file that somebody named by mistake."""
     with path.open("rb") as file:

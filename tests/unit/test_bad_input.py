@@ -68,6 +68,8 @@ RAISES = [
     ("a NUL in a header's name", {"value": {}, "headers": {"a\0b": b"x"}}, InvalidMessage, "NUL"),
     ("our own header", {"value": {}, "headers": {"pc-id": b"x"}}, InvalidMessage, "pc-id"),
     ("a negative partition", {"value": {}, "partition": -1}, InvalidMessage, "partition"),
+    ("a partition beyond 31 bits", {"value": {}, "partition": 2**31}, InvalidMessage, "partition"),
+    ("a timestamp beyond 63 bits", {"value": {}, "timestamp_ms": 2**63}, InvalidMessage, "timestamp_ms"),
     ("a timestamp that is a float", {"value": {}, "timestamp_ms": 1.5}, InvalidMessage, "timestamp_ms"),
     (
         "a dedup_key without de-duplication",

@@ -140,6 +140,45 @@ def test_groups_as_json_count_what_a_cause_did(path):
 # acting
 
 
+@pytest.mark.parametrize("empty", [("--ids", ""), ("--ids", ","), ("--text", "")])
+def test_an_empty_selection_is_refused_and_does_not_mean_everything(path, empty):
+    before = as_json(path, "dlq", "list")[0]["total"]
+
+    for command in (("archive",), ("list",), ("replay", "--dry-run")):
+        result = run(path, "dlq", *command, *empty, *(("--yes",) if command == ("archive",) else ()))
+        assert (result.exit_code, "is empty" in result.stderr) == (2, True), result.output
+
+    assert as_json(path, "dlq", "list")[0]["total"] == before > 0
+
+
+@pytest.mark.parametrize("command", [("dlq", "list"), ("dlq", "groups"), ("audit",), ("replay", "list")])
+def test_a_limit_that_no_store_could_reach_is_refused(path, command):
+    result = run(path, *command, "--limit", 10**20)
+
+    assert (result.exit_code, "--limit" in result.stderr) == (2, True), result.output
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "keep_seconds=" + "9" * 400 + "d",
+        "keep_settled=99999999d",
+        "dlq_max_size=" + "9" * 400,
+        "dlq_max_bytes=99999999999999TiB",
+    ],
+)
+def test_a_setting_beyond_reason_is_refused(path, setting):
+    result = run(path, "store", "set", setting)
+
+    assert (result.exit_code, "Error" in result.stderr) == (2, True), result.output
+
+
+def test_empty_brokers_are_refused(path):
+    result = run(path, "doctor", "-b", "")
+
+    assert (result.exit_code, "--bootstrap-servers is empty" in result.output) == (2, True), result.output
+
+
 def test_archive_asks_first_and_changes_nothing_when_nobody_is_there(path):
     result = run(path, "dlq", "archive", "--topic", "orders")
 

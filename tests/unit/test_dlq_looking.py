@@ -45,7 +45,7 @@ filters = st.builds(
     until=times,
     key=st.none() | words,
     message_id=st.none() | words,
-    text=st.none() | words,
+    text=st.none() | words.filter(bool),
     cluster_id=st.none() | words,
     producer_id=st.none() | words,
     ids=st.lists(names, max_size=3).map(tuple),

@@ -14,8 +14,9 @@ from producer_core.store import Store, locks, place
 
 ORDINARY = 65534
 CHILD = """
-import os, sys
+import getpass, os, sys
 from producer_core.errors import StoreError
+from producer_core.producer import ReliableKafkaProducer
 from producer_core.store import Store
 from producer_core.store.migrate import migrations
 from producer_core.store.queries import queries
@@ -158,6 +159,18 @@ def test_a_read_only_folder_can_be_read_and_not_written(folder, as_ordinary_user
 
     assert as_ordinary_user(f"print(Store.open({str(path)!r}).settings())") == "{'x': 1}"
     said = as_ordinary_user(f"Store.open({str(path)!r}).set_setting('x', 2)")
+    assert said.startswith("StoreUnavailable") and "write permission" in said
+
+
+@pytest.mark.parametrize("file_mode", [0o444, 0o644])
+def test_a_producer_refuses_a_store_that_it_may_only_read(folder, as_ordinary_user, file_mode):
+    path = folder / "store.duckdb"
+    Store.open(path).set_setting("x", 1)
+    own(folder)
+    path.chmod(file_mode)
+    folder.chmod(0o555)
+
+    said = as_ordinary_user(f"ReliableKafkaProducer('localhost:1', store={str(path)!r})")
     assert said.startswith("StoreUnavailable") and "write permission" in said
 
 
