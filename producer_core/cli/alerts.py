@@ -31,7 +31,7 @@ def alerts() -> None:
 @alerts.command(name="list", short_help="What fires now; with --all what has resolved too.")
 @options.store_option
 @click.option("--all", "everything", is_flag=True, help="Resolved ones too, and those that do not fire yet.")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
+@click.option("--limit", type=options.ROWS, default=50, show_default=True, help="At most so many.")
 @options.as_json
 def list_(store_path: Path | None, everything: bool, limit: int, as_json: bool) -> None:
     """What fires now, the most recent first; with --all what has resolved too."""

@@ -24,11 +24,7 @@ _ACTIONS = (
 @click.option("--since", type=options.Moment(), help="Only since then: 2h, or 2026-01-31T12:00.")
 @click.option("--until", type=options.Moment(), help="Only before then.")
 @click.option(
-    "--limit",
-    type=click.IntRange(1, options.MANY),
-    default=50,
-    show_default=True,
-    help="At most so many, the latest.",
+    "--limit", type=options.ROWS, default=50, show_default=True, help="At most so many, the latest."
 )
 @options.as_json
 def audit(store_path: Path | None, limit: int, as_json: bool, **given: Any) -> None:

@@ -29,15 +29,9 @@ _reveal = click.option(
 @click.command(name="list", short_help="The dead letters that a selection matches.")
 @selection.filter_and_state_options
 @click.option(
-    "--limit",
-    type=click.IntRange(0, options.MANY),
-    default=50,
-    show_default=True,
-    help="At most so many, the latest.",
+    "--limit", type=options.NO_ROWS, default=50, show_default=True, help="At most so many, the latest."
 )
-@click.option(
-    "--offset", type=click.IntRange(0, options.MANY), default=0, help="Leave out the first so many."
-)
+@click.option("--offset", type=options.NO_ROWS, default=0, help="Leave out the first so many.")
 @click.option("--after", help="Go on there: `next` of the page before. As quick on every page.")
 @_reveal
 @options.store_option
@@ -166,13 +160,7 @@ def show_(message_id: str, store_path: Path | None, reveal: bool, as_json: bool)
 
 @click.command(short_help="Dead letters by cause, each with what to do.")
 @selection.filter_and_state_options
-@click.option(
-    "--limit",
-    type=click.IntRange(1, options.MANY),
-    default=20,
-    show_default=True,
-    help="At most so many groups.",
-)
+@click.option("--limit", type=options.ROWS, default=20, show_default=True, help="At most so many groups.")
 @options.store_option
 @options.as_json
 def groups(store_path: Path | None, limit: int, as_json: bool, **given: Any) -> None:

@@ -23,10 +23,11 @@ from producer_core.inputs.files import readable
 F = TypeVar("F", bound=Callable[..., Any])
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_LONGEST = 100 * 365 * 86400.0
-MANY = 10**9
-"""Rows that nobody asks for: the bound of `--limit` and `--offset`."""
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+_LONGEST = 100 * 365 * 86400.0
+
+ROWS, NO_ROWS = click.IntRange(1, 10**9), click.IntRange(0, 10**9)
+"""How many rows are asked for, or left out: some, or none as well; no store has more."""
 
 
 class Duration(click.ParamType[float]):

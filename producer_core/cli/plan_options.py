@@ -7,11 +7,13 @@ from typing import Any, TypeVar
 
 import click
 
+from producer_core.cli import options
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = (
     click.option("--dry-run", is_flag=True, help="Only say what it would do; nothing is sent or changed."),
-    click.option("--limit", type=click.IntRange(min=1), help="At most so many, the oldest first."),
+    click.option("--limit", type=options.ROWS, help="At most so many, the oldest first."),
     click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="At most so many a second."),
     click.option(
         "--canary",

@@ -39,11 +39,7 @@ def replay() -> None:
 @replay.command(name="list")
 @options.store_option
 @click.option(
-    "--limit",
-    type=click.IntRange(1, options.MANY),
-    default=20,
-    show_default=True,
-    help="At most so many, the latest.",
+    "--limit", type=options.ROWS, default=20, show_default=True, help="At most so many, the latest."
 )
 @options.as_json
 def list_(store_path: Path | None, limit: int, as_json: bool) -> None:

@@ -33,9 +33,10 @@ def versions() -> Iterator[Finding]:
 
 
 def check_store(path: Path | str | None, now: float) -> Iterator[Finding]:
-    """Whether the store opens, and has room."""
+    """Whether the store opens, may be written to, and has room."""
     from producer_core.dlq import DeadLetterFilter, DeadLetters
     from producer_core.store import Store, default_path
+    from producer_core.store.place import check_writable
 
     place = Path(path) if path else default_path()
     if not place.exists():
@@ -45,6 +46,7 @@ def check_store(path: Path | str | None, now: float) -> Iterator[Finding]:
         return
     try:
         store = Store.open(place, create=False)
+        check_writable(store.path)
         info, (age,) = store.info(), store.rows("data_age")
     except StoreError as error:
         yield of_error("store", error)

@@ -247,7 +247,7 @@ class Stage:
             return
         self.stops += 1
         try:
-            self.slept_with |= self._claimed()
+            self.slept_with |= {number for number, state in self._records().items() if state == "claimed"}
             self.await_owner(other_than=child, timeout=8 * self.lease)
             self.pause(self.chance.uniform(0, 2) if seconds is None else seconds)
         except (AssertionError, StoreError):  # it holds the store's lock: all wait until it wakes
@@ -255,9 +255,12 @@ class Stage:
         finally:
             child.signal(signal.SIGCONT)
 
-    def _claimed(self):
-        claimed = "SELECT message_id FROM operation_records WHERE operation_id = ? AND state = 'claimed'"
-        return set(rows_by_number(self.rows(claimed, [self.operation_id])))
+    def _records(self):
+        """By number: the state in which the operation has it."""
+        records = self.rows(
+            "SELECT message_id, state FROM operation_records WHERE operation_id = ?", [self.operation_id]
+        )
+        return {number: row["state"] for number, row in rows_by_number(records).items()}
 
     def spread(self, count):
         """So many random moments of the replay, each as a number of settled records."""
@@ -346,14 +349,10 @@ class Stage:
         letters = self.rows(
             "SELECT message_id, topic, state, verdict, landed_partition, landed_offset FROM dead_letters"
         )
-        records = self.rows(
-            "SELECT message_id, state FROM operation_records WHERE operation_id = ?", [self.operation_id]
-        )
         ends = self.rows("SELECT count(*) AS n FROM audit WHERE action = 'replay_end'")[0]["n"]
         return Evidence(
             self.buried.letters, self.buried.there, log, rows_by_number(letters),
-            {number: row["state"] for number, row in rows_by_number(records).items()},
-            self.operation(), self.listed(), ends,
+            self._records(), self.operation(), self.listed(), ends,
             exactly_once=self.delivery == "exactly_once", slept_with=self.slept_with,
         )  # fmt: skip
 

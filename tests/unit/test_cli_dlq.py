@@ -144,14 +144,24 @@ def test_groups_as_json_count_what_a_cause_did(path):
 def test_an_empty_selection_is_refused_and_does_not_mean_everything(path, empty):
     before = as_json(path, "dlq", "list")[0]["total"]
 
-    for command in (("archive",), ("list",), ("replay", "--dry-run")):
-        result = run(path, "dlq", *command, *empty, *(("--yes",) if command == ("archive",) else ()))
+    for command in (("archive", "--yes"), ("list",), ("replay", "--dry-run")):
+        result = run(path, "dlq", *command, *empty)
         assert (result.exit_code, "is empty" in result.stderr) == (2, True), result.output
 
     assert as_json(path, "dlq", "list")[0]["total"] == before > 0
 
 
-@pytest.mark.parametrize("command", [("dlq", "list"), ("dlq", "groups"), ("audit",), ("replay", "list")])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("dlq", "list"),
+        ("dlq", "groups"),
+        ("dlq", "replay", "--dry-run"),
+        ("audit",),
+        ("replay", "list"),
+        ("alerts", "list"),
+    ],
+)
 def test_a_limit_that_no_store_could_reach_is_refused(path, command):
     result = run(path, *command, "--limit", 10**20)
 

@@ -15,6 +15,7 @@ from producer_core.store import Store, locks, place
 ORDINARY = 65534
 CHILD = """
 import getpass, os, sys
+from producer_core.doctor import machine
 from producer_core.errors import StoreError
 from producer_core.producer import ReliableKafkaProducer
 from producer_core.store import Store
@@ -172,6 +173,10 @@ def test_a_producer_refuses_a_store_that_it_may_only_read(folder, as_ordinary_us
 
     said = as_ordinary_user(f"ReliableKafkaProducer('localhost:1', store={str(path)!r})")
     assert said.startswith("StoreUnavailable") and "write permission" in said
+    assert (
+        as_ordinary_user(f"print([one.level for one in machine.check_store({str(path)!r}, 0)])")
+        == "['problem']"
+    )
 
 
 def test_a_store_cannot_be_made_in_a_read_only_folder(folder, as_ordinary_user):

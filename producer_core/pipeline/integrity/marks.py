@@ -18,7 +18,7 @@ import orjson
 
 from producer_core.pipeline.integrity.report import AuditReport
 from producer_core.pipeline.integrity.spans import Span
-from producer_core.store.queries import query
+from producer_core.store.queries import run
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -141,6 +141,6 @@ def _insert(connection: Any, rows: Sequence[Sequence[Any]]) -> None:
     columns = [pa.array(values, kind) for values, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
     connection.register("new_findings", pa.table(dict(zip(names, columns, strict=True))))
     try:
-        connection.execute(query("add_audit_findings").sql)
+        run(connection, "add_audit_findings")
     finally:
         connection.unregister("new_findings")
