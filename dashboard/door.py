@@ -197,6 +197,7 @@ async def _say(send: Send, status: int, text: str, *, kind: str = "text/html") -
         (b"content-type", f"{kind}; charset=utf-8".encode()),
         (b"cache-control", b"no-store"),
         (b"content-security-policy", _POLICY.encode()),
+        (b"x-frame-options", b"DENY"),
         (b"referrer-policy", b"no-referrer"),
         (b"x-content-type-options", b"nosniff"),
     ]

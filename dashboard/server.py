@@ -13,6 +13,7 @@ from starlette.middleware import Middleware
 
 from dashboard import access, admission, carrying, warming, watching
 from dashboard.back import Back
+from dashboard.browser_policy import BrowserPolicy
 from dashboard.door import Door
 from dashboard.files import Files
 from dashboard.front import Front
@@ -28,13 +29,15 @@ def parts() -> dict[str, Any]:
     from streamlit import get_option
     from streamlit.file_util import get_static_dir
 
-    guard = guarded(get_option("server.address") or "0.0.0.0", get_option("server.allowedHosts") or ["*"])  # noqa: S104
+    hosts = get_option("server.allowedHosts") or ["*"]
+    guard = guarded(get_option("server.address") or "0.0.0.0", hosts)  # noqa: S104
     access.keep(guard)
     carrying.given()  # a file that is wrong is said now, not at the first replay
     base = get_option("server.baseUrlPath") or ""
     files = Files(Path(get_static_dir()), launch_folder() / "static")
     front = Middleware(Front, files=files, base=base, at_once=not guard.admission.oidc)
-    return {"middleware": [*_door(guard, base), front], "lifespan": _living(files)}
+    policy = Middleware(BrowserPolicy, hosts=hosts, base=base)
+    return {"middleware": [policy, *_door(guard, base), front], "lifespan": _living(files)}
 
 
 def guarded(address: str, hosts: Sequence[str]) -> access.Guard:
