@@ -16,7 +16,7 @@ from producer_core.permissions import MERELY_LOOK, TABLE, Feature, Permission, l
 from producer_core.replication import judge
 
 _CONNECT = 3.0
-DEFAULT_FEATURES: tuple[Feature, ...] = ("send", "probe")
+DEFAULT_FEATURES: tuple[Feature, ...] = ("send", "probe", "standing")
 _LEAST = 1_000  # message.max.bytes, librdkafka's CONFIGURATION.md
 _SETTLED_PARTITIONERS = ("murmur2_random", "murmur2")
 
@@ -138,18 +138,20 @@ def _permissions(
     if operations is None:
         return Finding(check, "ok", "The cluster does not tell our permissions.")
     needs: dict[str, Permission] = {}
-    for feature in features:
-        for need in needed(feature, [topic]):
-            needs.setdefault(need.operation, need)
+    for need in (need for feature in features for need in needed(feature, [topic])):
+        known = needs.setdefault(need.operation, need)
+        if need.reason not in known.reason:
+            needs[need.operation] = replace(known, reason=f"{known.reason}, and {need.reason}")
     asked = [operation.lower().replace("_", " ") for operation in needs]
     missing = lacking(list(needs.values()), {topic: operations})
     if not missing:
         return Finding(check, "ok", f"We may {', '.join(asked[:-1])} and {asked[-1]} it.")
     names = ", ".join(need.operation for need in missing)
     reasons = ", ".join(f"{need.operation} ({need.reason})" for need in missing)
-    return Finding(
-        check, _weight(missing, features), f"We lack {reasons}.", f"Grant {names} on topic {topic}."
-    )
+    text = f"We lack {reasons}."
+    if "standing" in features and any(need.operation in ("READ", "DESCRIBE") for need in missing):
+        text += " The check for lost acknowledged records after a leader election is off."
+    return Finding(check, _weight(missing, features), text, f"Grant {names} on topic {topic}.")
 
 
 def _weight(missing: Sequence[Permission], features: Sequence[Feature]) -> Level:

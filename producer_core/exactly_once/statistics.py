@@ -56,7 +56,8 @@ def _window(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _topics(all_of: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Each partition as the client shows it that wrote most to it: it belongs to one shard."""
+    """Each partition as the client shows it that wrote most to it, for it belongs to one shard; of equals, the one that
+    knows the latest leader."""
     found: dict[str, Any] = {}
     for one in all_of:
         for name, topic in one.get("topics", {}).items():
@@ -65,6 +66,10 @@ def _topics(all_of: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             kept = {} if known is None else known["partitions"]
             found[name] = {**topic, **both, "partitions": kept}
             for number, partition in topic.get("partitions", {}).items():
-                if partition.get("txmsgs", 0) >= kept.get(number, {}).get("txmsgs", 0):
+                if _rank(partition) >= _rank(kept.get(number, {})):
                     kept[number] = partition
     return found
+
+
+def _rank(partition: Mapping[str, Any]) -> tuple[int, int]:
+    return partition.get("txmsgs", 0), partition.get("leader_epoch", -1)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from producer_core.events import Severity
 from producer_core.landing import Landing
+from producer_core.standing.change import LeaderChange
 
 Case = Literal[
     "intact",
@@ -22,7 +23,14 @@ Case = Literal[
     "unknown",
 ]
 Trigger = Literal[
-    "out_of_order", "unknown_producer", "duplicate", "epoch_rose", "idle", "not_rising", "asked"
+    "out_of_order",
+    "unknown_producer",
+    "duplicate",
+    "epoch_rose",
+    "idle",
+    "not_rising",
+    "leader_changed",
+    "asked",
 ]
 
 CODES: Mapping[str, Trigger] = MappingProxyType(
@@ -74,6 +82,7 @@ class Evidence:
     topic_id: str | None = None
     forgotten: bool = False
     """More partitions were written than are remembered, so «no mark» does not mean «nothing acknowledged»."""
+    change: LeaderChange | None = None
 
     @property
     def where(self) -> str:
@@ -115,6 +124,8 @@ _KIND: Mapping[Case, str] = {"desynchronised": "producer_desynchronised", "unkno
 def classify(evidence: Evidence, *, at: float = 0.0) -> Finding:
     """The case that the evidence proves; `unknown` when it proves none. No clock, no broker."""
     case, text = _decide(evidence)
+    if case == "acknowledged_lost" and evidence.change is not None:
+        text = f"{text} {evidence.change}."
     return Finding(
         evidence.topic,
         evidence.partition,

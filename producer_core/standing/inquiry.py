@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from producer_core.events import Notice
+from producer_core.standing.change import LeaderChange
 from producer_core.standing.evidence import (
     CODES,
     NEEDS_A_SECOND_LOOK,
+    Case,
     Evidence,
     Finding,
     Look,
@@ -26,8 +28,12 @@ _PATIENCE = 5
 """Unanswered times after which it is said that nobody can say."""
 _CLOSELY = 10.0
 """Seconds after an answer within which the same code on the same topic is taken for the same event's."""
+_CHANGES_APART = 5.0
+"""Seconds between two looks at a partition whose leader changes time and again."""
 _KEPT = 1000
 """Findings that are kept."""
+_THERE: tuple[Case, ...] = ("intact", "desynchronised")
+"""The record that was asked about is there."""
 
 
 class Inquiry:
@@ -76,6 +82,22 @@ class Inquiry:
         for topic in self.marks.topics():
             for partition, mark in self.marks.of(topic).items():
                 self.routine((topic, partition), "epoch_rose", mark, now)
+
+    def leader_changed(self, key: Key, change: LeaderChange, now: float) -> None:
+        """What was acknowledged before the change may be gone with the old leader: it is read back, soon."""
+        marks = self.marks.around_a_change(key)
+        if marks:
+            again = min(self._checked.get(key, 0.0), now) + _CHANGES_APART
+            question = Question(key, "leader_changed", marks[0], max(now + SOON, again), self.ids.get(key[0]))
+            question.change, question.more = change, tuple(marks[1:])
+            self.questions.add(question)
+
+    def gather(self, questions: Sequence[Question]) -> None:
+        """Just before they are asked: what was acknowledged before a leader changed may have been reported since."""
+        for question in questions:
+            if question.change is not None and not question.gathered:
+                question.gathered = True
+                question.gather(self.marks.before_pause(question.key))
 
     def suspect(self, code: str, topic: str, partition: int | None, text: str, now: float) -> list[Notice]:
         """A code came: every partition that it may mean is asked about; None: all of the topic.
@@ -126,6 +148,8 @@ class Inquiry:
             question.seen_gone = True
             question.due = now + self._confirm
             return []
+        if finding.case in _THERE and question.next_mark(look, now):
+            return []
         self.questions.remove(question)
         self._refused.discard(finding.topic)
         self._check_noted(question.key, now)
@@ -142,6 +166,7 @@ class Inquiry:
             session=self._session,
             topic_id=question.topic_id,
             forgotten=self.marks.forgotten,
+            change=question.change,
         )
         return classify(evidence, at=now)
 
@@ -154,6 +179,8 @@ class Inquiry:
         self._note(finding)
         if question.urgent:
             return [notice_of(finding)]
+        if question.change is not None and not look.refused:
+            return []
         self.questions.remove(question)  # the next occasion will ask again
         self._check_noted(question.key, now)
         if not look.refused or finding.topic in self._refused:

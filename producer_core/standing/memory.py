@@ -2,10 +2,57 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from producer_core.standing.evidence import Mark
 
 Key = tuple[str, int]
 """Topic and partition."""
+
+
+@dataclass(slots=True)
+class _Earlier:
+    """Marks of one partition that newer ones replaced; see `Trail`."""
+
+    window: int
+    last: Mark
+    before_pause: Mark
+    pause: float
+    pause_window: int
+
+
+class Trail:
+    """Up to two earlier marks of each partition: acknowledged before its leader changed, whenever that is seen.
+
+    A window is the time between two statistics. The trail keeps the last mark of an earlier window, and the mark
+    before the longest pause within this window and the previous one: a change of the leader makes such a pause.
+    Not locked: its owner is.
+    """
+
+    def __init__(self) -> None:
+        self._window = 0
+        self._earlier: dict[Key, _Earlier] = {}
+
+    def next_window(self) -> None:
+        self._window += 1
+
+    def replaced(self, key: Key, mark: Mark, now: float) -> None:
+        """A newer mark, of now, took this one's place."""
+        pause, known = now - mark.at, self._earlier.get(key)
+        if known is None:
+            self._earlier[key] = _Earlier(self._window, mark, mark, pause, self._window)
+            return
+        if known.window != self._window:
+            known.window, known.last = self._window, mark
+        if pause > known.pause or known.pause_window < self._window - 1:
+            known.before_pause, known.pause, known.pause_window = mark, pause, self._window
+
+    def of(self, key: Key) -> tuple[Mark, ...]:
+        known = self._earlier.get(key)
+        return () if known is None else (known.last, known.before_pause)
+
+    def drop(self, key: Key) -> None:
+        self._earlier.pop(key, None)
 
 
 class Marks:
@@ -19,10 +66,27 @@ class Marks:
         self._highest: dict[str, dict[int, Mark]] = {}
         self._below: dict[Key, Mark] = {}  # the newest one, where it is below the highest
         self._count = 0
+        self._trail = Trail()
         self.forgotten = False
 
     def get(self, topic: str, partition: int) -> Mark | None:
         return self._highest.get(topic, {}).get(partition)
+
+    def around_a_change(self, key: Key) -> list[Mark]:
+        """The marks to read back after the partition's leader changed, the highest first."""
+        highest = self.get(*key)
+        if highest is None:
+            return []
+        marks = {mark.offset: mark for mark in (*self._trail.of(key), highest)}
+        return [marks[offset] for offset in sorted(marks, reverse=True)]
+
+    def before_pause(self, key: Key) -> tuple[Mark, ...]:
+        """The mark before the longest pause of the last seconds, where there is one."""
+        return self._trail.of(key)[1:]
+
+    def next_window(self) -> None:
+        """The client told its statistics, and with them the leaders."""
+        self._trail.next_window()
 
     def of(self, topic: str) -> dict[int, Mark]:
         return dict(self._highest.get(topic, {}))
@@ -49,6 +113,7 @@ class Marks:
                 self._forget_one(topic)
         elif mark.offset > known.offset:
             partitions[partition] = mark
+            self._trail.replaced((topic, partition), known, mark.at)
         else:
             self._below[topic, partition] = mark
         return known
@@ -56,6 +121,7 @@ class Marks:
     def lost(self, topic: str, partition: int, mark: Mark) -> None:
         """This mark does not hold any more: what was acknowledged below it since is what there is."""
         newest = self._below.pop((topic, partition), None)
+        self._trail.drop((topic, partition))
         if self.get(topic, partition) == mark:
             self._drop(topic, partition)
             if newest is not None and newest.at > mark.at:
@@ -68,6 +134,7 @@ class Marks:
             self._drop(topic, partition)
 
     def _drop(self, topic: str, partition: int) -> None:
+        self._trail.drop((topic, partition))
         if self._highest.get(topic, {}).pop(partition, None) is not None:
             self._count -= 1
             if not self._highest[topic]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from producer_core.standing.evidence import Finding, Mark, Trigger
+from producer_core.standing.change import LeaderChange
+from producer_core.standing.evidence import Finding, Look, Mark, Trigger
 from producer_core.standing.memory import Key
 
 _FIRST, _LONGEST = 0.5, 60.0
@@ -40,10 +42,34 @@ class Question:
     told: bool = False
     version: int = 0
     """Grows when another reason to ask joins: a look that was made before does not answer that one."""
+    change: LeaderChange | None = None
+    more: tuple[Mark, ...] = ()
+    """Further marks to read back, once the record at `last` is there."""
+    gathered: bool = False
+    """`more` has what was acknowledged just before the leader changed and reported just after."""
 
     @property
     def urgent(self) -> bool:
         return self.suspicion is not None or self.trigger == "duplicate"
+
+    @property
+    def lasting(self) -> bool:
+        """It stays open until it has an answer."""
+        return self.urgent or self.change is not None
+
+    def gather(self, marks: Iterable[Mark]) -> None:
+        """Read these back, too."""
+        further = {mark.offset: mark for mark in (*self.more, *marks) if mark != self.last}
+        self.more = tuple(further[offset] for offset in sorted(further, reverse=True))
+
+    def next_mark(self, look: Look, now: float) -> bool:
+        """Go on with the next mark that retention has left; False where there is none."""
+        there = tuple(mark for mark in self.more if mark.offset >= (look.low or 0))
+        if not there:
+            return False
+        self.last, self.more = there[0], there[1:]
+        self.due, self.seen_gone, self.unanswered = now, False, 0
+        return True
 
     def again(self, now: float) -> None:
         """Nobody could answer: later."""
@@ -69,7 +95,7 @@ class Questions:
         """One a partition: a second reason to ask joins the first, whose mark is the older one."""
         known = self._open.get(question.key)
         if known is None:
-            if len(self._open) >= self._limit and not question.urgent:
+            if len(self._open) >= self._limit and not question.lasting:
                 self.skipped += 1
                 return
             self._open[question.key] = question
@@ -80,6 +106,8 @@ class Questions:
             known.version += 1
             if question.urgent and not known.urgent:
                 known.trigger, known.message = question.trigger, question.message
+            if question.change is not None:
+                _join_change(known, question)
             if known.suspicion is None:
                 known.suspicion = question.suspicion
             elif question.suspicion is not None:
@@ -97,11 +125,12 @@ class Questions:
                 del self._open[key]
 
     def due(self, now: float, most: int, *, urgent_only: bool = False) -> list[Question]:
-        """What is to be asked now, the urgent first."""
+        """What is to be asked now, the urgent first. With `urgent_only`, changes of a leader count as due."""
         ready = [
             question
             for question in self._open.values()
-            if question.due <= now and (question.urgent or not urgent_only)
+            if (question.due <= now and (question.urgent or not urgent_only))
+            or (urgent_only and question.change is not None)
         ]
         ready.sort(key=lambda question: (not question.urgent, question.due))
         return ready[:most]
@@ -123,3 +152,11 @@ class Questions:
             for (name, _), question in self._open.items()
             if name == topic
         )
+
+
+def _join_change(known: Question, question: Question) -> None:
+    """The leader of a partition that is asked about already changed: its marks are read back, and at once."""
+    assert question.change is not None
+    known.change = question.change if known.change is None else question.change.since(known.change)
+    known.gather((*(() if question.last is None else (question.last,)), *question.more))
+    known.gathered, known.unanswered = False, 0

@@ -14,6 +14,7 @@ from producer_core.messages import id_text
 from producer_core.standing.ask import Asker, Wanted
 from producer_core.standing.evidence import CODES, Finding, Look, Mark
 from producer_core.standing.inquiry import SOON, Inquiry
+from producer_core.standing.leaders import Leaders
 from producer_core.standing.memory import Key
 from producer_core.standing.questions import Question
 from producer_core.standing.telling import EpochWatch, decided
@@ -61,6 +62,7 @@ class Standing(Hook):
             max_questions=max_questions,
         )
         self._epochs = EpochWatch()
+        self._leaders = Leaders(max_partitions)
         self._outbox: list[Notice] = []
         self._sweep = False
         self._unnamed: set[str] = set()  # topics whose id was not asked yet
@@ -99,11 +101,18 @@ class Standing(Hook):
                 self._suspect(code, topic, None, notice.text)
 
     def client_statistics(self, statistics: Mapping[str, Any]) -> None:
+        now = self._clock()
         with self._changed:
-            rose = self._epochs.statistics(statistics.get("eos") or {}, self._clock())
+            rose = self._epochs.statistics(statistics.get("eos") or {}, now)
             if rose is not None:
                 self._outbox.append(rose)
                 self._sweep = True
+            changes = list(self._leaders.statistics(statistics.get("topics") or {}))
+            if self._asker is not None:
+                for key, change in changes:
+                    self._inquiry.leader_changed(key, change, now)
+            self._inquiry.marks.next_window()
+            if rose is not None or changes:
                 self._changed.notify_all()
 
     # looking
@@ -232,6 +241,7 @@ class Standing(Hook):
                     self._sweep = False
                     self._inquiry.sweep(self._clock())
                 due = self._inquiry.questions.due(self._clock(), _MOST_AT_ONCE, urgent_only=stopping)
+                self._inquiry.gather(due)
             self._tell_all(outbox)
             self._ask_round(self._asker, due, _LAST_ROUND if stopping else _ROUND)
             if not stopping:

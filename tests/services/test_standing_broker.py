@@ -183,6 +183,18 @@ def test_a_partition_idle_for_long_is_looked_at_when_it_is_written_again(cluster
         assert rig.kinds() == []
 
 
+def test_after_a_leader_changed_the_records_from_before_are_read_back_and_found(cluster, topic):
+    with Rig(cluster.bootstrap_servers, topic) as rig:
+        rig.send(2)
+        eventually(lambda: rig.standing._leaders._known.get((topic, 0)))
+        cluster._mock.lead(topic, 1 if cluster.leader(topic) != 1 else 2)
+        rig.send(1)
+
+        finding = eventually(lambda: rig.standing.findings, 60)[0]
+        assert (finding.case, finding.trigger) == ("intact", "leader_changed")
+        assert rig.kinds() == []
+
+
 def test_a_watch_that_fails_disturbs_nobody(cluster, topic, caplog):
     class Broken(Standing):
         def acknowledged(self, batch):

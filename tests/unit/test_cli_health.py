@@ -189,6 +189,11 @@ def topic(**changes):
         ({"max_message_bytes": 1000}, "warning", "die at the broker"),
         ({"operations": frozenset({"DESCRIBE"})}, "problem", "WRITE (to send)"),
         ({"operations": frozenset({"DESCRIBE", "WRITE"})}, "warning", "READ (to look"),
+        (
+            {"operations": frozenset({"DESCRIBE", "WRITE"})},
+            "warning",
+            "The check for lost acknowledged records after a leader election is off",
+        ),
         ({"operations": None}, "ok", "does not tell our permissions"),
     ],
 )
