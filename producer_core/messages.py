@@ -15,11 +15,13 @@ from datetime import time as time_of_day
 from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
+from numbers import Real
 from typing import Any, NamedTuple
 
 import orjson
 
 from producer_core.errors import InvalidMessage
+from producer_core.json_values import AS_TEXT, path_to, unknown
 
 ID_HEADER = "pc-id"
 """Header of each record: 16 bytes of the session, then the sequence as 8 bytes big-endian."""
@@ -149,15 +151,16 @@ def encode_value(value: Any, serializer: Callable[[Any], bytes] | None = None) -
     """The bytes of a value: bytes pass through, None is a tombstone, everything else is compact JSON.
 
     Numpy numbers stay numbers, datetimes become ISO 8601, sets and tuples of any kind lists, mappings of any kind
-    objects, UUID, Decimal and others their text. NaN and the infinities have no JSON and raise InvalidMessage, as does what cannot be encoded.
+    objects, UUID, Decimal, Path and the other types of docs/values.md their text. NaN, the infinities and values of any
+    other type have no JSON and raise InvalidMessage, which names the place inside the value.
     """
     if serializer is None and type(value) is dict:  # as nearly all are
         try:
             data = _dumps(value, _plain, _OPTIONS)
         except (TypeError, ValueError):  # something that asks for more
             return _json(value)
-        if data.rfind(b"null") >= 0:  # as in _json
-            _refuse_nan(value)
+        if data.rfind(b"null") >= 0:  # as in _written
+            _check_numbers(value)
         return _join((data, b"")) if len(data) < _LARGE else data  # as _fitting
     if value is None or isinstance(value, bytes):
         return value
@@ -279,6 +282,38 @@ def _json(value: Any) -> bytes:
 
 def _written(value: Any, option: int = 0) -> bytes:
     try:
+        return _unchecked(value, option)
+    except InvalidMessage as error:
+        raise _placed(error, value) from error.__cause__
+
+
+def _check_numbers(value: Any) -> None:
+    try:
+        _refuse_nan(value)
+    except InvalidMessage as error:
+        raise _placed(error, value) from None
+
+
+def _placed(error: InvalidMessage, value: Any) -> InvalidMessage:
+    """The same refusal, with the place inside the value that it is about."""
+    try:
+        path = path_to(value, _refused)
+    except Exception:  # a property or a method of the caller's own
+        return error
+    return InvalidMessage(f"At value{path}: {error.what}", fix=error.fix) if path else error
+
+
+def _refused(value: Any) -> bool:
+    try:
+        _unchecked(value)
+    except InvalidMessage:
+        return True
+    return False
+
+
+def _unchecked(value: Any, option: int = 0) -> bytes:
+    """The JSON of a value; a refusal of it names no place."""
+    try:
         try:
             data = _dumps(value, _plain, _OPTIONS | option)
         except TypeError:  # perhaps a key that is no text: what knows those too is slower
@@ -286,6 +321,11 @@ def _written(value: Any, option: int = 0) -> bytes:
     except (TypeError, ValueError) as error:
         if isinstance(error.__cause__, InvalidMessage):  # ours, from _plain, wrapped by orjson
             raise error.__cause__ from None
+        if "Dict key" in str(error):
+            raise InvalidMessage(
+                "A key inside the value is neither text nor a number, a date or a UUID.",
+                fix="Convert it to text.",
+            ) from error
         raise InvalidMessage(f"The value cannot be written as JSON: {error}.") from error
     # orjson writes NaN as null: look only where one may hide. `in` would take longer than orjson took, rfind does not.
     if data.rfind(b"null") >= 0:
@@ -303,7 +343,7 @@ def _fitting(data: bytes) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """What orjson does not know, in what it knows; text where there is nothing better, bytes refused."""
+    """What orjson does not know, in what it knows, or in its text where that is documented; the rest is refused."""
     if isinstance(value, Decimal):
         return _finite(value)
     if isinstance(value, set | frozenset):  # its own order differs from process to process
@@ -311,6 +351,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):  # a named one
         return list(value)
     if isinstance(value, date | time_of_day):  # a subclass: pandas.Timestamp
+        if value != value:  # pandas.NaT
+            raise InvalidMessage("NaT has no JSON form.", fix="Use None, or leave the field out.")
         return value.isoformat()
     if isinstance(value, bytes | bytearray | memoryview):
         raise InvalidMessage(
@@ -322,9 +364,15 @@ def _plain(value: Any) -> Any:
         return value.copy(order="C")  # a slice or a transposed array
     if hasattr(value, "tolist") and not isinstance(plain := value.tolist(), type(value)):
         return _checked_for_nan(plain)
-    if isinstance(value, Mapping):  # no dict; its text may say nothing of what is in it
+    if isinstance(value, Mapping):  # no dict
         return dict(value)
-    return str(value)
+    if isinstance(value, AS_TEXT):
+        return str(value)
+    if isinstance(value, Real):  # numpy.longdouble
+        return _checked_for_nan(float(value))
+    if isinstance(value, Sequence):  # a deque, a range, a UserList
+        return list(value)
+    raise unknown(value)
 
 
 def _checked_for_nan(value: Any) -> Any:

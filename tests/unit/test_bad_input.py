@@ -47,6 +47,7 @@ RAISES = [
     ("a Decimal NaN", {"value": {"x": decimal.Decimal("NaN")}}, InvalidMessage, "NaN"),
     ("bytes inside a value", {"value": {"x": b"raw"}}, InvalidMessage, "base64"),
     ("an int beyond 64 bits", {"value": {"x": 2**70}}, InvalidMessage, "64"),
+    ("an object of an unknown type", {"value": {"x": [object()]}}, InvalidMessage, r"At value\['x'\]\[0\]"),
     ("a dict key", {"value": {}, "key": {"a": 1}}, InvalidMessage, "str, bytes or int"),
     ("a float key", {"value": {}, "key": 1.5}, InvalidMessage, "str, bytes or int"),
     ("a bool key", {"value": {}, "key": True}, InvalidMessage, "str, bytes or int"),
