@@ -298,7 +298,7 @@ def _placed(error: InvalidMessage, value: Any) -> InvalidMessage:
     """The same refusal, with the place inside the value that it is about."""
     try:
         path = path_to(value, _refused)
-    except Exception:  # a property or a method of the caller's own
+    except Exception:  # noqa: BLE001  a property or a method of the caller's own
         return error
     return InvalidMessage(f"At value{path}: {error.what}", fix=error.fix) if path else error
 
