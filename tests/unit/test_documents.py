@@ -29,7 +29,9 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 @cache
 def run(block):
-    return subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, timeout=600)  # a bound for one that hangs
+    return subprocess.run(
+        [sys.executable, "-c", block], capture_output=True, text=True, timeout=600
+    )  # a bound for one that hangs
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=[f"block {number}" for number in range(1, len(BLOCKS) + 1)])
