@@ -91,14 +91,24 @@ def _sentence(job: Sending) -> str:
     snapshot = job.producer.metrics.snapshot()
     seconds = max(time.monotonic() - job.started, 1e-9)
     before = f" ({job.already:,} of before)" if job.already else ""
-    text = f"{job.read:,} rows{before}, {snapshot.acknowledged:,} acknowledged, {snapshot.dead:,} dead, {snapshot.acknowledged / seconds:,.0f}/s"
+    dead = max(0, snapshot.dead - job.malformed)
+    malformed = f", {job.malformed:,} malformed" if job.malformed else ""
+    rate = snapshot.acknowledged / seconds
+    text = f"{job.read:,} rows{before}, {snapshot.acknowledged:,} acknowledged, {dead:,} dead{malformed}, {rate:,.0f}/s"
     left = job.producer.pending_count
     if job.phase == "settling":
         text += f"; waiting for {left:,}"
         text += " (Ctrl-C again gives them up)" if job.interrupted else ""
-    if left and not snapshot.acknowledged and (error := job.producer.connection.error):
-        text += f"; {error}"
-    return text
+    return text + (_connection_trouble(job, anything=bool(snapshot.acknowledged)) if left else "")
+
+
+def _connection_trouble(job: Sending, *, anything: bool) -> str:
+    """Return why nothing is delivered now; "" while a broker is connected and has acknowledged `anything`."""
+    connection = job.producer.connection
+    error = connection.error
+    if not error or (connection.connected and anything):
+        return ""
+    return f"; {error}" if connection.connected or not anything else f"; no broker is connected: {error}"
 
 
 def _left(job: Sending) -> str:

@@ -6,24 +6,31 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from producer_core.asking import reader
 from producer_core.errors import BrokerError, BrokerUnreachable
+from producer_core.failures import failure_of
 from producer_core.inputs.identity import PREFIX
 from producer_core.inputs.state_file import Where
 from producer_core.journal.ranges import Ranges
 from producer_core.messages import record_id
 
+_ANSWER = 30.0
+"""Seconds for which a question is asked again while its error is transient, as right after a topic is created."""
+_AGAIN = 0.2
 _PATIENCE = 60.0
 """Seconds without a record, or an end of partition, until the brokers count as away."""
 _AT_ONCE = 1000
 _ALL = {"isolation.level": "read_uncommitted"}
 _REFUSED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED)
 
+_NO_SUCH = (KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART)
+
 Tell = Callable[[int, int], None]
+_Told = TypeVar("_Told")
 
 
 @dataclass
@@ -121,14 +128,9 @@ def cut_off(settings: Mapping[str, Any], offsets: Mapping[Where, int]) -> str | 
             continue
         with reader(settings, _ALL, name="send") as consumer:
             try:
-                _, end = consumer.get_watermark_offsets(
-                    TopicPartition(topic, number), timeout=10, cached=False
-                )
+                _, end = _ends(consumer, topic, number)
             except KafkaException as error:
-                if error.args[0].code() not in (
-                    KafkaError._UNKNOWN_PARTITION,
-                    KafkaError.UNKNOWN_TOPIC_OR_PART,
-                ):
+                if error.args[0].code() not in _NO_SUCH:
                     raise _unreachable(error) from error
                 return f"{topic} has no partition {number} any more"
             if end <= offset:
@@ -138,15 +140,36 @@ def cut_off(settings: Mapping[str, Any], offsets: Mapping[Where, int]) -> str | 
 
 def _spans(consumer: Consumer, topic: str) -> dict[int, tuple[int, int]]:
     try:
-        metadata = consumer.list_topics(topic, timeout=10).topics[topic]
-        if metadata.error is not None:
-            raise KafkaException(metadata.error)
-        return {
-            number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10, cached=False)
-            for number in metadata.partitions
-        }
+        partitions = _answer(lambda: _partitions(consumer, topic))
+        return {number: _ends(consumer, topic, number) for number in partitions}
     except KafkaException as error:
         raise _unreachable(error) from error
+
+
+def _partitions(consumer: Consumer, topic: str) -> list[int]:
+    metadata = consumer.list_topics(topic, timeout=10).topics[topic]
+    if metadata.error is not None:
+        raise KafkaException(metadata.error)
+    return list(metadata.partitions)
+
+
+def _ends(consumer: Consumer, topic: str, number: int) -> tuple[int, int]:
+    """Return both ends of a partition."""
+    where = TopicPartition(topic, number)
+    return _answer(lambda: consumer.get_watermark_offsets(where, timeout=10, cached=False))
+
+
+def _answer(ask: Callable[[], _Told]) -> _Told:
+    """Return the answer to a question; ask again while its error is transient, within a bound."""
+    deadline = time.monotonic() + _ANSWER
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            passing = failure_of(error.args[0]).kind in ("temporary", "timed_out")
+            if not passing or error.args[0].code() in _NO_SUCH or time.monotonic() > deadline:
+                raise
+            time.sleep(_AGAIN)
 
 
 def _take(message: Any, prefix: bytes, waiting: dict[int, tuple[int, int]], found: Found) -> None:

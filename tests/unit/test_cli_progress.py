@@ -1,0 +1,53 @@
+"""The progress line of a `send`: what it counts, and what it says of the connection."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+
+import pytest
+from confluent_kafka import KafkaError
+
+from producer_core.cli.progress import _sentence
+from producer_core.connection import Connection
+
+UP = {"brokers": {"b": {"state": "UP"}}}
+REFUSED = KafkaError(KafkaError._TRANSPORT, "localhost:9092/1: Connect failed: Connection refused")
+ALL_DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
+
+
+@pytest.fixture
+def job():
+    snapshot = SimpleNamespace(acknowledged=1000, dead=3)
+    producer = SimpleNamespace(
+        metrics=SimpleNamespace(snapshot=lambda: snapshot),
+        pending_count=34_094,
+        connection=Connection(lambda notice: None),
+    )
+    return SimpleNamespace(
+        producer=producer, read=2000, already=0, malformed=0, phase="settling", interrupted=False,
+        started=time.monotonic(),
+    )  # fmt: skip
+
+
+def test_a_broker_that_goes_away_in_mid_send_is_named_and_its_return_ends_that(job):
+    job.producer.connection.statistics(UP)
+    assert "broker" not in _sentence(job)
+
+    job.producer.connection.failed(REFUSED)
+    job.producer.connection.failed(ALL_DOWN)
+    assert "waiting for 34,094; no broker is connected: localhost:9092/1: Connect failed" in _sentence(job)
+
+    job.producer.connection.statistics(UP)
+    assert _sentence(job).endswith("waiting for 34,094")
+
+
+def test_one_broker_of_several_that_goes_away_is_no_lost_connection(job):
+    job.producer.connection.statistics(UP)
+    job.producer.connection.failed(REFUSED)
+    assert _sentence(job).endswith("waiting for 34,094")
+
+
+def test_malformed_lines_are_counted_as_malformed_and_not_as_dead(job):
+    job.malformed = 2
+    assert "1,000 acknowledged, 1 dead, 2 malformed" in _sentence(job)
