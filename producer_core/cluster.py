@@ -16,6 +16,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 from producer_core.asking import admin, topic_id
 from producer_core.config import ClientConfig, connection_settings
 from producer_core.errors import BrokerError, BrokerUnreachable, InvalidMessage
+from producer_core.failures import failure_of
 from producer_core.librdkafka import client_log
 
 _TRANSACTING = {
@@ -133,7 +134,7 @@ class Cluster:
 
     def operations(self, topics: Sequence[str], *, timeout: float = 10.0) -> dict[str, frozenset[str] | None]:
         """What we may do on each topic: nothing where it may not even be seen; None where the cluster does not
-        tell, or has no such topic. BrokerUnreachable when nobody answers."""
+        tell, or has no such topic. BrokerUnreachable without an answer in time."""
         if not topics:
             return {}
         self._metadata(timeout)
@@ -143,7 +144,10 @@ class Cluster:
         return {topic: _operations(topic, future, timeout) for topic, future in asked.items()}
 
     def may_transact(self, transactional_id: str, *, timeout: float = 10.0) -> bool:
-        """Whether transactions may be begun under this id. It fences whoever uses the very same one."""
+        """Whether transactions may be begun under this id. It fences whoever uses the very same one.
+
+        BrokerUnreachable when the transaction coordinator does not answer in time.
+        """
         self._metadata(timeout)
         producer = Producer(
             {**self._connection, **_TRANSACTING, "transactional.id": transactional_id},
@@ -154,7 +158,7 @@ class Cluster:
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
                 return False
-            raise BrokerError(f"Whether transactions are allowed cannot be tried: {_text(error)}.") from error
+            raise _not_told("Whether transactions are allowed cannot be tried", error) from error
         return True
 
     def _settings(self, kind: Any, name: str, timeout: float) -> Mapping[str, str]:
@@ -209,8 +213,14 @@ def _operations(topic: str, future: Future[Any], timeout: float) -> frozenset[st
                 return frozenset()
             case KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return None
-        raise BrokerError(f"What we may do on topic {topic!r} is not told: {_text(error)}.") from error
+        raise _not_told(f"What we may do on topic {topic!r} is not told", error) from error
     return None if allowed is None else frozenset(operation.name for operation in allowed)
+
+
+def _not_told(text: str, error: KafkaException | FutureTimeout) -> BrokerError:
+    """The error to raise for a question without an answer: BrokerUnreachable where a later try can succeed."""
+    passing = isinstance(error, FutureTimeout) or failure_of(error.args[0]).kind in ("temporary", "timed_out")
+    return (BrokerUnreachable if passing else BrokerError)(f"{text}: {_text(error)}.")
 
 
 def _number(text: str | None) -> int | None:

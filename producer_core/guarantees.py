@@ -86,7 +86,7 @@ class Guarantees:
         return Journal.open(self.journal_dir, level=self.journal_level, notice=notice)
 
     def require(self, config: ClientConfig, journal: Journal | StandIn | None, topics: Sequence[str]) -> None:
-        """BrokerError with the list of what exactly-once delivery may not do here; nobody answering is no refusal."""
+        """Raise BrokerError with the permissions that exactly-once delivery lacks; a missing answer is no refusal."""
         if self.delivery == "exactly_once" and journal is not None:
             from producer_core import permissions
 

@@ -1,0 +1,29 @@
+"""Exactly-once delivery starts while a part of the cluster does not answer, and refuses only what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from producer_core.brokers import embedded
+from producer_core.brokers.proxy import BlackHole, FaultProxy, Rule
+from producer_core.cluster import Cluster
+from producer_core.config import client_config
+from producer_core.errors import BrokerUnreachable
+from producer_core.guarantees import Guarantees
+
+
+class Journal:
+    session = "a-session"
+
+
+def test_a_broker_that_hangs_does_not_keep_an_exactly_once_producer_from_starting(tmp_path):
+    guarantees = Guarantees(delivery="exactly_once", journal_dir=tmp_path)
+    with embedded.start(brokers=1, topics={"orders": 1}) as broker, FaultProxy() as proxy:
+        broker.advertise(proxy.listen)
+        with proxy.during(Rule(BlackHole(), api=("InitProducerId", "FindCoordinator"))):
+            config = client_config(proxy.bootstrap_servers)
+
+            guarantees.require(config, Journal(), ())
+
+            with pytest.raises(BrokerUnreachable, match="Whether transactions are allowed cannot be tried"):
+                Cluster(config).may_transact("shop-check", timeout=0.5)
