@@ -75,10 +75,9 @@ def _where(delivery: Delivery) -> Where:
     return (delivery.topic, delivery.partition)
 
 
-def somebody_elses(code: str, *, lasted: float, timeout: float, own_doing: bool) -> bool:
-    """Whether a fencing code means that another process uses our transactional id.
+def lost_the_id(code: str, *, lasted: float, timeout: float) -> bool:
+    """Return whether this error means that another request took the transactional id.
 
-    The coordinator fences too when our transaction outlived its time-out. `own_doing`: a late copy of our own
-    fence's request may have come in. Then the shard begins anew.
+    The coordinator answers the same to a transaction that outlived its time-out; then the id is still ours.
     """
-    return code in FENCING and lasted < _ROOM_TO_TIME_OUT * timeout and not own_doing
+    return code in FENCING and lasted < _ROOM_TO_TIME_OUT * timeout

@@ -20,9 +20,10 @@ from producer_core.delivery import Delivery, Report
 from producer_core.errors import JournalError
 from producer_core.events import Severity, Verdict
 from producer_core.exactly_once.client import Client, Stopped, TransactionFailed
-from producer_core.exactly_once.judging import FENCING, Blame, blame, somebody_elses
+from producer_core.exactly_once.judging import Blame, blame, lost_the_id
 from producer_core.exactly_once.ledger import Ledger, Place, Where, split
 from producer_core.exactly_once.outcome import Outcome
+from producer_core.exactly_once.ownership import Ownership
 from producer_core.exactly_once.read_back import ReadBack, starts
 from producer_core.failures import failure_of
 from producer_core.transport import Full
@@ -36,8 +37,6 @@ _BREATH = 0.005
 refuses, and the client backs off longer (measured: +45 % throughput)."""
 _PATIENCE = 5.0
 """Seconds that waiting for the coordinator goes without a word."""
-_EXPLAINED = 3
-"""Fencings that are put down to a late request of our own, in a row; another process would come back each time."""
 _LIMIT_LASTS = 10.0
 """Seconds a partition goes on in small transactions after a batch of it was refused."""
 
@@ -112,7 +111,8 @@ class Shard:
         self._limits: dict[Where, tuple[int, float]] = {}
         self._trouble: str | None = None
         self._failures = 0  # transactions in a row
-        self._explained = 0  # times we were fenced without a commit since, and took it for our own doing
+        self._ownership = Ownership(number)
+        self._giving_way = threading.Event()  # another process has the ids of this one
         self._read_back = ReadBack(settings, self._wait, self._warn, owner.connection_error)
         self._thread = threading.Thread(target=self._run, name=f"producer-core-shard-{number}", daemon=True)
 
@@ -121,6 +121,12 @@ class Shard:
 
     def stop(self) -> None:
         self._stopping.set()
+        with self._changed:
+            self._changed.notify_all()
+
+    def give_way(self) -> None:
+        """End after the running transaction, and leave the queue as it is. For any thread."""
+        self._giving_way.set()
         with self._changed:
             self._changed.notify_all()
 
@@ -176,6 +182,8 @@ class Shard:
         """The next transaction's messages: when there are enough of them, or the first is old enough."""
         while True:
             with self._changed:
+                if self._giving_way.is_set():
+                    raise _TakenOver
                 left = self._time_left()
                 if left <= 0:
                     batch = self._take()
@@ -304,12 +312,8 @@ class Shard:
     # when a transaction failed
 
     def _after(self, failure: TransactionFailed, deliveries: Sequence[Delivery], lasted: float) -> None:
-        error = failure.error
-        own_doing = self._live().fenced_in_trouble and self._explained < _EXPLAINED
-        timeout = self._bounds.transaction_timeout
-        if somebody_elses(error.name(), lasted=lasted, timeout=timeout, own_doing=own_doing):
-            raise _TakenOver
-        self._explained += error.name() in FENCING
+        if lost_the_id(failure.error.name(), lasted=lasted, timeout=self._bounds.transaction_timeout):
+            self._wait_to_take_back()
         sent = Counter((one.topic, one.partition) for one in deliveries)
         judged = blame([(one, problem) for one, problem, _ in failure.reports], sent)
         if not (judged.guilty or judged.limits):
@@ -318,6 +322,19 @@ class Shard:
             )
         self._recover(sent)
         self._punish(judged)
+
+    def _wait_to_take_back(self) -> None:
+        """Wait until the transactional id may be taken back; raise _TakenOver when another producer keeps it."""
+        wait = self._ownership.lost(explained=self._live().fenced_in_trouble)
+        if wait is None or self._giving_way.is_set():
+            raise _TakenOver
+        self._live().destroy()
+        self._ill(
+            f"Another process, or a late request of one that was killed, took the transactional id {self._id}. This "
+            f"producer takes it back ({self._ownership.losses} of {self._ownership.attempts}) and stops if the other "
+            "one keeps coming back. Two running producers must not share a transactional id."
+        )
+        self._pause(wait)
 
     def _recover(self, partitions: Iterable[Where]) -> None:
         """A new client, fenced; then everything that the old one left on these partitions is read back."""
@@ -407,7 +424,7 @@ class Shard:
         self._trouble = text
 
     def _well(self) -> None:
-        self._failures = self._explained = 0
+        self._failures = 0
         if self._trouble is not None:
             self._trouble = None
             text = "Transactions are committed again. Nothing was lost, and nothing was sent twice."

@@ -218,8 +218,14 @@ class TransactionalTransport:
                 self._listener.notice(Notice(kind, severity, text, time.time()))
 
     def fenced(self, transactional_id: str) -> None:
+        """Stop all shards: their transactional ids belong to another producer."""
         text = f"Another process uses the transactional id {transactional_id!r}; this one sends nothing more."
-        self._fenced = f"{text} {_FIX}"
+        with self._telling:
+            if self._fenced is not None:
+                return
+            self._fenced = f"{text} {_FIX}"
+        for shard in self._shards:
+            shard.give_way()
         self.notice("fenced", "critical", self._fenced)
 
     def wait_all_fenced(self, number: int, stopping: threading.Event) -> None:

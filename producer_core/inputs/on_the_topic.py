@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -155,8 +156,12 @@ def _partitions(consumer: Consumer, topic: str) -> list[int]:
 
 def _ends(consumer: Consumer, topic: str, number: int) -> tuple[int, int]:
     """Return both ends of a partition."""
-    where = TopicPartition(topic, number)
-    return _answer(lambda: consumer.get_watermark_offsets(where, timeout=10, cached=False))
+
+    def ask() -> tuple[int, int]:
+        low, end = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10, cached=False)
+        return int(low), int(end)
+
+    return _answer(ask)
 
 
 def _answer(ask: Callable[[], _Told]) -> _Told:
@@ -169,7 +174,7 @@ def _answer(ask: Callable[[], _Told]) -> _Told:
             passing = failure_of(error.args[0]).kind in ("temporary", "timed_out")
             if not passing or error.args[0].code() in _NO_SUCH or time.monotonic() > deadline:
                 raise
-            time.sleep(_AGAIN)
+            threading.Event().wait(_AGAIN)
 
 
 def _take(message: Any, prefix: bytes, waiting: dict[int, tuple[int, int]], found: Found) -> None:

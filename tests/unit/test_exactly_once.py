@@ -13,8 +13,9 @@ from hypothesis import strategies as some
 from producer_core.delivery import Delivery
 from producer_core.errors import ConfigError
 from producer_core.exactly_once.client import check
-from producer_core.exactly_once.judging import blame, refused_for_good, somebody_elses
+from producer_core.exactly_once.judging import blame, lost_the_id, refused_for_good
 from producer_core.exactly_once.ledger import Ledger, Place, advanced, shard_ids, shard_note, split
+from producer_core.exactly_once.ownership import Ownership
 from producer_core.exactly_once.shard import Waiting, take
 from producer_core.exactly_once.statistics import merged
 from producer_core.exactly_once.transport import transactional_settings
@@ -198,15 +199,47 @@ def test_these_say_nothing_against_a_message(code):
     assert not refused_for_good(KafkaError(getattr(KafkaError, code)))
 
 
-def test_a_fence_is_somebody_elses_unless_our_own_transaction_explains_it():
-    def judge(code="_FENCED", lasted=1.0, own_doing=False):
-        return somebody_elses(code, lasted=lasted, timeout=10.0, own_doing=own_doing)
+def test_a_fence_means_a_lost_id_unless_our_own_transaction_outlived_its_timeout():
+    def judge(code="_FENCED", lasted=1.0):
+        return lost_the_id(code, lasted=lasted, timeout=10.0)
 
     assert judge()
     assert judge("INVALID_PRODUCER_EPOCH")
     assert not judge(lasted=8.0)
-    assert not judge(own_doing=True)
     assert not judge("INVALID_TXN_STATE")
+
+
+# a transactional id that was lost
+
+
+def test_a_lost_id_is_taken_back_three_times_a_day_each_time_after_a_longer_wait():
+    now = [0.0]
+    ownership = Ownership(0, clock=lambda: now[0])
+
+    waits = [ownership.lost(explained=False) for _ in range(5)]
+
+    assert waits[3:] == [None, None]
+    assert 0 < waits[0] < waits[1] < waits[2] < 5
+    now[0] = 23 * 3600.0
+    assert ownership.lost(explained=False) is None
+    now[0] = 25 * 3600.0
+    assert ownership.lost(explained=False) is not None
+
+
+def test_a_loss_that_our_own_late_request_explains_is_forgotten_after_ten_minutes():
+    now = [0.0]
+    ownership = Ownership(0, clock=lambda: now[0])
+    assert None not in [ownership.lost(explained=True) for _ in range(3)]
+    assert ownership.lost(explained=True) is None
+
+    now[0] = 601.0
+
+    assert ownership.lost(explained=True) is not None
+
+
+def test_each_further_shard_has_more_attempts_so_that_one_id_decides():
+    attempts = [Ownership(number).attempts for number in range(4)]
+    assert attempts == sorted(set(attempts))
 
 
 # transactions
