@@ -132,6 +132,10 @@ class Lifecycle:
     def notice(self, notice: Notice) -> None:
         self._audience.tell("notice", notice)
 
+    def written_twice(self, topic: str) -> None:
+        """The check for duplicates found a copy, or could not rule one out."""
+        self._audience.tell("counted", topic, "possible_duplicates")
+
     # looking
 
     def pending_by_topic(self) -> Counter[str]:

@@ -14,6 +14,8 @@ from producer_core.alerts.routes import Told, given_routes
 from producer_core.burial import Origin
 from producer_core.config import ClientConfig, RetryConfig
 from producer_core.dedup import MessageDeduplicator
+from producer_core.delivery import Delivery
+from producer_core.duplicates import DuplicateCheck, read_gaps
 from producer_core.ending import Ending
 from producer_core.errors import ConfigError, InvalidMessage
 from producer_core.events import Hook, Notice, Severity
@@ -87,6 +89,7 @@ class Parts:
             self.alerts = ToldAlerts()
             session = self.identity.session
             self.standing = Standing(self._asker(), self._notice, session=session.bytes, clock=clock)
+            self._duplicates = self._duplicate_check()
             self.origin = Origin(str(session), socket.gethostname(), __version__, self.known_cluster)
             self.lifecycle = Lifecycle(
                 config,
@@ -99,6 +102,7 @@ class Parts:
                     self.alerts,
                     self._replication,
                     self.standing,
+                    *self._duplicates,
                     *hooks,
                 ),
                 dedup=self.deduplicator,
@@ -135,6 +139,8 @@ class Parts:
         self.lifecycle.close(timeout)
         if self.deduplicator is not None:
             self.deduplicator.close()
+        for check in self._duplicates:
+            check.stop()
         self._replication.stop()
         self.standing.stop()
         self.keeping.stop()
@@ -200,6 +206,20 @@ class Parts:
         """Nobody is asked where there is no broker, or where nothing is acknowledged."""
         silent = str(self._config.settings.get("acks")) == "0"
         return BrokerAsker(self._config.settings) if self._real and not silent else None
+
+    def _duplicate_check(self) -> tuple[DuplicateCheck, ...]:
+        """None where there is no broker, no client that sends by itself, or nothing is acknowledged."""
+        silent = str(self._config.settings.get("acks")) == "0"
+        if not self._real or silent or self._guarantees.delivery == "exactly_once":
+            return ()
+        read = read_gaps(self._config.settings)
+        return (DuplicateCheck(read, in_flight=self._in_flight, counted=self._written_twice),)
+
+    def _in_flight(self) -> list[Delivery]:
+        return [delivery for delivery in list(self.lifecycle.pending.values()) if delivery.flying]
+
+    def _written_twice(self, topic: str) -> None:
+        self.lifecycle.written_twice(topic)
 
     def _deduplicator(self, wanted: bool, redis_client: Any, ttl: int) -> MessageDeduplicator | None:
         if not wanted:

@@ -1,4 +1,4 @@
-"""The invariants I1 to I9: pure functions over what was promised and what an independent reader found."""
+"""The invariants I1 to I10: pure functions over what was promised and what an independent reader found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ WRITER = 1_000_000
 @dataclass
 class Evidence:
     """`guarantee` is "at_least_once" or "exactly_once". `removed`: offsets by partition below which the scenario
-    itself deleted records. `excused`: numbers whose loss the scenario caused and the product had to tell."""
+    itself deleted records. `excused`: numbers whose loss the scenario caused and the product had to tell. `once`: the
+    broker writes a retry of the idempotent client once, which the embedded broker does not, nor any without idempotence."""
 
     guarantee: str
     lives: list[Process]
@@ -23,6 +24,7 @@ class Evidence:
     excused: set[int] = field(default_factory=set)
     journaled: bool = False
     ordered: bool = True
+    once: bool = True
 
     def __post_init__(self):
         self.accepted = {number for life in self.lives for number in life.accepted}
@@ -152,6 +154,18 @@ def every_report_came_once(e):
                 yield Violation("I9", life.closed["lost"], "lost, said close()")
 
 
+def copies_are_counted(e):
+    """I10: at least once, the log has no more second copies than `possible_duplicates` counted."""
+    if e.guarantee != "at_least_once" or not e.once:
+        return
+    told = sum(life.remarks["possible_duplicates"] for life in e.lives)
+    twice = sorted(number for number, count in e.counts.items() if count > 1)
+    copies = sum(e.counts[number] - 1 for number in twice)
+    if copies > told:
+        numbers = ", ".join(map(str, twice[:8]))
+        yield Violation("I10", copies - told, f"{copies} second copies, {told} counted: {numbers}")
+
+
 INVARIANTS = (
     acknowledged_is_on_the_log,
     accepted_is_written,
@@ -160,6 +174,7 @@ INVARIANTS = (
     nothing_strange_is_there,
     offsets_are_true,
     every_report_came_once,
+    copies_are_counted,
 )
 
 

@@ -46,6 +46,7 @@ class Result(Saved):
     broker_faults: int = 0
     missing: int = 0
     duplicates: int = 0
+    possible_duplicates: int = 0
     order_breaks: int = 0
     falsely_safe: int = 0
     seconds: float = 0.0
@@ -92,6 +93,7 @@ def judge(stage, evidence, seconds, expected):
         judged_safe=sum(report.verdict in SAFE for report in evidence.dead.values()),
         kills=stage.kills, faults=stage.faults, broker_faults=stage.broker_faults,
         missing=len(gone), duplicates=sum(count - 1 for count in log.values()),
+        possible_duplicates=sum(life.remarks["possible_duplicates"] for life in evidence.lives),
         order_breaks=sums["I3"], falsely_safe=sums["I4"], seconds=round(seconds, 1),
         violations=[f"{one.invariant}: {one.text}" for one in violations] + stage.problems,
         notes={**stage.notes, "proxy": stage.counts()}, expected=expected,

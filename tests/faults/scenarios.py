@@ -679,6 +679,7 @@ def verdicts(stage):
         "enable.idempotence": stage.chance.random() < 0.7,
         "message.max.bytes": 1_000_000,
     }
+    stage.once = stage.once and config["enable.idempotence"]
     stopping = threading.Event()
     broker = stage.medium.broker
 

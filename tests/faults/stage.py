@@ -154,6 +154,7 @@ class Stage:
         self.journal = None
         self.kills = self.broker_faults = 0
         self.removed, self.excused, self.ordered = {}, set(), True
+        self.once = medium.name != "embedded"  # whose retries are written again, as a real broker's are not
         self.problems = []
         self.notes = {}
         self.allowed_losses = 0  # told by the product, and not to be had back
@@ -273,8 +274,8 @@ class Stage:
         while True:
             log = read_topic(self.medium.direct, self.topic)
             found = Evidence(
-                self.guarantee, lives, log, self.removed, self.excused, self.journal is not None, self.ordered
-            )
+                self.guarantee, lives, log, self.removed, self.excused, self.journal is not None, self.ordered, self.once,
+            )  # fmt: skip
             silent = found.accepted - set(found.dead) - found.counts.keys()
             explained = self.removed or self.excused or self.allowed_losses or self.unclean
             if not silent or explained or time.monotonic() > deadline:

@@ -53,8 +53,19 @@ def test_a_record_that_was_accepted_and_never_heard_of_again_is_found():
 def test_a_second_copy_counts_only_where_it_was_promised_away():
     twice = log(0, 1, 1)
 
-    assert found(Evidence("at_least_once", [life([0, 1])], twice)) == []
+    assert found(Evidence("at_least_once", [life([0, 1])], twice, once=False)) == []
     assert found(Evidence("exactly_once", [life([0, 1])], twice)) == ["I2"]
+
+
+def test_at_least_once_a_second_copy_that_nobody_counted_is_found():
+    one, other = life([0, 1]), life([2], offsets={2: 4})
+    twice = log(0, 1, 1, 2, 2)
+
+    one.remarks["possible_duplicates"] = 1
+    assert found(Evidence("at_least_once", [one, other], twice)) == ["I10"]
+
+    other.remarks["possible_duplicates"] = 1
+    assert found(Evidence("at_least_once", [one, other], twice)) == []
 
 
 def test_an_order_break_counts_unless_it_was_told():

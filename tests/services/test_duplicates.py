@@ -1,0 +1,127 @@
+"""An answer is lost while another topic of the same client refuses a record: the copy that follows is counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from producer_core import ReliableKafkaProducer
+from producer_core.brokers import embedded
+from producer_core.brokers.proxy import FaultProxy, Rule, Swallow
+from producer_core.duplicates import read_gaps
+from producer_core.duplicates.gaps import Gap, PartitionGaps
+from producer_core.messages import record_id
+from tests.support import eventually
+
+PATIENCE = 60
+
+
+@pytest.fixture(scope="module")
+def broker():
+    topics = ["gaps", *(f"{name}-{closing}" for name in ("orders", "refused") for closing in (False, True))]
+    with embedded.start(brokers=1, topics=dict.fromkeys(topics, 1)) as running:
+        yield running
+
+
+@pytest.fixture
+def proxy(broker):
+    with FaultProxy(seed=5) as standing:
+        broker.advertise(standing.listen)
+        yield standing
+
+
+class Sending:
+    """A producer, what was reported to it, and the epoch of its client."""
+
+    def __init__(self, servers, *topics):
+        self.reports = Counter()
+        self.producer = ReliableKafkaProducer(
+            servers,
+            {"linger.ms": 0, "reconnect.backoff.max.ms": 200, "statistics.interval.ms": 100},
+            store=None,
+            health_check_interval=3600,
+        )
+        for topic in topics:
+            self.send(topic, "warm")
+        self.producer.flush(PATIENCE)
+
+    def send(self, topic, value):
+        self.producer.send_message(topic, value, partition=0, on_delivery=self.heard)
+
+    def heard(self, report):
+        self.reports[report.topic, report.error is None] += 1
+
+    def possible_duplicates(self):
+        return self.producer.get_stats()["possible_duplicates"]
+
+
+def ids_on(broker, topic):
+    """The ids on its partition 0, in their order, read directly."""
+    reader = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "log_level": 0})
+    try:
+        _, end = reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
+        reader.assign([TopicPartition(topic, 0, 0)])
+        found = []
+        while len(found) < end:
+            if (message := reader.poll(PATIENCE)) is not None and message.error() is None:
+                found.append(record_id(message.headers()))
+        return found
+    finally:
+        reader.close()
+
+
+def lose_an_answer_while_another_topic_refuses(broker, proxy, sending, orders, refused, count):
+    """As in kafka-real-notes 1.1: the batch goes back to the queue, the epoch rises, the batch is written again."""
+    with proxy.during(Rule(Swallow(PATIENCE), api="Produce", times=1)):
+        for number in range(count):
+            sending.send(orders, f"order {number}")
+        eventually(lambda: proxy.counts["Swallow"], PATIENCE)
+    broker.fail_next(refused, "INVALID_RECORD")
+    sending.send(refused, "refused")
+    eventually(lambda: sending.reports[refused, False], PATIENCE)
+    proxy.reset_connections()
+    sending.producer.flush(PATIENCE)
+
+
+@pytest.mark.parametrize("closing", [False, True], ids=["while it runs", "at close"])
+def test_each_copy_is_counted_although_every_message_was_reported_as_sent(broker, proxy, closing):
+    orders, refused = f"orders-{closing}", f"refused-{closing}"
+    sending = Sending(proxy.bootstrap_servers, orders, refused)
+
+    lose_an_answer_while_another_topic_refuses(broker, proxy, sending, orders, refused, 30)
+    if not closing:
+        eventually(lambda: sending.possible_duplicates() > 0, PATIENCE)
+    sending.producer.close(PATIENCE)
+
+    copies = sum(count - 1 for count in Counter(ids_on(broker, orders)).values())
+    assert sending.reports[orders, True] == 31
+    assert copies > 0, "the harm was done"
+    assert sending.possible_duplicates() == copies
+
+
+def test_gaps_are_read_to_their_ends_and_what_lies_between_them_is_left_out(broker, proxy):
+    sending = Sending(broker.bootstrap_servers)
+    for number in range(60):
+        sending.send("gaps", str(number))
+    sending.producer.close(PATIENCE)
+    ids, where = ids_on(broker, "gaps"), ("gaps", 0)
+
+    gaps = [Gap(where, None, 3, ids[3], 0), Gap(where, 10, 12, ids[12], 0), Gap(where, 58, 60, ids[0], 0)]
+    found = read_gaps({"bootstrap.servers": broker.bootstrap_servers})(
+        [PartitionGaps(*where, tuple(gaps), 50)], PATIENCE
+    )
+
+    offsets = [0, 1, 2, 10, 11, 58, 59]
+    assert found.records == [(where, offset, ids[offset]) for offset in offsets]
+    assert (found.unread, found.passing) == ({}, False)
+
+
+def test_gaps_on_a_topic_that_is_gone_are_not_read():
+    where = ("never-made", 0)
+    with embedded.start(brokers=1) as broker:
+        read = read_gaps({"bootstrap.servers": broker.bootstrap_servers})
+        found = read([PartitionGaps(*where, (Gap(where, 5, 9, b"", 0),), 4)], 2.0)
+
+    assert (found.records, found.unread) == ([], {where: 4})

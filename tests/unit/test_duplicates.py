@@ -1,0 +1,246 @@
+"""The check for duplicates: which gaps are read after the epoch rose, and what counts as a copy."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+
+import pytest
+
+from producer_core.acknowledgements import Acknowledgements
+from producer_core.delivery import Delivery
+from producer_core.duplicates.check import DuplicateCheck
+from producer_core.duplicates.gaps import OffsetGaps
+from producer_core.duplicates.reading import Reading
+from producer_core.events import Acknowledged, AttemptFailed
+from producer_core.messages import id_bytes, id_text
+
+SESSION = uuid.uuid4()
+PATIENCE = 20
+
+
+def acknowledged(*places, topic="orders"):
+    """A batch: (partition, offset, sequence) each."""
+    rows = [
+        Acknowledged(topic, partition, offset, 0.01, 10, 1, seq, id_bytes(SESSION, seq))
+        for partition, offset, seq in places
+    ]
+    return Acknowledgements.of(rows)
+
+
+def a_batch(partition, offset, seq, count):
+    return [(partition, offset + at, seq + at) for at in range(count)]
+
+
+def eos(epoch, producer_id=7):
+    return {"eos": {"producer_id": producer_id, "producer_epoch": epoch}}
+
+
+class Bench:
+    """A check over a log in memory: the id at each offset by partition."""
+
+    def __init__(self, log=None, *, readable=True):
+        self.log, self.readable = log or {}, readable
+        self.flying, self.counted, self.reads = [], Counter(), []
+        self.check = DuplicateCheck(
+            self.read, in_flight=lambda: list(self.flying), counted=lambda topic: self.counted.update([topic])
+        )
+
+    def read(self, gaps, timeout):
+        self.reads.append(gaps)
+        found = Reading()
+        for each in gaps:
+            for gap in each.gaps:
+                offsets = range(gap.start or 0, gap.end)
+                if not self.readable:
+                    found.unread[each.where] = found.unread.get(each.where, 0) + len(offsets)
+                    continue
+                here = self.log.get(each.partition, {})
+                found.records += [(each.where, offset, here[offset]) for offset in offsets if offset in here]
+        return found
+
+    def flies(self, *seqs, topic="orders"):
+        self.flying = [Delivery(id_bytes(SESSION, seq), seq, topic, None, b"") for seq in seqs]
+
+    def second(self, epoch):
+        self.check.client_statistics(eos(epoch))
+        assert self.check.wait(PATIENCE)
+
+
+@pytest.fixture
+def twice():
+    """Messages 0 to 2; 1 and 2 were written at 11 and 12, and again at 13 and 14, where they were acknowledged."""
+    return {
+        0: {offset: id_bytes(SESSION, seq) for offset, seq in [(10, 0), (11, 1), (12, 2), (13, 1), (14, 2)]}
+    }
+
+
+def warm(bench):
+    bench.check.acknowledged(acknowledged((0, 10, 0)))
+    for _ in range(5):  # the gap before the first record is old by then
+        bench.second(0)
+
+
+def test_a_batch_that_was_written_twice_when_the_epoch_rose_is_counted_message_by_message(twice):
+    bench = Bench(twice)
+    warm(bench)
+
+    bench.flies(1, 2)
+    bench.second(1)
+    assert bench.counted == {}, "their acknowledgements are not here yet"
+    bench.flies()
+    bench.check.acknowledged(acknowledged((0, 13, 1), (0, 14, 2)))
+    bench.second(1)
+
+    assert bench.counted == {"orders": 2}
+
+
+def test_copies_acknowledged_before_the_statistics_show_the_rise_are_counted(twice):
+    bench = Bench(twice)
+    warm(bench)
+
+    bench.check.acknowledged(acknowledged((0, 13, 1), (0, 14, 2)))
+    bench.second(1)
+
+    assert bench.counted == {"orders": 2}
+
+
+def test_without_a_rise_nothing_is_read(twice):
+    bench = Bench(twice)
+    warm(bench)
+
+    bench.check.acknowledged(acknowledged((0, 13, 1), (0, 14, 2)))
+    for _ in range(9):
+        bench.second(0)
+    bench.second(1)
+
+    assert (bench.reads, bench.counted) == ([], {})
+
+
+def test_records_of_others_in_the_gap_are_no_copies():
+    stranger = id_bytes(uuid.uuid4(), 1)
+    bench = Bench({0: {11: stranger, 12: stranger}})
+    warm(bench)
+
+    bench.check.acknowledged(acknowledged((0, 13, 1), (0, 14, 2)))
+    bench.second(1)
+
+    assert (len(bench.reads), bench.counted) == (1, {})
+
+
+def test_what_may_not_be_read_is_counted_but_never_more_than_was_acknowledged_behind_it():
+    bench = Bench(readable=False)
+    warm(bench)
+
+    bench.check.acknowledged(acknowledged((0, 500, 1), (0, 501, 2)))
+    bench.second(1)
+
+    assert bench.counted == {"orders": 2}
+
+
+def test_the_copy_of_a_message_whose_failed_attempt_is_told_elsewhere_is_not_counted_again(twice):
+    bench = Bench(twice)
+    warm(bench)
+    bench.check.attempt_failed(
+        AttemptFailed(
+            id_text(id_bytes(SESSION, 1)), "orders", "_MSG_TIMED_OUT", "timed_out", "", 1, 0.1, True, 0.0
+        )
+    )
+
+    bench.check.acknowledged(acknowledged((0, 13, 1), (0, 14, 2)))
+    bench.second(1)
+
+    assert bench.counted == {"orders": 1}
+
+
+def test_what_was_acknowledged_without_an_offset_is_where_the_gap_is(twice):
+    bench = Bench({0: {11: id_bytes(SESSION, 1), 12: id_bytes(SESSION, 2)}})
+    warm(bench)
+
+    bench.check.acknowledged(acknowledged((0, None, 1), (0, None, 2), (0, 13, 3)))
+    bench.second(1)
+
+    assert bench.counted == {}
+
+
+def test_what_an_earlier_process_wrote_under_the_same_session_is_no_copy():
+    bench = Bench(
+        {0: {offset: id_bytes(SESSION, offset) for offset in range(50)} | {50: id_bytes(SESSION, 90)}}
+    )
+
+    bench.check.acknowledged(acknowledged((0, 51, 90)))
+    bench.second(1)
+
+    assert bench.counted == {"orders": 1}, "its first copy, and none of the fifty"
+
+
+def test_a_producer_that_closes_before_the_next_statistics_counts_all_the_same(twice):
+    bench = Bench(twice)
+    warm(bench)
+
+    bench.check.attempt_failed(
+        AttemptFailed(
+            id_text(id_bytes(SESSION, 9)), "other", "INVALID_RECORD", "refused", "", 1, None, False, 0.0
+        )
+    )
+    bench.check.acknowledged(acknowledged((0, 13, 1), (0, 14, 2)))
+    bench.check.stop()
+
+    assert bench.counted == {"orders": 2}
+
+
+def test_a_new_client_after_a_fatal_error_is_no_rise(twice):
+    bench = Bench(twice)
+    warm(bench)
+
+    bench.check.acknowledged(acknowledged((0, 13, 1), (0, 14, 2)))
+    bench.check.client_statistics(eos(0, producer_id=8))
+
+    assert bench.reads == []
+
+
+def test_a_topic_that_stands_still_does_not_keep_the_others_waiting(twice):
+    bench = Bench(twice)
+    warm(bench)
+
+    bench.flies(77, topic="stuck")
+    bench.check.acknowledged(acknowledged((0, 13, 1), (0, 14, 2)))
+    bench.second(1)
+
+    assert bench.counted == {"orders": 2}
+
+
+# the gaps
+
+
+def the_gaps(gaps, topic="orders"):
+    return {each.partition: [(gap.start, gap.end) for gap in each.gaps] for each in gaps.take(topic)}
+
+
+def test_a_gap_of_just_the_size_of_another_partitions_batch_is_seen():
+    known = []
+    gaps = OffsetGaps(known.append)
+    gaps.note(acknowledged((0, 0, 0), (1, 0, 1)))
+
+    gaps.note(acknowledged(*a_batch(0, 1, 10, 100), *a_batch(1, 1, 200, 100), *a_batch(0, 201, 400, 300)))
+
+    assert the_gaps(gaps) == {0: [(101, 201)]}
+
+
+def test_a_thousand_batches_of_one_writer_leave_no_gap():
+    gaps = OffsetGaps([].append)
+    gaps.note(acknowledged((0, 0, 0), (1, 0, 1)))
+    for turn in range(100):
+        gaps.note(acknowledged(*a_batch(0, 1 + 20 * turn, 0, 20), *a_batch(1, 1 + 30 * turn, 0, 30)))
+
+    assert gaps.topics() == set()
+
+
+def test_the_gaps_of_a_topic_with_many_writers_stay_bounded_and_are_counted_as_unlisted():
+    gaps = OffsetGaps([].append, most=10)
+    for turn in range(100):
+        gaps.note(acknowledged((0, 5 * turn, turn)))
+
+    (found,) = gaps.take("orders")
+
+    assert (len(found.gaps), found.unlisted, found.own) == (10, 89 * 4, 99)
