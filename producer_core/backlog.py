@@ -39,7 +39,7 @@ class Backlog:
     def __init__(self, journal: Journal, sender: Sender) -> None:
         self.journal = journal
         self._sender = sender
-        self._session = journal.session.bytes
+        self._ids = journal.ids
         self._first = journal.next_sequence  # below: of an earlier process
         self._proves = sender.transport.proves  # it settles, and looks, by itself
         self._gate = (
@@ -166,9 +166,8 @@ class Backlog:
 
     def kept(self, message_ids: Iterable[str]) -> None:
         """Dead letters that are on disk now."""
-        raw = map(parse_id, message_ids)
-        ours = [int.from_bytes(one[16:]) for one in raw if one[:16] == self._session]
-        self._leaving.finished(self._leaving.of(ours))
+        numbers = map(self._ids.number, map(parse_id, message_ids))
+        self._leaving.finished(self._leaving.of(number for number in numbers if number is not None))
         self.flush()
 
     def _settle(self, sequences: list[int]) -> bool:
@@ -263,22 +262,23 @@ class Backlog:
         self._sender.renew([one for one in deliveries if one.seq >= self._first], self._waits)
 
     def wanted(self, message_id: bytes, earlier: Delivery) -> None:
-        seq = int.from_bytes(message_id[16:])
-        if message_id[:16] == self._session and self.holds(seq):
+        seq = self._ids.number(message_id)
+        if seq is not None and self.holds(seq):
             self._wanted[seq] = earlier
 
     def _waits(self, message_id: bytes) -> bool:
         """Whether a message is still to be handed on, by the thread that asks."""
+        seq = self._ids.number(message_id)
         with self._gate:  # else it may be written down, and on its way to the client
-            return message_id[:16] == self._session and self._is_waiting(int.from_bytes(message_id[16:]))
+            return seq is not None and self._is_waiting(seq)
 
     def _comes_after(self, message_id: bytes) -> bool:
         """The same, asked for a message of an earlier process: what is still to be written down comes later too."""
-        seq = int.from_bytes(message_id[16:])
+        seq = self._ids.number(message_id)
         with self._gate:
             if self._waits(message_id):
                 return True
-            if message_id[:16] != self._session or seq < self._first or self._leaving.knows(message_id, seq):
+            if seq is None or seq < self._first or self._leaving.knows(message_id, seq):
                 return False
             # Not written down yet: so early, or where all is proved, none that was settled holds a claim.
             self._outrun.add(seq)
@@ -286,7 +286,7 @@ class Backlog:
 
     def _is_waiting(self, seq: int) -> bool:
         """A message goes from `pending` to `_leaving` in one step, and is settled before it is not leaving any more."""
-        return not (self._leaving.knows(_raw_id(self._session, seq), seq) or self.journal.is_settled(seq))
+        return not (self._leaving.knows(self._ids.of(seq), seq) or self.journal.is_settled(seq))
 
     def _hand_on(self, records: Sequence[Record]) -> None:
         """In their order, with waiting for room."""
@@ -314,7 +314,7 @@ class Backlog:
         return [self._delivery(record) for record in {record.seq: record for record in records}.values()]
 
     def _delivery(self, record: Record) -> Delivery:
-        raw = _raw_id(self._session, record.seq)
+        raw = self._ids.of(record.seq)
         delivery = Delivery(
             raw, record.seq, record.topic, record.key, record.value, record.headers, record.placement
         )  # fmt: skip
@@ -323,7 +323,3 @@ class Backlog:
         with self._gate:
             delivery.owner = self._owners.get(record.seq)
         return delivery
-
-
-def _raw_id(session: bytes, seq: int) -> bytes:
-    return session + seq.to_bytes(8)

@@ -110,7 +110,7 @@ class Guarantees:
             _named.pop(key, None)
 
     def _name(self, journal: Journal | StandIn) -> str:
-        return self.transactional_id or f"producer-core-{journal.session}"
+        return self.transactional_id or f"producer-core-{journal.lasting_id}"
 
     def transport(self, journal: Journal | StandIn | None) -> TransportFactory:
         if self.delivery != "exactly_once" or journal is None:
@@ -121,7 +121,7 @@ class Guarantees:
             TransactionalTransport,
             progress=journal,
             transactional_id=self._name(journal),
-            session=journal.session.bytes,
+            ids=journal.ids,
             shards=self.shards,
         )
 

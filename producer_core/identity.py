@@ -19,10 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Session:
-    """A producer's session, as a store knows it: its 16 bytes, whether no earlier process used it, its journal's folder."""
+    """A producer's session, as a store knows it: its 16 bytes, its first sequence, its journal's folder.
+
+    `fresh`: no earlier process used it. Only the session of an input, whose ids are derived from its content, is not.
+    """
 
     id: bytes
     fresh: bool = True
+    first: int = 0
     folder: Path | None = None
 
 
@@ -42,8 +46,8 @@ class Identity:
         self.journal = guarantees.journal(says) if stand_in is None else stand_in
         with self.or_let_go():
             guarantees.take_name(config, self.journal)
-            self.session = new_session() if self.journal is None else self.journal.session
-            self.ids = MessageIds(self.session)
+            self.ids = MessageIds(new_session()) if self.journal is None else self.journal.ids
+            self.session = self.ids.session
             self.sequence: Numbers = (
                 SequenceNumbers(getattr(self.journal, "next_sequence", 0))
                 if stand_in is None
@@ -79,9 +83,9 @@ class Identity:
 
     def as_session(self) -> Session:
         folder = self._guarantees.journal_dir
-        unused = folder is not None and getattr(self.journal, "next_sequence", None) == 0
         return Session(
             self.session.bytes,
-            self.journal is None or unused,
-            None if folder is None else Path(folder).expanduser(),
+            fresh=self._stand_in is None,
+            first=self.ids.first,
+            folder=None if folder is None else Path(folder).expanduser(),
         )

@@ -83,13 +83,14 @@ UNKNOWN = Before(_BIG, _BIG)
 class Ledger(Hook):
     """A hook that keeps what was acknowledged until it is taken, once a second.
 
-    It hears on the poll thread and on the look's. `session` is the producer's own; `fresh` says that no earlier process
-    used it.
+    It hears on the poll thread and on the look's. `session` is the producer's own, whose sequences begin at `first`;
+    `fresh` says that no earlier process used it.
     """
 
-    def __init__(self, session: bytes, *, fresh: bool = True) -> None:
+    def __init__(self, session: bytes, *, fresh: bool = True, first: int = 0) -> None:
         self._own = session
         self._fresh = fresh
+        self._first = first
         self._lock = threading.Lock()  # guards the three fields below
         self._placed: dict[Place, _Told] = {}
         self._unplaced: dict[Place, list[int]] = {}
@@ -128,16 +129,16 @@ class Ledger(Hook):
     def _add(self, topic: str, partition: int, items: list[Acknowledged]) -> None:
         """A stretch of one partition: the quick way is for what has its offset and is of our own session."""
         seqs, offsets = list(map(_SEQ, items)), list(map(_OFFSET, items))
-        if None in offsets or min(seqs) < 0:
+        if None in offsets or min(seqs) < self._first:
             for item in items:
                 self._add_one(item)
         else:
             self._keep((self._own, topic, partition), seqs, offsets)  # None was looked for
 
     def _add_one(self, item: Acknowledged) -> None:
-        if item.seq >= 0:
+        if item.seq >= self._first:
             session, seq = self._own, item.seq
-        elif len(item.id) == 24:  # replayed, or of another producer's session
+        elif len(item.id) == 24:  # replayed, or of an earlier session or another producer's
             session, seq = item.id[:16], int.from_bytes(item.id[16:])
         else:
             return

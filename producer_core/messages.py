@@ -8,6 +8,7 @@ import os
 import struct
 import time
 import uuid
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime
@@ -98,21 +99,58 @@ class SequenceNumbers:
         return int(repr(self._count)[len("count(") : -1])  # the only way to look without taking
 
 
-class MessageIds:
-    """The ids of one session: a number that is given once, and the two forms of its id."""
+class Span(NamedTuple):
+    """Sequences from `start` up to, not including, `end`, and the session of their ids."""
 
-    def __init__(self, session: uuid.UUID) -> None:
+    start: int
+    end: int
+    session: uuid.UUID
+
+
+class MessageIds:
+    """The ids of a producer's messages, from their sequences, and back.
+
+    New messages, from the sequence `first` on, get the session of this start. A journal may hold messages of `earlier`
+    starts, in order, which keep their ids.
+    """
+
+    def __init__(self, session: uuid.UUID, *, first: int = 0, earlier: Sequence[Span] = ()) -> None:
+        self.session = session
+        self.first = first
         self._bytes = session.bytes
+        self._earlier = earlier
+        self._starts = [span.start for span in earlier]
+        self._spans = {span.session.bytes: span for span in earlier}
         self.prefix = f"{session}-"
-        """Of every id as text: the number follows."""
+        """Begins the text of every new message's id: the number follows."""
 
     def raw(self, seq: int) -> bytes:
-        """As the record's header carries it."""
+        """Return the id of a new message, as the record's header carries it."""
         return self._bytes + _pack(seq)
 
     def text(self, seq: int) -> str:
-        """As people read it."""
+        """Return the same as text."""
         return f"{self.prefix}{seq}"
+
+    def of(self, seq: int) -> bytes:
+        """Return the id of any message, new or of an earlier session."""
+        if seq >= self.first:
+            return self._bytes + _pack(seq)
+        place = bisect_right(self._starts, seq) - 1
+        if place < 0 or seq >= self._earlier[place].end:
+            raise LookupError(f"no session is known for the sequence {seq}")
+        return self._earlier[place].session.bytes + _pack(seq)
+
+    def number(self, message_id: bytes) -> int | None:
+        """Return the sequence of an id, None for one that this producer did not give.
+
+        A journal that was put back from a copy has ids that its other life gave on: those are not ours.
+        """
+        session, number = message_id[:16], int.from_bytes(message_id[16:])
+        if session == self._bytes:
+            return number
+        span = self._spans.get(session)
+        return number if span is not None and span.start <= number < span.end else None
 
 
 def id_text(raw: bytes) -> str:

@@ -94,15 +94,18 @@ class Observed:
         pending = self._lifecycle.pending.get(raw)
         if pending is not None:
             return pending.status
-        number = int.from_bytes(raw[16:])
-        identity = self._parts.identity
-        ours = raw[:16] == identity.session.bytes and number < identity.sequence.peek()
-        if ours and self._lifecycle.backlog is not None and self._lifecycle.backlog.holds(number):
+        identity, backlog = self._parts.identity, self._lifecycle.backlog
+        number = identity.ids.number(raw)
+        if number is not None and number >= identity.sequence.peek():
+            number = None
+        if number is not None and backlog is not None and backlog.holds(number):
             return MessageStatus.PENDING
         state = self._keeping.state(message_id)
         if state is not None:
             return MessageStatus.SENT if state in ("replayed", "landed") else MessageStatus.DLQ
-        return MessageStatus.SENT if ours and number <= self._lifecycle.settlement.highest else None
+        if number is None or number > self._lifecycle.settlement.highest:
+            return None
+        return MessageStatus.SENT
 
     # numbers
 

@@ -87,10 +87,11 @@ class Parts:
             )
             self._replication = ReplicationWatch(config, self._notice)
             self.alerts = ToldAlerts()
-            session = self.identity.session
-            self.standing = Standing(self._asker(), self._notice, session=session.bytes, clock=clock)
+            self.standing = Standing(self._asker(), self._notice, ids=self.identity.ids, clock=clock)
             self._duplicates = self._duplicate_check()
-            self.origin = Origin(str(session), socket.gethostname(), __version__, self.known_cluster)
+            self.origin = Origin(
+                str(self.identity.session), socket.gethostname(), __version__, self.known_cluster
+            )
             self.lifecycle = Lifecycle(
                 config,
                 retry_config,

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from producer_core.delivery import Delivery
 from producer_core.journal import Progress
+from producer_core.messages import MessageIds
 from producer_core.transport import Transport
 
 
@@ -76,7 +77,9 @@ class StandIn(Progress, Protocol):
     What is not settled when the producer closes is not a dead letter: it is still in the input.
     """
 
-    session: uuid.UUID
+    ids: MessageIds
+    lasting_id: uuid.UUID
+    """The same at every start."""
     numbers: Numbers
 
     def keeper(self, sender: Sender) -> Keeper: ...

@@ -88,7 +88,7 @@ class InStore:
             telemetry=telemetry,
             ledger=_ledger(client, session) if _wanted(ledger, telemetry_topic) else None,
             keep_ledger=bool(ledger),
-            number=Numbering(fresh=session.fresh, folder=session.folder, known=self._next_batch).take,
+            number=Numbering(fresh=session.fresh, known=self._next_batch).take,
             buffer_limit=limit,
             kept=kept,
             clock=clock,
@@ -271,4 +271,4 @@ def _wanted(ledger: bool | None, telemetry_topic: str | None) -> bool:
 def _ledger(client: ClientConfig, session: Session) -> Ledger | None:
     """None with acks=0: then nothing is acknowledged, whatever the client says."""
     silent = str(client.settings.get("acks")) == "0"
-    return None if silent else Ledger(session.id, fresh=session.fresh)
+    return None if silent else Ledger(session.id, fresh=session.fresh, first=session.first)

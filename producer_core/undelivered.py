@@ -46,8 +46,8 @@ class Undelivered(Observed):
         """Send one dead letter again under its own id; `settled` hears how it ended. Used by replays."""
         self._ending.check()
         delivery = delivery_of(letter)
-        if delivery.id[:16] == self._parts.identity.session.bytes:
-            delivery.seq = int.from_bytes(delivery.id[16:])
+        if (number := self._parts.identity.ids.number(delivery.id)) is not None:
+            delivery.seq = number
         delivery.accepted_at = letter.accepted_at
         delivery.owner = Owner(replay=settled)
         self._lifecycle.acceptance.resend(delivery)

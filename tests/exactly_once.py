@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from producer_core.config import client_config
 from producer_core.delivery import Delivery
 from producer_core.exactly_once import TransactionalTransport
-from producer_core.messages import Placement, id_bytes
+from producer_core.messages import MessageIds, Placement
 from producer_core.transport import Full
 from tests.support import eventually
 
@@ -75,9 +75,10 @@ class Heard:
 class Sender:
     """A transport with what it tells, for one topic; as a context it is stopped at the end."""
 
-    def __init__(self, servers, topic, *, progress=None, session=None, settings=None, **options):
+    def __init__(self, servers, topic, *, progress=None, session=None, ids=None, settings=None, **options):
         self.topic = topic
         self.session = session or uuid.uuid4()
+        self.ids = ids or MessageIds(self.session)
         self.progress = progress or MemoryProgress()
         self.heard = Heard()
         options.setdefault("transactional_id", f"{topic}-id")
@@ -85,7 +86,7 @@ class Sender:
             client_config(servers, settings),
             self.heard,
             progress=self.progress,
-            session=self.session.bytes,
+            ids=self.ids,
             **options,
         )
 
@@ -97,7 +98,7 @@ class Sender:
         self.transport.stop()
 
     def delivery(self, seq, size=100, key=None, partition=-1):
-        raw = id_bytes(self.session, seq)
+        raw = self.ids.of(seq)
         value = f"{seq} ".encode().ljust(size, b".")
         return Delivery(raw, seq, self.topic, key, value, (), Placement(partition))
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from producer_core.delivery import Delivery
 from producer_core.journal import Progress
+from producer_core.messages import MessageIds
 
 Where = tuple[str, int]
 """A partition: (topic, number)."""
@@ -30,9 +31,9 @@ class Place(NamedTuple):
 class Ledger:
     """Shared by the shards; every method may be called from any thread."""
 
-    def __init__(self, progress: Progress, session: bytes) -> None:
+    def __init__(self, progress: Progress, ids: MessageIds) -> None:
         self._progress = progress
-        self._session = session
+        self._number = ids.number
         self._lock = threading.Lock()  # guards what follows, and the order of calls to progress
         self._offs = dict(progress.offsets)  # as written down
         self._found: dict[bytes, Place] = {}
@@ -64,7 +65,7 @@ class Ledger:
         self.begin(offsets)
 
     def is_own(self, id: bytes) -> bool:
-        return id[:16] == self._session
+        return self._number(id) is not None
 
     def found(
         self, where: Where, records: Sequence[tuple[bytes, Place]], in_hand: Set[bytes] = frozenset()
@@ -80,15 +81,15 @@ class Ledger:
             for id, place in records:
                 if place.offset in settled:
                     continue
-                own = self.is_own(id)
-                before = own and self._progress.is_settled(_seq(id))
+                seq = self._number(id)
+                before = seq is not None and self._progress.is_settled(seq)
                 if before and id not in in_hand:
                     settled.add(place.offset)
                     self._reached[where] = max(self._reached.get(where, -1), place.offset)
                     continue
                 self._found[id] = place
-                if own:
-                    self._open[where][place.offset] = None if before else _seq(id)
+                if seq is not None:
+                    self._open[where][place.offset] = None if before else seq
 
     @property
     def found_any(self) -> bool:
@@ -152,10 +153,6 @@ def split(
         else:
             landed.append((delivery, place))
     return landed, rest
-
-
-def _seq(id: bytes) -> int:
-    return int.from_bytes(id[16:])
 
 
 # How many shards there were

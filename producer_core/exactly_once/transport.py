@@ -28,6 +28,7 @@ from producer_core.exactly_once.statistics import merged
 from producer_core.journal import Progress
 from producer_core.landing import Landing
 from producer_core.librdkafka import client_log
+from producer_core.messages import MessageIds
 from producer_core.partitions import Partitioner, metadata_count
 from producer_core.transport import Full, Listener, Refused
 
@@ -44,7 +45,7 @@ _FIX = (
 class TransactionalTransport:
     """Exactly once for `read_committed` readers, through crashes, with a journal that outlives them.
 
-    `progress` is the journal, `session` its 16 bytes that begin each of our ids. The clients are
+    `progress` is the journal, `ids` are those of its messages. The clients are
     `{transactional_id}-0` and so on, one a shard.
     """
 
@@ -57,7 +58,7 @@ class TransactionalTransport:
         *,
         progress: Progress,
         transactional_id: str,
-        session: bytes,
+        ids: MessageIds,
         shards: int = 2,
         max_transaction_bytes: int = 8 * 1024 * 1024,
         max_transaction_messages: int = 5000,
@@ -73,7 +74,7 @@ class TransactionalTransport:
         self._fenced: str | None = None
         self._statistics: dict[int, Mapping[str, Any]] = {}
         self._missing: dict[str, float] = {}
-        self._ledger = Ledger(progress, session)
+        self._ledger = Ledger(progress, ids)
         settings = transactional_settings(config.settings)
         check(settings)
         self._partitioner = Partitioner(
@@ -87,8 +88,8 @@ class TransactionalTransport:
             queue_bytes=max(1, int(settings.get("queue.buffering.max.kbytes", 1_048_576)) * 1024 // shards),
             transaction_timeout=settings["transaction.timeout.ms"] / 1000,
         )
-        ids = shard_ids(transactional_id, shards, progress.offsets)
-        own, others = ids[:shards], ids[shards:]
+        names = shard_ids(transactional_id, shards, progress.offsets)
+        own, others = names[:shards], names[shards:]
         self._all_fenced = [threading.Event() for _ in own]
         self._shards = [
             Shard(

@@ -15,7 +15,7 @@ from producer_core.inputs.identity import session_of
 from producer_core.inputs.state_file import State, StateFile, Where, encode
 from producer_core.journal.ranges import ranges_of
 from producer_core.leaving import Leaving
-from producer_core.messages import parse_id
+from producer_core.messages import MessageIds, parse_id
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,8 @@ class FileProgress:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._save_now_and_then, name="send-progress", daemon=True)
         self.already = len(state.settled)
-        self.session = session_of(state.job, state.run)
+        self.session = self.lasting_id = session_of(state.job, state.run)
+        self.ids = MessageIds(self.session)
         self.row = Numbers()
         self.numbers: stand_in.Numbers = self.row
         self.keeps_reach = state.job.delivery != "exactly_once"

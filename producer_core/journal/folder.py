@@ -1,4 +1,4 @@
-"""The folder of a journal: its owner, its session, and which sequences may have been given out."""
+"""The folder of a journal: its owner, its sessions, and which sequences may have been given out."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import contextlib
 import secrets
 import struct
 import uuid
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from producer_core.errors import JournalDamaged
-from producer_core.journal.disk import replace, sync_folder
+from producer_core.journal.disk import replace as replace_file
+from producer_core.journal.disk import sync_folder
 from producer_core.journal.frames import Frame, frame, frames, seed
 from producer_core.journal.lock import Lock
-from producer_core.messages import new_session
+from producer_core.messages import MessageIds, Span, new_session
 
 _BLOCK = 1 << 20
 """Sequences reserved at once: what a crash skips at most."""
@@ -22,18 +24,41 @@ _APART = 4096
 
 _RESERVED = struct.Struct(">Q")
 _IDENTITY = struct.Struct(">16sI")
+_SPAN = struct.Struct(">QQ16s")
+_OPEN = (1 << 64) - 1
+"""The end of a span whose session has not ended."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Made once for a folder: the session of its messages' ids, and the secret its checksums start from."""
+    """The content of the file `session`. `id` and `secret`, which checksums start from, are made once for a folder.
 
-    session: uuid.UUID
+    `spans` are the sessions of earlier starts with their sequences, in order. A folder without any has ids of one
+    session only, which is `id`: earlier versions kept one for all starts.
+    """
+
+    id: uuid.UUID
     secret: int
+    spans: tuple[Span, ...]
+
+    def encode(self) -> bytes:
+        spans = [_SPAN.pack(start, end, session.bytes) for start, end, session in self.spans]
+        return b"".join((_IDENTITY.pack(self.id.bytes, self.secret), *spans))
+
+    @classmethod
+    def decode(cls, content: bytes) -> Identity:
+        raw, secret = _IDENTITY.unpack_from(content)
+        id = uuid.UUID(bytes=raw)
+        unpacked = _SPAN.iter_unpack(content[_IDENTITY.size :])
+        spans = tuple(Span(start, end, uuid.UUID(bytes=session)) for start, end, session in unpacked)
+        return cls(id, secret, spans or (Span(0, _OPEN, id),))
 
 
 class Folder:
-    """Locked from its making to `close`; the lock goes with the process, also when it is killed."""
+    """Locked from its making to `close`; the lock goes with the process, also when it is killed.
+
+    Every start gets a new session, so that a folder that was put back from a copy gives no id a second time.
+    """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path).expanduser().absolute()
@@ -44,6 +69,8 @@ class Folder:
         try:
             self.identity = self._identify()
             self._reserved = self._read_reserved()
+            self._begun = False  # the file has the session of this start
+            self._free = 0  # sequences below it may be used
         except BaseException:
             self._lock.release()
             raise
@@ -61,10 +88,25 @@ class Folder:
             return known and known + _BLOCK
         return max(known, self._reserved)
 
+    def begin(self, first: int, needed: Callable[[int, int], bool]) -> MessageIds:
+        """Return the ids of this start, whose first sequence is `first`.
+
+        An earlier session is kept while the files have a record of it: `needed(start, end)` of its sequences.
+        """
+        known = (span._replace(end=min(span.end, first)) for span in self.identity.spans)
+        earlier = tuple(span for span in known if needed(span.start, span.end))
+        session = new_session()
+        self.identity = replace(self.identity, spans=(*earlier, Span(first, _OPEN, session)))
+        return MessageIds(session, first=first, earlier=earlier)
+
     def reserve(self, sequence: int) -> None:
-        """Make sure that no later process gives this sequence out again, before it is used."""
-        if sequence >= (self._reserved or 0):
+        """Make sure that no later process gives this sequence or its id out again, before it is used."""
+        if sequence >= self._free:
+            if not self._begun:
+                self._write("session", self.identity.encode(), 0)
+                self._begun = True
             self._write_reserved(sequence + _BLOCK)
+            self._free = sequence + _BLOCK
 
     def close(self, next_sequence: int | None = None) -> None:
         """Give the folder free, and, when the next one is given, back what was reserved and not used."""
@@ -86,8 +128,7 @@ class Folder:
                 )
             content = _IDENTITY.pack(new_session().bytes, secrets.randbits(32))
             self._write("session", content, 0)
-        session, secret = _IDENTITY.unpack(content)
-        return Identity(uuid.UUID(bytes=session), secret)
+        return Identity.decode(content)
 
     def _read_reserved(self) -> int | None:
         try:
@@ -101,7 +142,9 @@ class Folder:
         self._reserved = bound
 
     def _write(self, name: str, content: bytes, seed: int) -> None:
-        replace(self.path / name, frame(content, seed, 0).ljust(_APART, b"\0") + frame(content, seed, _APART))
+        first = frame(content, seed, 0)
+        apart = -(-len(first) // _APART) * _APART
+        replace_file(self.path / name, first.ljust(apart, b"\0") + frame(content, seed, apart))
 
     def _read(self, name: str, seed: int) -> bytes | None:
         try:

@@ -57,7 +57,7 @@ class Journal:
         self._say = say
         self._clock = clock
         self._here = forks.mark()
-        self.session = folder.identity.session
+        self.lasting_id = folder.identity.id
         self._lock = threading.RLock()  # guards the fields below
         self._segments = Segments(
             folder, segment_bytes=min(segment_bytes, max_bytes // 4), durable=level == "power"
@@ -69,6 +69,7 @@ class Journal:
         self._look_at = 0.0
         self._closed = False
         self.next_sequence = self._next = folder.next_sequence(self._recover())
+        self.ids = folder.begin(self.next_sequence, self._segments.has_any)
         self._sync = GroupSync(self._sync_for_all)
         self._stopping = threading.Event()
         if level == "buffered":

@@ -77,6 +77,10 @@ class Segments:
                 return seq not in segment.settled
         return False
 
+    def has_any(self, start: int, end: int) -> bool:
+        """Return whether a file has a record of these sequences, settled or not."""
+        return any(segment.sequences.overlap(start, end) for segment in self._all)
+
     def settled(self) -> list[tuple[int, int]]:
         """What is done and still in a file."""
         return sorted(span for segment in self._all for span in segment.settled)

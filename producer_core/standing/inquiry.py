@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from producer_core.events import Notice
+from producer_core.messages import MessageIds
 from producer_core.standing.change import LeaderChange
 from producer_core.standing.evidence import (
     CODES,
@@ -40,9 +41,9 @@ class Inquiry:
     """Its owner locks it. Each method that finds something out returns the notices to be told."""
 
     def __init__(
-        self, *, session: bytes, again: float, confirm: float, max_partitions: int, max_questions: int
+        self, *, ids: MessageIds, again: float, confirm: float, max_partitions: int, max_questions: int
     ) -> None:
-        self._session = session
+        self._ids = ids
         self._again = again
         self._confirm = confirm
         self.marks = Marks(max_partitions)
@@ -163,12 +164,16 @@ class Inquiry:
             question.trigger,
             question.last,
             look,
-            session=self._session,
+            session=self._session_of(question.last),
             topic_id=question.topic_id,
             forgotten=self.marks.forgotten,
             change=question.change,
         )
         return classify(evidence, at=now)
+
+    def _session_of(self, mark: Mark | None) -> bytes:
+        """Return the session of the message that a mark is of."""
+        return b"" if mark is None or mark.seq < 0 else self._ids.of(mark.seq)[:16]
 
     def _unanswered(self, question: Question, finding: Finding, look: Look, now: float) -> list[Notice]:
         """Asked again, each time later; said once, after some tries or where a permission is missing."""

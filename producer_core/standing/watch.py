@@ -10,7 +10,7 @@ from typing import Any
 
 from producer_core.acknowledgements import Acknowledgements
 from producer_core.events import Acknowledged, AttemptFailed, Hook, Notice
-from producer_core.messages import id_text
+from producer_core.messages import MessageIds, id_text, new_session
 from producer_core.standing.ask import Asker, Wanted
 from producer_core.standing.evidence import CODES, Finding, Look, Mark
 from producer_core.standing.inquiry import SOON, Inquiry
@@ -29,7 +29,7 @@ class Standing(Hook):
     """Does the log still hold what it acknowledged?
 
     A hook: what it does on the poll thread costs some nanoseconds a message. Questions are asked by a thread
-    of its own. `tell` gets the notices, on that thread. `session` is the first half of our message ids.
+    of its own. `tell` gets the notices, on that thread. `ids` are those of our messages.
     Without `ask` it remembers and asks nobody. `idle` seconds without a write, and an epoch that rose, are
     reasons to look at a partition, though not again within `again` seconds; what looks lost is said when a
     second look, `confirm` seconds later, shows the same.
@@ -40,7 +40,7 @@ class Standing(Hook):
         ask: Asker | None,
         tell: Callable[[Notice], None],
         *,
-        session: bytes = b"",
+        ids: MessageIds | None = None,
         idle: float = 60.0,
         again: float = 60.0,
         confirm: float = 1.0,
@@ -50,12 +50,12 @@ class Standing(Hook):
     ) -> None:
         self._asker = ask
         self._tell = tell
-        self._session = session
+        self._ids = ids or MessageIds(new_session())
         self._idle = idle
         self._clock = clock
         self._changed = threading.Condition()  # guards everything below
         self._inquiry = Inquiry(
-            session=session,
+            ids=self._ids,
             again=again,
             confirm=confirm,
             max_partitions=max_partitions,
@@ -287,7 +287,7 @@ class Standing(Hook):
 
     def _wanted(self, question: Question) -> Wanted:
         doubt = question.message
-        message_id = None if doubt is None else id_text(self._session + doubt.to_bytes(8, "big"))
+        message_id = None if doubt is None else id_text(self._ids.of(doubt))
         return Wanted(*question.key, None if question.last is None else question.last.offset, message_id)
 
     def _tell_all(self, notices: Sequence[Notice]) -> None:

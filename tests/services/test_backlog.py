@@ -19,6 +19,7 @@ from producer_core.copies import Copies
 from producer_core.errors import ConfigError, JournalError, JournalLocked, QueueFull
 from producer_core.events import Hook
 from producer_core.journal import Journal
+from producer_core.messages import id_text
 from producer_core.testing import InMemoryTransport
 from tests.support import eventually
 
@@ -559,7 +560,7 @@ def test_every_message_a_killed_producer_accepted_is_acknowledged_or_in_its_jour
         child.wait()
         child.stdout.close()
     with Journal.open(path) as journal:
-        kept = {f"{journal.session}-{record.seq}" for record in journal.read()}
+        kept = {id_text(journal.ids.of(record.seq)) for record in journal.read()}
         settled = {one for one in accepted if journal.is_settled(int(one.rpartition("-")[2]))}
 
     assert accepted <= kept | settled

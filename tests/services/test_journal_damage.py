@@ -154,7 +154,8 @@ def test_a_flip_in_the_small_files_costs_nothing(small, tmp_path, name):
 
     with Journal.open(small[0]) as before, Journal.open(copy) as journal:
         assert kept(journal) == [0, 1, 2]
-        assert (journal.session, journal.next_sequence) == (before.session, before.next_sequence)
+        assert (journal.lasting_id, journal.next_sequence) == (before.lasting_id, before.next_sequence)
+        assert [journal.ids.of(seq) for seq in range(3)] == [before.ids.of(seq) for seq in range(3)]
 
 
 def test_messages_without_their_session_are_kept_for_a_person(small, tmp_path):

@@ -6,6 +6,7 @@ import uuid
 
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.events import Hook
+from producer_core.messages import MessageIds
 from producer_core.standing import BrokerAsker, Standing
 
 _RETRY = RetryConfig(max_retries=3, initial_delay_ms=20, max_delay_ms=100, jitter=False)
@@ -27,7 +28,9 @@ class Rig(Hook):
             **(producer or {}),
         )
         asker, session = BrokerAsker({"bootstrap.servers": servers}), uuid.UUID(self.producer.identity)
-        self.standing = made(asker, self.notices.append, session=session.bytes, **{"confirm": 0.1, **options})
+        self.standing = made(
+            asker, self.notices.append, ids=MessageIds(session), **{"confirm": 0.1, **options}
+        )
         self.standing.start()
 
     def __enter__(self):

@@ -19,7 +19,7 @@ from producer_core.exactly_once.ownership import Ownership
 from producer_core.exactly_once.shard import Waiting, take
 from producer_core.exactly_once.statistics import merged
 from producer_core.exactly_once.transport import transactional_settings
-from producer_core.messages import Placement, id_bytes
+from producer_core.messages import MessageIds, Placement, id_bytes
 from tests.exactly_once import MemoryProgress
 
 SESSION = uuid.UUID(int=7)
@@ -41,7 +41,7 @@ def progress():
 
 @pytest.fixture
 def ledger(progress):
-    return Ledger(progress, SESSION.bytes)
+    return Ledger(progress, MessageIds(SESSION))
 
 
 # the ledger
@@ -82,12 +82,12 @@ def test_what_was_found_and_has_not_come_back_holds_the_offset(ledger, progress)
 
 
 def test_after_a_second_crash_it_is_found_again_and_what_is_settled_is_not(progress):
-    first = Ledger(progress, SESSION.bytes)
+    first = Ledger(progress, MessageIds(SESSION))
     first.begin({T0: 4})
     first.found(T0, [(delivery(1).id, place(5))])
     first.settle([(delivery(3), place(9))])
 
-    second = Ledger(progress, SESSION.bytes)
+    second = Ledger(progress, MessageIds(SESSION))
     second.found(T0, [(delivery(1).id, place(5)), (delivery(3).id, place(9))])
 
     assert second.place(delivery(1).id) == place(5)
@@ -117,7 +117,7 @@ def test_a_topic_that_was_made_anew_begins_anew(ledger, progress):
 )
 def test_the_offset_never_passes_what_is_not_settled(records, chance):
     progress = MemoryProgress()
-    ledger = Ledger(progress, SESSION.bytes)
+    ledger = Ledger(progress, MessageIds(SESSION))
     ledger.begin({T0: -1})
     open_ones = {offset for offset, is_found in records if is_found}
     ledger.found(T0, [(delivery(offset).id, place(offset)) for offset in sorted(open_ones)])
@@ -141,7 +141,7 @@ def test_every_id_that_may_have_left_a_transaction_is_fenced():
     assert shard_note("a", 2, progress.offsets) == {}
     assert shard_ids("a", 2, progress.offsets) == ["a-0", "a-1", "a-2", "a-3"]
     assert shard_ids("b", 1, progress.offsets) == ["b-0", "a-0", "a-1", "a-2", "a-3"]
-    assert Ledger(progress, SESSION.bytes).partitions() == [T0]
+    assert Ledger(progress, MessageIds(SESSION)).partitions() == [T0]
 
 
 # who is to blame

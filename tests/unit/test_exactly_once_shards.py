@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import shutil
 import threading
 import uuid
 from collections import Counter, defaultdict
@@ -17,6 +18,7 @@ from producer_core.exactly_once import shard
 from producer_core.exactly_once.client import TransactionFailed
 from producer_core.exactly_once.ledger import Place
 from producer_core.exactly_once.read_back import Seen
+from producer_core.journal import Journal, Record
 from tests.exactly_once import MemoryProgress, Sender
 from tests.support import eventually
 
@@ -324,3 +326,31 @@ def test_a_full_queue_says_so(on):
                     sender.transport.produce(sender.delivery(seq, partition=0))
         finally:
             log.lock.release()
+
+
+def test_a_journal_that_was_put_back_from_a_copy_neither_loses_nor_repeats_a_message(on, tmp_path):
+    log, path, copy = Log(), tmp_path / "j", tmp_path / "copy"
+
+    def life(count, *, copied=False):
+        with Journal.open(path) as journal, on(log, progress=journal, ids=journal.ids) as sender:
+            left = [record.seq for record in journal.read()]
+            for seq in left:
+                sender.offer(sender.delivery(seq, partition=seq % 4))
+            given = range(journal.next_sequence, journal.next_sequence + count)
+            for seq in given:
+                journal.append(Record(seq, "t", None, b"x"))
+            if copied:  # before any of them is written
+                shutil.copytree(path, copy)
+            for seq in given:
+                sender.offer(sender.delivery(seq, partition=seq % 4))
+            sender.wait(len(left) + count)
+            return [journal.ids.of(seq) for seq in given]
+
+    expected = life(20) + life(20, copied=True) + life(20)
+    shutil.rmtree(path)
+    copy.rename(path)
+    expected += life(20)
+
+    written = [id for records in log.records.values() for id in records if id is not None]
+    assert sorted(written) == sorted(expected)
+    assert len(set(written)) == 80

@@ -29,6 +29,7 @@ from producer_core.ledger import (
     unplaced_rows,
 )
 from producer_core.messages import id_bytes
+from producer_core.numbering import Numbering
 from producer_core.store import Batch, Store
 from producer_core.store.batch import KINDS
 from producer_core.store.sizing import LIMIT, split
@@ -308,27 +309,33 @@ def test_a_ledger_needs_a_store():
 
 
 def test_statistics_after_a_restart_with_a_journal_are_added_to_those_before(tmp_path):
-    """They were dropped once: the second process numbered its batches from 0 again, under the same session."""
     for _ in range(3):
         run(tmp_path / "s.duckdb", 100, journal_dir=tmp_path / "j", ledger=True)
     with Store.open(tmp_path / "s.duckdb").borrow() as connection:
         assert connection.execute("SELECT sum(acknowledged) FROM statistics").fetchone() == (300,)
-        assert connection.execute("SELECT sum(count), count(DISTINCT batch) FROM ledger").fetchone() == (
+        assert connection.execute("SELECT sum(count), count(DISTINCT session) FROM ledger").fetchone() == (
             300,
             3,
         )
-        assert connection.execute("SELECT count(*) FROM merged_batches").fetchone() == (1,)  # dense
+        ranges = connection.execute(
+            "SELECT first_batch, count(*) FROM merged_batches GROUP BY ALL"
+        ).fetchall()
+    assert ranges == [(0, 3)]  # each start is a session of its own, whose batches are dense
 
 
-@pytest.mark.parametrize("lost", ["file", "store"])
-def test_numbers_go_on_when_the_file_or_the_store_is_gone(tmp_path, lost):
-    run(tmp_path / "s.duckdb", 100, journal_dir=tmp_path / "j")
-    if lost == "file":
-        (tmp_path / "j" / "batches").unlink()
-    again = tmp_path / ("s.duckdb" if lost == "file" else "other.duckdb")
-    run(again, 100, journal_dir=tmp_path / "j")
-    with Store.open(again).borrow() as connection:
-        total, first = connection.execute(
-            "SELECT (SELECT sum(acknowledged) FROM statistics), (SELECT min(first_batch) FROM merged_batches)"
-        ).fetchone()
-    assert (total, first > 0) == ((200, False) if lost == "file" else (100, True))
+def test_the_ledger_tells_a_message_of_an_earlier_start_under_its_own_session(tmp_path):
+    ledger = Ledger(SESSION.bytes, first=100)
+    ledger.acknowledged([acked(7, 3, session=OTHER), acked(100, 4), acked(101, 5)])
+    rows, _ = ledger.take()
+    assert {(row.session, tuple(entries(row))) for row in rows} == {
+        (str(OTHER), ((7, 3),)),
+        (str(SESSION), ((100, 4), (101, 5))),
+    }
+
+
+@pytest.mark.parametrize("known", [7, None])
+def test_batch_numbers_of_a_session_that_is_derived_from_an_input_go_on(known):
+    numbering = Numbering(fresh=False, known=lambda: known)
+    first, second = numbering.take(), numbering.take()
+    assert second == first + 1
+    assert first == known if known is not None else first > 1 << 40

@@ -11,7 +11,7 @@ import pytest
 from producer_core.acknowledgements import Acknowledgements
 from producer_core.events import Acknowledged, AttemptFailed, Notice
 from producer_core.landing import Landing
-from producer_core.messages import id_bytes
+from producer_core.messages import MessageIds, id_bytes
 from producer_core.standing import Evidence, Look, Mark, Standing, classify
 from producer_core.standing.memory import Marks
 from tests.support import eventually
@@ -224,7 +224,7 @@ class Watched:
 
     def __init__(self, **options):
         self.now, self.told, self.broker = 1_790_000_000.0, [], FakeAsker()
-        options = {"confirm": 0.0, "clock": lambda: self.now, "session": SESSION.bytes, **options}
+        options = {"confirm": 0.0, "clock": lambda: self.now, "ids": MessageIds(SESSION), **options}
         self.watch = Standing(self.broker, self.told.append, **options)
         self.watch.start()
 
