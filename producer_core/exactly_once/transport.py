@@ -178,10 +178,10 @@ class TransactionalTransport:
         for shard in self._shards:
             shard.purge()
 
-    def stop(self) -> None:
+    def stop(self, timeout: float = 5.0) -> None:
         for shard in self._shards:
             shard.stop()
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + timeout
         for shard in self._shards:
             shard.join(max(0.0, deadline - time.monotonic()))
         with self._telling:
