@@ -12,12 +12,16 @@ from producer_core.events import Attempt, Verdict
 from producer_core.failures import Failure, failure_of
 from producer_core.in_doubt import QUIET, Doubt, InDoubt, Look, Marks, OnAmbiguous, resolve
 from producer_core.landing import Landing
+from producer_core.late_requests import FailedAttempt
 from producer_core.ordering import Lanes
 from producer_core.retry import RetryManager
 from producer_core.settlement import Settlement
 from producer_core.telling import Audience
 from producer_core.turns import Turns
 
+_REFUSED = (
+    "A later message of the same producer is on its partition, so the broker refuses a late request of it."
+)
 _EVIDENCE = 10.0
 """Seconds that a message in doubt waits for the evidence of a suspected loss."""
 
@@ -53,13 +57,16 @@ class Ambiguous:
         self._policy = policy
         self._lost_on = lost_on
         self._clock = clock
+        self._late = marks.late
         self._in_doubt = InDoubt(look, self._looked, marks=marks)
 
-    def look_first(self, delivery: Delivery, failure: Failure, retry_in: float | None) -> bool:
+    def look_first(
+        self, delivery: Delivery, failure: Failure, retry_in: float | None, *, partition: int | None
+    ) -> bool:
         """Ask the topic before anything else happens to a message that the broker may have; False: no need, or closing."""
         if failure.kind == "timed_out" and not self._connection.may_have_produced:
             return False
-        return self._ask(delivery, failure, retry_in)
+        return self._ask(delivery, failure, retry_in, self._late.failed(delivery, partition))
 
     def recover(self, delivery: Delivery) -> bool:
         """Look for a message of an earlier process, which is in `pending`; False when closing."""
@@ -74,20 +81,26 @@ class Ambiguous:
         """Look for nothing more; what has no answer stays in doubt."""
         self._in_doubt.stop(timeout)
 
-    def _ask(self, delivery: Delivery, failure: Failure, retry_in: float | None) -> bool:
+    def _ask(
+        self,
+        delivery: Delivery,
+        failure: Failure,
+        retry_in: float | None,
+        sent: FailedAttempt | None = None,
+    ) -> bool:
         if self._turns.ended:
             return False
         delivery.place = LOOKED_FOR
-        return self._in_doubt.ask(Doubt(delivery, failure, retry_in, time.monotonic()))
+        return self._in_doubt.ask(Doubt(delivery, failure, retry_in, time.monotonic(), sent))
 
-    def _looked(self, doubt: Doubt, landing: Landing) -> None:
+    def _looked(self, doubt: Doubt, landing: Landing, absent: bool) -> None:
         """What a look says of a message in doubt, on the look's thread."""
         delivery = doubt.delivery
         if delivery.id not in self._pending:
             return None
         quiet_in = doubt.since + QUIET - time.monotonic()
         policy: OnAmbiguous = "dead_letter" if doubt.retry_in is None else self._policy
-        what = resolve(landing, policy, quiet=quiet_in <= 0)
+        what = resolve(landing, policy, absent=absent, waited=quiet_in <= 0)
         if what == "wait" and self._policy == "retry":
             what = "bury"  # no retry is left, and nobody asked to wait for certainty
         if what == "wait" and self._in_doubt.ask(doubt, after=quiet_in):
@@ -97,19 +110,32 @@ class Ambiguous:
         if what == "landed":
             return self._settlement.found(delivery, landing)
         if what == "resend" and doubt.retry_in is not None:
-            if not (landing.outcome == "absent" and quiet_in <= 0):
+            if absent:
+                _disprove(delivery)
+            else:
                 self._audience.tell("counted", delivery.topic, "possible_duplicates")
             # A copy whose twin has the claim must not be handed out by its lane.
             delivery.place = AT_REST if self._copies.has(delivery) else BEHIND_TWIN
             return self._retries.schedule(delivery, doubt.retry_in)
-        proof = _proof(delivery, landing, quiet=quiet_in <= 0)
+        proof = _proof(landing, absent, time.monotonic() - doubt.since)
         return self._settlement.bury(delivery, doubt.failure, proof=proof)
 
 
-def _proof(delivery: Delivery, landing: Landing, *, quiet: bool) -> tuple[Verdict, str] | None:
-    """The verdict that a last look allows; None leaves it to the attempts. `absent` only once nothing can arrive."""
-    if all(verdict != "possibly_persisted" for _, verdict in delivery.attempts):
-        return None
-    if quiet and landing.outcome == "absent":
-        return "absent", f"{landing.text} No request of it can still arrive."
+def _disprove(delivery: Delivery) -> None:
+    """The attempt in doubt did not land and cannot any more: a later one is judged by itself."""
+    delivery.attempts = tuple(
+        (attempt, "absent" if verdict == "possibly_persisted" else verdict)
+        for attempt, verdict in delivery.attempts
+    )
+
+
+def _proof(landing: Landing, absent: bool, age: float) -> tuple[Verdict, str] | None:
+    """The verdict that a last look allows; None leaves it to the attempts. `absent` only where it is proved."""
+    if absent:
+        return "absent", f"{landing.text} {_REFUSED}"
+    if landing.outcome == "not_found" and age >= QUIET:
+        return (
+            "inconclusive",
+            f"{landing.text} That was {age:.0f} s after it failed; a late request may still arrive.",
+        )
     return None

@@ -69,9 +69,9 @@ class Attempts:
         failure = failure_of(error)
         verdict = _judge(failure, message, self._retry_backoff)
         delivery.attempts = (*delivery.attempts, (Attempt(self._clock(), failure.code, error.str()), verdict))
-        self._follow(delivery, failure, verdict)
+        self._follow(delivery, failure, verdict, None if message is None else message.partition())
 
-    def _follow(self, delivery: Delivery, failure: Failure, verdict: Verdict) -> None:
+    def _follow(self, delivery: Delivery, failure: Failure, verdict: Verdict, partition: int | None) -> None:
         """Send again, look first, or give up."""
         decision = decide(failure, len(delivery.attempts), self._retry_config)
         retry_in = decision.seconds if isinstance(decision, RetryAfter) else None
@@ -81,7 +81,9 @@ class Attempts:
         self._audience.attempt_failed(delivery, failure, retry_in)
         if retry_in is not None:
             self._lanes.failed(delivery)
-        if verdict == "possibly_persisted" and self._ambiguous.look_first(delivery, failure, retry_in):
+        if verdict == "possibly_persisted" and self._ambiguous.look_first(
+            delivery, failure, retry_in, partition=partition
+        ):
             return None
         if retry_in is not None:
             return self._retries.schedule(delivery, retry_in)

@@ -17,6 +17,7 @@ from producer_core.delivery import Delivery
 from producer_core.events import Acknowledged
 from producer_core.failures import Failure
 from producer_core.landing import Landing
+from producer_core.late_requests import FailedAttempt, LateRequests
 from producer_core.messages import id_text
 
 logger = logging.getLogger(__name__)
@@ -26,8 +27,8 @@ OnAmbiguous = Literal["retry", "dead_letter"]
 not proved absent for a person."""
 
 QUIET = 40.0
-"""Seconds after a failed attempt until no request of it can still arrive: the request time-out (30 s) or a
-paused broker's session (9 s) and a margin (kafka-notes 6.1). Before that nothing is called absent."""
+"""Seconds after a failed attempt in which a late request of it usually arrives, if it does: the request time-out (30 s)
+or a paused broker's session (9 s) and a margin (kafka-notes 6.1). It proves nothing: see `late_requests.py`."""
 
 _GATHER = 0.02
 """Seconds a question waits for company: one look answers for all that failed together."""
@@ -59,6 +60,7 @@ class Marks:
     """
 
     def __init__(self, next_sequence: Callable[[], int], *, every: float = 1.0, most: int = 600) -> None:
+        self.late = LateRequests(next_sequence)
         self._next_sequence = next_sequence
         self._every = every
         self._due = 0.0
@@ -68,6 +70,7 @@ class Marks:
     def note(self, batch: Sequence[Acknowledged]) -> None:
         """On the poll thread, for each batch of acknowledgements."""
         told = Acknowledgements.of(batch)
+        self.late.note(told)
         for _, last in told.runs():  # offsets rise within a run
             offset = told.offsets[last]
             if offset is not None and offset >= 0:
@@ -86,21 +89,26 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A message in doubt since (monotonic) `since`; `retry_in` seconds until it may be sent again, None for never."""
+    """A message in doubt since (monotonic) `since`; `retry_in` seconds until it may be sent again, None for never.
+
+    `attempt` is where its only attempt in doubt was sent, None where nothing can prove that it does not arrive.
+    """
 
     delivery: Delivery
     failure: Failure
     retry_in: float | None
     since: float
+    attempt: FailedAttempt | None = None
 
 
 class InDoubt:
-    """Owns one thread, started with the first question. `answered(doubt, landing)` is called on it."""
+    """Owns one thread, started with the first question. `answered(doubt, landing, absent)` is called on it; `absent`:
+    it was not found, and no late request can be appended."""
 
     def __init__(
         self,
         look: Look,
-        answered: Callable[[Doubt, Landing], None],
+        answered: Callable[[Doubt, Landing, bool], None],
         *,
         marks: Marks,
     ) -> None:
@@ -136,11 +144,14 @@ class InDoubt:
 
     def _run(self) -> None:
         while together := self._next():
+            # Before the look: what lands after it must not be taken for absent.
+            impossible = [self._marks.late.impossible(doubt.attempt) for doubt in together]
             answers = self._answers([doubt.delivery for doubt in together])
-            for doubt in together:
+            for doubt, proved in zip(together, impossible, strict=True):
                 landing = answers.get(id_text(doubt.delivery.id)) or _NOT_ASKED
+                absent = proved and _read_where(doubt.attempt, landing)
                 try:
-                    self._answered(doubt, landing)
+                    self._answered(doubt, landing, absent)
                 except Exception:
                     topic = doubt.delivery.topic
                     logger.exception("a message in doubt was not settled", extra={"topic": topic})
@@ -191,6 +202,11 @@ def _oldest_timestamp(delivery: Delivery) -> int:
     return min(accepted, asked) if asked else accepted
 
 
+def _read_where(attempt: FailedAttempt | None, landing: Landing) -> bool:
+    """Whether all was read of the partition that the attempt was sent to, and it is not there."""
+    return attempt is not None and landing.outcome == "not_found" and attempt.partition not in landing.unread
+
+
 class Landed:
     """Stands for the delivery report of a message that a look found on its topic."""
 
@@ -213,11 +229,11 @@ class Landed:
 
 
 def resolve(
-    landing: Landing, on_ambiguous: OnAmbiguous, *, quiet: bool
+    landing: Landing, on_ambiguous: OnAmbiguous, *, absent: bool, waited: bool
 ) -> Literal["landed", "resend", "wait", "bury"]:
-    """What follows a look. `quiet`: no request of an earlier attempt can arrive any more (see QUIET)."""
+    """What follows a look. `absent`: proved; `waited`: a late request would usually have arrived (see QUIET)."""
     if landing.outcome == "found":
         return "landed"
-    if on_ambiguous == "retry" or (quiet and landing.outcome == "absent"):
+    if on_ambiguous == "retry" or absent:
         return "resend"
-    return "bury" if quiet else "wait"
+    return "bury" if waited else "wait"

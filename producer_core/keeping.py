@@ -14,7 +14,7 @@ from producer_core.dedup import MessageDeduplicator
 from producer_core.dlq import DeadLetterQueue, Spill, message_of
 from producer_core.dlq.bounds import Bounds
 from producer_core.errors import NotAccepted
-from producer_core.events import DeadLetter, Hook
+from producer_core.events import SAFE_VERDICTS, DeadLetter, Hook
 from producer_core.health import HealthMonitor
 from producer_core.messages import Message
 from producer_core.reports import Resent
@@ -24,7 +24,7 @@ from producer_core.store.place import default_path
 if TYPE_CHECKING:
     from producer_core.alerts import ToldAlerts
     from producer_core.burial import Letter
-    from producer_core.replay import Sender
+    from producer_core.replay import Inconclusive, Sender
     from producer_core.store import Store
 
 
@@ -61,10 +61,8 @@ class Keeping(Protocol):
     @property
     def store(self) -> Store | None: ...
     def start(self, producer: Keeps, *, run_replays: bool) -> None: ...
-    def stop_replays(self, timeout: float) -> None: ...
-    def stop(self, timeout: float) -> None:
-        """What died is on a disk when this returns, if one takes it; for anything else it waits this long at most."""
-
+    def stop_replays(self) -> None: ...
+    def stop(self) -> None: ...
     def hurry(self) -> None:
         """Let the store know how things stand now."""
 
@@ -82,7 +80,9 @@ class Keeping(Protocol):
 
     def messages(self, topic: str | None) -> list[Message]: ...
     def clear(self, topic: str | None) -> int: ...
-    def replay(self, sender: Sender, topic: str, limit: int | None, timeout: float) -> int: ...
+    def replay(
+        self, sender: Sender, topic: str, limit: int | None, timeout: float, inconclusive: Inconclusive
+    ) -> int: ...
 
 
 class InMemory(Hook):
@@ -104,10 +104,10 @@ class InMemory(Hook):
     def start(self, producer: Keeps, *, run_replays: bool) -> None:
         pass
 
-    def stop_replays(self, timeout: float) -> None:
+    def stop_replays(self) -> None:
         pass
 
-    def stop(self, timeout: float) -> None:
+    def stop(self) -> None:
         pass
 
     def hurry(self) -> None:
@@ -132,9 +132,18 @@ class InMemory(Hook):
         topics = list(self.letterbox.topic_stats) if topic is None else [topic]
         return sum(self.letterbox.clear_topic(name) for name in topics)
 
-    def replay(self, sender: Sender, topic: str, limit: int | None, timeout: float) -> int:
-        """One after the other; a letter leaves the queue when its own report says acknowledged."""
-        letters = [letter for letter in self.letterbox.letters(topic) if letter.replayable][:limit]
+    def replay(
+        self, sender: Sender, topic: str, limit: int | None, timeout: float, inconclusive: Inconclusive
+    ) -> int:
+        """One after the other; a letter leaves the queue when its own report says acknowledged.
+
+        No topic is looked at here, so letters that may be on theirs go only with `inconclusive="send"`.
+        """
+        letters = [
+            letter
+            for letter in self.letterbox.letters(topic)
+            if letter.replayable and (inconclusive == "send" or letter.verdict in SAFE_VERDICTS)
+        ][:limit]
         ended = threading.Semaphore(0)
         outcomes: list[Resent] = []
 

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from producer_core.asking import reader
 from producer_core.messages import id_text, record_id
 
-Outcome = Literal["found", "absent", "inconclusive"]
+Outcome = Literal["found", "not_found", "inconclusive"]
 
 Far = Callable[[str, Mapping[int, tuple[int, int]], set[str]], dict[str, tuple[int, int]]]
 """Reads much, elsewhere: (topic, [start, end) by partition, message ids) to where those are that it found."""
@@ -32,15 +32,17 @@ SKEW = 300.0
 RETENTION = 600.0
 """Seconds before which retention removes no record: brokers look for what is too old every five minutes."""
 
-_TAIL = 50_000  # records read to check a broker that says «nothing since then»
+_OLDER = 50_000
+"""Records that are read although they are older than what is looked for, by the clocks: those may have been set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """What a look found: `absent` only when every record that could be it was read.
+    """What a look found: `not_found` when the topics were read to the end. That does not prove that it cannot come yet.
 
     `looked_at` is how many records were read; `text` says it in a sentence. `passing`: a later look may know more,
-    because a broker was away or an end was not reached in time.
+    because a broker was away or an end was not reached in time. `unread` are partitions where something was not read
+    because its timestamps are older: clocks may have been set, so that is no proof.
     """
 
     outcome: Outcome
@@ -49,6 +51,7 @@ class Landing:
     looked_at: int
     text: str
     passing: bool = False
+    unread: frozenset[int] = frozenset()
 
 
 def probe(
@@ -89,7 +92,8 @@ def look(
     """Looks for many records of one topic in one pass.
 
     `config` is a client's settings in librdkafka's names; only connection and security are used. `since_ms`
-    is the oldest timestamp the records can carry; None reads from the first record. `floors` are offsets by
+    is the oldest timestamp the records can carry, by the clocks: reading begins there, and goes back from there
+    where that is cheap; None reads from the first record. `floors` are offsets by
     partition that were acknowledged before any of the records was accepted: they can only lie above them.
     Where there is much to read `far` reads it, in its own time and however much it is.
     Never raises for what a broker answers: a missing permission, an open transaction or a time-out makes the
@@ -115,9 +119,6 @@ class _Range:
     start: int
     end: int
     low: int
-    newest_since: bool = (
-        False  # the broker says that nothing is as young as asked; checked by reading the tail
-    )
 
     @property
     def size(self) -> int:
@@ -136,6 +137,7 @@ class _Search:
     looked_at: int = 0
     complete: bool = False
     trouble: str = ""
+    unread: frozenset[int] = frozenset()  # partitions where what is older was not read
     removed: str = ""  # a part of what could be it was gone before anybody looked
     connection: str = ""
 
@@ -152,7 +154,9 @@ class _Search:
             return Landing("found", partition, offset, self.looked_at, text)
         if self.complete:
             text = f"It is not on {topic}: {self.looked_at:,} records were read to the end."
-            return Landing("absent", None, None, self.looked_at, text)
+            if self.unread:
+                text = f"It is not on {topic}, as far as timestamps tell: {self.looked_at:,} records were read, older ones were not."
+            return Landing("not_found", None, None, self.looked_at, text, unread=self.unread)
         reason = (
             self.trouble or self.removed or self.connection or f"the end of {topic} was not reached in time"
         )
@@ -172,14 +176,32 @@ def _search(
     ranges = _ranges(search, config, topic, partition, since_ms, floors)
     if ranges is None:
         return
+    if not _read_all(search, config, topic, ranges):
+        return
+    search.complete = True
+    if since_ms is None or search.settled():
+        return
+    by_clock = {number: span for number, span in ranges.items() if number not in (floors or {})}
+    read = _read_older(search, config, topic, by_clock)
+    search.unread = frozenset(number for number, span in by_clock.items() if span.low or not read)
+
+
+def _read_older(search: _Search, config: Mapping[str, Any], topic: str, ranges: Mapping[int, _Range]) -> bool:
+    """Whether what lies before these, by its timestamps, was read as well: it is where it is little."""
+    older = {number: _Range(span.low, span.start, span.low) for number, span in ranges.items()}
+    return sum(span.size for span in older.values()) <= _OLDER and _read_all(search, config, topic, older)
+
+
+def _read_all(search: _Search, config: Mapping[str, Any], topic: str, ranges: Mapping[int, _Range]) -> bool:
+    """Whether all of these were read."""
     waiting = {number: span for number, span in ranges.items() if span.size}
     if search.far is not None and sum(span.size for span in waiting.values()) > FAR:
         _read_far(search, search.far, config, topic, waiting)
     elif waiting:
         with _consumer(search, config, {}) as consumer:
             consumer.assign([TopicPartition(topic, number, span.start) for number, span in waiting.items()])
-            _read(search, consumer, topic, waiting, since_ms)
-    search.complete = not waiting and not search.trouble and not search.removed
+            _read(search, consumer, topic, waiting)
+    return not waiting and not search.trouble and not search.removed
 
 
 def _ranges(
@@ -242,7 +264,7 @@ def _skip_older(
         if answer.offset >= 0:
             span.start = max(span.low, answer.offset)
         else:
-            span.start, span.newest_since = max(span.low, span.end - _TAIL), True
+            span.start = max(span.low, span.end - _OLDER)  # or the broker keeps no time index
 
 
 def _look_for_gaps(
@@ -263,11 +285,8 @@ def _removed(topic: str, partition: int, low: int) -> str:
     return f"partition {partition} of {topic} begins at {low} now, and what was removed could be it"
 
 
-def _read(
-    search: _Search, consumer: Consumer, topic: str, waiting: dict[int, _Range], since_ms: int | None
-) -> None:
+def _read(search: _Search, consumer: Consumer, topic: str, waiting: dict[int, _Range]) -> None:
     """Reads until every range is done, everything is found, or the bounds are met; done ranges leave `waiting`."""
-    moment = None if since_ms is None else since_ms - int(SKEW * 1000)
     while waiting and not search.settled() and search.left() > 0:
         for message in consumer.consume(500, timeout=min(0.2, search.left())):
             number = message.partition()
@@ -282,7 +301,6 @@ def _read(
                     del waiting[number]
             else:
                 _match(search, message, number)
-                _doubt(search, span, message.timestamp()[1], moment)
                 if message.offset() >= span.end - 1:
                     del waiting[number]
         if search.looked_at >= search.max_records and waiting:
@@ -310,9 +328,7 @@ def _read_far(
                     search.connection = f"a transaction is open on partition {number} of {topic}"
                     return
                 handle.poll(0.1)
-    spans = {
-        number: (span.low if span.newest_since else span.start, span.end) for number, span in waiting.items()
-    }
+    spans = {number: (span.start, span.end) for number, span in waiting.items()}
     search.found |= far(topic, spans, search.wanted)
     search.looked_at += sum(end - start for start, end in spans.values())
     waiting.clear()
@@ -323,14 +339,6 @@ def _match(search: _Search, message: Any, partition: int) -> None:
     raw = record_id(message.headers())
     if raw is not None and (text := id_text(raw)) in search.wanted:
         search.found.setdefault(text, (partition, message.offset()))
-
-
-def _doubt(search: _Search, span: _Range, timestamp: int, moment: int | None) -> None:
-    """A broker that keeps no time index says «nothing since» although there is; then only a whole read counts."""
-    if span.newest_since and span.start > span.low and moment is not None and timestamp >= moment:
-        search.trouble = (
-            "the broker does not find records by their time, and there are too many to read them all"
-        )
 
 
 def _refused(search: _Search, error: KafkaError, topic: str) -> None:

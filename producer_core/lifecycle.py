@@ -23,7 +23,6 @@ from producer_core.burial import Origin
 from producer_core.config import ClientConfig, RetryConfig
 from producer_core.connection import Connection
 from producer_core.copies import Copies
-from producer_core.deadline import Deadline
 from producer_core.dedup import MessageDeduplicator
 from producer_core.delivery import Delivery, Report
 from producer_core.events import Hook, Notice
@@ -78,6 +77,7 @@ class Lifecycle:
             accepted.turns,
         )
         marks = Marks(next_sequence)
+        self._late = marks.late
         self.settlement = Settlement(
             self.pending, self.backlog, lanes=lanes, turns=turns, copies=copies, retries=retries,
             audience=audience, connection=connection, marks=marks, origin=origin, failed=self._failed,
@@ -119,6 +119,7 @@ class Lifecycle:
     def statistics(self, statistics: Mapping[str, Any]) -> None:
         """librdkafka's statistics, on the poll thread: evidence for those that wait for their verdict."""
         self.connection.statistics(statistics)
+        self._late.statistics(statistics)
         self._attempts.evidence()
         self._audience.tell("client_statistics", statistics)
 
@@ -179,22 +180,18 @@ class Lifecycle:
 
     # closing
 
-    def close(self, deadline: Deadline) -> None:
-        """Let what is pending finish; what is left stays in the journal, or becomes dead letters.
-
-        A fifth of the time, two seconds at most, is left for what comes after.
-        """
-        left = deadline.left()
-        self.wait_idle(left - min(2.0, left / 5))
+    def close(self, timeout: float) -> None:
+        """Let what is pending finish for `timeout` seconds; what is left stays in the journal, or becomes dead letters."""
+        self.wait_idle(timeout)
         self.acceptance.end()
         if self.backlog is not None:
             self.backlog.stop()
         self.retry_manager.stop()
-        self._ambiguous.stop(deadline.left(at_most=2.0) / 2)
+        self._ambiguous.stop(2.0)
         if self.pending:
             self.transport.purge()
-            self._wait_reports(deadline.left(at_least=0.5, at_most=2.0))
-        self.transport.stop(deadline.left(at_least=0.5, at_most=5.0))
+            self._wait_reports(2.0)
+        self.transport.stop()
         self._attempts.end()
         if self.backlog is not None:
             self.backlog.flush()

@@ -13,7 +13,7 @@ from producer_core.person import NOTEBOOK, person
 from producer_core.replay.dry_run import DryRun, dry_run
 
 if TYPE_CHECKING:
-    from producer_core.replay import Newer, Operation
+    from producer_core.replay import Inconclusive, Newer, Operation
     from producer_core.store import Store
 
 UNDECIDED = ("checking", "ready")
@@ -59,11 +59,19 @@ class Replay:
 
     # what a person decides
 
-    def go(self, *, newer: Newer | None = None, rate: float | None = None, timeout: float = 60.0) -> Self:
+    def go(
+        self,
+        *,
+        newer: Newer | None = None,
+        inconclusive: Inconclusive | None = None,
+        rate: float | None = None,
+        timeout: float = 60.0,
+    ) -> Self:
         """Sends what the plan says, and waits for the end, or `timeout` seconds; it goes on after that.
 
         Some are sent first, and it stops itself where too many fail again. `newer` ("skip" or "send") says what becomes
-        of a record whose key has a newer one. A cell that runs twice sends nothing twice.
+        of a record whose key has a newer one, `inconclusive` ("keep" or "send") what becomes of one that may be on its topic
+        and is not found there. A cell that runs twice sends nothing twice.
         """
         operation = self.looked(timeout).operation
         if operation.state == "checking":
@@ -73,8 +81,9 @@ class Replay:
             )
         if operation.state not in ("planned", "running") and not operation.ended:
             replay.go(
-                self._store, self.operation_id, who=person(), origin=NOTEBOOK, newer=newer, rate=rate
-            )  # refuses, in words, what is not ready
+                self._store, self.operation_id, who=person(), origin=NOTEBOOK, newer=newer,
+                inconclusive=inconclusive, rate=rate,
+            )  # fmt: skip  # refuses, in words, what is not ready
         return self.wait(timeout)
 
     def wait(self, timeout: float = 60.0) -> Self:

@@ -15,7 +15,6 @@ import orjson
 from producer_core import __version__
 from producer_core.alerts import Route
 from producer_core.config import ClientConfig
-from producer_core.deadline import Deadline
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill, message_of
 from producer_core.errors import ReplayError, StoreError, StoreFull, StoreLocked
 from producer_core.health import memory_usage
@@ -31,12 +30,12 @@ from producer_core.numbering import Numbering
 from producer_core.person import person
 from producer_core.recorder import Destination, Recorder
 from producer_core.replay import ReplayRunner, plan
-from producer_core.store import ProducerRow, Store, default_path, patience
+from producer_core.store import ProducerRow, Store, default_path
 from producer_core.store.merge import next_batch
 from producer_core.store.place import check_writable
 
 if TYPE_CHECKING:
-    from producer_core.replay import Sender
+    from producer_core.replay import Inconclusive, Sender
     from producer_core.telemetry import TelemetryPublisher
 
 logger = logging.getLogger(__name__)
@@ -104,20 +103,18 @@ class InStore:
         self._run_replays = run_replays
         self.recorder.start()
 
-    def stop_replays(self, timeout: float) -> None:
+    def stop_replays(self) -> None:
         self._stopping = True
         if self._runner is not None:
-            self._runner.stop(timeout)
+            self._runner.stop()
 
-    def stop(self, timeout: float) -> None:
+    def stop(self) -> None:
         self._closed_at = self._clock()
         self._stopping = True
-        deadline = Deadline(timeout)
-        with patience.at_most(timeout):
-            self._lookout.stop(deadline.left(at_most=1.0) / 2)
-            self.recorder.stop(deadline.left())
-            if self.store is not None and not isinstance(self._where, Store):
-                self.store.close()
+        self._lookout.stop()
+        self.recorder.stop()
+        if self.store is not None and not isinstance(self._where, Store):
+            self.store.close()
 
     def full(self) -> bool:
         return self.recorder.trouble is not None and self.recorder.full
@@ -157,13 +154,15 @@ class InStore:
     def clear(self, topic: str | None) -> int:
         return self.letters().archive(DeadLetterFilter(topic=topic), who=person(), origin="python").count
 
-    def replay(self, sender: Sender, topic: str, limit: int | None, timeout: float) -> int:
+    def replay(
+        self, sender: Sender, topic: str, limit: int | None, timeout: float, inconclusive: Inconclusive
+    ) -> int:
         """A durable operation, run here and now; it goes on in the store if the time runs out."""
         self.letters()
         if self.store is None:
             raise ReplayError("The store cannot be had, so nothing can be replayed now.")
         operation = plan(
-            self.store, DeadLetterFilter(topic=topic), who=person(), origin="python", limit=limit,
+            self.store, DeadLetterFilter(topic=topic), who=person(), origin="python", limit=limit, inconclusive=inconclusive,
             clock=self._clock, can_run=sender.cluster_id or True,
         )  # fmt: skip
         runner = self._runner or self._new_runner(self.store, sender)

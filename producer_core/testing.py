@@ -136,7 +136,7 @@ class InMemoryTransport:
         if self.blind:
             return Landing("inconclusive", None, None, 0, "Nobody can say yet: the broker does not answer.")
         if offset is None:
-            return Landing("absent", None, None, 0, "It is not on the topic.")
+            return Landing("not_found", None, None, 0, "It is not on the topic.")
         return Landing("found", 0, offset, 1, f"It is at offset {offset}.")
 
     @property
@@ -156,12 +156,12 @@ class InMemoryTransport:
         self._report((delivery, KafkaError._PURGE_QUEUE) for delivery in queued)
         self.release(KafkaError._PURGE_INFLIGHT)
 
-    def stop(self, timeout: float = 5.0) -> None:
+    def stop(self) -> None:
         with self._changed:
             self._stopping = True
             self._changed.notify()
         if self._thread.is_alive():
-            self._thread.join(timeout)
+            self._thread.join(5)
 
     def _run(self) -> None:
         while True:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from producer_core.burial import Letter, delivery_of, unborn
 from producer_core.delivery import Owner
@@ -13,6 +13,9 @@ from producer_core.messages import Message, encode_key
 from producer_core.observed import Observed
 from producer_core.reports import Resent
 from producer_core.standing import Standing
+
+if TYPE_CHECKING:
+    from producer_core.replay import Inconclusive
 
 
 class Undelivered(Observed):
@@ -29,18 +32,24 @@ class Undelivered(Observed):
         return self._keeping.clear(topic)
 
     def replay_dlq_messages(
-        self, topic: str, max_messages: int | None = None, *, timeout: float = 60.0
+        self,
+        topic: str,
+        max_messages: int | None = None,
+        *,
+        timeout: float = 60.0,
+        inconclusive: Inconclusive = "keep",
     ) -> int:
         """Send dead letters again, oldest first, and return how many the broker acknowledged.
 
         Each leaves the DLQ only when its own delivery report came; one that fails again stays, once. Nobody is asked:
         letters of a topic that is gone are left out, and on a topic that is compacted, or of which nobody can tell, those
         whose key has a newer record; on others they are sent, and their old values come last. What may be on its topic already is looked for there
-        first. To be asked use `producer-core dlq replay`, the dashboard, or `replay.plan(check_first=True)`; without a
+        first (with a store; without one it is not looked for). What is not found stays a dead letter, because a late
+        request of it may still arrive; `inconclusive="send"` sends it anyway, and may write a second copy. To be asked use `producer-core dlq replay`, the dashboard, or `replay.plan(check_first=True)`; without a
         store nothing is looked ahead for.
         """
         self._ending.check()
-        return self._keeping.replay(self, topic, max_messages, timeout)
+        return self._keeping.replay(self, topic, max_messages, timeout, inconclusive)
 
     def resend(self, letter: DeadLetter | Letter, settled: Callable[[Resent], None]) -> None:
         """Send one dead letter again under its own id; `settled` hears how it ended. Used by replays."""

@@ -11,7 +11,7 @@ from dashboard.words.replays import fewer, joined, moved
 from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ReplayError
-from producer_core.replay import Newer, Operation
+from producer_core.replay import Inconclusive, Newer, Operation
 from producer_core.replay.guard import CANARY
 from producer_core.store import Store
 
@@ -117,6 +117,7 @@ def go_replay(
     operation_id: str,
     *,
     newer: Newer | None = None,
+    inconclusive: Inconclusive | None = None,
     rate: float | None = None,
     canary: int | None = None,
     stop_percent: float | None = None,
@@ -124,7 +125,9 @@ def go_replay(
     origin: str = ORIGIN,
 ) -> Done:
     """Start what was looked ahead, with what was chosen on the way."""
-    act = partial(replay.go, newer=newer, rate=rate, canary=canary, stop_percent=stop_percent)
+    act = partial(
+        replay.go, newer=newer, inconclusive=inconclusive, rate=rate, canary=canary, stop_percent=stop_percent
+    )
     return _switch(store, operation_id, "go", act, who=who, origin=origin)
 
 

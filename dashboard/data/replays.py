@@ -12,7 +12,7 @@ import orjson
 from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ConfigError, OtherCluster
-from producer_core.replay import Newer, Operation
+from producer_core.replay import Inconclusive, Newer, Operation
 from producer_core.replay.active import still_active
 from producer_core.replay.dry_run import DryRun, dry_run
 from producer_core.store import Store
@@ -173,11 +173,16 @@ def doubtful(store: Store, operation: Operation) -> tuple[Mapping[str, Any], ...
     return tuple(replay.doubtful(store, operation.operation_id, limit=RECORDS + 1))
 
 
-def planned(store: Store, operation: Operation, newer: Newer | None = None) -> DryRun | None:
-    """The dry run of one that waits for a decision, or is being looked ahead; with another choice for newer keys."""
+def planned(
+    store: Store,
+    operation: Operation,
+    newer: Newer | None = None,
+    inconclusive: Inconclusive | None = None,
+) -> DryRun | None:
+    """The dry run of one that waits for a decision, or is being looked ahead; with other choices than its own."""
     if operation.state not in ("checking", "ready"):
         return None
-    return dry_run(store, DeadLetterFilter(), operation=operation, newer=newer)
+    return dry_run(store, DeadLetterFilter(), operation=operation, newer=newer, inconclusive=inconclusive)
 
 
 def where_of(selection: str) -> DeadLetterFilter | None:

@@ -13,7 +13,7 @@ from dashboard import actions, data, live_table, words
 from dashboard.bring import bring
 from dashboard.views import acted, common, reading, replay_tables
 from dashboard.words import dry_run as told
-from producer_core.replay import Newer, Operation
+from producer_core.replay import Inconclusive, Newer, Operation
 from producer_core.replay.dry_run import DryRun
 from producer_core.replay.guard import CANARY, STOP_PERCENT
 
@@ -21,7 +21,7 @@ from producer_core.replay.guard import CANARY, STOP_PERCENT
 def show(path: Path, seen: data.Replay, tone: str, standing: str, *, comes_into_view: bool) -> None:
     """Frozen letters and nothing sent: all that is known before, then the choices and the buttons."""
     one = seen.operation
-    run = reading.planned(path, one.operation_id, _newer(one))
+    run = reading.planned(path, one.operation_id, _newer(one), _inconclusive(one))
     if run is None:
         return
     with st.container(border=True):
@@ -68,6 +68,16 @@ def _choices(path: Path, one: Operation, run: DryRun) -> None:
             help="An old value sent now comes after the newer one; on a compacted topic it replaces it for good.",
         )
         common.note(told.newer_reason(run))
+    if run.doubtful.count:
+        st.segmented_control(
+            told.inconclusive_question(run.doubtful.count),
+            [told.KEEP, told.SEND_ANYWAY],
+            default=told.SEND_ANYWAY if one.sends_inconclusive else told.KEEP,
+            key=f"inconclusive_{key}",
+            required=True,
+            help="The audit keeps the choice.",
+        )
+        common.note(told.INCONCLUSIVE_REASON)
     if not one.by_spark and (run.quarantined or st.session_state.get(f"quarantined_{key}")):
         st.toggle(
             f"Send the {run.quarantined:,} quarantined too" if run.quarantined else "Quarantined ones go too",
@@ -119,6 +129,14 @@ def _newer(one: Operation) -> Newer:
     return "send" if st.session_state.get(f"newer_{one.operation_id}") == told.SEND else "skip"
 
 
+def _inconclusive(one: Operation) -> Inconclusive:
+    """The current choice; records that are not found stay dead letters unless the operator chooses otherwise."""
+    chosen = st.session_state.get(f"inconclusive_{one.operation_id}")
+    if chosen is None:
+        return "send" if one.sends_inconclusive else "keep"
+    return "send" if chosen == told.SEND_ANYWAY else "keep"
+
+
 def _go(path: Path, operation_id: str) -> None:
     chosen = st.session_state
     said = chosen.get(f"newer_{operation_id}")
@@ -126,12 +144,18 @@ def _go(path: Path, operation_id: str) -> None:
     go = partial(
         actions.go_replay,
         newer=newer,
+        inconclusive=_chosen_inconclusive(operation_id),
         rate=chosen.get(f"go_rate_{operation_id}"),
         canary=chosen.get(f"canary_{operation_id}"),
         stop_percent=chosen.get(f"stop_{operation_id}"),
     )
     if acted.act(path, operation_id, go).ok:
         chosen["letters_version"] = int(chosen.get("letters_version", 0)) + 1
+
+
+def _chosen_inconclusive(operation_id: str) -> Inconclusive | None:
+    chosen = st.session_state.get(f"inconclusive_{operation_id}")
+    return None if chosen is None else "send" if chosen == told.SEND_ANYWAY else "keep"
 
 
 def _leave(path: Path, operation_id: str) -> None:

@@ -14,7 +14,7 @@ from dashboard import data
 from dashboard.stores import opened
 from dashboard.views import letter_reading
 from producer_core.dlq import DeadLetterFilter
-from producer_core.replay import Newer, Operation, live
+from producer_core.replay import Inconclusive, Newer, Operation, live
 from producer_core.replay import get as one
 from producer_core.replay.dry_run import DryRun
 
@@ -84,9 +84,11 @@ def replay_detail(path: Path, operation_id: str) -> data.Detail:
 
 
 @_remembered  # type: ignore[untyped-decorator]
-def planned(path: Path, operation_id: str, newer: Newer | None) -> DryRun | None:
+def planned(
+    path: Path, operation_id: str, newer: Newer | None, inconclusive: Inconclusive | None = None
+) -> DryRun | None:
     store = opened(path)
-    return data.planned(store, one(store, operation_id), newer)
+    return data.planned(store, one(store, operation_id), newer, inconclusive)
 
 
 @_remembered  # type: ignore[untyped-decorator]

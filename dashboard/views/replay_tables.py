@@ -143,8 +143,16 @@ def verdicts(run: DryRun, key: str) -> None:
         Column("Letters", number=True),
         Column("What is done about them", wide=True),
     )
+    sends = run.inconclusive == "send"
     rows = [
-        TableRow(verdict, (verdict.replace("_", " "), f"{count:,}", words.sentence_case(done_about(verdict))))
+        TableRow(
+            verdict,
+            (
+                verdict.replace("_", " "),
+                f"{count:,}",
+                words.sentence_case(done_about(verdict, send_inconclusive=sends)),
+            ),
+        )
         for verdict, count in run.by_verdict.items()
     ]
     live_table(columns, rows, key=f"verdicts-{key}", alt="Letters by verdict")

@@ -41,6 +41,22 @@ SKIP, SEND = "Keep them as dead letters", "Send them all the same"
 old values, it loses neither the letter nor the newer record, and can be made good by another replay."""
 
 
+KEEP, SEND_ANYWAY = "Keep them as dead letters", "Send them anyway"
+"""What may become of letters that may be on their topic and are not found there."""
+
+INCONCLUSIVE_REASON = (
+    "Not finding a record proves nothing: the network, a proxy or a stopped broker may still deliver a late request. Sent "
+    "anyway, a record may be there twice, under one message id. Readers that drop copies by message id see it once."
+)
+
+
+def inconclusive_question(number: int) -> str:
+    """The choice over letters that may be on their topic."""
+    if number == 1:
+        return "1 letter may be on its topic. If the replay does not find it there"
+    return f"{number:,} letters may be on their topics. Those that the replay does not find there"
+
+
 def newer_question(number: int) -> str:
     """The choice over letters whose key has a newer record."""
     has = "letter has a key" if number == 1 else "letters have keys"

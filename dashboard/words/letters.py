@@ -18,10 +18,10 @@ from producer_core.masking import LONGEST, mask_headers, rules, shown, shown_key
 VERDICTS: Mapping[str, str] = {
     "not_sent": "never left the client, safe to send again",
     "rejected": "refused by the broker, safe to send again",
-    "absent": "looked for and not on the topic, safe to send again",
+    "absent": "proved not to be on the topic, safe to send again",
     "possibly_persisted": "may be on the broker; a replay looks for it first",
     "found": "is on the topic already",
-    "inconclusive": "could not be looked up, may be on the broker",
+    "inconclusive": "not found on the topic, but may still arrive; sent again only if you choose it",
 }
 
 STATES: Mapping[str, str] = {

@@ -11,7 +11,7 @@ from dashboard.words.numbers import plural, rate, sentence_case
 from producer_core.dlq import DeadLetterFilter
 from producer_core.masking import mask_text
 from producer_core.replay import Operation
-from producer_core.replay.words import NEWER, delivered, rule
+from producer_core.replay.words import INCONCLUSIVE, NEWER, delivered, rule
 
 Tone = str
 
@@ -180,6 +180,7 @@ def facts(operation: Operation) -> list[tuple[str, str]]:
         ("Rate", f"at most {operation.rate:g} a second" if operation.rate else "no limit"),
         ("Stops itself", sentence_case(rule(operation) or "")),
         ("Newer keys", sentence_case(NEWER.get(operation.newer or "", ""))),
+        ("Inconclusive", sentence_case(INCONCLUSIVE.get(operation.inconclusive or "", ""))),
         ("Delivery", sentence_case(delivered(operation))),
         ("Cluster", operation.cluster_id),
     )
@@ -312,6 +313,7 @@ def afterwards(operation: Operation, doubtful: int) -> list[str]:
         they = "It is a dead letter" if operation.failed_again == 1 else "They are dead letters"
         told.append(f"{operation.failed_again:,} failed again. {they} as before, with the new error.")
     if doubtful:
+        told.append("Replay them again with «Send them anyway» if a second copy does no harm.")
         they = "It may" if doubtful == 1 else "They may"
         told.append(
             f"Of {doubtful:,} nobody can say whether {'it is' if doubtful == 1 else 'they are'} on the topic. {they} be "

@@ -18,7 +18,7 @@ from producer_core.cli.plan_options import plan_options
 if TYPE_CHECKING:
     from producer_core.cli.replaying import Replaying
     from producer_core.dlq import DeadLetterFilter
-    from producer_core.replay import Newer, Operation
+    from producer_core.replay import Inconclusive, Newer, Operation
     from producer_core.replay.dry_run import DryRun
     from producer_core.store import Store
 
@@ -51,6 +51,7 @@ def replay(
     stop_percent: float | None,
     stop_last: int | None,
     newer: Newer | None,
+    inconclusive: Inconclusive | None,
     include_quarantined: bool,
     to_cluster: str | None,
     reason: str | None,
@@ -80,7 +81,8 @@ def replay(
 
     With --bootstrap-servers (or --config, --config-file) this process sends; else a live producer of this store does,
     and this command watches. A dead letter leaves the DLQ only when the broker acknowledged it. What may be on its
-    topic already is looked for there first. The canary goes first; when too many fail again it stops itself, and the
+    topic already is looked for there first; what is not found stays a dead letter, because a late request may still
+    arrive, unless you choose --inconclusive send. The canary goes first; when too many fail again it stops itself, and the
     rest stays dead letters. Ctrl-C pauses; the same command goes on.
 
     \b
@@ -107,7 +109,8 @@ def replay(
     if not DeadLetters(store).count(where) and under_way is None and not dry_run:
         end(ctx, as_json, store, None, f"Nothing to replay: {selection.none(DeadLetters(store), where)}")
         return
-    counted = {"rate": rate, "limit": limit, "allow_quarantined": include_quarantined, "newer": newer}
+    counted = {"rate": rate, "limit": limit, "allow_quarantined": include_quarantined, "newer": newer,
+               "inconclusive": inconclusive}  # fmt: skip
     if dry_run:
         only_say(Replaying(store, where, client, to_cluster=to_cluster), counted, under_way, as_json=as_json)
         return
@@ -116,7 +119,7 @@ def replay(
     asks = agreed(seen, counted, under_way, yes=yes, unseen=unseen)
     choices = {
         "limit": limit, "rate": rate, "allow_quarantined": include_quarantined, "canary": canary,
-        "stop_percent": stop_percent, "stop_last": stop_last, "newer": newer, "reason": reason,
+        "stop_percent": stop_percent, "stop_last": stop_last, "newer": newer, "inconclusive": inconclusive, "reason": reason,
     }  # fmt: skip
     with Replaying(store, where, client, to_cluster=to_cluster) as job:
         operation = decided(job, choices, under_way, asks=asks, as_json=as_json, unseen=unseen)
@@ -179,11 +182,12 @@ def decided(
     unseen: bool = False,
 ) -> Operation:
     """The operation as it is planned, or under way already, and to be carried out now."""
-    newer = choices["newer"]
-    operation = job.plan(check_first=not unseen, **{**choices, "newer": newer or "auto"})
+    newer, inconclusive = choices["newer"], choices["inconclusive"]
+    planned = {**choices, "newer": newer or "auto", "inconclusive": inconclusive or "keep"}
+    operation = job.plan(check_first=not unseen, **planned)
     if under_way is not None:
         show.say(f"There is a replay of this selection already: {replay_words.standing(operation)}", err=True)
-    return _decide(job, operation, newer, choices["rate"], asks=asks, as_json=as_json)
+    return _decide(job, operation, newer, inconclusive, choices["rate"], asks=asks, as_json=as_json)
 
 
 def only_say(job: Replaying, counted: dict[str, Any], under_way: Operation | None, *, as_json: bool) -> None:
@@ -219,6 +223,7 @@ def _decide(
     job: Replaying,
     operation: Operation,
     newer: Newer | None,
+    inconclusive: Inconclusive | None,
     rate: float | None,
     *,
     asks: bool,
@@ -227,7 +232,7 @@ def _decide(
     """The operation under way: at once where nobody is to be asked, else when the dry run was seen."""
     try:
         operation = _looked_ahead(job, operation)
-        run = job.counted(operation=operation, newer=newer)
+        run = job.counted(operation=operation, newer=newer, inconclusive=inconclusive)
         if operation.state == "ready" and not asks and not run.safe:
             _tell(run, as_json=True)
             show.say("Goes on, because --yes was given.", err=True)
@@ -235,12 +240,19 @@ def _decide(
             _tell(run, as_json=as_json)
             if operation.state == "ready" and newer is None and run.newer_keys:
                 newer = "skip" if click.confirm(_offer(run), default=True) else "send"
+            if operation.state == "ready" and inconclusive is None and run.doubtful.count:
+                inconclusive = "send" if click.confirm(_offer_inconclusive(run), default=False) else "keep"
             options.confirm(_question(run), False)
     except (Failed, click.Abort, KeyboardInterrupt):
         if operation.state in ("checking", "ready"):
             job.cancel()
         raise
-    return job.go(operation, newer=newer, rate=rate)
+    return job.go(operation, newer=newer, inconclusive=inconclusive, rate=rate)
+
+
+def _offer_inconclusive(run: DryRun) -> str:
+    records = show.count(run.doubtful.count, "record")
+    return f"Of the {records} that may be on their topic: send those that are not found anyway? A second copy is possible"
 
 
 def _offer(run: DryRun) -> str:

@@ -30,7 +30,10 @@ def tell(run: DryRun) -> None:
         from producer_core.replay.words import done_about
 
         click.echo()
-        rows = [(verdict, records, done_about(verdict)) for verdict, records in run.by_verdict.items()]
+        rows = [
+            (verdict, records, done_about(verdict, send_inconclusive=run.inconclusive == "send"))
+            for verdict, records in run.by_verdict.items()
+        ]
         show.table(("verdict", "records", "what is done"), rows, right=("records",))
     click.echo()
     say(run)

@@ -37,6 +37,12 @@ _OPTIONS = (
         "skip them on topics that are compacted, or of which nobody can tell. Unless given you are asked; with --yes it "
         "is auto.",
     ),
+    click.option(
+        "--inconclusive",
+        type=click.Choice(["keep", "send"]),
+        help="Records that may be on their topic and are not found there: keep them as dead letters, or send them "
+        "anyway, which may write a second copy. Unless given you are asked; with --yes they are kept.",
+    ),
     click.option("--include-quarantined", is_flag=True, help="Those too that failed again and again."),
     click.option(
         "--to", "to_cluster", metavar="CLUSTER", help="Send to this cluster, though they come from another."

@@ -12,7 +12,7 @@ import click
 from producer_core.cli import options, replay_words, show
 
 if TYPE_CHECKING:
-    from producer_core.replay import Newer, Operation
+    from producer_core.replay import Inconclusive, Newer, Operation
     from producer_core.store import Store
 
 _BEGIN = "No replay yet. Begin one with producer-core dlq replay."
@@ -99,6 +99,12 @@ def status(ctx: click.Context, /, operation_id: str | None, store_path: Path | N
     help="Records whose key has a newer one on the topic: skip them, send them all the same, or (auto) skip them on "
     "topics that are compacted, or of which nobody can tell. As it was planned, unless given.",
 )
+@click.option(
+    "--inconclusive",
+    type=click.Choice(["keep", "send"]),
+    help="Records that may be on their topic and are not found there: keep them as dead letters, or send them anyway, "
+    "which may write a second copy. As it was planned, unless given.",
+)
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="At most so many a second.")
 @click.option("--canary", type=click.IntRange(min=0), help="So many are settled before the rest goes.")
 @click.option(
@@ -112,6 +118,7 @@ def status(ctx: click.Context, /, operation_id: str | None, store_path: Path | N
 def go(
     operation_id: str,
     newer: Newer | None,
+    inconclusive: Inconclusive | None,
     rate: float | None,
     canary: int | None,
     stop_percent: float | None,
@@ -132,11 +139,20 @@ def go(
     store = _store(store_path)
     operation = get(store, operation_id)
     if operation.state == "ready" and not yes:
-        run = dry_run(store, DeadLetterFilter(), operation=operation, newer=newer, rate=rate)
+        run = dry_run(
+            store, DeadLetterFilter(), operation=operation, newer=newer, inconclusive=inconclusive, rate=rate
+        )
         dry_running.say(run, err=True)
         options.confirm(f"Replay {show.count(run.total, 'dead letter')}?", yes)
     begun = act(
-        store, operation_id, newer=newer, rate=rate, canary=canary, stop_percent=stop_percent, **_who()
+        store,
+        operation_id,
+        newer=newer,
+        inconclusive=inconclusive,
+        rate=rate,
+        canary=canary,
+        stop_percent=stop_percent,
+        **_who(),
     )
     _say_goes(store, begun, as_json)
 

@@ -41,7 +41,7 @@ STATES: Mapping[str, str] = {
 
 def facts(operation: Operation) -> list[tuple[str, str | int | None]]:
     """Where it stands, one fact a line; what was not chosen is left out."""
-    from producer_core.replay.words import NEWER, rule
+    from producer_core.replay.words import INCONCLUSIVE, NEWER, rule
 
     done = operation.total - operation.left
     share = f" ({100 * done / operation.total:.0f} %)" if operation.total else ""
@@ -59,6 +59,7 @@ def facts(operation: Operation) -> list[tuple[str, str | int | None]]:
         ("delivery", _delivery(operation)),
         ("stop rule", rule(operation)),
         ("newer keys", operation.newer and NEWER[operation.newer]),
+        ("inconclusive", operation.inconclusive and INCONCLUSIVE[operation.inconclusive]),
         ("rate", None if operation.rate is None else f"at most {operation.rate:g} a second"),
         ("in words", operation.message and mask_text(operation.message)),
     ]

@@ -105,11 +105,23 @@ class Replaying:
         return planned
 
     def go(
-        self, operation: Operation, *, newer: replay.Newer | None = None, rate: float | None = None
+        self,
+        operation: Operation,
+        *,
+        newer: replay.Newer | None = None,
+        inconclusive: replay.Inconclusive | None = None,
+        rate: float | None = None,
     ) -> Operation:
         """Starts what waits for a person: a look ahead that is done, or a pause. `rate`: another one from now on."""
         if operation.state == "ready":
-            return replay.go(self.store, operation.operation_id, newer=newer, rate=rate, **_who())
+            return replay.go(
+                self.store,
+                operation.operation_id,
+                newer=newer,
+                inconclusive=inconclusive,
+                rate=rate,
+                **_who(),
+            )
         if operation.state == "paused":
             return replay.resume(self.store, operation.operation_id, rate=rate, **_who())
         return operation

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from producer_core.config import ClientConfig
     from producer_core.dlq import DeadLetterFilter
     from producer_core.pipeline.reprocess import Choices
-    from producer_core.replay import Newer, Operation, ReplayRunner
+    from producer_core.replay import Inconclusive, Newer, Operation, ReplayRunner
     from producer_core.store import Store
 
 
@@ -118,7 +118,7 @@ def reprocess(
     from producer_core.pipeline.reprocess import WAVE, Choices, bring, brought
     from producer_core.store import Store
 
-    names = ("limit", "rate", "canary", "stop_percent", "stop_last", "newer", "reason")
+    names = ("limit", "rate", "canary", "stop_percent", "stop_last", "newer", "inconclusive", "reason")
     plan = {name: given.pop(name) for name in names} | {"allow_quarantined": include_quarantined}
     where = brought(selection.chosen(given), file=file, dead_letter_topic=dead_letter_topic)
     if operation_id is not None:
@@ -127,7 +127,7 @@ def reprocess(
     known = None if bringing else Store.open(store_path, create=False)
     spark.check()
     config, cluster = reached(*options.client_settings(servers, settings, config_file), to_cluster)
-    counted = {name: plan[name] for name in ("limit", "rate", "newer", "allow_quarantined")}
+    counted = {name: plan[name] for name in ("limit", "rate", "newer", "inconclusive", "allow_quarantined")}
     source = {"file": file, "no_manifest": no_manifest, "dead_letter_topic": dead_letter_topic,
               "original_topic": original_topic}  # fmt: skip
     if dry_run:
@@ -205,7 +205,14 @@ class Reprocessing(Replaying):
         self._operation_id = operation_id
         return operation
 
-    def go(self, operation: Operation, *, newer: Newer | None = None, rate: float | None = None) -> Operation:
+    def go(
+        self,
+        operation: Operation,
+        *,
+        newer: Newer | None = None,
+        inconclusive: Inconclusive | None = None,
+        rate: float | None = None,
+    ) -> Operation:
         """Where its seals go is made, or seen to be usable, before anything goes and before Spark starts."""
         from producer_core.pipeline.reprocess import progress, slices
 
@@ -217,7 +224,7 @@ class Reprocessing(Replaying):
         if not operation.ended:
             topic = slices.progress_topic(self.store, operation.operation_id, self._choices.progress_topic)
             progress.require_topic(self._settings, topic)
-        return super().go(operation, newer=newer, rate=rate)
+        return super().go(operation, newer=newer, inconclusive=inconclusive, rate=rate)
 
     def under(self, session: SparkSession, operation: Operation) -> Operation:
         """Carried out under this session, until it ends, pauses, or Ctrl-C."""

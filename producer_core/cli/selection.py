@@ -122,5 +122,5 @@ def risks(verdicts: Mapping[str, int]) -> str:
         return "No broker has any of them: nothing can arrive twice."
     return (
         f"{safe:,} are on no broker. {doubtful:,} may be on their topic already: each is looked for there first, "
-        "and sent only when it is not found."
+        "and what is not found stays a dead letter unless you choose to send it anyway."
     )

@@ -3,12 +3,13 @@
 The operation and the ids of its records live in the store. One runner at a time holds it under a lease,
 claims records, sends them under their own ids, and settles each on its own delivery report. Where it is not
 known whether a record is on its topic (its verdict says so, or a runner died between sending and settling),
-the topic is looked at first: found is settled as landed, absent is sent, and inconclusive stays a dead
-letter with that verdict. Replaying an inconclusive one again looks again, and then sends it.
+the topic is looked at first: found is settled as landed. Not found proves nothing, because a late request may still
+arrive: it stays a dead letter with the verdict inconclusive, unless the plan says inconclusive="send".
 """
 
 from producer_core.replay.lease import LEASE
 from producer_core.replay.operation import (
+    Inconclusive,
     Newer,
     Operation,
     cancel,
@@ -29,6 +30,7 @@ from producer_core.reports import Resent
 __all__ = [
     "ALIVE",
     "LEASE",
+    "Inconclusive",
     "Newer",
     "Operation",
     "ReplayRunner",

@@ -22,7 +22,9 @@ AHEAD = 200_000
 FRESH = 60.0
 """Seconds for which an answer is used."""
 LOOKS = 10
-_AGAIN = "inconclusive; replay it again to resend"
+_KEPT = (
+    "inconclusive, so not sent; choose to send it anyway (--inconclusive send) if a second copy does no harm"
+)
 
 
 class Doubt:
@@ -37,9 +39,11 @@ class Doubt:
         probe: Prober | None,
         ahead: Callable[[str, int], Sequence[tuple[str, float]]] = lambda topic, count: (),
         *,
+        send_inconclusive: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._probe = probe
+        self._send_inconclusive = send_inconclusive
         self._ahead = ahead
         self._monotonic = monotonic
         self._known: dict[str, tuple[Landing, float]] = {}
@@ -48,10 +52,9 @@ class Doubt:
     def look_first(self, letters: Sequence[Letter]) -> tuple[list[Letter], list[Outcome]]:
         """What may be sent now, and what is settled without sending.
 
-        A record whose verdict is safe is sent. Of the others: found is landed, absent is sent. Inconclusive for a
-        reason that passes goes back, to be looked for again. Else it is left a dead letter with that verdict, so
-        nothing is sent twice silently; when its verdict already was `inconclusive`, an operator saw it and asked
-        again, and it is sent.
+        A record whose verdict is safe is sent. Of the others: found is landed. Inconclusive for a reason that passes
+        goes back, to be looked for again. What was not found stays a dead letter with the verdict `inconclusive`,
+        because a late request of it may still arrive, unless the operator chose to send such records anyway.
         """
         doubtful = [letter for letter in letters if letter.verdict not in SAFE_VERDICTS]
         landings = self._landings(doubtful)
@@ -59,13 +62,13 @@ class Doubt:
         sendable, outcomes = [], []
         for letter in letters:
             landing = landings.get(letter.message_id)
-            if landing is None or landing.outcome == "absent":
-                sendable.append(letter if landing is None else letter._replace(verdict="absent"))
+            if landing is None:
+                sendable.append(letter)
             elif landing.outcome == "found":
                 outcomes.append(_landed(letter, landing))
             elif landing.passing and again:
                 outcomes.append(Outcome(letter.message_id, "pending"))
-            elif letter.verdict == "inconclusive":
+            elif self._send_inconclusive:
                 sendable.append(letter)
             else:
                 outcomes.append(_unknown(letter, landing))
@@ -105,8 +108,13 @@ class Doubt:
         return landing if landing is not None and self._monotonic() - at < FRESH else None
 
 
-def look_after(orphans: Sequence[Orphan], probe: Prober | None) -> list[Outcome]:
-    """What became of records that a dead owner left claimed: landed, to be sent again, or nobody knows."""
+def look_after(
+    orphans: Sequence[Orphan], probe: Prober | None, *, send_inconclusive: bool = False
+) -> list[Outcome]:
+    """What became of records that a dead owner left claimed: landed, or inconclusive.
+
+    His client may have sent them, so they are sent again only where the operator chose that for inconclusive records.
+    """
     landings = _look(
         orphans,
         probe,
@@ -114,7 +122,9 @@ def look_after(orphans: Sequence[Orphan], probe: Prober | None) -> list[Outcome]
         lambda orphan: orphan.letter,
         _sent,
     )
-    return [_after(orphan.letter, landings[orphan.letter.message_id]) for orphan in orphans]
+    return [
+        _after(orphan.letter, landings[orphan.letter.message_id], send_inconclusive) for orphan in orphans
+    ]
 
 
 def still_doubtful(before: Letter, death: Death) -> Death:
@@ -157,11 +167,11 @@ def _look(
     return found
 
 
-def _after(letter: Letter, landing: Landing) -> Outcome:
+def _after(letter: Letter, landing: Landing, send_inconclusive: bool) -> Outcome:
     if landing.outcome == "found":
         return _landed(letter, landing)
-    if landing.outcome == "absent":
-        return Outcome(letter.message_id, "pending", landing.text, verdict="absent")
+    if send_inconclusive:
+        return Outcome(letter.message_id, "pending", landing.text, verdict="inconclusive")
     return _unknown(letter, landing)
 
 
@@ -172,4 +182,4 @@ def _landed(letter: Letter, landing: Landing) -> Outcome:
 
 
 def _unknown(letter: Letter, landing: Landing) -> Outcome:
-    return Outcome(letter.message_id, "skipped", f"{_AGAIN}. {landing.text}", verdict="inconclusive")
+    return Outcome(letter.message_id, "skipped", f"{_KEPT}. {landing.text}", verdict="inconclusive")

@@ -18,7 +18,7 @@ from producer_core.replay.promise import UNKNOWN, Promise, beforehand
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
-    from producer_core.replay.operation import Newer, Operation
+    from producer_core.replay.operation import Inconclusive, Newer, Operation
     from producer_core.store import Store
 
 
@@ -68,6 +68,7 @@ class DryRun:
     changed: int = 0
     active: str = ""
     promise: Promise = UNKNOWN
+    inconclusive: Inconclusive = "keep"
 
     @property
     def too_large(self) -> int:
@@ -123,6 +124,7 @@ def dry_run(
     cluster: str | None = None,
     to_cluster: str | None = None,
     newer: Newer | None = None,
+    inconclusive: Inconclusive | None = None,
     check: Check | None = None,
     clock: Callable[[], float] = time.time,
 ) -> DryRun:
@@ -141,6 +143,9 @@ def dry_run(
         check = Check.from_json(operation.checked)
     speed = rate or (operation.rate if operation else None)
     mode: Newer = newer or _mode(operation)
+    sends = inconclusive == "send" or (
+        inconclusive is None and operation is not None and operation.sends_inconclusive
+    )
     sent, left = counted
     total = sum(row.records for row in sent)
     run = DryRun(
@@ -152,12 +157,13 @@ def dry_run(
         quarantined=left["quarantined"],
         not_replayable=left["not_replayable"],
         other_cluster=left["other_cluster"],
-        doubtful=_doubtful(sent),
+        doubtful=_doubtful(sent, sends),
         seconds=total / speed if speed else None,
         check=check,
         newer=mode,
         skipped_newer=_sum(check, lambda topic: topic.newer_keys if skips(mode, topic) else 0),
         sentences=(),
+        inconclusive="send" if sends else "keep",
         changed=left["changed"],
         active=still_active(store, selection, clock(), operation=operation) if total else "",
         promise=promised(operation, check, cluster or ("" if operation else main_cluster(store, selection))),
@@ -197,26 +203,33 @@ def _partitions(rows: Iterable[Row]) -> tuple[PartitionCount, ...]:
     return tuple(PartitionCount(topic, partition, count) for (topic, partition), count in ordered)
 
 
-def _doubtful(rows: Iterable[Row]) -> Doubtful:
+def _doubtful(rows: Iterable[Row], sends: bool) -> Doubtful:
     verdicts = _by(rows, lambda row: row.verdict)
     again = verdicts.get("inconclusive", 0)
     first = sum(count for verdict, count in verdicts.items() if verdict not in SAFE_VERDICTS) - again
-    return Doubtful(first + again, first, again, " ".join(_what_is_done(first, again)))
+    return Doubtful(first + again, first, again, " ".join(_what_is_done(first, again, sends)))
 
 
-def _what_is_done(first: int, again: int) -> Iterator[str]:
-    """Of those that nobody looked for yet, and of those that were looked for in vain."""
+def _what_is_done(first: int, again: int, sends: bool) -> Iterator[str]:
+    """About records that may be on their topic: those not looked for yet, and those looked for in vain."""
+    if not first + again:
+        return
+    found = "What is found is settled as landed and not sent."
     if first:
         yield (
-            f"{_records(first)} may be on {_its(first)} topic already: each is looked for there first. What is found is "
-            "settled as landed and not sent, what is not there is sent, and where nobody can say it stays a dead letter. "
-            f"One that failed less than {QUIET:.0f} s ago waits until then: an old attempt of it may still arrive."
+            f"{_records(first)} may be on {_its(first)} topic already: the replay looks for {_them(first)} there first. {found}"
         )
     if again:
+        yield f"{_records(again)} {_were(again)} looked for before and not found: the replay looks once more."
+    if sends:
+        yield "What is not found is sent anyway, as you chose: a late request of it may still arrive as a second copy."
+    else:
         yield (
-            f"{_records(again)} {_were(again)} looked for before, and nobody could say: looked for once more, and then "
-            "sent although a second copy may come of it."
+            "What is not found stays a dead letter, because a late request of it may still arrive. Choose to send it anyway "
+            "if a second copy does no harm, or if readers drop copies by message id."
         )
+    if first:
+        yield f"A record that failed less than {QUIET:.0f} s ago waits until then: late requests usually arrive by then."
 
 
 def _mode(operation: Operation | None) -> Newer:
@@ -238,7 +251,9 @@ def _sentences(run: DryRun) -> Iterator[str]:
         yield from _found(run)
         if run.active:
             yield run.active
-        yield from _what_is_done(run.doubtful.possibly_persisted, run.doubtful.inconclusive)
+        yield from _what_is_done(
+            run.doubtful.possibly_persisted, run.doubtful.inconclusive, run.inconclusive == "send"
+        )
     else:
         yield "Nothing to replay."
     yield from _left_out(run)

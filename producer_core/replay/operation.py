@@ -22,10 +22,15 @@ Newer = Literal["auto", "skip", "send"]
 """What becomes of a record for whose key a newer one was acknowledged since: `auto` skips it on compacted topics,
 and where nobody can tell whether a topic is."""
 
+Inconclusive = Literal["keep", "send"]
+"""What becomes of a record that may be on its topic and was not found there: it stays a dead letter, or it is sent all
+the same, which may write a second copy."""
+
 PIPELINE = "pipeline"
 """The origin of an operation that a Spark job carries out. No other runner may touch it: its records go out under
 transactional ids of its slices, which an ordinary runner would not fence."""
 
+SENT_ANYWAY = "inconclusive records are sent anyway, and a second copy of them is possible"
 CANCELLED = "cancelled before it was sent"
 _ABANDONED = "its runner died, and nobody is there to look on the topic for it"
 STALE = 300.0
@@ -70,6 +75,7 @@ class Operation:
     checked_at: float | None = None
     floors: str | None = None
     reason: str | None = None
+    inconclusive: str | None = None
 
     @property
     def ended(self) -> bool:
@@ -87,6 +93,11 @@ class Operation:
     def by_spark(self) -> bool:
         """Whether only `pipeline reprocess` may carry it out."""
         return self.origin == PIPELINE
+
+    @property
+    def sends_inconclusive(self) -> bool:
+        """Whether an operator chose to send what may be on its topic and was not found there."""
+        return self.inconclusive == "send"
 
     @property
     def left(self) -> int:
@@ -131,6 +142,7 @@ def go(
     who: str,
     origin: str,
     newer: Newer | None = None,
+    inconclusive: Inconclusive | None = None,
     rate: float | None = None,
     canary: int | None = None,
     stop_percent: float | None = None,
@@ -144,13 +156,17 @@ def go(
             "replay_settings",
             operation=operation_id,
             newer=newer,
+            inconclusive=inconclusive,
             rate=rate,
             canary=canary,
             stop_percent=stop_percent,
             stop_last=stop_last,
             stale=clock() - STALE,
         )
-        return _switch(store, operation_id, "planned", ("ready",), who, origin, "Waits for a runner", "go")
+        message = "Waits for a runner"
+        if get(store, operation_id).sends_inconclusive:
+            message += f"; {SENT_ANYWAY}"
+        return _switch(store, operation_id, "planned", ("ready",), who, origin, message, "go")
 
 
 def doubtful(store: Store, operation_id: str, *, limit: int = 1000) -> list[dict[str, Any]]:

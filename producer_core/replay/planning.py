@@ -15,7 +15,17 @@ from producer_core.errors import NobodyReplays, OtherCluster, ReplayError
 from producer_core.events import SAFE_VERDICTS
 from producer_core.in_doubt import QUIET
 from producer_core.replay.guard import CANARY, STOP_LAST, STOP_PERCENT
-from producer_core.replay.operation import Newer, Operation, check_rate, end, get, live, operation_of
+from producer_core.replay.operation import (
+    SENT_ANYWAY,
+    Inconclusive,
+    Newer,
+    Operation,
+    check_rate,
+    end,
+    get,
+    live,
+    operation_of,
+)
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
@@ -55,6 +65,7 @@ def plan(
     stop_percent: float | None = None,
     stop_last: int | None = None,
     newer: Newer = "auto",
+    inconclusive: Inconclusive = "keep",
     reason: str | None = None,
     join: bool = False,
     clock: Callable[[], float] = time.time,
@@ -74,7 +85,7 @@ def plan(
     nobody is asked: it looks for newer keys only where the plan depends on it. `canary` records (10;
     0 for none) are settled before the rest; it stops itself when more than `stop_percent` % (50) of them, or of the
     `stop_last` (50) latest outcomes, failed again. `newer` says what becomes of a record for whose key a newer one
-    was acknowledged since. `reason` is kept with it, in the operator's words.
+    was acknowledged since, `inconclusive` what becomes of one that may be on its topic and is not found there. `reason` is kept with it, in the operator's words.
     """
     check_rate(rate)
     now, asked = clock(), selection_text(selection)
@@ -102,12 +113,15 @@ def plan(
             stop_percent=STOP_PERCENT if stop_percent is None else stop_percent,
             stop_last=STOP_LAST if stop_last is None else stop_last,
             newer=newer,
+            inconclusive=inconclusive,
             reason=reason,
         )
         _freeze(store, operation_id, selection, None if to_cluster else cluster, limit, allow_quarantined)
         store.execute("replay_planned", operation=operation_id)
         planned = _end_if_empty(store, get(store, operation_id), now)
         outcome = planned.message if planned.ended else f"planned as {operation_id}"
+        if planned.sends_inconclusive and not planned.ended:
+            outcome = f"{outcome}; {SENT_ANYWAY}"
         store.audit(
             who=who,
             origin=origin,

@@ -41,8 +41,9 @@ class Sender(Protocol):
 class Resending:
     """The way over a Sender. `may_send` says whether the operation is ours still; `closed` is set when it closed.
 
-    `quiet` is how many seconds a dead owner's request may still arrive; it is waited before his records are
-    looked for, counted from their claim, and never longer whatever the clock says.
+    `quiet` is how many seconds a dead owner's request usually takes to arrive; it is waited before his records are
+    looked for, counted from their claim, and never longer whatever the clock says. That proves nothing: what is not
+    found is sent again only with `send_inconclusive`.
     """
 
     guarantee: Guarantee = "at_least_once"
@@ -57,6 +58,7 @@ class Resending:
         interrupt: Interrupt,
         closed: threading.Event,
         quiet: float,
+        send_inconclusive: bool = False,
         clock: Callable[[], float],
     ) -> None:
         self._sender = sender
@@ -65,6 +67,7 @@ class Resending:
         self._interrupt = interrupt
         self._closed = closed
         self._quiet = quiet
+        self._send_inconclusive = send_inconclusive
         self._clock = clock
         self._reports: queue.SimpleQueue[Resent] = queue.SimpleQueue()  # filled by the sender's threads
         self._sent: dict[str, Letter] = {}
@@ -92,7 +95,8 @@ class Resending:
             self._closed.wait(min(0.2, left))
         outcomes: list[Outcome] = []
         for start in range(0, len(orphans), _ORPHANS):
-            outcomes += look_after(orphans[start : start + _ORPHANS], self._probe)
+            some = orphans[start : start + _ORPHANS]
+            outcomes += look_after(some, self._probe, send_inconclusive=self._send_inconclusive)
         return outcomes
 
     def send(self, letters: Sequence[Letter]) -> list[Outcome]:

@@ -244,7 +244,7 @@ class ReplayRunner:
         return Work(
             claims,
             lambda work: self._way(work, claims, operation),
-            Doubt(self._probe, doubtful),
+            Doubt(self._probe, doubtful, send_inconclusive=operation.sends_inconclusive),
             Guard(rule_of(operation), growth=GROWTH if self._spread is None else SPREAD_GROWTH),
             ahead=look,
             lease=self._lease,
@@ -292,6 +292,7 @@ class ReplayRunner:
             interrupt=work.interrupted,
             closed=self._stopping,
             quiet=self._quiet,
+            send_inconclusive=operation.sends_inconclusive,
             clock=self._clock,
         )
 

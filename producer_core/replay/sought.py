@@ -10,7 +10,7 @@ from producer_core.exactly_once.ledger import Where
 from producer_core.replay.in_hand import Outcome
 
 _REMOVED = (
-    "inconclusive; replay it again to resend. It may have been among the records of {topic} that retention, or the "
+    "inconclusive, so not sent; choose to send it anyway (--inconclusive send). It may have been among the records of {topic} that retention, or the "
     "topic's deletion, removed before anybody looked."
 )
 

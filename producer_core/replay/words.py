@@ -20,6 +20,13 @@ NEWER: Mapping[str, str] = {
 """What becomes of old values, by the choice that was made."""
 
 
+INCONCLUSIVE: Mapping[str, str] = {
+    "keep": "records that may be on their topic and are not found there stay dead letters",
+    "send": "records that may be on their topic and are not found there are sent anyway; a second copy is possible",
+}
+"""What becomes of inconclusive records, by the choice that was made."""
+
+
 def rule(operation: Operation) -> str | None:
     """When it stops itself; None where it was planned before there were such rules."""
     if operation.stop_percent is None:
@@ -38,13 +45,13 @@ def delivered(operation: Operation) -> str:
     return f"{found.delivery.replace('_', ' ')}{because}" if found.delivery else ""
 
 
-def done_about(verdict: str) -> str:
+def done_about(verdict: str, *, send_inconclusive: bool = False) -> str:
     """What a replay does with records of this verdict."""
     if verdict in SAFE_VERDICTS:
         return "sent: no broker has them"
-    if verdict == "inconclusive":
-        return "looked for once more, then sent all the same"
-    return "looked for on their topics first; sent where they are not there"
+    then = "sent anyway" if send_inconclusive else "kept as dead letters"
+    again = "looked for once more" if verdict == "inconclusive" else "looked for on their topics first"
+    return f"{again}; {then} where they are not found"
 
 
 def asked_for(run: DryRun, topic: str, *, most: int = 6) -> str:

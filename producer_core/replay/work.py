@@ -254,8 +254,14 @@ class Work:
         self._pace = Pace(self._claims.get().rate, time.monotonic(), burst=self._burst)
 
     def _pick_up(self) -> None:
-        """Records that are claimed and in nobody's hand: the store took the claim, and failed before it said so."""
-        if orphans := self._claims.orphans():
+        """Records that are claimed and in nobody's hand: the store took the claim, and failed before it said so.
+
+        Those of dead owners were settled before, so these were never sent. With transactions it is found out all the same.
+        """
+        orphans = self._claims.orphans()
+        if self._way.guarantee == "at_least_once":
+            self._outcomes += [Outcome(orphan.letter.message_id, "pending") for orphan in orphans]
+        elif orphans:
             self._outcomes += self._way.after(orphans)
 
     def _room(self, pace: Pace, now: float) -> int:

@@ -1,4 +1,4 @@
-"""The scenarios S1 to S21 of the field notes, what we are compared with (C1, C2), and the proof of the verdicts (V)."""
+"""The scenarios S1 to S22 of the field notes, what we are compared with (C1, C2), and the proof of the verdicts (V)."""
 
 from __future__ import annotations
 
@@ -719,6 +719,30 @@ def verdicts(stage):
         if broker:
             harmer.join(20)
     stage.finish()
+
+
+@scenario("S22", "requests arrive long after their messages were given up", ("kafka3", ALO))
+def late_requests(stage):
+    """What is called absent meanwhile must never arrive: a later message on its partition has to have proved it."""
+    stage.ordered = False  # one that is given up and arrives late stands behind later ones
+    late, quiet = 14.0, 5.0
+    config = {
+        "message.timeout.ms": 3000,
+        "request.timeout.ms": 1000,
+        "socket.timeout.ms": 1500,
+        "linger.ms": 0,
+    }
+    stage.write(
+        rate=60, config=config, retry={"max_retries": 0}, options={"on_ambiguous": "dead_letter"}, quiet=quiet
+    )
+    stage.until(lambda: stage.reported() > 100)
+    for _ in range(6 if stage.long else 1):
+        with stage.harm(Rule(Hold(late), api="Produce", containing=stage.topic.encode())):
+            stage.pause(4.5)
+        stage.pause(late + 1)
+    stage.finish()
+    if not stage.counts().get("held requests delivered"):
+        stage.problems.append("no request arrived late")
 
 
 __all__ = ["ALO", "EO", "SCENARIOS", "Scenario"]

@@ -121,6 +121,8 @@ class Stage:
         cluster = self.medium.cluster.cluster_id
         rate = max(250, self.letters // 200)  # a replay that is over before it was harmed shows nothing
         choices = {"can_run": cluster, "who": "ann", "origin": "python", "rate": rate, **choices}
+        if self.delivery == "exactly_once":  # at least once keeps what is not found, and lists it
+            choices.setdefault("inconclusive", "send")
         planned = replay.plan(self.store, EVERYTHING, **choices)
         again = replay.plan(self.store, EVERYTHING, **choices)
         if again.operation_id != planned.operation_id:

@@ -346,6 +346,7 @@ def replayed(kafka, store, topic):
         origin="python",
         can_run=kafka.cluster_id,
         newer="send",
+        inconclusive="send",
     )
     with ReliableKafkaProducer(
         kafka.bootstrap_servers, store=store, cluster_id=kafka.cluster_id, run_replays=False

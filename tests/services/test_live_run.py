@@ -246,7 +246,9 @@ def test_a_replay_after_the_window_empties_the_topic_and_the_refused_one_fails_a
     eventually(lambda: _quiet_for(store, "payments", 5), 120)
 
     payments, audit = (
-        replay.plan(store, DeadLetterFilter(topic=topic), who="test", origin="test", newer="send")
+        replay.plan(
+            store, DeadLetterFilter(topic=topic), who="test", origin="test", newer="send", inconclusive="send"
+        )
         for topic in ("payments", "audit-log")
     )
 

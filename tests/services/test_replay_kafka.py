@@ -127,7 +127,12 @@ def test_what_had_landed_is_found_and_only_the_rest_is_sent(kafka, topic, store)
     letters = bury(store, kafka, topic, 100, verdict="possibly_persisted", accepted_at=time.time())
     produce(kafka, topic, letters[:40])
     operation = replay.plan(
-        store, DeadLetterFilter(topic=topic), who="ann", origin="python", can_run=kafka.cluster_id
+        store,
+        DeadLetterFilter(topic=topic),
+        who="ann",
+        origin="python",
+        can_run=kafka.cluster_id,
+        inconclusive="send",
     )
 
     with runners() as start:
@@ -155,16 +160,39 @@ def probe(kafka, topic, number, **choices):
     )
 
 
-def test_the_time_index_saves_reading_what_is_older(kafka, topic):
+def test_a_clock_that_was_an_hour_ahead_hides_no_record(kafka, topic):
+    """Accepted with the clock an hour ahead, which was then set back: the timestamp said that nothing so young is there."""
+    now = int(time.time() * 1000)
+    produce(kafka, topic, [letter(number) for number in range(50)], timestamp_ms=now)
+    produce(kafka, topic, [letter(99)], timestamp_ms=now + 7_200_000)
+
+    assert probe(kafka, topic, 7, since_ms=now + 3_600_000).outcome == "found"
+    assert probe(kafka, topic, 98, since_ms=now + 3_600_000).unread == frozenset()
+
+
+def test_what_only_a_timestamp_excludes_is_not_called_read(kafka, topic, monkeypatch):
+    monkeypatch.setattr(landing, "_OLDER", 10)
+    now = int(time.time() * 1000)
+    produce(kafka, topic, [letter(number) for number in range(50)], timestamp_ms=now)
+    produce(kafka, topic, [letter(99)], timestamp_ms=now + 7_200_000)
+
+    answer = probe(kafka, topic, 7, since_ms=now + 3_600_000)
+
+    assert (answer.outcome, answer.unread) == ("not_found", {0})
+    assert "as far as timestamps tell" in answer.text
+
+
+def test_the_time_index_saves_reading_what_is_older(kafka, topic, monkeypatch):
+    monkeypatch.setattr(landing, "_OLDER", 10)
     now = int(time.time() * 1000)
     produce(kafka, topic, [letter(number) for number in range(500)], timestamp_ms=now - 3_600_000)
     produce(kafka, topic, [letter(500)], timestamp_ms=now)
 
     assert probe(kafka, topic, 500, since_ms=now).looked_at == 1
-    assert probe(kafka, topic, 501, since_ms=now).outcome == "absent"
+    assert probe(kafka, topic, 501, since_ms=now).outcome == "not_found"
     assert probe(kafka, topic, 501, since_ms=now).looked_at == 1
-    # Nothing is as young as this: the end is read, and what is there proves that the index is right.
-    assert probe(kafka, topic, 501, since_ms=now + 3_600_000).outcome == "absent"
+    # Nothing is as young as this: only the end is read.
+    assert probe(kafka, topic, 501, since_ms=now + 3_600_000).outcome == "not_found"
 
 
 def transaction(kafka, topic, number):
@@ -185,7 +213,7 @@ def transaction(kafka, topic, number):
 def test_an_aborted_transaction_did_not_land(kafka, topic):
     transaction(kafka, topic, 1).abort_transaction(30)
 
-    assert probe(kafka, topic, 1).outcome == "absent"
+    assert probe(kafka, topic, 1).outcome == "not_found"
 
 
 def test_behind_an_open_transaction_nobody_can_say_until_it_ends(kafka, topic):
@@ -198,7 +226,7 @@ def test_behind_an_open_transaction_nobody_can_say_until_it_ends(kafka, topic):
 
     assert probe(kafka, topic, 2).outcome == "found"
     assert probe(kafka, topic, 1).outcome == "found"
-    assert probe(kafka, topic, 3).outcome == "absent"
+    assert probe(kafka, topic, 3).outcome == "not_found"
 
 
 # permissions

@@ -51,7 +51,10 @@ def child(store: Store, broker: embedded.EmbeddedBroker, *, die_after: int = 0) 
 
 
 def planned(store, broker):
-    return replay.plan(store, DeadLetterFilter(), who="ann", origin="python", can_run=broker.cluster_id)
+    """At least once: an operator chose to send what a dead owner may have sent and is not found."""
+    return replay.plan(
+        store, DeadLetterFilter(), who="ann", origin="python", can_run=broker.cluster_id, inconclusive="send"
+    )
 
 
 def on_topic(broker) -> Counter:

@@ -255,7 +255,7 @@ def replayed(producer, topic):
     done = 0
     deadline = time.monotonic() + LONG
     while dead(producer) and time.monotonic() < deadline:
-        done += producer.replay_dlq_messages(topic, timeout=LONG)
+        done += producer.replay_dlq_messages(topic, timeout=LONG, inconclusive="send")
     return done
 
 

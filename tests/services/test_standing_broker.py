@@ -79,7 +79,7 @@ def test_a_message_in_doubt_is_looked_for_by_its_id(cluster, topic, asker):
     (absent,) = asker.look([Wanted(topic, 0, None, f"{SESSION}-77")], 30)
 
     assert (found.landing.outcome, found.landing.offset) == ("found", 0)
-    assert absent.landing.outcome == "absent"
+    assert absent.landing.outcome == "not_found"
 
 
 def test_nobody_answers_within_the_bound():

@@ -124,16 +124,18 @@ class ScriptedSender:
 
 
 def answering(outcomes: dict[str, str], asked: list[str] | None = None):
-    """A probe that says what a test wants; a record it does not name is absent."""
+    """A probe that says what a test wants; a record it does not name is not found."""
 
     def probe(topic: str, ids: Iterable[str], since_ms: int | None) -> dict[str, Landing]:
         ids = list(ids)
         if asked is not None:
             asked.extend(ids)
         return {
-            one: Landing(outcomes.get(one, "absent"), 3, 42, 7, f"said {outcomes.get(one, 'absent')}")  # type: ignore[arg-type]
+            one: Landing(outcomes.get(one, "not_found"), 3, 42, 7, f"said {outcomes.get(one, 'not_found')}")  # type: ignore[arg-type]
             if outcomes.get(one) == "found"
-            else Landing(outcomes.get(one, "absent"), None, None, 7, f"said {outcomes.get(one, 'absent')}")  # type: ignore[arg-type]
+            else Landing(
+                outcomes.get(one, "not_found"), None, None, 7, f"said {outcomes.get(one, 'not_found')}"
+            )  # type: ignore[arg-type]
             for one in ids
         }
 

@@ -78,24 +78,52 @@ def test_nothing_is_called_absent_while_an_old_attempt_may_still_arrive():
     producer.close()
 
 
-def test_with_dead_letter_what_is_proved_absent_is_sent_again(monkeypatch):
-    monkeypatch.setattr("producer_core.ambiguous.QUIET", 0.2)
+def hear(producer, *producer_ids):
+    """librdkafka's statistics come, once a second on a real client."""
+    for producer_id in producer_ids:
+        producer._lifecycle.statistics({"eos": {"producer_id": producer_id}, "brokers": {}})
+
+
+def test_with_dead_letter_a_message_is_sent_again_once_a_later_one_proves_it_absent(monkeypatch):
+    monkeypatch.setattr("producer_core.ambiguous.QUIET", 1.0)
     producer, transport = make(once("_MSG_TIMED_OUT"), on_ambiguous="dead_letter")
+    hear(producer, 7)
 
     producer.send_message("orders", b"1", "a")
-    producer.flush(10)
+    eventually(lambda: producer._lifecycle.pending and not transport.outstanding())
+    producer.send_message("orders", b"2", "b")
+    eventually(lambda: transport.log["orders"])
+    eventually(lambda: producer.get_stats()["messages_sent"] == 1)
+    hear(producer, 7, 7)
+    producer.flush(30)
 
-    assert len(transport.log["orders"]) == 1
+    assert sorted(one.value for one in transport.log["orders"]) == [b"1", b"2"]
     assert producer.get_stats()["possible_duplicates"] == 0
     producer.close()
 
 
-def test_with_dead_letter_what_is_not_proved_absent_waits_for_a_person(monkeypatch):
+def test_with_dead_letter_no_waiting_time_makes_a_message_absent(monkeypatch):
+    """After 40 s it was sent again as absent, and its first request arrived at 55 s."""
+    monkeypatch.setattr("producer_core.ambiguous.QUIET", 0.2)
+    producer, transport = make(once("_MSG_TIMED_OUT"), on_ambiguous="dead_letter")
+    hear(producer, 7)
+
+    producer.send_message("orders", b"1", "a")
+    producer.flush(30)
+
+    assert transport.log["orders"] == []
+    (letter,) = producer.dlq.letters("orders")
+    assert letter.verdict == "inconclusive"
+    assert "a late request may still arrive" in letter.verdict_reason
+    producer.close()
+
+
+def test_with_dead_letter_what_cannot_be_looked_for_waits_for_a_person(monkeypatch):
     monkeypatch.setattr("producer_core.ambiguous.QUIET", 0.2)
     producer, transport = make(once("_MSG_TIMED_OUT"), blind=True, on_ambiguous="dead_letter")
 
     producer.send_message("orders", b"1", "a")
-    producer.flush(10)
+    producer.flush(30)
 
     assert transport.log["orders"] == []
     assert [letter.verdict for letter in producer.dlq.letters("orders")] == ["possibly_persisted"]
@@ -165,20 +193,21 @@ def test_a_close_in_the_middle_of_a_look_keeps_the_message_as_a_dead_letter():
 
 
 @pytest.mark.parametrize(
-    ("outcome", "policy", "quiet", "expected"),
+    ("outcome", "policy", "absent", "waited", "expected"),
     [
-        ("found", "retry", False, "landed"),
-        ("found", "dead_letter", True, "landed"),
-        ("absent", "retry", False, "resend"),
-        ("inconclusive", "retry", True, "resend"),
-        ("absent", "dead_letter", False, "wait"),
-        ("absent", "dead_letter", True, "resend"),
-        ("inconclusive", "dead_letter", False, "wait"),
-        ("inconclusive", "dead_letter", True, "bury"),
+        ("found", "retry", False, False, "landed"),
+        ("found", "dead_letter", False, True, "landed"),
+        ("not_found", "retry", False, False, "resend"),
+        ("inconclusive", "retry", False, True, "resend"),
+        ("not_found", "dead_letter", False, False, "wait"),
+        ("not_found", "dead_letter", True, False, "resend"),
+        ("not_found", "dead_letter", False, True, "bury"),
+        ("inconclusive", "dead_letter", False, False, "wait"),
+        ("inconclusive", "dead_letter", False, True, "bury"),
     ],
 )
-def test_what_follows_a_look(outcome, policy, quiet, expected):
-    assert resolve(Landing(outcome, None, None, 0, ""), policy, quiet=quiet) == expected
+def test_what_follows_a_look(outcome, policy, absent, waited, expected):
+    assert resolve(Landing(outcome, None, None, 0, ""), policy, absent=absent, waited=waited) == expected
 
 
 def test_a_floor_is_what_was_acknowledged_before_the_message_existed():

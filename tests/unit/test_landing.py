@@ -42,19 +42,19 @@ def test_a_record_that_landed_is_found_with_its_place(broker):
 def test_a_record_that_is_not_there_is_absent_only_after_everything_was_read(broker):
     answer = probe(broker, COUNT + 5)
 
-    assert answer.outcome == "absent"
+    assert answer.outcome == "not_found"
     assert answer.looked_at == COUNT + 1
     assert "2,001 records were read" in answer.text
 
 
 def test_an_empty_topic_has_it_not(broker):
-    assert probe(broker, 0, topic="empty").outcome == "absent"
+    assert probe(broker, 0, topic="empty").outcome == "not_found"
 
 
 def test_one_partition_is_looked_at_when_it_is_known(broker):
     assert probe(broker, 6, partition=2).outcome == "found"
     elsewhere = probe(broker, 6, partition=3)
-    assert (elsewhere.outcome, elsewhere.looked_at) == ("absent", COUNT // 4)
+    assert (elsewhere.outcome, elsewhere.looked_at) == ("not_found", COUNT // 4)
 
 
 def test_many_are_looked_for_in_one_pass(broker):
@@ -62,14 +62,14 @@ def test_many_are_looked_for_in_one_pass(broker):
 
     found = landing.look({"bootstrap.servers": broker.bootstrap_servers}, "orders", ids)
 
-    assert [found[one].outcome for one in ids] == ["found", "found", "absent"]
+    assert [found[one].outcome for one in ids] == ["found", "found", "not_found"]
 
 
 def test_a_broker_without_a_time_index_does_not_make_it_absent(broker):
     since = int(time.time() * 1000)
 
     assert probe(broker, 0, since_ms=since).outcome == "found"
-    assert probe(broker, COUNT + 1, since_ms=since).outcome == "absent"
+    assert probe(broker, COUNT + 1, since_ms=since).outcome == "not_found"
 
 
 def test_a_bound_that_ends_the_look_early_is_inconclusive(broker):

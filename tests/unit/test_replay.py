@@ -21,6 +21,7 @@ from producer_core.errors import (
 )
 from producer_core.events import Attempt
 from producer_core.replay.candidates import Candidates
+from producer_core.replay.check import Check
 from producer_core.replay.claims import Claims, Held
 from producer_core.replay.in_hand import Death, Outcome
 from producer_core.replay.work import Pace, Portion
@@ -121,7 +122,7 @@ def test_a_replay_that_was_decided_stays_the_same_where_more_wait_by_now(store, 
 def test_a_click_after_the_end_is_a_new_operation(store, clock):
     buried(store, 1)
     first = planned(store, clock)
-    runner(store, ScriptedSender(), clock).run_one(first.operation_id, 5)
+    runner(store, ScriptedSender(), clock).run_one(first.operation_id, 60)
 
     buried(store, 2)
 
@@ -134,7 +135,7 @@ def test_ids_are_frozen_at_the_plan(store, clock):
 
     DeadLetters(store).add([letter(7)])
     sender = ScriptedSender()
-    done = runner(store, sender, clock).run_one(operation.operation_id, 5)
+    done = runner(store, sender, clock).run_one(operation.operation_id, 60)
 
     assert sorted(sender.sent_ids) == sorted(old)
     assert done.total == 2
@@ -145,7 +146,7 @@ def test_the_oldest_are_sent_first_and_the_sequence_counts_as_a_number(store, cl
     DeadLetters(store).add([letter(number, accepted_at=1.0) for number in (10, 9, 100, 1)])
     sender = ScriptedSender()
 
-    runner(store, sender, clock).run_one(planned(store, clock).operation_id, 5)
+    runner(store, sender, clock).run_one(planned(store, clock).operation_id, 60)
 
     assert sender.sent_ids == [message_id(number) for number in (1, 9, 10, 100)]
 
@@ -153,7 +154,7 @@ def test_the_oldest_are_sent_first_and_the_sequence_counts_as_a_number(store, cl
 def test_a_limit_leaves_the_rest(store, clock):
     buried(store, 5)
 
-    done = runner(store, ScriptedSender(), clock).run_one(planned(store, clock, limit=2).operation_id, 5)
+    done = runner(store, ScriptedSender(), clock).run_one(planned(store, clock, limit=2).operation_id, 60)
 
     assert done.message == "Replayed 2 of 2"
     assert DeadLetters(store).count(ALL) == 3
@@ -183,7 +184,7 @@ def test_a_malformed_and_a_quarantined_letter_are_skipped_with_the_reason(store,
     DeadLetters(store).add([letter(1, replayable=False), letter(2, quarantined=True, replay_count=4)])
     sender = ScriptedSender()
 
-    done = runner(store, sender, clock).run_one(planned(store, clock).operation_id, 5)
+    done = runner(store, sender, clock).run_one(planned(store, clock).operation_id, 60)
 
     assert counts(done) == (1, 0, 0, 2)
     assert sender.sent_ids == [message_id(0)]
@@ -195,7 +196,7 @@ def test_a_quarantined_letter_is_sent_when_that_was_asked(store, clock):
     DeadLetters(store).add([letter(2, quarantined=True)])
 
     done = runner(store, ScriptedSender(), clock).run_one(
-        planned(store, clock, allow_quarantined=True).operation_id, 5
+        planned(store, clock, allow_quarantined=True).operation_id, 60
     )
 
     assert done.acknowledged == 1
@@ -208,14 +209,14 @@ def test_letters_of_another_cluster_are_refused_unless_told(store, clock):
         planned(store, clock)
     told = planned(store, clock, to_cluster=CLUSTER)
 
-    assert runner(store, ScriptedSender(), clock).run_one(told.operation_id, 5).acknowledged == 2
+    assert runner(store, ScriptedSender(), clock).run_one(told.operation_id, 60).acknowledged == 2
 
 
 def test_among_letters_of_two_clusters_only_ours_are_sent(store, clock):
     buried(store, 1)
     DeadLetters(store).add([letter(1, cluster_id="elsewhere"), letter(2, cluster_id="elsewhere")])
 
-    done = runner(store, ScriptedSender(), clock).run_one(planned(store, clock).operation_id, 5)
+    done = runner(store, ScriptedSender(), clock).run_one(planned(store, clock).operation_id, 60)
 
     assert counts(done) == (1, 0, 0, 2)
     assert "another cluster (elsewhere)" in done.message
@@ -256,7 +257,7 @@ def test_every_byte_and_header_reaches_the_sender(store, clock):
     buried(store, 1)
     sender = ScriptedSender()
 
-    runner(store, sender, clock).run_one(planned(store, clock).operation_id, 5)
+    runner(store, sender, clock).run_one(planned(store, clock).operation_id, 60)
 
     assert sender.sent == [in_hand(0)]
 
@@ -265,7 +266,7 @@ def test_one_that_fails_again_is_dead_again_and_never_a_success(store, clock):
     ids = buried(store, 3)
     sender = ScriptedSender(refuse=[ids[1]])
 
-    done = runner(store, sender, clock).run_one(planned(store, clock).operation_id, 5)
+    done = runner(store, sender, clock).run_one(planned(store, clock).operation_id, 60)
 
     again = DeadLetters(store).get(ids[1])
     assert (again.state, again.replay_count) == ("dead", 1)
@@ -281,7 +282,7 @@ def test_one_that_can_never_be_sent_failed_again_with_the_reason(store, clock):
         def resend(self, one, settled):
             raise InvalidMessage("It is larger than the client may send.")
 
-    done = runner(store, Refusing(), clock).run_one(planned(store, clock).operation_id, 5)
+    done = runner(store, Refusing(), clock).run_one(planned(store, clock).operation_id, 60)
 
     assert done.message == "Replayed 0 of 1; 1 failed again: It is larger than the client may send."
     assert DeadLetters(store).count(ALL) == 1
@@ -309,7 +310,7 @@ def test_archived_meanwhile_wins_and_the_replay_says_so(store, clock):
     operation = planned(store, clock)
 
     DeadLetters(store).archive(DeadLetterFilter(ids=(ids[0],)), **BY)
-    done = runner(store, ScriptedSender(), clock).run_one(operation.operation_id, 5)
+    done = runner(store, ScriptedSender(), clock).run_one(operation.operation_id, 60)
 
     assert done.message == "Replayed 2 of 3; 1 skipped: archived meanwhile"
     assert states(store)[ids[0]] == "archived"
@@ -337,8 +338,8 @@ def test_two_selections_that_overlap_send_each_record_once(store, clock):
     sender = ScriptedSender()
     running = runner(store, sender, clock)
 
-    running.run_one(one.operation_id, 5)
-    second = running.run_one(two.operation_id, 5)
+    running.run_one(one.operation_id, 60)
+    second = running.run_one(two.operation_id, 60)
 
     assert sorted(sender.sent_ids) == sorted(ids)
     assert second.message == "Replayed 0 of 4; 4 skipped: another replay delivered it"
@@ -540,7 +541,7 @@ def test_stop_gives_the_operation_back_at_once(store, clock):
     left = replay.get(store, operation.operation_id)
     assert (left.state, left.owner, left.acknowledged) == ("running", None, 2)
     next_one = ScriptedSender("sender-2")
-    assert runner(store, next_one, clock).run_one(operation.operation_id, 5).message == "Replayed 4 of 4"
+    assert runner(store, next_one, clock).run_one(operation.operation_id, 60).message == "Replayed 4 of 4"
     assert len(next_one.sent) == 2
 
 
@@ -549,7 +550,7 @@ def test_every_act_is_audited(store, clock):
     operation = planned(store, clock)
     replay.pause(store, operation.operation_id, **BY)
     replay.resume(store, operation.operation_id, **BY)
-    runner(store, ScriptedSender(), clock).run_one(operation.operation_id, 5)
+    runner(store, ScriptedSender(), clock).run_one(operation.operation_id, 60)
 
     actions = [(row["action"], row["who"]) for row in store.rows("audit_latest")]
 
@@ -567,16 +568,16 @@ def test_every_act_is_audited(store, clock):
 def test_possibly_persisted_ones_are_looked_for_first(store, clock):
     ids = buried(store, 3, verdict="possibly_persisted")
     sender, asked = ScriptedSender(), []
-    probe = answering({ids[0]: "found", ids[1]: "absent", ids[2]: "inconclusive"}, asked)
+    probe = answering({ids[0]: "found", ids[1]: "not_found", ids[2]: "inconclusive"}, asked)
 
-    done = runner(store, sender, clock, probe=probe).run_one(planned(store, clock).operation_id, 5)
+    done = runner(store, sender, clock, probe=probe).run_one(planned(store, clock).operation_id, 60)
 
     assert sorted(asked) == sorted(ids)
-    assert sender.sent_ids == [ids[1]]
-    assert counts(done) == (1, 1, 0, 1)
-    assert states(store) == {ids[0]: "landed", ids[1]: "replayed", ids[2]: "dead"}
-    assert DeadLetters(store).get(ids[2]).verdict == "inconclusive"
-    assert "replay it again to resend" in done.message
+    assert sender.sent_ids == []
+    assert counts(done) == (0, 1, 0, 2)
+    assert states(store) == {ids[0]: "landed", ids[1]: "dead", ids[2]: "dead"}
+    assert [DeadLetters(store).get(one).verdict for one in ids[1:]] == ["inconclusive"] * 2
+    assert "choose to send it anyway" in done.message
 
 
 def test_safe_ones_are_not_looked_for(store, clock):
@@ -584,29 +585,44 @@ def test_safe_ones_are_not_looked_for(store, clock):
     asked = []
 
     runner(store, ScriptedSender(), clock, probe=answering({}, asked)).run_one(
-        planned(store, clock).operation_id, 5
+        planned(store, clock).operation_id, 60
     )
 
     assert asked == []
 
 
-def test_an_inconclusive_one_is_sent_when_it_is_replayed_again(store, clock):
-    ids = buried(store, 1, verdict="possibly_persisted")
+def test_an_inconclusive_one_is_sent_only_when_an_operator_chooses_it(store, clock):
+    ids = buried(store, 2, verdict="possibly_persisted")
     sender = ScriptedSender()
     running = runner(store, sender, clock, probe=answering({ids[0]: "inconclusive"}))
 
-    first = running.run_one(planned(store, clock).operation_id, 5)
-    assert (first.skipped, sender.sent) == (1, [])
-    second = running.run_one(planned(store, clock).operation_id, 5)
+    for _ in range(2):
+        kept = running.run_one(planned(store, clock).operation_id, 60)
+        assert (kept.skipped, sender.sent) == (2, [])
+    sent = running.run_one(planned(store, clock, inconclusive="send").operation_id, 60)
 
-    assert second.acknowledged == 1
+    assert sent.acknowledged == 2
+
+
+def test_one_answer_sends_thousands_that_were_not_found_and_the_audit_keeps_it(store, clock):
+    buried(store, 3000, verdict="possibly_persisted")
+    sender = ScriptedSender()
+    operation = planned(store, clock, check_first=True)
+    Claims(store, operation.operation_id, "looks", lease=15, clock=clock).checked(Check((), 0.0), {}, "")
+
+    replay.go(store, operation.operation_id, who="ann", origin="test", inconclusive="send", clock=clock)
+    done = runner(store, sender, clock, probe=answering({})).run_one(operation.operation_id, 60)
+
+    assert (done.acknowledged, done.skipped) == (3000, 0)
+    (said,) = [row["outcome"] for row in store.rows("replay_acts") if row["action"] == "replay_go"]
+    assert "a second copy of them is possible" in said
 
 
 def test_without_permission_to_read_nothing_is_sent_twice_silently(store, clock):
     buried(store, 1, verdict="possibly_persisted")
     sender = ScriptedSender()
 
-    done = runner(store, sender, clock).run_one(planned(store, clock).operation_id, 5)
+    done = runner(store, sender, clock).run_one(planned(store, clock).operation_id, 60)
 
     assert sender.sent == []
     assert "cannot read the topic" in done.message
@@ -622,7 +638,7 @@ def test_doubt_stays_when_the_resend_fails_in_a_safe_way(store, clock):
     )
 
     runner(store, sender, clock, probe=answering({ids[0]: "inconclusive"})).run_one(
-        planned(store, clock).operation_id, 5
+        planned(store, clock, inconclusive="send").operation_id, 60
     )
 
     again = DeadLetters(store).get(ids[0])
@@ -635,7 +651,7 @@ def test_doubt_stays_when_the_resend_fails_in_a_safe_way(store, clock):
 
 def claimed_by_a_dead_runner(store, clock, **choices):
     """An operation whose owner claimed two of its records and died."""
-    operation = planned(store, clock)
+    operation = planned(store, clock, **choices)
     dead = Claims(store, operation.operation_id, "dead", lease=15, clock=clock)
     assert dead.take()
     turn = dead.turn([], want=2, busy=False)
@@ -660,7 +676,7 @@ def test_nobody_takes_an_operation_before_its_lease_has_run_out(store, clock):
     assert sender.sent == []
     clock.forward(2)
     assert running.look()
-    assert replay.get(store, operation.operation_id).message == "Replayed 3 of 3"
+    assert counts(replay.get(store, operation.operation_id)) == (1, 0, 0, 2)
 
 
 def test_a_living_owner_keeps_his_operation_when_the_clock_is_set(store, clock):
@@ -690,17 +706,28 @@ def test_a_dead_owner_is_followed_although_the_clock_was_set_back(store, clock):
 
 def test_what_a_dead_runner_left_claimed_is_looked_for_before_it_is_sent(store, clock):
     buried(store, 4)
-    operation, _, (landed, absent) = claimed_by_a_dead_runner(store, clock)
+    operation, _, (landed, missing) = claimed_by_a_dead_runner(store, clock)
     sender, asked = ScriptedSender(), []
 
     running = heir(store, sender, clock, probe=answering({landed: "found"}, asked))
-    done = running.run_one(operation.operation_id, 5)
+    done = running.run_one(operation.operation_id, 60)
 
-    assert sorted(asked) == sorted([landed, absent])
-    assert landed not in sender.sent_ids
-    assert sender.sent_ids.count(absent) == 1
-    assert counts(done) == (3, 1, 0, 0)
+    assert sorted(asked) == sorted([landed, missing])
+    assert not {landed, missing} & {*sender.sent_ids}
+    assert counts(done) == (2, 1, 0, 1)
     assert states(store)[landed] == "landed"
+    assert [row["message_id"] for row in replay.doubtful(store, operation.operation_id)] == [missing]
+
+
+def test_what_a_dead_runner_left_claimed_is_sent_again_where_an_operator_chose_that(store, clock):
+    buried(store, 4)
+    operation, _, (landed, missing) = claimed_by_a_dead_runner(store, clock, inconclusive="send")
+    sender = ScriptedSender()
+
+    done = heir(store, sender, clock, probe=answering({landed: "found"})).run_one(operation.operation_id, 60)
+
+    assert sender.sent_ids.count(missing) == 1
+    assert counts(done) == (3, 1, 0, 0)
 
 
 def test_an_orphan_nobody_can_look_for_is_never_sent_again_silently(store, clock):
@@ -708,7 +735,7 @@ def test_an_orphan_nobody_can_look_for_is_never_sent_again_silently(store, clock
     operation, _, orphans = claimed_by_a_dead_runner(store, clock)
     sender = ScriptedSender()
 
-    done = heir(store, sender, clock).run_one(operation.operation_id, 5)
+    done = heir(store, sender, clock).run_one(operation.operation_id, 60)
 
     assert counts(done) == (1, 0, 0, 2)
     assert not {*orphans} & {*sender.sent_ids}
@@ -794,7 +821,7 @@ def test_a_cancelled_operation_of_a_dead_runner_is_cleared_up_though_there_is_so
     replay.cancel(store, operation.operation_id, **BY, clock=clock)
 
     running = heir(store, ScriptedSender(), clock, quiet=16.2, probe=answering({landed: "found"}))
-    done = running.run_one(operation.operation_id, 5)
+    done = running.run_one(operation.operation_id, 60)
 
     assert (done.ended, counts(done)) == (True, (0, 1, 0, 3))
     assert sorted(states(store).values()) == ["dead", "dead", "dead", "landed"]

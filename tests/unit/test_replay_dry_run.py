@@ -69,8 +69,8 @@ def test_what_is_doubtful_is_said_with_what_will_be_done(store):
     doubtful = dry_run(store, ALL).doubtful
 
     assert (doubtful.count, doubtful.possibly_persisted, doubtful.inconclusive) == (4, 3, 1)
-    assert "3 records may be on their topic already: each is looked for there first." in doubtful.text
-    assert "1 record was looked for before, and nobody could say" in doubtful.text
+    assert "3 records may be on their topic already: the replay looks for them there first." in doubtful.text
+    assert "1 record was looked for before and not found" in doubtful.text
 
 
 def test_what_is_left_out_is_said_with_the_reason(store):

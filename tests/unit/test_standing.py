@@ -104,7 +104,7 @@ def test_a_partition_that_was_forgotten_is_not_one_that_has_nothing_to_lose():
 
 @pytest.mark.parametrize(
     ("outcome", "case"),
-    [("found", "duplicate_confirmed"), ("absent", "acknowledged_lost"), ("inconclusive", "unknown")],
+    [("found", "duplicate_confirmed"), ("not_found", "acknowledged_lost"), ("inconclusive", "unknown")],
 )
 def test_a_success_without_an_offset_is_looked_for_on_the_topic(outcome, case):
     seen = Landing(outcome, 3, 99 if outcome == "found" else None, 10, "It says so.")

@@ -96,7 +96,7 @@ def reprocess(
     Each letter is on its topic exactly once for a `read_committed` reader, whatever of workers, driver and brokers is
     killed meanwhile; after a killed driver call it again, with the same selection or the operation's id. It leaves
     the DLQ only by its own outcome. `plan` are the choices of `replay.plan`: limit, rate (of the whole job), canary,
-    stop_percent, stop_last, newer, allow_quarantined, to_cluster, reason. What was begun keeps them: with `operation_id`
+    stop_percent, stop_last, newer, inconclusive, allow_quarantined, to_cluster, reason. What was begun keeps them: with `operation_id`
     only `rate` may be given, for a replay that is paused. The session is the caller's and stays open.
     """
     if operation_id is not None:

@@ -14,7 +14,7 @@ SELECT $operation_id AS operation_id, $cluster AS cluster_id, $selection AS sele
        $who AS who, $origin AS origin, $now AS created_at, 0 AS total, 0 AS acknowledged, 0 AS landed,
        0 AS failed_again, 0 AS skipped, $rate::DOUBLE AS rate, $canary::BIGINT AS canary,
        $stop_percent::DOUBLE AS stop_percent, $stop_last::BIGINT AS stop_last, $newer AS newer,
-       $go_at_once AS go_at_once, $reason AS reason;
+       $inconclusive AS inconclusive, $go_at_once AS go_at_once, $reason AS reason;
 
 -- name: replay_planned
 -- Sets the totals of a new operation from its frozen records.
@@ -194,7 +194,8 @@ WHERE operation_id = $operation;
 -- name: replay_settings
 -- What an operator changes of a plan before it goes; NULL leaves it. It starts then, not when it was looked ahead.
 UPDATE operations
-SET started_at = NULL, go_at_once = FALSE, newer = coalesce($newer, newer), rate = coalesce($rate, rate), canary = coalesce($canary, canary),
+SET started_at = NULL, go_at_once = FALSE, newer = coalesce($newer, newer),
+    inconclusive = coalesce($inconclusive, inconclusive), rate = coalesce($rate, rate), canary = coalesce($canary, canary),
     stop_percent = coalesce($stop_percent, stop_percent), stop_last = coalesce($stop_last, stop_last),
     checked_at = CASE WHEN checked_at > $stale THEN checked_at END  -- what was seen long ago is looked at again
 WHERE operation_id = $operation AND state = 'ready';

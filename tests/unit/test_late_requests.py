@@ -1,0 +1,137 @@
+"""What proves that a late request of a failed attempt cannot be appended any more, and what does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from producer_core.acknowledgements import Acknowledgements
+from producer_core.delivery import Delivery
+from producer_core.events import Acknowledged, Attempt
+from producer_core.late_requests import LateRequests
+
+DOUBT = (Attempt(1.0, "_MSG_TIMED_OUT", "late"), "possibly_persisted")
+
+
+class Producer:
+    """The events of one producer, in the order in which the poll thread hears them."""
+
+    def __init__(self):
+        self.sequence = 0
+        self.late = LateRequests(lambda: self.sequence)
+
+    def statistics(self, *producer_ids):
+        for producer_id in producer_ids:
+            self.late.statistics({"eos": {"producer_id": producer_id}})
+
+    def accept(self):
+        self.sequence += 1
+        return self.sequence - 1
+
+    def fail(self, seq, partition=0, attempts=(DOUBT,)):
+        delivery = Delivery(b"", seq, "orders", None, None)
+        delivery.attempts = attempts
+        return self.late.failed(delivery, partition)
+
+    def acknowledge(self, seq, partition=0, offset=5):
+        row = Acknowledged("orders", partition, offset, 0.0, 0, 1, seq)
+        self.late.note(Acknowledgements.of([row]))
+
+
+@pytest.fixture
+def producer():
+    started = Producer()
+    started.statistics(7)
+    return started
+
+
+def test_a_later_message_on_its_partition_proves_it(producer):
+    attempt = producer.fail(producer.accept())
+    producer.acknowledge(producer.accept())
+    assert not producer.late.impossible(attempt)
+
+    producer.statistics(7, 7)
+
+    assert producer.late.impossible(attempt)
+
+
+def test_it_stays_proved_while_more_is_acknowledged(producer):
+    attempt = producer.fail(producer.accept())
+    producer.acknowledge(producer.accept())
+    producer.statistics(7, 7)
+
+    producer.acknowledge(producer.accept())
+
+    assert producer.late.impossible(attempt)
+
+
+def test_time_alone_proves_nothing(producer):
+    attempt = producer.fail(producer.accept())
+
+    producer.statistics(*[7] * 600)
+
+    assert not producer.late.impossible(attempt)
+
+
+def test_what_was_accepted_before_it_failed_proves_nothing(producer):
+    seq, other = producer.accept(), producer.accept()
+    attempt = producer.fail(seq)
+    producer.acknowledge(other)
+    producer.statistics(7, 7)
+
+    assert not producer.late.impossible(attempt)
+
+
+def test_another_partition_proves_nothing(producer):
+    attempt = producer.fail(producer.accept(), partition=0)
+    producer.acknowledge(producer.accept(), partition=1)
+    producer.statistics(7, 7)
+
+    assert not producer.late.impossible(attempt)
+
+
+def test_a_success_without_an_offset_proves_nothing(producer):
+    attempt = producer.fail(producer.accept())
+    producer.acknowledge(producer.accept(), offset=None)
+    producer.statistics(7, 7)
+
+    assert not producer.late.impossible(attempt)
+
+
+def test_another_producer_id_proves_nothing(producer):
+    attempt = producer.fail(producer.accept())
+    producer.statistics(8)
+    producer.acknowledge(producer.accept())
+    producer.statistics(8, 8)
+
+    assert not producer.late.impossible(attempt)
+
+
+def test_a_producer_id_that_changes_before_the_next_statistics_proves_nothing(producer):
+    attempt = producer.fail(producer.accept())
+    producer.acknowledge(producer.accept())  # by producer id 8 already
+    producer.statistics(7, 8)  # the first were made before the acknowledgement
+
+    assert not producer.late.impossible(attempt)
+
+
+def test_a_client_without_idempotence_proves_nothing():
+    plain = Producer()
+    plain.statistics(-1)
+
+    assert plain.fail(plain.accept()) is None
+
+
+def test_a_message_from_before_the_producer_id_was_known_cannot_be_proved():
+    early = Producer()
+    seq = early.accept()
+    early.statistics(7)
+
+    assert early.fail(seq) is None
+
+
+def test_a_second_attempt_in_doubt_cannot_be_proved(producer):
+    assert producer.fail(producer.accept(), attempts=(DOUBT, DOUBT)) is None
+
+
+def test_an_attempt_without_a_partition_cannot_be_proved(producer):
+    assert producer.fail(producer.accept(), partition=None) is None
