@@ -130,15 +130,23 @@ class Folder:
             self._write("session", content, 0)
         return Identity.decode(content)
 
-    def _read_reserved(self) -> int | None:
+    def keep(self, name: str, content: bytes) -> None:
+        """Write a small file in one step."""
+        self._write(name, content, self.seed(name))
+
+    def kept(self, name: str) -> bytes | None:
+        """Return its content; None when the file is gone or both copies are damaged."""
         try:
-            content = self._read("reserved", self.seed("reserved"))
+            return self._read(name, self.seed(name))
         except JournalDamaged:
             return None
+
+    def _read_reserved(self) -> int | None:
+        content = self.kept("reserved")
         return None if content is None else int(_RESERVED.unpack(content)[0])
 
     def _write_reserved(self, bound: int) -> None:
-        self._write("reserved", _RESERVED.pack(bound), self.seed("reserved"))
+        self.keep("reserved", _RESERVED.pack(bound))
         self._reserved = bound
 
     def _write(self, name: str, content: bytes, seed: int) -> None:

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from producer_core import forks
 from producer_core.errors import ForkedProducer, JournalDamaged, JournalError, JournalFull
+from producer_core.journal.beginnings import Beginnings
 from producer_core.journal.cursor import Cursor, Portion, portion
 from producer_core.journal.damages import Say, tell
 from producer_core.journal.folder import Folder
+from producer_core.journal.frames import Damage
 from producer_core.journal.ranges import ranges_of
 from producer_core.journal.record import Record, encode
 from producer_core.journal.segments import Segments
@@ -38,6 +40,12 @@ _BUFFER = 1 << 20
 """Bytes in memory at the level `buffered` from which on an append writes them itself."""
 _LOOK = 1.0
 """Seconds between two looks whether the files are still there."""
+
+_LOG_GONE = (
+    "The file «settled» of the journal {} was deleted or cut off: which of its messages are done is not known any "
+    "more. With exactly-once delivery each is looked for on its topic and sent only when it is not there. At least "
+    "once may send some a second time, under the same ids."
+)
 
 
 def _nobody(kind: str, severity: str, text: str) -> None:
@@ -63,6 +71,7 @@ class Journal:
             folder, segment_bytes=min(segment_bytes, max_bytes // 4), durable=level == "power"
         )
         self._log = SettleLog(folder)
+        self._beginnings = Beginnings(folder)
         self._offsets: dict[tuple[str, int], int] = {}
         self._buffer: dict[int, bytes] = {}
         self._buffered_bytes = 0
@@ -169,6 +178,8 @@ class Journal:
             self._check()
             try:
                 self._log.append(step, sync=self._level == "power" and not step.ranges)
+                if not step.ranges:
+                    self._beginnings.add(step.offsets)
             except OSError as error:
                 raise self._full(error) from error
             self._forget_buffered(step)
@@ -377,13 +388,33 @@ class Journal:
             fix=fix,
         )
 
+    def _repair(self, *, told: bool) -> None:
+        """Write down what is left of a settle log: a later start must find the same, whatever happens until then."""
+        if not told:
+            self._say("journal_damaged", "critical", _LOG_GONE.format(self._folder.path))
+        self._shorten()
+
     def _recover(self) -> int:
         """What the files hold; a number above every sequence that is known."""
         damaged = partial(tell, say=self._say)
         above = self._segments.recover(damaged)
-        for step in self._log.steps(damaged):
+        begun, told, damages = self._beginnings.offsets, set[tuple[str, int]](), list[Path]()
+        self._offsets.update(begun)
+
+        def log_damaged(path: Path, damage: Damage, data: bytes) -> bool:
+            damages.append(path)
+            return damaged(path, damage, data)
+
+        for step in self._log.steps(log_damaged, begun):
             self._apply(step)
+            told |= step.offsets.keys()
             above = max([above, *(end for _, end in step.ranges)])
+        if damages or (self._log.is_new and above) or begun.keys() - told:
+            self._repair(told=bool(damages))
+        try:
+            self._beginnings.adopt(self._offsets)
+        except OSError as error:  # a full disk: the next start tries again
+            logger.warning("beginnings not written", extra={"error": str(error)})
         self._segments.delete_settled()
         return above
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,27 +43,30 @@ class SettleLog:
     def __init__(self, folder: Folder) -> None:
         self._path = folder.path / _NAME
         self._seed = folder.seed(_NAME)
-        is_new = not self._path.exists()
+        self.is_new = not self._path.exists()
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._size = 0
         self._room = 0
         self._shorten_at = _SHORTEN
-        if is_new:
+        if self.is_new:
             folder.sync()
 
-    def steps(self, damaged: Callable[[Path, Damage, bytes], bool]) -> Iterator[Step]:
+    def steps(
+        self, damaged: Callable[[Path, Damage, bytes], bool], begun: Iterable[tuple[str, int]] = ()
+    ) -> Iterator[Step]:
         """What was written, in order, up to the first damage that no whole step makes up for.
 
         What came after the damage is not used: an offset is true only with all marks before it. It is cut off, and
-        a last step sends the partitions that it named back to their beginning, unless an earlier step knows them.
+        a last step sends the partitions that it named back to their beginning, unless an earlier step knows them or
+        they are among the `begun` ones.
         """
         data = self._path.read_bytes()
-        known: set[tuple[str, int]] = set()
+        known = set(begun)
         behind: set[tuple[str, int]] = set()
         damage: Damage | None = None
         for found in frames(data, self._seed):
             if isinstance(found, Frame):
-                step = _decode(found.content)
+                step = decode(found.content)
                 if damage is None or step.whole:
                     damage, behind = None, set()
                     known |= set(step.offsets)
@@ -83,7 +86,7 @@ class SettleLog:
 
     def append(self, step: Step, *, sync: bool) -> None:
         """Write one step. OSError leaves the log as it was."""
-        data = frame(_encode(step), self._seed, self._size)
+        data = frame(encode(step), self._seed, self._size)
         if self._size + len(data) > self._room:
             self._take_room()
         try:
@@ -104,7 +107,7 @@ class SettleLog:
     def rewrite(self, step: Step) -> None:
         """Replace the whole log by one step that says the same, twice. OSError leaves the old one."""
         self._shorten_at = self._size + _SHORTEN  # on failure: not at every step
-        content = _encode(step)
+        content = encode(step)
         data = frame(content, self._seed, 0)
         data += frame(content, self._seed, len(data))
         replace(self._path, data)
@@ -126,7 +129,7 @@ class SettleLog:
                 return
 
 
-def _encode(step: Step) -> bytes:
+def encode(step: Step) -> bytes:
     parts = [_HEAD.pack(step.whole * _WHOLE, len(step.ranges), len(step.offsets))]
     parts += (_RANGE.pack(start, end) for start, end in step.ranges)
     for (topic, partition), offset in step.offsets.items():
@@ -135,7 +138,7 @@ def _encode(step: Step) -> bytes:
     return b"".join(parts)
 
 
-def _decode(content: bytes) -> Step:
+def decode(content: bytes) -> Step:
     flags, ranges, offsets = _HEAD.unpack_from(content)
     at = _HEAD.size
     found = [_RANGE.unpack_from(content, at + _RANGE.size * number) for number in range(ranges)]

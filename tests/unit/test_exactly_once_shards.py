@@ -354,3 +354,57 @@ def test_a_journal_that_was_put_back_from_a_copy_neither_loses_nor_repeats_a_mes
     written = [id for records in log.records.values() for id in records if id is not None]
     assert sorted(written) == sorted(expected)
     assert len(set(written)) == 80
+
+
+def _flip(place):
+    def flip(file):
+        data = bytearray(file.read_bytes())
+        data[place] ^= 1
+        file.write_bytes(data)
+
+    return flip
+
+
+DAMAGES = {
+    "deleted": lambda file: file.unlink(),
+    "emptied": lambda file: file.write_bytes(b""),
+    "cut at 60 bytes": lambda file: file.write_bytes(file.read_bytes()[:60]),
+    "zeros": lambda file: file.write_bytes(bytes(4096)),
+    "a flip at the start": _flip(3),
+    "a flip in the first step": _flip(20),
+    "a flip in a later step": _flip(150),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_settle_log_has_no_message_sent_twice(on, tmp_path, damage):
+    log, path, said = Log(), tmp_path / "j", []
+
+    def notice(kind, severity, text):
+        said.append(kind)
+
+    def life(count, *, settles=True):
+        with (
+            Journal.open(path, notice=notice) as journal,
+            on(log, progress=journal, ids=journal.ids) as sender,
+        ):
+            left = [record.seq for record in journal.read()]
+            given = range(journal.next_sequence, journal.next_sequence + count)
+            for seq in given:
+                journal.append(Record(seq, "t", None, b"x"))
+            for seq in [*left, *given] if settles else ():
+                sender.offer(sender.delivery(seq, partition=seq % 4))
+            sender.wait(len(left) + count if settles else 0)
+
+    life(20)
+    life(20)
+    assert said == []
+    DAMAGES[damage](path / "settled")
+    life(0, settles=False)  # ends before anything is settled again
+    assert set(said) <= {"journal_damaged", "journal_torn"} and said
+    told = len(said)
+    life(5)
+
+    assert len(said) == told  # repaired for good
+    written = [id for records in log.records.values() for id in records if id is not None]
+    assert (len(written), len(set(written))) == (45, 45)
