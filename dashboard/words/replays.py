@@ -11,6 +11,7 @@ from dashboard.words.numbers import plural, rate, sentence_case
 from producer_core.dlq import DeadLetterFilter
 from producer_core.masking import mask_text
 from producer_core.replay import Operation
+from producer_core.replay.operation import SENT_ANYWAY
 from producer_core.replay.words import INCONCLUSIVE, NEWER, delivered, rule
 
 Tone = str
@@ -145,6 +146,8 @@ def did(action: str, outcome: str) -> Did:
     found = _OPERATION.search(outcome)
     if outcome.startswith("Refused"):
         return Did(f"{text}: refused", outcome.removeprefix("Refused: "), "")
+    if SENT_ANYWAY in outcome:
+        return Did(text, f"{sentence_case(SENT_ANYWAY)}.", found.group(1) if found else "")
     more = "" if found and action in _PLAIN else outcome.replace(found.group(), "") if found else outcome
     return Did(text, more, found.group(1) if found else "")
 

@@ -121,7 +121,7 @@ def plan(
         planned = _end_if_empty(store, get(store, operation_id), now)
         outcome = planned.message if planned.ended else f"planned as {operation_id}"
         if planned.sends_inconclusive and not planned.ended:
-            outcome = f"{outcome}; {SENT_ANYWAY}"
+            outcome = f"{SENT_ANYWAY}; {outcome}"  # its id stays last: the pages find it there
         store.audit(
             who=who,
             origin=origin,
