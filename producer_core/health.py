@@ -128,11 +128,11 @@ class HealthMonitor:
         self._thread = threading.Thread(target=self._run, name="producer-core-health", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
-        """End, at once."""
+    def stop(self, timeout: float = 5.0) -> None:
+        """End, at once; a check that is under way is waited for."""
         self._stopping.set()
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(5)
+            self._thread.join(timeout)
 
     def add_alert_callback(self, callback: AlertCallback) -> None:
         """Called once when an alert begins, with `type`, `value`, `threshold` and `severity`."""

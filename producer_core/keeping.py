@@ -61,8 +61,10 @@ class Keeping(Protocol):
     @property
     def store(self) -> Store | None: ...
     def start(self, producer: Keeps, *, run_replays: bool) -> None: ...
-    def stop_replays(self) -> None: ...
-    def stop(self) -> None: ...
+    def stop_replays(self, timeout: float) -> None: ...
+    def stop(self, timeout: float) -> None:
+        """What died is on a disk when this returns, if one takes it; for anything else it waits this long at most."""
+
     def hurry(self) -> None:
         """Let the store know how things stand now."""
 
@@ -104,10 +106,10 @@ class InMemory(Hook):
     def start(self, producer: Keeps, *, run_replays: bool) -> None:
         pass
 
-    def stop_replays(self) -> None:
+    def stop_replays(self, timeout: float) -> None:
         pass
 
-    def stop(self) -> None:
+    def stop(self, timeout: float) -> None:
         pass
 
     def hurry(self) -> None:

@@ -23,6 +23,7 @@ from producer_core.burial import Origin
 from producer_core.config import ClientConfig, RetryConfig
 from producer_core.connection import Connection
 from producer_core.copies import Copies
+from producer_core.deadline import Deadline
 from producer_core.dedup import MessageDeduplicator
 from producer_core.delivery import Delivery, Report
 from producer_core.events import Hook, Notice
@@ -180,18 +181,22 @@ class Lifecycle:
 
     # closing
 
-    def close(self, timeout: float) -> None:
-        """Let what is pending finish for `timeout` seconds; what is left stays in the journal, or becomes dead letters."""
-        self.wait_idle(timeout)
+    def close(self, deadline: Deadline) -> None:
+        """Let what is pending finish; what is left stays in the journal, or becomes dead letters.
+
+        A fifth of the time, two seconds at most, is left for what comes after.
+        """
+        left = deadline.left()
+        self.wait_idle(left - min(2.0, left / 5))
         self.acceptance.end()
         if self.backlog is not None:
             self.backlog.stop()
         self.retry_manager.stop()
-        self._ambiguous.stop(2.0)
+        self._ambiguous.stop(deadline.left(at_most=2.0) / 2)
         if self.pending:
             self.transport.purge()
-            self._wait_reports(2.0)
-        self.transport.stop()
+            self._wait_reports(deadline.left(at_least=0.5, at_most=2.0))
+        self.transport.stop(deadline.left(at_least=0.5, at_most=5.0))
         self._attempts.end()
         if self.backlog is not None:
             self.backlog.flush()

@@ -57,9 +57,9 @@ class Lookout:
             AlertLog(store, clock=self._clock).record(changes, told_by=producer.identity)
             self._firing = after(self._firing, changes)
 
-    def stop(self) -> None:
+    def stop(self, timeout: float = 1.0) -> None:
         if self._watcher is not None:
-            self._watcher.stop(timeout=1.0)
+            self._watcher.stop(timeout)
 
     def _found(self, producer: Keeps, now: float) -> list[Alert]:
         reason = producer.connection.error or "all connections are down"

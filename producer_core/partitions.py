@@ -64,6 +64,16 @@ class Partitioner:
             self._look(topic)
         return self._counts.get(topic)
 
+    def ask_again(self, topic: str) -> None:
+        """Ask for a topic's partition count now, and forget the one before: the topic was made anew or deleted."""
+        count = self._ask(topic, self._patience)
+        with self._lock:
+            if count is None:
+                self._counts.pop(topic, None)
+            else:
+                self._counts[topic] = count
+            self._next_look[topic] = self._clock() + (self._refresh if count else _RETRY)
+
     def _look(self, topic: str) -> None:
         with self._lock:
             if self._clock() < self._next_look.get(topic, 0.0):

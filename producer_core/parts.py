@@ -13,6 +13,7 @@ from producer_core.alerts import Route, ToldAlerts
 from producer_core.alerts.routes import Told, given_routes
 from producer_core.burial import Origin
 from producer_core.config import ClientConfig, RetryConfig
+from producer_core.deadline import Deadline
 from producer_core.dedup import MessageDeduplicator
 from producer_core.delivery import Delivery
 from producer_core.duplicates import DuplicateCheck, read_gaps
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_LEAST = 0.2
+"""Seconds that each step of a close gets when its time is over."""
+_FOR_THE_STORE, _STORE_AT_MOST = 1.0, 5.0
+"""Seconds for which a close waits for the store: dead letters are on a disk before, statistics are not."""
 
 
 class Parts:
@@ -133,18 +138,20 @@ class Parts:
             self.ending.at_exit()
 
     def _finish(self, timeout: float) -> CloseReport:
-        self.health_monitor.stop()
-        self.keeping.stop_replays()
+        deadline = Deadline(timeout)
+        self.health_monitor.stop(deadline.left(at_least=_LEAST, at_most=5.0))
+        self.keeping.stop_replays(deadline.left(at_least=_LEAST, at_most=15.0))
         if self._cluster_id is None and self.topics and self.lifecycle.connection.error is None:
-            self._ask_cluster()  # while there is a client: a short life's dead letters name their cluster too
-        self.lifecycle.close(timeout)
+            # while there is a client: a short life's dead letters name their cluster too
+            self._ask_cluster(deadline.left(at_least=_LEAST, at_most=2.0))
+        self.lifecycle.close(deadline)
         if self.deduplicator is not None:
-            self.deduplicator.close()
+            self.deduplicator.close(deadline.left(at_least=_LEAST, at_most=1.0))
         for check in self._duplicates:
             check.stop()
         self._replication.stop()
-        self.standing.stop()
-        self.keeping.stop()
+        self.standing.stop(max(_LEAST, deadline.left(at_most=5.0) / 2))
+        self.keeping.stop(deadline.left(at_least=_FOR_THE_STORE, at_most=_STORE_AT_MOST))
         report = self._report()
         self.identity.let_go()
         return report
@@ -182,11 +189,11 @@ class Parts:
     def cluster(self) -> str:
         """The same, asked from the brokers once connected, which may block for 2 s."""
         if self._cluster_id is None and self.lifecycle.connection.connected:
-            self._ask_cluster()
+            self._ask_cluster(2.0)
         return self.known_cluster()
 
-    def _ask_cluster(self) -> None:
-        self._cluster_id = self.lifecycle.transport.cluster_id(next(iter(self.topics), None), 2.0)
+    def _ask_cluster(self, timeout: float) -> None:
+        self._cluster_id = self.lifecycle.transport.cluster_id(next(iter(self.topics), None), timeout)
 
     # notices
 

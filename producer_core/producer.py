@@ -312,7 +312,8 @@ class ReliableKafkaProducer(Undelivered):
     # closing
 
     def close(self, timeout: float = 30.0) -> CloseReport:
-        """Stop accepting, let what is pending finish for `timeout` seconds, keep the rest.
+        """Stop accepting, let what is pending finish, keep the rest: within `timeout` seconds, of which a fifth, at most
+        two, is for keeping it. Only a disk that takes dead letters slowly is waited for longer.
 
         The rest stays in the journal and is sent at the next start; without a journal it becomes dead letters.
         May be called again: it returns the same report.

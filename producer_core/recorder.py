@@ -24,6 +24,7 @@ from producer_core.events import Acknowledged, DeadLetter, Hook, Notice
 from producer_core.ledger import Ledger
 from producer_core.looking import nobody_looks
 from producer_core.metrics import Metrics
+from producer_core.store import patience
 from producer_core.store.batch import Batch, ProducerRow
 from producer_core.store.sizing import added_up
 from producer_core.tally import Tally
@@ -41,6 +42,9 @@ _WAITING_BATCHES = 300
 _WAITING_LEDGER = 4_000_000
 """Acknowledgements whose ledger rows may wait for the store: 64 MB or so."""
 _MAINTENANCE = 60.0
+_FOR_A_DISK = 15.0
+"""Seconds beyond its bound for which a close waits until dead letters are on a disk: another process may have the
+spill file."""
 
 
 class Letters(Protocol):
@@ -127,6 +131,7 @@ class Recorder(Hook):
         self._batches: deque[Batch] = deque()
         self._maintained = 0.0
         self._said: tuple[object, ...] = ()
+        self._patience = patience.Patience()
         self.trouble: str | None = None
         self.ledger_lost = 0  # acknowledgements whose rows had no room while the store could not be had
         self._thread = threading.Thread(target=self._run, name="producer-core-recorder", daemon=True)
@@ -186,23 +191,30 @@ class Recorder(Hook):
         self._thread.start()
 
     def stop(self, timeout: float = 10.0) -> None:
-        """Write what is there and end; what cannot be written is spilled, what cannot be spilled is logged."""
+        """Write what is there and end; what cannot be written is spilled, what cannot be spilled is logged.
+
+        The store is waited for until the timeout. A dead letter is on a disk before that, whatever it takes.
+        """
+        self._patience.end_in(timeout)
         self._stopping.set()
         self._wake.set()
         self._thread.join(timeout)
-        if self._letters:
-            logger.critical("dead letters could not be kept anywhere", extra={"count": len(self._letters)})
+        if self.waiting:
+            self._thread.join(_FOR_A_DISK)
+        if self.waiting:
+            logger.critical("dead letters could not be kept anywhere", extra={"count": self.waiting})
         if self._telemetry is not None:
             self._telemetry.close()
 
     def _run(self) -> None:
         nobody_looks()
+        patience.share(self._patience)
         next_tick = time.monotonic() + _TICK
         while not self._stopping.is_set():
             self._wake.wait(max(0.0, next_tick - time.monotonic()))
             if self._wake.is_set() and not self._stopping.wait(_GATHER):
                 self._wake.clear()
-            if self._letters:
+            if self._letters and not self._stopping.is_set():
                 self._flush_letters()
             with self._lock:
                 hurries, self._hurries = self._hurries, []
@@ -211,6 +223,15 @@ class Recorder(Hook):
                 self._tick(write=bool(hurries))
                 for told in hurries:
                     told.set()
+        self._end()
+
+    def _end(self) -> None:
+        """Dead letters go to the spill first: it waits for nobody. The store takes them in if it can be had."""
+        with self._lock:
+            letters, self._letters = self._letters, []
+            self._writing = len(letters)
+        self._put_aside(letters)
+        self._writing = 0
         self._flush_letters()
         self._tick(write=True)
 

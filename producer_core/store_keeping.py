@@ -15,6 +15,7 @@ import orjson
 from producer_core import __version__
 from producer_core.alerts import Route
 from producer_core.config import ClientConfig
+from producer_core.deadline import Deadline
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill, message_of
 from producer_core.errors import ReplayError, StoreError, StoreFull, StoreLocked
 from producer_core.health import memory_usage
@@ -30,7 +31,7 @@ from producer_core.numbering import Numbering
 from producer_core.person import person
 from producer_core.recorder import Destination, Recorder
 from producer_core.replay import ReplayRunner, plan
-from producer_core.store import ProducerRow, Store, default_path
+from producer_core.store import ProducerRow, Store, default_path, patience
 from producer_core.store.merge import next_batch
 from producer_core.store.place import check_writable
 
@@ -103,18 +104,20 @@ class InStore:
         self._run_replays = run_replays
         self.recorder.start()
 
-    def stop_replays(self) -> None:
+    def stop_replays(self, timeout: float) -> None:
         self._stopping = True
         if self._runner is not None:
-            self._runner.stop()
+            self._runner.stop(timeout)
 
-    def stop(self) -> None:
+    def stop(self, timeout: float) -> None:
         self._closed_at = self._clock()
         self._stopping = True
-        self._lookout.stop()
-        self.recorder.stop()
-        if self.store is not None and not isinstance(self._where, Store):
-            self.store.close()
+        deadline = Deadline(timeout)
+        with patience.at_most(timeout):
+            self._lookout.stop(deadline.left(at_most=1.0) / 2)
+            self.recorder.stop(deadline.left())
+            if self.store is not None and not isinstance(self._where, Store):
+                self.store.close()
 
     def full(self) -> bool:
         return self.recorder.trouble is not None and self.recorder.full

@@ -156,12 +156,12 @@ class InMemoryTransport:
         self._report((delivery, KafkaError._PURGE_QUEUE) for delivery in queued)
         self.release(KafkaError._PURGE_INFLIGHT)
 
-    def stop(self) -> None:
+    def stop(self, timeout: float = 5.0) -> None:
         with self._changed:
             self._stopping = True
             self._changed.notify()
         if self._thread.is_alive():
-            self._thread.join(5)
+            self._thread.join(timeout)
 
     def _run(self) -> None:
         while True:

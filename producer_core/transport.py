@@ -114,8 +114,8 @@ class Transport(Protocol):
     def purge(self) -> None:
         """Give up everything outstanding; each still gets its report."""
 
-    def stop(self) -> None:
-        """Stop polling and drop the client, without waiting for what is outstanding."""
+    def stop(self, timeout: float = 5.0) -> None:
+        """Stop polling and drop the client, without waiting for what is outstanding; within the timeout in seconds."""
 
 
 TransportFactory = Callable[[ClientConfig, Listener], Transport]
@@ -201,10 +201,10 @@ class KafkaTransport:
     def purge(self) -> None:
         self._live[0].purge()
 
-    def stop(self) -> None:
+    def stop(self, timeout: float = 5.0) -> None:
         self._stopping.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join(5)
+            self._thread.join(timeout)
         self._discard(self._live[0])
 
     def _connect(self) -> Producer:

@@ -22,6 +22,7 @@ _WHOLE_TOPIC = frozenset(
     }
 )  # fmt: skip
 """Refusals that hold for every record of the topic or partition: no neighbour is to blame."""
+_GONE = frozenset({"_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_OR_PART"})
 _MISUSE = frozenset({"_STATE", "_CONFLICT", "_QUEUE_FULL", "_FATAL"})
 _ROOM_TO_TIME_OUT = 0.8
 """Share of transaction.timeout.ms from which on the coordinator may have ended our transaction by itself."""
@@ -49,6 +50,11 @@ def refused_for_good(error: KafkaError) -> bool:
 def whole_topic(error: KafkaError) -> bool:
     """Whether this refusal holds for every record of the topic or partition."""
     return error.name() in _WHOLE_TOPIC
+
+
+def is_gone(error: KafkaError) -> bool:
+    """Return whether this refusal says that the partition does not exist, so that another one may take the message."""
+    return error.name() in _GONE
 
 
 def blame(reports: Sequence[tuple[Delivery, KafkaError | None]], sent: Mapping[Where, int]) -> Blame:

@@ -79,8 +79,8 @@ class ReadBack:
     def _ranges(self, offsets: Mapping[Where, int | None], seen: Seen) -> dict[Where, tuple[int, int]]:
         ranges: dict[Where, tuple[int, int]] = {}
         with self._consumer({"isolation.level": "read_uncommitted"}) as handle:
-            for where, off in offsets.items():
-                marks = self._watermarks(handle, where, _GONE if off is not None else _NEW)
+            for where, marks in self._all_watermarks(handle, offsets).items():
+                off = offsets[where]
                 if marks is None and off is None:
                     continue
                 if marks is None:
@@ -108,31 +108,45 @@ class ReadBack:
                 ranges[where] = (start, end)
         return ranges
 
-    def _watermarks(self, handle: Consumer, where: Where, bound: float) -> tuple[int, int] | None:
-        """None when the partition has not existed for a while."""
+    def _all_watermarks(
+        self, handle: Consumer, offsets: Mapping[Where, int | None]
+    ) -> dict[Where, tuple[int, int] | None]:
+        """Return both ends of each partition; None for one that has not existed for a while.
+
+        All of them are asked in turn, so that many partitions that are gone cost no more time than one.
+        """
         began, said = time.monotonic(), False
-        while True:
-            try:
-                low, high = handle.get_watermark_offsets(TopicPartition(*where), timeout=5.0, cached=False)
-                return int(low), int(high)
-            except KafkaException as error:
-                unknown = error.args[0].code() in _NO_SUCH
-                if unknown and time.monotonic() - began > bound:
-                    return None
-                if not said and time.monotonic() - began > _PATIENCE:
-                    said = True
-                    self.notice(
-                        "read_back_waits", f"The end of {where[0]} [{where[1]}] is not known yet: {error}"
+        unknown: dict[Where, float] = {}  # since when the brokers say that there is no such partition
+        marks: dict[Where, tuple[int, int] | None] = {}
+        while len(marks) < len(offsets):
+            for where in offsets.keys() - marks.keys():
+                bound = _GONE if offsets[where] is not None else _NEW
+                try:
+                    low, high = handle.get_watermark_offsets(
+                        TopicPartition(*where), timeout=5.0, cached=False
                     )
+                    marks[where] = int(low), int(high)
+                except KafkaException as error:
+                    now, gone = time.monotonic(), error.args[0].code() in _NO_SUCH
+                    if gone and now - unknown.setdefault(where, now) > bound:
+                        marks[where] = None
+                    elif not said and time.monotonic() - began > _PATIENCE:
+                        said = True
+                        text = f"The end of {where[0]} [{where[1]}] is not known yet: {error}"
+                        self.notice("read_back_waits", text)
+                    self.wait(0)
+            if len(marks) < len(offsets):
                 self.wait(_PAUSE)
+        return {where: marks[where] for where in offsets}
 
     def _forget_gone(self, waiting: dict[Where, tuple[int, int]], seen: Seen) -> None:
         """What was deleted while it was to be read is not waited for: it would never come to the end that it had."""
         if not waiting:
             return
         with self._consumer({"isolation.level": "read_uncommitted"}) as handle:
-            for where, (_, end) in list(waiting.items()):
-                marks = self._watermarks(handle, where, _GONE)
+            found = self._all_watermarks(handle, {where: end for where, (_, end) in waiting.items()})
+            for where, marks in found.items():
+                end = waiting[where][1]
                 if marks is not None and marks[1] >= end:
                     continue
                 text = f"{where[0]} [{where[1]}] was deleted while it was read; what we wrote there went with it."

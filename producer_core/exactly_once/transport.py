@@ -23,6 +23,7 @@ from producer_core.errors import Fenced, ForkedProducer
 from producer_core.events import Notice, Severity
 from producer_core.exactly_once.client import check
 from producer_core.exactly_once.ledger import Ledger, Where, shard_ids, shard_note
+from producer_core.exactly_once.outcome import Outcome
 from producer_core.exactly_once.shard import Bounds, Shard
 from producer_core.exactly_once.statistics import merged
 from producer_core.journal import Progress
@@ -143,6 +144,27 @@ class TransactionalTransport:
             raise Refused(KafkaError(KafkaError._UNKNOWN_TOPIC, f"the topic {delivery.topic} does not exist"))
         raise Full
 
+    def place_again(self, deliveries: Sequence[Delivery]) -> Sequence[Report]:
+        """Move messages whose partition is gone to partitions that exist; return refusals where the topic is gone.
+
+        Full while the brokers do not say which partitions there are; then nothing was moved.
+        """
+        for topic in {one.topic for one in deliveries}:
+            self._partitioner.ask_again(topic)
+        refused: list[Report] = []
+        placed: dict[int, list[Delivery]] = {}
+        for one in deliveries:
+            one.placement = one.placement._replace(partition=-1)
+            try:
+                self._choose(one)
+            except Refused as refusal:
+                refused.append((one, refusal.error, Outcome(one, "not_sent")))
+            else:
+                placed.setdefault(self._shard_of((one.topic, one.partition)), []).append(one)
+        for number, some in placed.items():
+            self._shards[number].insert_first(some)
+        return refused
+
     def _is_missing(self, topic: str) -> bool:
         """Whether the brokers have said for a while that there is no such topic."""
         if self._partitioner.count(topic) != 0:
@@ -178,10 +200,10 @@ class TransactionalTransport:
         for shard in self._shards:
             shard.purge()
 
-    def stop(self) -> None:
+    def stop(self, timeout: float = 5.0) -> None:
         for shard in self._shards:
             shard.stop()
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + timeout
         for shard in self._shards:
             shard.join(max(0.0, deadline - time.monotonic()))
         with self._telling:

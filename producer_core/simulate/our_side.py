@@ -124,7 +124,7 @@ class FaultyTransport:
         )
         self._inner.purge()
 
-    def stop(self) -> None:
+    def stop(self, timeout: float = 5.0) -> None:
         with self._changed:
             self._stopping = True
             self._changed.notify()

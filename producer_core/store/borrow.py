@@ -16,7 +16,7 @@ import duckdb
 
 from producer_core import exits
 from producer_core.errors import StoreError, StoreLocked
-from producer_core.store import faults
+from producer_core.store import faults, patience
 from producer_core.store.locks import Turnstile
 
 ALIAS = "store"
@@ -27,6 +27,9 @@ _RENEWED_AFTER = 200
 """Borrowings until the DuckDB instance is made anew, which takes 12 ms: it keeps up to 5 KB of each that wrote, and
 0.3 KB of each that read, for as long as it lives."""
 _FORK_WAIT = 2.0
+_CLOSE_WAIT = 10.0
+_STEP = 0.05
+"""Seconds until a thread that waits for another looks at its patience."""
 _END_WAIT = 30.0
 
 _lenders: weakref.WeakSet[Lender] = weakref.WeakSet()
@@ -106,9 +109,13 @@ class Lender:
         return self._turnstile.looked_at()
 
     def close(self) -> None:
-        """Free the instance; the next borrow makes a new one."""
-        with self._one:
-            self._discard()
+        """Free the instance; the next borrow makes a new one. One that a thread of ours uses stays."""
+        deadline = time.monotonic() + _CLOSE_WAIT
+        if _acquired(self._one, deadline):
+            try:
+                self._discard()
+            finally:
+                self._one.release()
 
     def before_fork(self) -> None:
         """Let other threads end their blocks, so that a child does not inherit half of one."""
@@ -133,14 +140,15 @@ class Lender:
 
     def at_end(self) -> None:
         """Let another thread end its block, and let none begin: the interpreter's end would stop it inside DuckDB,
-        which aborts the process."""
+        which aborts the process. A thread that waits for the file waits no more."""
+        patience.end_for_all()
         if self._owner != threading.get_ident() and self._one.acquire(timeout=_END_WAIT):
             self._discard()
 
     @contextlib.contextmanager
     def _alone(self, deadline: float, timeout: float) -> Iterator[None]:
         one, pid = self._one, os.getpid()
-        if not one.acquire(timeout=max(0.0, min(deadline - time.monotonic(), timeout))):
+        if not _acquired(one, min(deadline, time.monotonic() + timeout)):
             raise StoreLocked(
                 f"The store {self._path} is in use: another thread of this process has waited for it, or used it, too long."
             )
@@ -184,7 +192,7 @@ class Lender:
                 return
             except duckdb.Error as error:
                 fault = faults.from_duckdb(error, path)
-                if not isinstance(fault, StoreLocked) or time.monotonic() >= deadline:
+                if not isinstance(fault, StoreLocked) or time.monotonic() >= deadline or patience.over():
                     raise fault from error
             pause.wait(0.02)
 
@@ -212,6 +220,16 @@ class Lender:
         if write:
             return _transaction(connection, self._path)
         return _cancelled_after(connection, READ_LIMIT if limit is None else limit)
+
+
+def _acquired(lock: threading.Lock, deadline: float) -> bool:
+    """Before the deadline, and before this thread's patience is over."""
+    if lock.acquire(timeout=max(0.0, min(deadline - time.monotonic(), _STEP))):
+        return True
+    while time.monotonic() < deadline and not patience.over():
+        if lock.acquire(timeout=_STEP):
+            return True
+    return False
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from producer_core import looking
 from producer_core.errors import StoreLocked, StoreUnavailable
+from producer_core.store import patience
 
 if sys.platform != "win32":
     import fcntl
@@ -86,7 +87,7 @@ class Turnstile:
     def _wait(self, descriptor: int, *, exclusive: bool, deadline: float) -> None:
         pause, waiting = 0.001, threading.Event()
         while not _try_lock(descriptor, exclusive=exclusive):
-            if time.monotonic() >= deadline:
+            if time.monotonic() >= deadline or patience.over():
                 raise StoreLocked(
                     f"The store {self._store} is in use{self._holder()}; it was not released in time."
                 )

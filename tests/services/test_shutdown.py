@@ -15,8 +15,9 @@ from confluent_kafka import Consumer, TopicPartition
 
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
-from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill
 from producer_core.errors import ProducerClosed
+from producer_core.keeping import spill_path
 from producer_core.store import Store
 from tests.support import eventually
 
@@ -164,6 +165,45 @@ def test_with_the_broker_gone_close_keeps_its_bound_and_everything_is_dead(tmp_p
     store.close()
     assert {letter.message_id for letter in letters} == ids
     assert {letter.verdict for letter in letters} <= {"not_sent", "possibly_persisted"}
+
+
+HOLDING = """
+import duckdb, sys, time
+while True:
+    try:
+        shell = duckdb.connect(sys.argv[1], read_only=True)
+        break
+    except duckdb.IOException:
+        time.sleep(0.01)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def held_by_a_notebook(path):
+    """Another process has the store's file open by plain DuckDB, for reading only."""
+    command = [sys.executable, "-c", HOLDING, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "held\n"
+        yield
+        process.stdin.close()
+
+
+def test_dead_letters_are_kept_and_none_is_called_lost_while_a_notebook_holds_the_store(tmp_path):
+    path = tmp_path / "store.duckdb"
+    with embedded.start(brokers=1, topics={"orders": 1}) as broker:
+        producer = make(broker, store=path, cluster_id=broker.cluster_id)
+        producer.send_message("orders", b"0")
+        producer.flush(60)
+        broker.down()
+        with held_by_a_notebook(path):
+            ids = {producer.send_message("orders", b"%d" % number) for number in range(10)}
+            report = producer.close(timeout=2)
+            spilled = {letter.message_id for letter in Spill(spill_path(path)).take()}
+
+    assert (report.dead, report.lost) == (10, 0)
+    assert spilled == ids
 
 
 def test_close_without_time_still_adds_up(broker, topic):

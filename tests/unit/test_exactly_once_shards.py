@@ -55,6 +55,7 @@ class Log:
         self.bad = set(bad)
         self.transactions = Counter()
         self.fences = Counter()
+        self.partitions = 10**9
         self.owners = {}  # the client that has a transactional id
         self.lock = threading.RLock()
         self.trouble = False
@@ -100,6 +101,11 @@ class FakeClient:
             if self.log.owners[self.name] is not self:
                 ending = "fenced"
             self.log.transactions[ending] += 1
+            gone = [one for one in deliveries if one.partition >= self.log.partitions]
+            if gone:
+                self.dead = True
+                error = KafkaError(KafkaError._UNKNOWN_PARTITION)
+                raise TransactionFailed(error, [(one, error, None) for one in gone])
             bad = [one for one in deliveries if one.seq in self.log.bad]
             if bad:
                 self.dead = True
@@ -272,6 +278,33 @@ def test_of_two_live_producers_with_one_id_the_newer_remains_and_neither_loses_o
     assert Counter(found) == Counter([*older.heard.acknowledged, *newer.heard.acknowledged])
     for own in ([seq for seq in found if seq < 1000], [seq for seq in found if seq >= 1000]):
         assert own == sorted(own)
+
+
+def test_messages_for_partitions_that_a_new_topic_lacks_go_to_those_it_has(on, monkeypatch):
+    log = Log()
+    log.partitions = 6
+    with on(log, shards=2) as sender:
+        monkeypatch.setattr(sender.transport._partitioner, "_ask", lambda topic, timeout: log.partitions)
+        sender.send(range(60))
+        sender.wait(60)
+        assert len(log.records) == 6
+
+        with log.lock:  # deleted and made again
+            log.partitions = 2
+            log.records.clear()
+            sender.send(range(60, 120))
+            for number in range(120, 160):
+                sender.offer(sender.delivery(number, key=b"one key"))
+        sender.offer(sender.delivery(160, partition=5))
+        sender.wait(161)
+
+        assert sender.heard.failed == {160: ("_UNKNOWN_PARTITION", "not_sent")}
+        assert "Nothing was lost" not in " ".join(notice.text for notice in sender.heard.notices)
+    found = {where: seqs for where, seqs in log.seqs().items() if seqs}
+    assert set(found) == {("t", 0), ("t", 1)}
+    assert Counter(seq for seqs in found.values() for seq in seqs) == Counter(range(60, 160))
+    keyed = [[seq for seq in seqs if seq >= 120] for seqs in found.values()]
+    assert sorted(keyed) == [[], list(range(120, 160))]
 
 
 def test_a_journal_without_room_delays_reports_and_repeats_nothing(on):

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 LAYERS = {
-    0: "errors exits forks json_values messages histogram librdkafka person repeating foreign bell",
+    0: "errors exits forks json_values messages histogram librdkafka person repeating foreign bell deadline",
     1: "acknowledgements config events failures failure_table failure_names looking masking reader shown",
     2: "retry metrics health ledger partitions asking stopping",
     3: "dedup claims shared_claims journal store delivery transport handover late_requests connection cluster permissions replication landing unreported reported",

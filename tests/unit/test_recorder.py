@@ -98,6 +98,26 @@ def acknowledged(count, topic="orders"):
     return [Acknowledged(topic, 0, number, 0.005, 10, 1, number) for number in range(count)]
 
 
+def test_a_close_keeps_dead_letters_before_it_waits_for_the_store():
+    """The store is held for as long as the recorder waits for it."""
+    store, spill, kept, died = FakeStore(), FakeSpill(), [], letter(1)
+
+    def held(letters):
+        kept.append(list(spill.letters))
+        raise StoreLocked("held")
+
+    store.add = held
+    recorder = Recorder(
+        lambda: Destination(store, store), spill, metrics=Metrics(), describe=row, pending=Counter
+    )
+    recorder.died(died)
+    recorder._end()  # what its thread does last
+
+    assert spill.letters == [died]
+    assert kept and all(seen == [died] for seen in kept)
+    assert recorder.unwritten == 0
+
+
 def test_each_message_is_counted_in_exactly_one_batch(parts):
     recorder, store, _, metrics = parts
     for _ in range(3):

@@ -15,7 +15,7 @@ import pytest
 from benchmarks.native import native
 from producer_core.errors import StoreError, StoreLocked
 from producer_core.looking import nobody_looks
-from producer_core.store import Batch, StatisticsRow, Store
+from producer_core.store import Batch, StatisticsRow, Store, patience
 from tests.support import eventually
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
@@ -167,6 +167,55 @@ def test_a_duckdb_shell_on_the_file_is_named_and_waited_for(store):
         shell.kill()
         shell.wait()
         shell.stdout.close()
+
+
+def test_a_thread_without_patience_does_not_wait_whatever_the_step_allows(store):
+    """A producer that closes has one bound for all its steps."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold():
+        with store.borrow(write=True):
+            entered.set()
+            leave.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert entered.wait(60)
+    with patience.at_most(0.0), pytest.raises(StoreLocked), store.borrow(timeout=3600):
+        pass
+    with patience.at_most(0.0):
+        store.close()  # the other thread's instance stays
+    leave.set()
+    holder.join(60)
+    with patience.at_most(0.0), store.borrow() as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_patience_that_ends_while_a_thread_waits_ends_the_wait(store):
+    entered, leave, waited = threading.Event(), threading.Event(), patience.Patience()
+    ended = []
+
+    def hold():
+        with store.borrow(write=True):
+            entered.set()
+            leave.wait(60)
+
+    def wait():
+        patience.share(waited)
+        with pytest.raises(StoreLocked), store.borrow(timeout=3600):
+            pass
+        ended.append(True)
+
+    threads = [threading.Thread(target=hold), threading.Thread(target=wait)]
+    threads[0].start()
+    assert entered.wait(60)
+    threads[1].start()
+    waited.end_in(0.1)
+    threads[1].join(60)
+    leave.set()
+    threads[0].join(60)
+
+    assert ended == [True]
 
 
 def test_a_writer_is_not_starved_by_readers_that_come_and_come(store):
