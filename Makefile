@@ -1,6 +1,7 @@
 # make run    a live monitor over a real producer, on an embedded broker (or BOOTSTRAP=host:9092)
 # make test   everything, on real services; installs what is missing
 # make check  the quick loop: format, lint, types, unit tests
+# make advisories   known security advisories of every pinned package and jar; says so when the database is out of reach
 # make faults       every scenario of tests/faults against real and embedded brokers, 45 minutes at most
 # make faults-long  100,000 messages a scenario and a thousand kills; goes on where it stopped
 # make bench        every benchmark that fits in an hour, into benchmarks/README.md; goes on where it stopped
@@ -8,6 +9,8 @@
 # make soak         half an hour of even sending while the network fails at random: does anything grow? (MINUTES=60)
 # make pipeline-test the Spark jobs at full size, with kill -9 of drivers and workers; goes on too
 # make replays-long 200,000 dead letters a scenario, replayed under kill -9, SIGSTOP and lost answers; goes on too
+# Without bytecode every process of a test compiles each module anew: five to ten times the processor time.
+unexport PYTHONDONTWRITEBYTECODE
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
@@ -16,7 +19,7 @@ MINUTES ?= 30
 AGAIN = { echo "What failed runs once more, alone:"; $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 PIP := VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet
 
-.PHONY: help run test check format lock clean setup setup-dev services faults faults-long replays-long bench bench-quick soak pipeline-test
+.PHONY: help run test check advisories format lock clean setup setup-dev services faults faults-long replays-long bench bench-quick soak pipeline-test
 
 help:
 	@sed -n 's/^# //p' $(MAKEFILE_LIST)
@@ -58,6 +61,9 @@ soak: .venv/.dev services
 
 pipeline-test: .venv/.dev services
 	@$(BIN)/python -m tests.pipelines run --resume --out artifacts/pipelines
+
+advisories:
+	@$(PYTHON) scripts/advisories.py
 
 format: .venv/.dev
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .

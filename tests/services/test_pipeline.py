@@ -356,7 +356,7 @@ def test_a_connector_that_nobody_can_fetch_is_told_within_seconds(tmp_path, kafk
             **os.environ, "XDG_CACHE_HOME": str(tmp_path),
             "DEFAULT_ARTIFACT_REPOSITORY": f"http://127.0.0.1:{silent.getsockname()[1]}/",
         }  # fmt: skip
-        command = [sys.executable, "-m", "producer_core.cli", "pipeline", "fetch"]
+        command = [sys.executable, "-m", "producer_core.cli", "pipeline", "fetch", "--timeout", "8"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
 
     assert done.returncode == 2

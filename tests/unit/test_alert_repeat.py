@@ -323,7 +323,7 @@ def test_functions_that_hang_and_raise_slow_neither_producing_nor_closing(tmp_pa
 
     def hangs(payload):
         called.append("hangs")
-        hanging.wait(60)
+        hanging.wait()
 
     def raises(payload):
         called.append("raises")
@@ -337,11 +337,8 @@ def test_functions_that_hang_and_raise_slow_neither_producing_nor_closing(tmp_pa
         for number in range(500):
             producer.send_message("orders", {"n": number})
         producer.flush(30)
-        began = time.monotonic()
-        producer.close(10)
-        assert (
-            time.monotonic() - began < 20
-        )  # a hanging function is not waited for; the call itself would take 60
+        producer.close(10)  # returns although one function hangs until it is released below
+        assert not hanging.is_set()
     finally:
         hanging.set()
 
