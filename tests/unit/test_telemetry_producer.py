@@ -153,7 +153,8 @@ def test_with_a_journal_windows_outlive_kill_9_and_the_fleet_gets_every_one(brok
             producer.send_message("orders", {"n": number})
 
     batches = merged(everything(broker, "telemetry", lambda found: counted(merged(found)) >= 2500))
-    assert left and {owner for owner, _ in batches} == {producer.identity}
+    owners = {owner for owner, _ in batches}  # each start is a session of its own
+    assert left and len(owners) == 2 and producer.identity in owners
     assert (counted(batches), told(batches)) == (2500, places(broker, 2500))
     assert sorted(sequence for _, sequence in batches) == list(range(len(batches)))
     with Store.open(tmp_path / "s.duckdb").borrow() as connection:
