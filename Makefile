@@ -19,7 +19,7 @@ MINUTES ?= 30
 AGAIN = { echo "What failed runs once more, alone:"; $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 PIP := VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet
 
-.PHONY: help run test check advisories format lock clean setup setup-dev services faults faults-long replays-long bench bench-quick soak pipeline-test
+.PHONY: help run test check lint units advisories format lock clean setup setup-dev services faults faults-long replays-long bench bench-quick soak pipeline-test
 
 help:
 	@sed -n 's/^# //p' $(MAKEFILE_LIST)
@@ -29,16 +29,20 @@ run: .venv/.run
 
 # Tests of real processes can be late on a loaded machine. What failed runs once more, alone, and both are shown:
 # what is broken fails twice. A browser shares the two cores with nobody.
-test: .venv/.dev services
-	@export PRODUCER_CORE_REQUIRE_SERVICES=1; bad=0; \
-	$(BIN)/python -m pytest -q -n 2 tests/unit || $(AGAIN) || bad=1; \
+test: export PRODUCER_CORE_REQUIRE_SERVICES := 1
+test: .venv/.dev services units
+	@bad=0; \
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not browser and not jupyter" tests/services || $(AGAIN) || bad=1; \
 	$(BIN)/python -m pytest -m "browser or jupyter" tests/services || $(AGAIN) || bad=1; exit $$bad
 
-check: .venv/.dev
+check: lint units
+
+lint: .venv/.dev
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+
+units: .venv/.dev
 	@$(BIN)/python -m pytest -q -n 2 tests/unit || $(AGAIN)
 
 faults: .venv/.dev services

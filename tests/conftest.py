@@ -126,6 +126,12 @@ def own_state(tmp_path_factory, monkeypatch):
     monkeypatch.delenv("PRODUCER_CORE_STORE", raising=False)
 
 
+@pytest.fixture(autouse=True)
+def patient_reads(monkeypatch):
+    """The store cancels a read after 2 s; a loaded machine must not decide what a test sees."""
+    monkeypatch.setattr("producer_core.store.borrow.READ_LIMIT", 60.0)
+
+
 def needs(tool, package):
     path = shutil.which(tool)
     if path is None and REQUIRED:
