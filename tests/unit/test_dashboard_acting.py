@@ -162,8 +162,8 @@ def test_a_double_click_is_one_act(path, store, monkeypatch):
     offer = data.offer(store, ALL, time.time())
 
     for _ in range(2):
-        acting._replay(path, offer, 0)
-    acting._clear(path, ALL, 0)
+        acting._replay(path, offer, acting.Press(0))
+    acting._clear(path, ALL, acting.Press(0))
 
     assert only(store).total == 3
     assert DeadLetters(store).count(ALL) == 3
@@ -274,7 +274,7 @@ def test_the_dry_run_waits_for_the_look_ahead_and_goes_with_what_was_chosen(path
     page = bar(path)
     page.button(key="replay").click().run()
     one = only(store).operation_id
-    assert "12 records may be on their topic already: each is looked for there first" in text_of(page)
+    assert "12 records may be on their topic already: the replay looks for them there first" in text_of(page)
     looked(store, one, newer_keys=3)
     again(page)
     assert page.button(key="replay_sure").label == "Replay 9 now"
