@@ -68,8 +68,17 @@ class Attempts:
         """An attempt came back with an error; without a message the client refused it on the spot."""
         failure = failure_of(error)
         verdict = _judge(failure, message, self._retry_backoff)
-        delivery.attempts = (*delivery.attempts, (Attempt(self._clock(), failure.code, error.str()), verdict))
+        failure, text = self._cause(failure, error.str(), verdict)
+        delivery.attempts = (*delivery.attempts, (Attempt(self._clock(), failure.code, text), verdict))
         self._follow(delivery, failure, verdict, None if message is None else message.partition())
+
+    def _cause(self, failure: Failure, text: str, verdict: Verdict) -> tuple[Failure, str]:
+        """Of a message that a close purged while no broker could be reached: the reason for that is its cause."""
+        reason = self._connection.unreachable
+        if reason is None or failure.code != "_PURGE_QUEUE" or not self._turns.ended:
+            return failure, text
+        text = f"closed while no broker was connected: {reason}"
+        return (failure_of(self._connection.cause), text) if verdict == "not_sent" else (failure, text)
 
     def _follow(self, delivery: Delivery, failure: Failure, verdict: Verdict, partition: int | None) -> None:
         """Send again, look first, or give up."""

@@ -11,7 +11,8 @@ from confluent_kafka import KafkaError
 
 from producer_core.events import Notice
 
-_STATE = re.compile(r" \(after \d+ms in state [^)]*\)")
+_STATE = re.compile(r" \(after \d+ms in state (?:[^()]|\([^()]*\))*\)")
+_NAMED = ("_AUTHENTICATION", "_SSL", "_RESOLVE")
 _PATIENCE = 3  # statistics, a second apart, that a client may take to connect for the first time
 _NO_REASON = (  # librdkafka gives none when, say, a broker's TLS listener is spoken to in the clear
     "no broker could be reached, or none understood us: check the addresses, and security_protocol against the "
@@ -30,6 +31,8 @@ class Connection:
         self._refusals: set[str] = set()  # told since the last connection
         self._lost = False  # had a connection and lost it, which was told
         self._unconnected = 0  # statistics in a row without any connection, once something went wrong
+        self._tried = False  # every broker, since the last connection, and none could be reached
+        self._code = "_ALL_BROKERS_DOWN"  # of the last error that names a reason
         self._broken = ""  # the code of the client's last fatal error, until something is acknowledged
         self.connected = False
         self.error: str | None = None
@@ -40,6 +43,17 @@ class Connection:
     def may_have_produced(self) -> bool:
         """Whether a produce request may have left for a broker, as far as the last statistics say."""
         return self._produced or self._recreated
+
+    @property
+    def unreachable(self) -> str | None:
+        """Why no broker is connected, once the first attempts failed; None while one is, or may yet be."""
+        known = self._lost or self._tried or self._unconnected > 0
+        return self.error if known and not self.connected else None
+
+    @property
+    def cause(self) -> str:
+        """The code of that reason: one whose advice helps with a message that never left the client."""
+        return self._code if self._code in _NAMED else "_ALL_BROKERS_DOWN"
 
     def statistics(self, statistics: Mapping[str, Any]) -> None:
         brokers = [
@@ -56,18 +70,23 @@ class Connection:
         self._produced = True
         self._broken = ""
 
-    def failed(self, error: KafkaError) -> None:
-        """From error_cb: the only place where wrong credentials or a wrong address show before the time-out."""
+    def failed(self, error: KafkaError) -> str | None:
+        """From error_cb: the only place where wrong credentials or a wrong address show before the time-out.
+
+        Returns the reason, where the error names one.
+        """
         down, text = error.code() == KafkaError._ALL_BROKERS_DOWN, _STATE.sub("", error.str())
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) and text not in self._refusals:
             self._refusals.add(text)
             self._tell(Notice("connection_refused", "critical", text, self._clock(), {"code": error.name()}))
         if not down:
-            self.error = text
+            self.error, self._code = text, error.name()
         elif self.error is None:
             self.error = _NO_REASON
         if down:
+            self._tried = True
             self._now(False)
+        return None if down else text
 
     def broke(self, error: KafkaError, *, sent: bool) -> None:
         """The client failed for good and was re-created; told once until something is acknowledged again.
@@ -88,6 +107,7 @@ class Connection:
         self._lost = not connected
         if connected:
             self.error = None
+            self._tried = False
             self._refusals.clear()
             self._unconnected = 0
             self._tell(Notice("connected", "info", "Connected to the brokers.", self._clock()))

@@ -133,5 +133,8 @@ class Hook:
     def client_statistics(self, statistics: Mapping[str, Any]) -> None:
         """librdkafka's statistics, once a second."""
 
+    def connection_failed(self, reason: str) -> None:
+        """A broker cannot be reached, or refused the connection: librdkafka's words, with the address."""
+
     def notice(self, notice: Notice) -> None:
         """A change of the client's own state."""

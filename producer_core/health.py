@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from producer_core.foreign import ends_here
 from producer_core.looking import nobody_looks
+from producer_core.masking import mask_told
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +43,9 @@ _CHECKS = (
     _Check("high_latency", "avg_latency_ms", "latency_threshold_ms", "medium"),
     _Check("high_memory_usage", "memory_usage", "memory_usage_threshold", "high"),
 )
+
+
+_NO_BROKER = "No broker is connected"
 
 
 def evaluate(
@@ -91,7 +95,7 @@ def summarise(history: Sequence[Mapping[str, Any]], thresholds: Mapping[str, flo
     if above(memory, "memory_usage_threshold"):
         slowed.append(f"High memory usage: {memory:.0%}")
     if len(recent) > 1 and not any(sample.get("producer_connected", True) for sample in recent[-2:]):
-        broken.append("No broker is connected")
+        broken.append(_NO_BROKER)
     return {
         "status": "unhealthy" if broken else "degraded" if slowed else "healthy",
         "metrics": {"avg_error_rate": error_rate, "avg_latency_ms": latency, "max_dlq_size": dlq_size},
@@ -114,33 +118,48 @@ class HealthMonitor:
         self.resolved_callbacks: list[AlertCallback] = []
         self.thresholds: dict[str, float] = dict(DEFAULT_THRESHOLDS)
         self._take: Callable[[], dict[str, Any]] | None = None
+        self._unreachable: Callable[[], str | None] = lambda: None
         self._checking = threading.Lock()  # makes checks follow each other, so that a change is told once
         self._firing: dict[str, dict[str, Any]] = {}  # replaced as a whole by a check
         self._stopping = threading.Event()
+        self._wake = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def start(self, producer_health_callback: Callable[[], dict[str, Any]]) -> None:
-        """Begin; the first check is made at once."""
+    def start(
+        self,
+        producer_health_callback: Callable[[], dict[str, Any]],
+        *,
+        unreachable: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """Begin; the first check is made at once. `unreachable` says why no broker is connected, if so."""
         if self._thread is not None and self._thread.is_alive():
             return
         self._stopping.clear()
-        self._take = producer_health_callback
+        self._take, self._unreachable = producer_health_callback, unreachable
         self._thread = threading.Thread(target=self._run, name="producer-core-health", daemon=True)
         self._thread.start()
 
     def stop(self, timeout: float = 5.0) -> None:
         """End, at once; a check that is under way is waited for."""
         self._stopping.set()
+        self._wake.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
 
     def add_alert_callback(self, callback: AlertCallback) -> None:
-        """Called once when an alert begins, with `type`, `value`, `threshold` and `severity`."""
+        """Called once when an alert begins, with `type`, `value`, `threshold` and `severity`, for a lost connection
+        also with its `reason`. `default_alert_handler` hears of the end as well."""
         self.alert_callbacks.append(callback)
+        if callback is default_alert_handler:
+            self.resolved_callbacks.append(_default_resolved_handler)
 
     def add_resolved_callback(self, callback: AlertCallback) -> None:
         """Called once when an alert ends, with the alert as it last was."""
         self.resolved_callbacks.append(callback)
+
+    def check_soon(self) -> None:
+        """The next check is made at once, on its own thread."""
+        self._wake.set()
 
     def firing(self) -> list[dict[str, Any]]:
         """The alerts of the last check."""
@@ -149,11 +168,15 @@ class HealthMonitor:
     def check(self, sample: dict[str, Any]) -> None:
         """Take one sample into account."""
         before = self.health_history[-1] if self.health_history else None
+        if (reason := self._unreachable()) is not None:
+            before = {"producer_connected": False}  # it is known to be lost: this sample needs no second one
         self.health_history.append(sample)
         was, self._firing = (
             self._firing,
             {item["type"]: item for item in evaluate(sample, self.thresholds, before=before)},
         )
+        if reason is not None and "connection_lost" in self._firing:
+            self._firing["connection_lost"]["reason"] = reason
         for name, item in self._firing.items():
             if name not in was:
                 _tell(self.alert_callbacks, item)
@@ -172,6 +195,9 @@ class HealthMonitor:
         if not history:
             return {"status": "unknown", "message": "No health data available"}
         summary = summarise(history, self.thresholds)
+        if (reason := self._unreachable()) is not None:
+            others = [issue for issue in summary["issues"] if issue != _NO_BROKER]
+            summary |= {"status": "unhealthy", "issues": [f"{_NO_BROKER}: {reason}", *others]}
         return {
             "status": summary["status"],
             "timestamp": datetime.now().isoformat(),
@@ -185,7 +211,9 @@ class HealthMonitor:
         nobody_looks()
         while True:
             self._check_now()
-            if self._stopping.wait(self.check_interval):
+            self._wake.wait(self.check_interval)
+            self._wake.clear()
+            if self._stopping.is_set():
                 return
 
     def _check_now(self) -> None:
@@ -211,10 +239,18 @@ def _tell(callbacks: Sequence[AlertCallback], alert: dict[str, Any]) -> None:
 def default_alert_handler(alert: Mapping[str, Any]) -> None:
     """One warning in the log."""
     severity = str(alert.get("severity", "unknown")).upper()
+    if reason := alert.get("reason"):
+        logger.warning(f"ALERT [{severity}] {_NO_BROKER}: {mask_told(reason)}")
+        return
     logger.warning(
         f"ALERT [{severity}] {alert.get('type', 'unknown')}: {alert.get('value', 'unknown')} "
         f"exceeds threshold {alert.get('threshold', 'unknown')}"
     )
+
+
+def _default_resolved_handler(alert: Mapping[str, Any]) -> None:
+    ended = "A broker is connected again" if "reason" in alert else alert.get("type", "unknown")
+    logger.warning(f"RESOLVED: {ended}")
 
 
 def memory_usage(root: Path = Path("/")) -> tuple[int, int | None]:

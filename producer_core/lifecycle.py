@@ -125,7 +125,8 @@ class Lifecycle:
         self._audience.tell("client_statistics", statistics)
 
     def connection_error(self, error: KafkaError) -> None:
-        self.connection.failed(error)
+        if (reason := self.connection.failed(error)) is not None:
+            self._audience.tell("connection_failed", reason)
 
     def fatal(self, error: KafkaError, generation: int, *, sent: bool = True) -> None:
         """The client broke and was re-created; what the broken one never reported is settled as ambiguous."""

@@ -19,6 +19,7 @@ from producer_core.delivery import Delivery
 from producer_core.duplicates import DuplicateCheck, read_gaps
 from producer_core.ending import Ending
 from producer_core.errors import ConfigError, InvalidMessage
+from producer_core.event_log import EventLog
 from producer_core.events import Hook, Notice, Severity
 from producer_core.guarantees import Guarantees
 from producer_core.health import HealthMonitor
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _LEAST = 0.2
 """Seconds that each step of a close gets when its time is over."""
-_FOR_THE_STORE, _STORE_AT_MOST = 1.0, 5.0
+_FOR_THE_STORE, _STORE_AT_MOST = 1.0, 10.0
 """Seconds for which a close waits for the store: dead letters are on a disk before, statistics are not."""
 
 
@@ -92,6 +93,7 @@ class Parts:
             )
             self._replication = ReplicationWatch(config, self._notice)
             self.alerts = ToldAlerts()
+            self._event_log = EventLog()
             self.standing = Standing(self._asker(), self._notice, ids=self.identity.ids, clock=clock)
             self._duplicates = self._duplicate_check()
             self.origin = Origin(
@@ -103,6 +105,8 @@ class Parts:
                 origin=self.origin,
                 transport=transport or guarantees.transport(self.identity.journal),
                 hooks=(
+                    self._event_log,
+                    _ChecksSoon(self.health_monitor),
                     self.metrics,
                     self.keeping.hook,
                     self.alerts,
@@ -132,7 +136,9 @@ class Parts:
             self.lifecycle.start()
             self.standing.start()
             self.keeping.start(producer, run_replays=run_replays)
-            self.health_monitor.start(self._sampler.sample)
+            self.health_monitor.start(
+                self._sampler.sample, unreachable=lambda: self.lifecycle.connection.unreachable
+            )
             for notice in self._early:
                 self.lifecycle.notice(notice)
             self.ending.at_exit()
@@ -152,6 +158,7 @@ class Parts:
         self._replication.stop()
         self.standing.stop(max(_LEAST, deadline.left(at_most=5.0) / 2))
         self.keeping.stop(deadline.left(at_least=_FOR_THE_STORE, at_most=_STORE_AT_MOST))
+        self._event_log.stop()
         report = self._report()
         self.identity.let_go()
         return report
@@ -280,6 +287,19 @@ class Parts:
             alert_routes=alert_routes,
             clock=self._clock,
         )
+
+
+class _ChecksSoon(Hook):
+    """Has the health checked when a connection is lost, and when it is back."""
+
+    def __init__(self, monitor: HealthMonitor) -> None:
+        self._monitor = monitor
+        self._lost = False
+
+    def notice(self, notice: Notice) -> None:
+        if notice.kind == "connection_lost" or (notice.kind == "connected" and self._lost):
+            self._lost = notice.kind == "connection_lost"
+            self._monitor.check_soon()
 
 
 def _known(given: Mapping[str, float], known: Mapping[str, float]) -> Mapping[str, float]:

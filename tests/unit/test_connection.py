@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
+from producer_core import ReliableKafkaProducer
+from producer_core.brokers.ports import free_ports
 from producer_core.connection import Connection
+from tests.support import eventually
 
 UP = {"brokers": {"1": {"state": "UP"}}}
 DOWN = {"brokers": {"1": {"state": "CONNECT"}}}
@@ -80,3 +83,52 @@ def test_a_lost_connection_is_told_once(connection, told):
     assert [notice.kind for notice in told] == ["connected", "connection_lost"]
     connection.statistics(UP)
     assert told[-1].kind == "connected"
+
+
+# reached or not
+
+
+def refused_connection(after="0ms in state CONNECT, 5 identical error(s) suppressed"):
+    return KafkaError(
+        KafkaError._TRANSPORT,
+        f"b1:9092/bootstrap: Connect to ipv4#10.0.0.1:9092 failed: Connection refused (after {after})",
+    )
+
+
+def test_the_reason_is_librdkafkas_without_its_counts(connection):
+    connection.failed(refused_connection())
+
+    assert connection.error == "b1:9092/bootstrap: Connect to ipv4#10.0.0.1:9092 failed: Connection refused"
+
+
+def test_brokers_are_unreachable_once_the_first_attempts_failed_and_until_one_is_there(connection):
+    assert connection.unreachable is None
+    assert connection.failed(refused_connection()) is not None
+    assert connection.unreachable is None  # another broker of the list may be there
+    assert connection.failed(ALL_DOWN) is None
+
+    assert connection.unreachable.endswith("Connection refused")
+    connection.statistics(UP)
+    assert connection.unreachable is None
+
+
+def test_the_cause_of_a_message_that_never_left_has_advice_that_helps(connection):
+    connection.failed(refused_connection())
+    assert connection.cause == "_ALL_BROKERS_DOWN"
+    connection.failed(refused())
+    assert connection.cause == "_AUTHENTICATION"
+
+
+def test_without_a_broker_health_and_the_dead_letters_say_why():
+    """Through real librdkafka, on a port where nobody listens."""
+    (port,) = free_ports(1)
+    producer = ReliableKafkaProducer(f"127.0.0.1:{port}", store=None)
+    producer.send_message("orders", b"1")
+    eventually(lambda: producer.get_health_status()["status"] == "unhealthy", 60)
+    (issue,) = producer.get_health_status()["issues"]
+    producer.close(0.1)
+
+    (letter,) = producer.dlq.letters("orders")
+    assert f":{port}" in issue and "Connection refused" in issue
+    assert (letter.code, letter.verdict) == ("_ALL_BROKERS_DOWN", "not_sent")
+    assert f":{port}" in letter.error_text and "Connection refused" in letter.error_text
