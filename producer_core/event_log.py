@@ -65,7 +65,7 @@ class EventLog(Hook):
         with self._changed:
             if notice.kind == "connection_lost":
                 self._troubled = True
-                self._put(_LOST, {"reason": mask_told(notice.text)})
+                self._put(_LOST, {"reason": mask_told(notice.text.removeprefix("No broker is connected: "))})
             elif notice.kind == "connected" and self._troubled:
                 self._troubled = False
                 self._put(_BACK, {})

@@ -1,4 +1,4 @@
-"""The scenarios S1 to S22 of the field notes, what we are compared with (C1, C2), and the proof of the verdicts (V)."""
+"""The scenarios S1 to S22 of the field notes, U20 beside S20, what we are compared with (C1, C2), and the proof of the verdicts (V)."""
 
 from __future__ import annotations
 
@@ -592,12 +592,8 @@ def bad_disk(stage):
     "S20", "an unclean election loses acknowledged records: it must be told", ("kafka3", ALO), ("kafka3", EO)
 )
 def unclean_election(stage):
-    cluster, topic = stage.medium.cluster, f"{stage.topic}-unclean"
-    admin = AdminClient({"bootstrap.servers": stage.medium.direct, "log_level": 0})
-    config = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
-    one = NewTopic(topic, 1, replica_assignment=[[1, 2]], config=config)
-    next(iter(admin.create_topics([one]).values())).result(20)
-    stage.topic, stage.ordered = topic, False
+    cluster = stage.medium.cluster
+    use_unclean_topic(stage)
     stage.write(rate=100, retry={"max_retries": 5}, config={"message.timeout.ms": 20_000})
     stage.until(lambda: stage.reported() > 100)
     cluster.kill(2)
@@ -614,6 +610,50 @@ def unclean_election(stage):
     told = {kind for kind, _ in stage.notices()}
     stage.notes["told"] = sorted(told)
     stage.unclean = "acknowledged_lost" in told
+
+
+@scenario(
+    "U20",
+    "as S20, and another producer writes to the new leader first: offsets rise, and it must be told",
+    ("kafka3", ALO),
+)
+def overtaken_election(stage):
+    """The new leader never heard of our producer: it takes any sequence and gives higher offsets than our last."""
+    cluster = stage.medium.cluster
+    use_unclean_topic(stage)
+    writer = stage.write(rate=100, retry={"max_retries": 5}, config={"message.timeout.ms": 120_000})
+    stage.until(lambda: stage.reported() > 50)
+    cluster.kill(2)
+    before = stage.reported()
+    stage.until(lambda: stage.reported() > before + 51)  # acknowledged by node 1 alone
+    writer.signal(signal.SIGSTOP)
+    count = 2 * stage.reported() + 300
+    cluster.kill(1)
+    cluster.start_node(2, wait=False)
+    stage.broker_faults += 2
+    ledger = stage.folder / "other"
+    stage.ledgers.append(ledger)
+    other = stage.second(ledger, first=1_000_000, count=count, rate=0)
+    eventually(lambda: not other.alive, 120)
+    writer.signal(signal.SIGCONT)
+    resumed = time.monotonic()
+    with contextlib.suppress(AssertionError):
+        stage.until(lambda: "acknowledged_lost" in {kind for kind, _ in stage.notices()}, 60)
+    stage.notes["told after, s"] = round(time.monotonic() - resumed, 1)
+    stage.finish()
+    stage.notes["told"] = sorted({kind for kind, _ in stage.notices()})
+    stage.unclean = "acknowledged_lost" in stage.notes["told"]
+    if not stage.unclean:
+        stage.problems.append(f"the loss was not told: {stage.notes['told']}")
+
+
+def use_unclean_topic(stage):
+    """One partition on nodes 1 and 2, which may be led by whichever is there."""
+    stage.topic, stage.ordered = f"{stage.topic}-unclean", False
+    admin = AdminClient({"bootstrap.servers": stage.medium.direct, "log_level": 0})
+    config = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
+    one = NewTopic(stage.topic, 1, replica_assignment=[[1, 2]], config=config)
+    next(iter(admin.create_topics([one]).values())).result(20)
 
 
 @scenario("S21", "everything at once", ("kafka3", EO), ("kafka3", ALO))

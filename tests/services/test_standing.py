@@ -146,6 +146,38 @@ def test_another_record_in_the_place_of_ours_is_a_loss_too(cluster, topic):
         assert "there is another record now" in found(rig, "acknowledged_lost").text
 
 
+def test_a_loss_is_told_although_another_producer_wrote_past_it_before_ours_went_on(cluster, topic):
+    """The new leader never heard of our records: it takes any sequence, and our next offset is higher than our last."""
+    with Rig(cluster.bootstrap_servers, topic) as rig, Rig(cluster.bootstrap_servers, topic) as other:
+        for _ in range(2):
+            other.send(1)  # a batch each: what is left of the log
+        rig.send(4)
+        eventually(lambda: rig.standing._leaders._known.get((topic, 0)))
+        cluster.stop_node(1)
+        keep_batches(cluster.nodes[0].data / f"{topic}-0", 2, snapshots=False)
+        cluster.start_node(1)
+        other.send(10)
+        rig.send(1)
+
+        lost = found(rig, "acknowledged_lost")
+        assert (lost.trigger, lost.numbers["last_acknowledged"]) == ("leader_changed", 5)
+        assert rig.reports[-1].offset > 5
+        assert rig.failed == []
+        assert rig.kinds() == ["acknowledged_lost"]
+
+
+def test_a_broker_that_comes_back_with_all_its_records_alarms_nobody(rig, cluster, topic):
+    rig.send(4)
+    eventually(lambda: rig.standing._leaders._known.get((topic, 0)))
+    cluster.stop_node(1)
+    cluster.start_node(1)
+    rig.send(1)
+
+    eventually(lambda: [found for found in rig.standing.findings if found.trigger == "leader_changed"], LONG)
+    assert set(rig.cases()) == {"intact"}
+    assert rig.kinds() == []
+
+
 # what is done to the broker
 
 
