@@ -652,6 +652,27 @@ def soak(stage):
     stage.drain()
 
 
+@scenario("S30", "a late InitProducerId of a killed process arrives at its only successor", ("kafka3", EO))
+def late_initialisation(stage):
+    stage.journal = stage.folder / "journal"
+    for _ in range(10 if stage.long else 2):
+        held = stage.faults
+        with stage.harm(Rule(Hold(6.0), api="InitProducerId", times=1)):
+            stage.write(rate=300)
+            stage.until(lambda held=held: stage.faults > held)
+            stage.kill_writer()
+        stage.write(rate=300)
+        stage.until(lambda: stage.accepted() > 0)
+        stage.pause(6.0)
+        before = stage.reported()
+        stage.until(lambda before=before: stage.reported() > before + 300)
+        stage.kill_writer()
+    stage.drain()
+    refused = {kind for kind, _ in stage.notices()} & {"fenced", "send_refused"}
+    if refused:
+        stage.problems.append(f"the only live producer stopped: {sorted(refused)}")
+
+
 @scenario(
     "V",
     "what is called safe to resend is not on the log",
