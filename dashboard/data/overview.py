@@ -320,9 +320,13 @@ def _causes(rows: Rows) -> tuple[Cause, ...]:
         meaning = failure_of(row["code"]).meaning
         known = merged.get((row["topic"], meaning))
         merged[row["topic"], meaning] = (
-            Cause(row["topic"], meaning, row["count"], row["fingerprint"], row["waiting"])
+            Cause(row["topic"], meaning, row["count"], row["fingerprint"], row["waiting"], row["last"])
             if known is None
-            else known._replace(dead=known.dead + row["count"], waiting=known.left + row["waiting"])
+            else known._replace(
+                dead=known.dead + row["count"],
+                waiting=known.left + row["waiting"],
+                last=max(known.last, row["last"]),
+            )
         )
     return tuple(
         sorted(merged.values(), key=lambda cause: (-cause.left, -cause.dead, cause.topic, cause.meaning))

@@ -84,6 +84,7 @@ def situation(
         failed_ago=None if died.last is None else now - died.last,
         failing=trouble > 2,
         dying=trouble > 1,
+        failing_topics=tuple(row.topic for row in topics if row.trouble == trouble > 1),
         delivered=sum(row.delivered for row in failed),
         recovered=bool(failed) and all(row.recovered for row in failed),
         cut_off_for=cut_off.seconds if cut_off else 0.0,

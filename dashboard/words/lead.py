@@ -16,13 +16,14 @@ DEAD = 40.0
 
 class Cause(NamedTuple):
     """Messages that failed on a topic for one reason; `fingerprint` is their group's, `waiting` says how many of them
-    still wait (None: all)."""
+    still wait (None: all), `last` when the last of them failed."""
 
     topic: str
     meaning: str
     dead: int
     fingerprint: str = ""
     waiting: int | None = None
+    last: float = 0.0
 
     @property
     def left(self) -> int:
@@ -35,7 +36,7 @@ class Situation:
 
     Of those that failed (`dead`) `cured` were replayed since, and `aside` put aside. `connected` and `producers` count
     those that run; `gone` were lost within the range and never closed. `dying`: something fails right now; `failing`:
-    there is a topic on which much does, however little that is of all. `delivered`: on the topics with open failures,
+    there is a topic on which much does, however little that is of all; `failing_topics` are those, the worst first. `delivered`: on the topics with open failures,
     since the last of each; `recovered`: so many that the fault is over. For `cut_off_for` seconds no broker was there at
     all, until `cut_off_ago`; since then `delivered_again` were acknowledged.
     """
@@ -55,6 +56,7 @@ class Situation:
     failed_ago: float | None = None
     failing: bool = False
     dying: bool = False
+    failing_topics: Sequence[str] = ()
     delivered: int = 0
     recovered: bool = False
     cut_off_for: float = 0.0
@@ -105,35 +107,65 @@ def headline(now: Situation, zone: str | None = None) -> Headline:
     if not now.over and now.silent_for is None and not now.closed + now.acknowledged + now.dead:
         nobody = "No producer has written here yet. Start one on this store and this page comes to life."
         return Headline("quiet", (Piece(nobody), *_waiting(now)))
-    tone, lead, waits = _lead(now)
-    pieces = [Piece(lead)] if lead else []
+    tone, pieces, waits = _lead(now)
     pieces += [Piece(_waits(now.pending))] if waits else [*_failed(now, zone), *_waiting(now)]
     return Headline(tone, (*pieces, *_outage(now), *_lost(now), *_next(now)))
 
 
-def _lead(now: Situation) -> tuple[str, str, bool]:
+def _lead(now: Situation) -> tuple[str, list[Piece], bool]:
     """The tone, the first sentence, and whether what waits matters more than what failed."""
     if now.over:
-        return _tone(now), "", False
+        return _tone(now), [], False
     if now.silent_for is not None and now.silent_for > DEAD:
-        return "bad", f"No producer has been seen for {age(now.silent_for)}: it may have died. ", False
+        text = f"No producer has been seen for {age(now.silent_for)}: it may have died. "
+        return "bad", [Piece(text)], False
     if not now.producers:
-        return "quiet", "No producer is running. ", False
+        return "quiet", [Piece("No producer is running. ")], False
     if not now.connected:
         why = f": {now.connection_error}" if now.connection_error else ""
-        return "bad", f"Not delivering. No broker is connected{why}. ", True
+        return "bad", [Piece(f"Not delivering. No broker is connected{why}. ")], True
     if now.stalled:
-        return "bad", "Not delivering. Nothing was acknowledged or given up for a minute. ", True
-    return _tone(now), _goes(now), False
+        text = "Not delivering. Nothing was acknowledged or given up for a minute. "
+        return "bad", [Piece(text)], True
+    return _tone(now), list(_goes(now)), False
 
 
-def _goes(now: Situation) -> str:
+def _goes(now: Situation) -> Iterator[Piece]:
     """How it goes where a broker is there."""
-    if now.failing:
-        return "Failing now. "
-    if now.dying:
-        return "Delivering, but some fail. "
-    return "Delivering again. " if now.recovered else "Delivering. "
+    if now.failing or now.dying:
+        text = "Failing now" if now.failing else "Delivering, but some fail"
+        yield from _failing_on(now, text) if _others_failed(now) else (Piece(f"{text}. "),)
+    else:
+        yield Piece("Delivering again. " if now.recovered else "Delivering. ")
+
+
+def _others_failed(now: Situation) -> bool:
+    """Return whether topics that deliver now failed in the range too, so that its counts say nothing about now."""
+    failing = set(now.failing_topics)
+    return not now.over and bool(failing) and any(cause.topic not in failing for cause in _open(now))
+
+
+def _failing_on(now: Situation, text: str) -> Iterator[Piece]:
+    """Name the worst topic that fails now, and its latest cause."""
+    worst, *others = now.failing_topics
+    yield Piece(f"{text} on ")
+    yield Piece(worst, "overview", (("topic", worst),))
+    if others:
+        yield Piece(f" and {plural(len(others), 'other topic')}")
+    if (latest := _latest(now, worst)) is not None:
+        yield Piece(": ")
+        yield Piece(_meaning(latest), "dead-letters", _group(latest))
+    yield Piece(". ")
+
+
+def _latest(now: Situation, topic: str) -> Cause | None:
+    return max(
+        (cause for cause in _open(now) if cause.topic == topic), key=lambda one: one.last, default=None
+    )
+
+
+def _open(now: Situation) -> list[Cause]:
+    return [cause for cause in now.causes if cause.left]
 
 
 def _tone(now: Situation) -> str:
@@ -165,7 +197,8 @@ def _failed(now: Situation, zone: str | None) -> Iterator[Piece]:
         yield Piece(f"; {_dealt_with(now)}.")
         return
     yield Piece(f"{count(now.dead)} of {plural(total, 'message')} failed {time}{_rest(now)}")
-    yield from _because([cause for cause in now.causes if cause.left], now.left, lambda cause: cause.left)
+    if not _others_failed(now):
+        yield from _because(_open(now), now.left, lambda cause: cause.left)
     yield Piece(f".{_ended(now)}")
 
 
@@ -184,7 +217,7 @@ def _ended(now: Situation) -> str:
     """Whether the fault is over, and what says so: time alone does not, while nothing is delivered where it failed."""
     if now.over or now.failed_ago is None or now.failed_ago < QUIET:
         return ""
-    topics = {cause.topic for cause in now.causes if cause.left}
+    topics = {cause.topic for cause in _open(now)}
     where = f"on {topics.pop()}" if len(topics) == 1 else "on these topics"
     last, since = f"the last failure was {age(now.failed_ago)} ago", plural(now.delivered, "message")
     if now.recovered:
@@ -203,8 +236,11 @@ def _because(causes: Sequence[Cause], dead: int, number: Callable[[Cause], int])
     yield Piece(before)
     yield Piece(worst.topic, "overview", (("topic", worst.topic),))
     yield Piece(after)
-    meaning = f"{worst.meaning[:1].lower()}{worst.meaning[1:].rstrip('.')}"
-    yield Piece(meaning, "dead-letters", _group(worst))
+    yield Piece(_meaning(worst), "dead-letters", _group(worst))
+
+
+def _meaning(cause: Cause) -> str:
+    return f"{cause.meaning[:1].lower()}{cause.meaning[1:].rstrip('.')}"
 
 
 def _dealt_with(now: Situation) -> str:
@@ -222,7 +258,9 @@ def _were(number: int) -> str:
 
 def _next(now: Situation) -> Iterator[Piece]:
     """What one would do next: while nothing is delivered, find out why; else deal with what failed."""
-    open_ = [cause for cause in now.causes if cause.left]
+    open_ = _open(now)
+    if _others_failed(now) and (latest := _latest(now, now.failing_topics[0])):
+        open_ = [latest]
     if not now.over and now.silent_for is not None and now.silent_for > DEAD:
         yield Piece(" ")
         yield Piece("See which producer, and where", "fleet", (("topic", None),), button=True)

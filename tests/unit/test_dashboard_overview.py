@@ -259,6 +259,27 @@ def test_the_sentence_names_what_waits_and_not_what_was_more_and_is_mended():
     )
 
 
+def test_the_topic_that_fails_now_leads_and_the_largest_count_of_the_range_names_none():
+    rejected = words.Cause("audit-log", "A policy of the broker forbids this.", 12, "def", last=50.0)
+    earlier = words.Cause("audit-log", "It timed out.", 20, "ghi", last=10.0)
+    most = TOO_LARGE._replace(dead=166, last=20.0)
+    found = words.headline(
+        replace(WELL, dead=198, causes=[most, earlier, rejected], failing=True, dying=True, failing_topics=["audit-log"])
+    )  # fmt: skip
+    assert found.text == (
+        "Failing now on audit-log: a policy of the broker forbids this. "
+        "198 of 12,675 messages failed in the last 15 min. See the records"
+    )
+    records = next(piece for piece in found.pieces if piece.button)
+    assert dict(records.query) == {"topic": "audit-log", "group": "def"}
+
+    text = said(dead=178, causes=[most, rejected], dying=True, failing_topics=["audit-log", "clicks"])[1]
+    assert text.startswith("Delivering, but some fail on audit-log and 1 other topic: a policy of the broker")
+
+    text = said(dead=178, causes=[most], failing=True, failing_topics=["unlettered"])[1]
+    assert text.startswith("Failing now on unlettered. 178 of 12,655 messages failed in the last 15 min.")
+
+
 def test_a_red_sentence_never_begins_with_delivering():
     for change in ({"failing": True}, {"stalled": True}, {"connected": 0}, {"silent_for": 61.0}):
         tone, text = said(dead=9, causes=[TOO_LARGE], dying=True, **change)
