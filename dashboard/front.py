@@ -15,6 +15,8 @@ _WHERE = b"window.__streamlit = { BACKEND_BASE_URL: new URL('.', location.href).
 _AT_ONCE = b", HOST_CONFIG: { allowedOrigins: [location.origin], useExternalAuthToken: false }"
 """With it Streamlit connects first and asks for its settings meanwhile. No other site may talk to the page."""
 _HEAD, _END = b"<head>", b"</head>"
+_FIRST = "overview"
+"""The page whose address is the folder itself. Streamlit knows it by no name."""
 _CONDITIONS = (b"accept-encoding", b"if-none-match", b"if-modified-since", b"range")
 _CHANGED = (b"content-length", b"etag", b"last-modified")
 
@@ -38,6 +40,8 @@ class Front:
             return await _send_packed(packed, send)
         if not _asks_for_a_page(scope):
             return await self._app(scope, receive, send)
+        if path.rstrip("/") == _FIRST:
+            return await _send_to(b"../" if path.endswith("/") else b"./", scope, send)
         headers = [(name, value) for name, value in scope["headers"] if name.lower() not in _CONDITIONS]
         extensions = {
             name: one
@@ -75,6 +79,14 @@ class _Changed:
         self._start = None
         await self._send({**start, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
+
+
+async def _send_to(address: bytes, scope: Scope, send: Send) -> None:
+    """Redirect to an address relative to this one, with the same query."""
+    query = scope.get("query_string", b"")
+    headers = [(b"location", address + (b"?" + query if query else b"")), (b"content-length", b"0")]
+    await send({"type": "http.response.start", "status": 307, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
 
 
 async def _send_packed(packed: Packed, send: Send) -> None:

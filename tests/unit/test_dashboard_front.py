@@ -41,7 +41,7 @@ def files(tmp_path):
 
 def answered(
     files, *, path="/alerts", kind=b"text/html; charset=utf-8", accept=b"text/html,*/*", status=200, body=PAGE,
-    extra=(), **front,
+    extra=(), query=b"", **front,
 ):  # fmt: skip
     """What a browser gets, and what the app was asked, if it was."""
     asked, sent = [], []
@@ -62,7 +62,7 @@ def answered(
         sent.append(message)
 
     scope = {
-        "type": "http", "method": "GET", "path": path,
+        "type": "http", "method": "GET", "path": path, "query_string": query,
         "headers": [(b"accept", accept), (b"accept-encoding", b"gzip"), (b"if-none-match", b"x")],
     }  # fmt: skip
     asyncio.run(Front(app, files=files, **front)(scope, None, send))
@@ -140,3 +140,16 @@ def test_a_file_that_pages_begin_with_comes_packed_and_may_be_kept(files, path, 
     headers, body, asked = answered(files, path=path, base="/below")
     assert asked is None and gzip.decompress(body) == text
     assert headers[b"content-encoding"] == b"gzip" and b"immutable" in headers[b"cache-control"]
+
+
+@pytest.mark.parametrize(
+    ("path", "base", "location"),
+    [
+        ("/overview", "", b"./?range=1+hour"),
+        ("/overview/", "", b"../?range=1+hour"),
+        ("/shop/overview", "/shop", b"./?range=1+hour"),
+    ],
+)
+def test_the_overview_opens_by_its_name_like_every_other_page(files, path, base, location):
+    headers, body, asked = answered(files, path=path, base=base, query=b"range=1+hour")
+    assert (headers[b"location"], body, asked) == (location, b"", None)
