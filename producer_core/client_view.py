@@ -17,6 +17,8 @@ _MICRO, _MILLI = 1e-6, 1e-3
 _UP = ("UP", "UPDATE")
 _IDLE = "INIT"
 _COUNTERS = ("tx", "txretries", "req_timeouts", "disconnects")
+_CUT_OFF = 1  # place in a row of the client
+_UP_LOOKS, _DISCONNECTS = 1, 6  # places in a row of a broker
 
 Key = tuple[int, str]
 """A broker: its id and its address."""
@@ -32,6 +34,7 @@ class ClientView:
         # touched on the poll thread only
         self._counted: dict[tuple[Key, str], int] = {}
         self._epochs: int | None = None
+        self._known: dict[Key, bool] = {}  # brokers of the cluster, and whether each was up at the last look
 
     def add(self, statistics: Mapping[str, Any], now: float) -> None:
         """Add one second of statistics, as librdkafka gave them; of an empty mapping nothing is known."""
@@ -42,6 +45,7 @@ class ClientView:
         # In an outage librdkafka drops its brokers and goes back to the bootstrap addresses (measured): when they come
         # again they count from zero.
         self._counted = {at: count for at, count in self._counted.items() if at[0] in brokers}
+        brokers |= self._dropped(brokers, cut_off=bool(client[_CUT_OFF]))
         with self._lock:
             self._client = _joined(self._client, client, KINDS["client_statistics"])
             for key, values in brokers.items():
@@ -57,6 +61,19 @@ class ClientView:
             (ClientRow(*where, *client),) if client else (),
             tuple(BrokerRow(*where, *key, *values) for key, values in sorted(brokers.items())),
         )
+
+    def _dropped(self, brokers: Mapping[Key, list[Any]], *, cut_off: bool) -> dict[Key, list[Any]]:
+        """Return rows of brokers that librdkafka dropped in an outage: down, and disconnected where they were up.
+
+        A broker that is missing while others are up has left the cluster.
+        """
+        missing = {key: up for key, up in self._known.items() if key not in brokers} if cut_off else {}
+        here = {key: bool(values[_UP_LOOKS]) for key, values in brokers.items() if key[0] >= 0}
+        self._known = here | dict.fromkeys(missing, False)
+        rows = {key: self._of_broker(key, {"state": "DOWN"}) for key in missing}
+        for key, was_up in missing.items():
+            rows[key][_DISCONNECTS] += was_up
+        return rows
 
     def _of_client(self, statistics: Mapping[str, Any], now: float) -> list[Any]:
         batches = [_window(topic, "batchcnt") for topic in statistics.get("topics", {}).values()]

@@ -75,6 +75,22 @@ def test_a_broker_that_was_away_counts_from_zero_again():
     assert row.requests == 24
 
 
+def test_a_broker_that_was_killed_is_down_while_librdkafka_knows_only_the_bootstrap_address():
+    """The table said that it was connected for 100 % of the time, under «No broker can be reached»."""
+    outage = statistics(broker(-1, nodename="kafka1:9092", state="TRY_CONNECT", tx=0))
+    _, (bootstrap, row) = taken(statistics(broker()), outage, outage, statistics(broker()))
+    assert (row.samples, row.up, row.down, row.disconnects) == (4, 2, 2, 1)
+    assert (bootstrap.broker_id, bootstrap.down) == (-1, 2)
+
+
+def test_a_broker_that_left_the_cluster_is_not_down():
+    _, rows = taken(statistics(broker(1), broker(2)), statistics(broker(1)), statistics(broker(1)))
+    assert [(row.broker_id, row.samples, row.down, row.disconnects) for row in rows] == [
+        (1, 3, 0, 0),
+        (2, 1, 0, 0),
+    ]
+
+
 def test_two_seconds_add_up_and_keep_the_higher_maximum():
     client, (row,) = taken(
         statistics(broker()),
