@@ -19,6 +19,7 @@ from dashboard.views import (
     fleet,
     header,
     latency,
+    letter_address,
     overview,
     replays,
     settings,
@@ -54,6 +55,9 @@ def main() -> None:
 
 def _page(path: Path, title: str, address: str, show: Callable[[Path], None]) -> object:
     def run() -> None:
+        if st.session_state.get("address") != address:
+            st.session_state["address"] = address
+            letter_address.forget()
         show(path)
 
     return st.Page(run, title=title, url_path=address, default=title == PAGES[0][0])

@@ -53,6 +53,11 @@ class Looking:
         return replace(self, where=replace(self.where, **changes), after=None)  # type: ignore[arg-type]  # its fields
 
     @property
+    def filter(self) -> tuple[DeadLetterFilter, str | None]:
+        """What is matched, whatever page of the list or letter is open."""
+        return self.where, self.span
+
+    @property
     def narrow(self) -> bool:
         """Whether it is anything but all that wait."""
         return self.where != _WAITING or self.span is not None

@@ -6,12 +6,14 @@ import html
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import streamlit as st
 
 from dashboard import actions, data, words
+from dashboard.data.looking import Looking
 from dashboard.stores import opened
-from dashboard.views import common, operation, reading
+from dashboard.views import common, letter_address, operation, reading
 from dashboard.words import replays as told
 from producer_core.dlq import DeadLetterFilter
 from producer_core.errors import ReplayError, StoreError
@@ -27,21 +29,34 @@ def version() -> int:
     return int(st.session_state.get("letters_version", 0))
 
 
-def bar(path: Path, where: DeadLetterFilter, ids: tuple[str, ...]) -> None:
+class Press(NamedTuple):
+    """One press of a button: its number, and the filter that was drawn with it."""
+
+    number: int
+    drawn: Looking | None = None
+
+
+def other_filter() -> None:
+    """Give the buttons other keys: a press of one that was drawn for another filter finds no button, and does nothing."""
+    st.session_state["filters"] = st.session_state.get("filters", -1) + 1
+
+
+def bar(path: Path, where: DeadLetterFilter, ids: tuple[str, ...], drawn: Looking | None = None) -> None:
     """Replay and Clear with the number of letters they mean (Restore, of archived ones); then the last act in words.
 
     Acts are callbacks: they run before the page is drawn again, so a click is never lost to a refresh that
-    begins at the same moment, and it means what was on the button when it was pressed.
+    begins at the same moment, and it means what was on the button when it was pressed. An act is refused where the
+    browser's address asks for another filter than the one that was `drawn`.
     """
     offer = reading.offer(path, actions.selected(where, ids))
-    followed = _followed(path)
+    followed, press = _followed(path), Press(_presses(), drawn)
     if where.state == "archived":
         with st.container(horizontal=True, vertical_alignment="center"):
-            _restore_button(path, offer)
+            _restore_button(path, offer, press)
     else:
         with st.container(horizontal=True, vertical_alignment="center"):
-            _replay_button(path, offer, busy=followed is not None and not followed.operation.ended)
-            _clear_button(path, offer)
+            _replay_button(path, offer, press, busy=followed is not None and not followed.operation.ended)
+            _clear_button(path, offer, press)
             _hint(where, offer, followed)
         if offer.count and offer.active:
             common.say("warning", mask_text(offer.active))
@@ -66,31 +81,31 @@ def _followed(path: Path) -> data.Replay | None:
 # the buttons
 
 
-def _replay_button(path: Path, offer: data.Offer, *, busy: bool) -> None:
+def _replay_button(path: Path, offer: data.Offer, press: Press, *, busy: bool) -> None:
     """Where a question is open, or a replay goes on, its own buttons are the first to press."""
     allowed, why_not = actions.may_act()
     possible = allowed and offer.count and not offer.refused
     st.button(
-        told.replay_label(offer.count, at_once=offer.at_once), key="replay", type="secondary" if busy else "primary",
+        told.replay_label(offer.count, at_once=offer.at_once), key=_key("replay"), type="secondary" if busy else "primary",
         icon=":material/replay:", disabled=not possible, help=why_not or told.CLICK,
-        on_click=_replay, args=(path, offer, _presses()),
+        on_click=_replay, args=(path, offer, press),
     )  # fmt: skip
 
 
-def _clear_button(path: Path, offer: data.Offer) -> None:
+def _clear_button(path: Path, offer: data.Offer, press: Press) -> None:
     allowed, why_not = actions.may_act()
     st.button(
-        words.act("Clear", offer.count), key="clear", icon=":material/archive:",
-        disabled=not (allowed and offer.count), on_click=_clear, args=(path, offer.about, _presses()),
+        words.act("Clear", offer.count), key=_key("clear"), icon=":material/archive:",
+        disabled=not (allowed and offer.count), on_click=_clear, args=(path, offer.about, press),
         help=why_not or "Puts them into the archive. Nothing is deleted; Undo brings them back.",
     )  # fmt: skip
 
 
-def _restore_button(path: Path, offer: data.Offer) -> None:
+def _restore_button(path: Path, offer: data.Offer, press: Press) -> None:
     allowed, why_not = actions.may_act()
     st.button(
-        words.act("Restore", offer.count), key="restore", icon=":material/unarchive:",
-        disabled=not (allowed and offer.count), on_click=_restore, args=(path, offer.about, _presses()),
+        words.act("Restore", offer.count), key=_key("restore"), icon=":material/unarchive:",
+        disabled=not (allowed and offer.count), on_click=_restore, args=(path, offer.about, press),
         help=why_not or "Makes them dead letters again, as they were.",
     )  # fmt: skip
 
@@ -116,6 +131,11 @@ def _nobody(path: Path, offer: data.Offer) -> None:
     )
 
 
+def _key(name: str) -> str:
+    filters = st.session_state.get("filters", 0)
+    return f"{name}-{filters}" if filters else name
+
+
 # the clicks
 
 
@@ -124,7 +144,7 @@ def _presses() -> int:
     return int(st.session_state.get("presses", 0))
 
 
-def _replay(path: Path, offer: data.Offer, press: int) -> None:
+def _replay(path: Path, offer: data.Offer, press: Press) -> None:
     """At once where one click may send; else what would be done is shown first, frozen."""
     begin = actions.start_replay if offer.at_once else actions.look_ahead
 
@@ -134,27 +154,30 @@ def _replay(path: Path, offer: data.Offer, press: int) -> None:
     _do(path, act, press, moves=offer.at_once)
 
 
-def _clear(path: Path, about: DeadLetterFilter, press: int) -> None:
+def _clear(path: Path, about: DeadLetterFilter, press: Press) -> None:
     _do(path, lambda store: actions.clear(store, about), press)
 
 
-def _restore(path: Path, about: DeadLetterFilter, press: int) -> None:
+def _restore(path: Path, about: DeadLetterFilter, press: Press) -> None:
     _do(path, lambda store: actions.restore(store, about), press)
 
 
-def _undo(path: Path, undo: tuple[DeadLetterFilter, float], press: int) -> None:
+def _undo(path: Path, undo: tuple[DeadLetterFilter, float], press: Press) -> None:
     _do(path, lambda store: actions.undo_clear(store, undo), press)
 
 
-def _do(path: Path, act: Callable[[Store], actions.Done], press: int, *, moves: bool = True) -> None:
+def _do(path: Path, act: Callable[[Store], actions.Done], press: Press, *, moves: bool = True) -> None:
     """Act once for each press, remember how it went, and drop a selection whose letters go."""
-    if press != _presses():
+    if press.number != _presses():
         return
-    st.session_state["presses"] = press + 1
-    try:
-        done = act(opened(path))
-    except StoreError as error:
-        done = actions.Done(False, str(error))
+    st.session_state["presses"] = press.number + 1
+    if press.drawn is not None and not letter_address.shows(press.drawn):
+        done = actions.Done(False, told.OTHER_FILTER)
+    else:
+        try:
+            done = act(opened(path))
+        except StoreError as error:
+            done = actions.Done(False, str(error))
     reading.again()
     st.session_state["done"] = done
     st.session_state.pop("operation", None)
@@ -186,7 +209,11 @@ def _said(path: Path, done: actions.Done, *, follows: bool) -> None:
         common.say("good" if done.ok else "bad", mask_text(f"{done.text} {done.note}".strip()))
         if done.undo is not None:
             st.button(
-                "Undo", key="undo", icon=":material/undo:", on_click=_undo, args=(path, done.undo, _presses())
+                "Undo",
+                key="undo",
+                icon=":material/undo:",
+                on_click=_undo,
+                args=(path, done.undo, Press(_presses())),
             )
 
 

@@ -53,17 +53,15 @@ def show(path: Path) -> None:
         common.say("warning", f"The address asks for what is not there, so all that wait are shown. {wrong}")
     with common.panel(path):
         letter_filters.show(path, asked)
-    st.session_state[_DRAWN] = _filter(asked)
+    if asked.filter != st.session_state.get(_DRAWN):
+        st.session_state[_DRAWN] = asked.filter
+        acting.other_filter()
     st.fragment(_live, run_every=every)(path)
 
 
 @cache
 def _style() -> str:
     return files("dashboard").joinpath("letters.css").read_text()
-
-
-def _filter(asked: Looking) -> tuple[object, ...]:
-    return asked.where, asked.span
 
 
 def _waiting(path: Path) -> None:
@@ -105,7 +103,7 @@ def _live(path: Path) -> None:
     """Both of one moment. The causes stand first, and are drawn second: a search in bodies says which they are."""
     with common.panel(path):
         asked = letter_address.now()
-        if _filter(asked) != st.session_state[_DRAWN]:
+        if asked.filter != st.session_state[_DRAWN]:
             st.rerun()  # a cause was chosen: the filters above say so too
         above = st.container()
         common.heading("Letters")
@@ -115,7 +113,7 @@ def _live(path: Path) -> None:
         _draw(path, asked, page)
         heard, now = letter_reading.heard(path), time.time()
         common.stays(words.data_age(heard, now).capitalize(), live=words.live(heard, now))
-        if letter_reading.choices(path, asked.where.state) != st.session_state["choices"]:
+        if letter_reading.choices(path, asked.where.state) != st.session_state.get("choices"):
             st.rerun()  # last, because what it interrupts is not drawn
 
 
@@ -199,7 +197,7 @@ def _draw(path: Path, asked: Looking, page: data.DeadLetterPage) -> None:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             _about(path, asked, page, ids)
             letter_export.show(path, about, number)
-        acting.bar(path, offered, ids)
+        acting.bar(path, offered, ids, asked)
 
 
 def _about(path: Path, asked: Looking, page: data.DeadLetterPage, ids: tuple[str, ...]) -> None:

@@ -6,15 +6,19 @@ import time
 from dataclasses import replace
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from dashboard.data.looking import OURS, Looking, looking
 from producer_core.dlq import Cursor, DeadLetterFilter
 
 _BEFORE = "letters_before"
+_CURRENT, _LEFT = "letters_address", "letters_addresses_left"
+_REMEMBERED = 50
 
 
 def asked() -> tuple[Looking, str | None]:
     """What the address asks for; and what is wrong with it."""
+    _correct_late_request()
     return looking(st.query_params.to_dict())
 
 
@@ -22,11 +26,46 @@ def now() -> Looking:
     return asked()[0]
 
 
+def shows(drawn: Looking) -> bool:
+    """Return whether the browser's own address still asks for the filter that was drawn."""
+    return looking(st.query_params.to_dict())[0].filter == drawn.filter
+
+
 def go(to: Looking) -> None:
     """Another address, which the browser's back button leaves again."""
-    others = {name: text for name, text in st.query_params.to_dict().items() if name not in OURS}
-    if to != now() or asked()[1] is not None:
-        st.query_params.from_dict(others | to.to_query())
+    if to == now() and asked()[1] is None:
+        return
+    before = st.query_params.to_dict()
+    after = {name: text for name, text in before.items() if name not in OURS} | to.to_query()
+    left = [one for one in (*st.session_state.get(_LEFT, ()), before) if one != after]
+    st.session_state[_CURRENT], st.session_state[_LEFT] = after, left[-_REMEMBERED:]
+    st.query_params.from_dict(after)
+
+
+def forget() -> None:
+    """Believe the browser's next address: the page is entered anew."""
+    st.session_state.pop(_CURRENT, None)
+    st.session_state.pop(_LEFT, None)
+
+
+def _correct_late_request() -> None:
+    """Restore the address that `go` wrote where this request left the browser before that reached it.
+
+    Each request carries the browser's address, and a page that refreshes sends one every two seconds. Only the back and
+    forward buttons really return to an address that was left, and the browser marks those requests.
+    """
+    current, said = st.session_state.get(_CURRENT), st.query_params.to_dict()
+    if current is None or said == current:
+        return
+    if said in st.session_state[_LEFT] and not _went_back():
+        st.query_params.from_dict(current)
+    else:
+        forget()
+
+
+def _went_back() -> bool:
+    context = get_script_run_ctx()
+    return bool(getattr(context, "is_history_navigation", False))
 
 
 def narrow(**changes: object) -> None:

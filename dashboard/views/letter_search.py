@@ -21,7 +21,7 @@ _KEPT = "letters_search"
 def kept(asked: Looking) -> of_letters.Search | None:
     """What this session found for this filter; None when it has not looked yet."""
     found: tuple[object, of_letters.Search] | None = st.session_state.get(_KEPT)
-    return found[1] if found is not None and found[0] == (asked.where, asked.span) else None
+    return found[1] if found is not None and found[0] == asked.filter else None
 
 
 def frozen(asked: Looking) -> DeadLetterFilter | None:
@@ -36,10 +36,7 @@ def page(path: Path, asked: Looking) -> data.DeadLetterPage:
     if search is None or st.session_state.pop("letters_further", False):
         with st.spinner("Looking into the bodies …"):
             search = of_letters.searched(opened(path), asked.at(time.time()), time.time(), search)
-            st.session_state[_KEPT] = (
-                (asked.where, asked.span),
-                search,
-            )  # before anything can interrupt this run
+            st.session_state[_KEPT] = asked.filter, search  # before anything can interrupt this run
     _said(search)
     return of_letters.found_page(opened(path), search)
 

@@ -22,6 +22,11 @@ CLICK = (
     "Looks ahead on the topics first. Where there is something to decide it asks; else it goes on by itself."
 )
 
+OTHER_FILTER = (
+    "Nothing was done: the address asks for other letters than the ones that this button was about. "
+    "The page now shows what the address asks for."
+)
+
 WAYS_OUT: Mapping[str, str] = {
     "hands": (
         "Start a producer on this store, and it is carried out at once; or start this dashboard with PRODUCER_CORE_CONFIG "

@@ -20,7 +20,7 @@ def opened(name, path, monkeypatch, **address):
     page = (
         f"from pathlib import Path\nfrom dashboard.views import {name}\n\n{name}.show(Path({str(path)!r}))\n"
     )
-    app = AppTest.from_string(page, default_timeout=30)
+    app = AppTest.from_string(page, default_timeout=240)
     for key, value in address.items():
         app.query_params[key] = value
     return app.run()

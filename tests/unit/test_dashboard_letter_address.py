@@ -1,0 +1,129 @@
+"""The address of the dead letters page while the browser and the server disagree about it for a moment."""
+
+from __future__ import annotations
+
+import pytest
+
+from dashboard.data.looking import Looking
+from dashboard.views import letter_reading, reading
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.store import Store, borrow
+from tests.unit.dashboard_pages import letter, opened, text_of
+
+NOW = 1_000_000.0
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "store.duckdb"
+
+
+@pytest.fixture(autouse=True)
+def three_dead_letters(path, monkeypatch):
+    monkeypatch.setattr(borrow, "READ_LIMIT", 600.0)  # a loaded machine must not decide what the page shows
+    reading.again()
+    letter_reading.again()
+    DeadLetters(Store.open(path)).add(
+        [letter(1, failed_at=NOW, value=b"needle"), letter(2, failed_at=NOW), letter(3, failed_at=NOW)]
+    )
+
+
+@pytest.fixture
+def page(path, monkeypatch):
+    return opened("dead_letters", path, monkeypatch)
+
+
+def search(page, text):
+    page.text_input(key="letters_body").set_value(text).run()
+
+
+def browser_at(page, **address):
+    """Set the address that the browser sends with its next request."""
+    for name in list(page.query_params):
+        del page.query_params[name]
+    for name, text in address.items():
+        page.query_params[name] = text
+
+
+def clear_button(page):
+    found = [one for one in page.button if str(one.key).startswith("clear")]
+    assert len(found) == 1, text_of(page)[-1500:]
+    return found[0]
+
+
+def waiting(path):
+    return DeadLetters(Store.open(path)).count(DeadLetterFilter())
+
+
+def test_a_refresh_that_left_the_browser_before_the_search_reached_it_does_not_undo_the_search(page):
+    search(page, "needle")
+    assert clear_button(page).label == "Clear 1"
+
+    browser_at(page)
+    page.run()
+
+    assert not page.exception
+    assert page.text_input(key="letters_body").value == "needle"
+    assert clear_button(page).label == "Clear 1"
+    assert page.query_params["body"] in ("needle", ["needle"])
+
+
+def test_a_second_filter_that_left_the_browser_before_the_first_reached_it_keeps_both(page):
+    page.selectbox(key="letters_topic").set_value("payments").run()
+
+    browser_at(page)
+    page.selectbox(key="letters_code").set_value("POLICY_VIOLATION").run()
+
+    assert (page.selectbox(key="letters_topic").value, page.selectbox(key="letters_code").value) == (
+        "payments",
+        "POLICY_VIOLATION",
+    )
+
+
+def test_the_back_button_leaves_a_search(page, monkeypatch):
+    search(page, "needle")
+
+    browser_at(page)
+    monkeypatch.setattr("dashboard.views.letter_address._went_back", lambda: True)
+    page.run()
+    monkeypatch.setattr("dashboard.views.letter_address._went_back", lambda: False)
+    page.run()
+
+    assert not page.text_input(key="letters_body").value
+    assert clear_button(page).label == "Clear 3"
+
+
+def test_a_click_is_refused_when_the_address_says_another_filter_than_the_one_that_was_drawn(page, path):
+    assert clear_button(page).label == "Clear 3"
+
+    browser_at(page, body="needle")
+    clear_button(page).click().run()
+
+    assert waiting(path) == 3
+    assert "Nothing was done" in text_of(page)
+    assert clear_button(page).label == "Clear 1", "the page shows what the address says, and can act on it"
+
+
+def test_a_click_on_a_button_of_the_filter_before_acts_on_nothing(page, path):
+    before = clear_button(page)
+    search(page, "needle")
+
+    before.click().run()
+
+    assert waiting(path) == 3
+
+
+def test_a_click_under_an_open_letter_acts_although_the_address_changed_with_it(page, path):
+    search(page, "needle")
+
+    browser_at(page, body="needle", letter="m-payments-POLICY_VIOLATION-1")
+    clear_button(page).click().run()
+
+    assert waiting(path) == 2
+
+
+def test_two_filters_are_the_same_whatever_page_or_letter_is_open():
+    asked = Looking(DeadLetterFilter(topic="a"), letter="m")
+    assert asked.filter == Looking(DeadLetterFilter(topic="a")).filter
+    assert asked.filter != Looking(DeadLetterFilter(topic="b")).filter
+    assert asked.filter != Looking(DeadLetterFilter(topic="a"), "1 hour").filter
