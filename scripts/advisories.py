@@ -64,9 +64,8 @@ def connector_jars(root: Path = ROOT) -> Iterator[Package]:
     """Yield the Spark connector for the pinned PySpark and the jars that the project replaces."""
     sys.path.insert(0, str(root))
     path = root / "producer_core" / "pipeline" / "connector.py"
-    spec = importlib.util.spec_from_file_location(
-        "connector", path
-    )  # its package needs what is not installed yet
+    # Loaded by its path: importing its package needs dependencies that are not installed yet.
+    spec = importlib.util.spec_from_file_location("connector", path)
     connector = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(connector)
     pyspark = next(version for _, name, version in python_packages(root) if name == "pyspark")
