@@ -9,14 +9,15 @@ import asyncio
 import html
 import logging
 import time
+from collections import Counter
 from http.cookies import CookieError, SimpleCookie
 from typing import NamedTuple
 from urllib.parse import parse_qs, quote, urlsplit
 
-from dashboard import password
+from dashboard import devices, password
 from dashboard.admission import Admission
 from dashboard.asgi import App, Message, Receive, Scope, Send, rooted
-from dashboard.sessions import Attempts, Sessions
+from dashboard.sessions import Attempts, Sessions, network
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +28,8 @@ _OPEN = ("/_stcore/health",)
 """Says only that the server is there."""
 
 _LONGEST_FORM = 4096
-_ASKING_AT_MOST = 8
+_ASKING_AT_MOST = 32
+_ASKING_FROM_ONE_PLACE = 2
 _GRACE = 30.0
 """Seconds in which a page whose session has ended may still say so; then its connection is cut."""
 
@@ -44,7 +46,7 @@ class Door:
         self._attempts = attempts
         self._base = rooted(base)
         self._one_at_a_time = asyncio.Lock()  # a guess costs 32 MB
-        self._asking = 0
+        self._asking: Counter[str] = Counter()  # by device, else by address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -91,36 +93,49 @@ class Door:
         form = await _form(receive)
         name, guess = form.get("name", "").strip()[:200], form.get("password", "")
         following = local(form.get("next", ""), self._base or "/")
-        problem = await self._why_not(name, guess, asked.address)
+        device = devices.known(asked.cookie(devices.COOKIE), name, self._kept(name))
+        problem = await self._why_not(name, guess, asked.address, device)
         if problem is not None:
             return await _say(
                 send, 429 if problem.startswith("Too many") else 401, _page(following, problem, name)
             )
-        cookie = f"{COOKIE}={self._sessions.begin(name)}; Path={self._base or '/'}; HttpOnly; SameSite=Lax"
-        secure = "; Secure" if scope["scheme"] == "https" else ""
-        return await _redirect(
-            send, following, cookie=f"{cookie}; Max-Age={self._admission.session:.0f}{secure}"
-        )
+        secure = scope["scheme"] == "https" or asked.header("origin").startswith("https:")
+        where = f"; Path={self._base or '/'}; HttpOnly; SameSite=Lax{'; Secure' if secure else ''}"
+        remembered = f"{devices.COOKIE}={devices.issue(name, self._kept(name) or '')}{where}; Max-Age={devices.SECONDS}"
+        session = f"{COOKIE}={self._sessions.begin(name)}{where}; Max-Age={self._admission.session:.0f}"
+        return await _redirect(send, following, cookies=(remembered, session))
 
-    async def _why_not(self, name: str, guess: str, address: str) -> str | None:
-        """None when it is the name's password; one guess is looked at at a time."""
-        if self._asking >= _ASKING_AT_MOST:
+    def _kept(self, name: str) -> str | None:
+        return self._admission.passwords.get(name) if self._admission.sees(name) else None
+
+    async def _why_not(self, name: str, guess: str, address: str, device: str) -> str | None:
+        """Return None when it is the name's password; one guess is checked at a time.
+
+        The line has few places for an address, so that one that repeats its attempts leaves room for the others.
+        """
+        if wait := self._attempts.wait(name, address, device):
+            return f"Too many attempts. Wait {wait + 0.5:.0f} s."
+        place = device or network(address)
+        full = not device and self._asking.total() >= _ASKING_AT_MOST
+        if full or self._asking[place] >= _ASKING_FROM_ONE_PLACE:
             return "Too many people try to sign in. Wait a few seconds."
-        self._asking += 1
+        self._asking[place] += 1
         try:
             async with self._one_at_a_time:
-                if wait := self._attempts.wait(name, address):
-                    return f"Too many attempts. Wait {wait + 0.5:.0f} s."
-                kept = self._admission.passwords.get(name) if self._admission.sees(name) else None
-                if await asyncio.to_thread(password.right, guess, kept):
-                    self._attempts.succeeded(name, address)
-                    logger.info("signed in", extra={"user": name, "address": address})
-                    return None
-                self._attempts.failed(name, address)
-                logger.warning("sign-in refused", extra={"user": name, "address": address})
-                return "The name or the password is wrong."
+                return await self._checked(name, guess, address, device)
         finally:
-            self._asking -= 1
+            self._asking -= Counter([place])
+
+    async def _checked(self, name: str, guess: str, address: str, device: str) -> str | None:
+        if wait := self._attempts.wait(name, address, device):
+            return f"Too many attempts. Wait {wait + 0.5:.0f} s."
+        if await asyncio.to_thread(password.right, guess, self._kept(name)):
+            self._attempts.succeeded(name, address, device)
+            logger.info("signed in", extra={"user": name, "address": address})
+            return None
+        self._attempts.failed(name, address, device)
+        logger.warning("sign-in refused", extra={"user": name, "address": address})
+        return "The name or the password is wrong."
 
 
 class _Asked(NamedTuple):
@@ -138,11 +153,14 @@ class _Asked(NamedTuple):
 
     @property
     def token(self) -> str | None:
+        return self.cookie(COOKIE) or None
+
+    def cookie(self, name: str) -> str:
         try:
-            found = SimpleCookie(self.header("cookie")).get(COOKIE)
+            found = SimpleCookie(self.header("cookie")).get(name)
         except CookieError:
-            return None
-        return found.value if found is not None else None
+            return ""
+        return found.value if found is not None else ""
 
     @property
     def from_here(self) -> bool:
@@ -181,10 +199,9 @@ async def _form(receive: Receive) -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(body.decode("latin-1")).items()}
 
 
-async def _redirect(send: Send, path: str, *, cookie: str = "") -> None:
+async def _redirect(send: Send, path: str, *, cookies: tuple[str, ...] = ()) -> None:
     headers = [(b"location", path.encode("latin-1", "replace")), (b"cache-control", b"no-store")]
-    if cookie:
-        headers.append((b"set-cookie", cookie.encode("latin-1")))
+    headers += [(b"set-cookie", cookie.encode("latin-1")) for cookie in cookies]
     await send({"type": "http.response.start", "status": 303, "headers": headers})
     await send({"type": "http.response.body", "body": b""})
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+from producer_core import private
 
 HOST = "127.0.0.1"
 
@@ -56,11 +57,13 @@ def command(
     address: str = HOST,
     *,
     hosts: Sequence[str] = (),
+    proxies: Sequence[str] = (),
     tls: tuple[Path, Path] | None = None,
 ) -> list[str]:
     """What starts the dashboard's server for one store; it runs until it is ended by a signal.
 
-    `hosts` are further names under which browsers may ask for it; `tls` is a certificate and its key.
+    `hosts` are further names under which browsers may ask for it; `proxies` are addresses of reverse proxies whose
+    X-Forwarded-For and X-Forwarded-Proto count; `tls` is a certificate and its key.
     """
     options = {**OPTIONS, "server.address": address, "server.port": str(port)}
     if tls is not None:
@@ -69,7 +72,11 @@ def command(
     names = dict.fromkeys((*names_of(address), "localhost", *hosts))
     flags += [f"--server.allowedHosts={host}" for host in names]
     flags.append(f"--theme.chartCategoricalColors={json.dumps(COLOURS)}")
+    # Uvicorn reads the variable before it loads our app, and without it trusts every process of this machine.
+    trusted = ",".join(proxies) or os.environ.get("FORWARDED_ALLOW_IPS", "")
     return [
+        "env",
+        f"FORWARDED_ALLOW_IPS={trusted}",
         sys.executable,
         "-m",
         "streamlit",
@@ -88,6 +95,7 @@ def launch_folder() -> Path:
     """
     state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
     folder = state / "producer-core" / "dashboard-4"
+    private.own_folder(folder)  # its scripts are executed
     put_plotly(folder / "static")
     for name, text in (("app.py", _LAUNCHER), ("page.py", _PAGE)):
         _put(folder / name, len(text.encode()), _writer(text))
@@ -95,7 +103,7 @@ def launch_folder() -> Path:
 
 
 def _writer(text: str) -> Callable[[Path], object]:
-    return lambda part: part.write_text(text)
+    return lambda part: private.write(part, text)
 
 
 def names_of(address: str) -> tuple[str, ...]:
@@ -112,9 +120,9 @@ def names_of(address: str) -> tuple[str, ...]:
 
 def put_plotly(static: Path) -> None:
     """plotly.js into the folder that Streamlit serves as `app/static`."""
-    static.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private.make_folder(static)
     source = Path(__file__).parent / PLOTLY_JS
-    _put(static / PLOTLY_JS, source.stat().st_size, lambda part: shutil.copyfile(source, part))
+    _put(static / PLOTLY_JS, source.stat().st_size, lambda part: private.write(part, source.read_bytes()))
 
 
 def _put(target: Path, size: int, write: Callable[[Path], object]) -> None:

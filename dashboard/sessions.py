@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import secrets
 import threading
 import time
@@ -75,44 +76,64 @@ class Ended:
 
 
 class Attempts:
-    """How long the next attempt has to wait, by whose name it is and by where it comes from. Safe from any thread.
+    """The wait before the next sign-in attempt, by name, by address and by both. Safe from any thread.
 
-    After `free` failures the wait doubles from a second up to a minute for an address, and up to five seconds for a
-    name, so that a stranger cannot lock its owner out. What comes in the meantime is not even looked at.
+    After `free` failures the wait doubles from a second up to a minute. Attempts during the wait are not checked. The
+    wait of a name holds only for addresses that failed with it themselves, so that strangers cannot lock its owner out.
+    A known device (a browser that signed in with this name before) has a wait of its own, and no other one.
     """
 
-    LONGEST_OF_ADDRESS, LONGEST_OF_NAME = 60.0, 5.0
+    LONGEST = 60.0
 
     def __init__(self, *, free: int = 3, clock: Callable[[], float] = time.monotonic) -> None:
         self._free = free
         self._clock = clock
         self._lock = threading.Lock()  # guards the next field
-        self._failed: OrderedDict[tuple[str, str], tuple[int, float]] = OrderedDict()
+        self._failed: OrderedDict[tuple[str, ...], tuple[int, float]] = OrderedDict()
 
-    def wait(self, name: str, address: str) -> float:
+    def wait(self, name: str, address: str, device: str = "") -> float:
         """Seconds until an attempt counts; 0 when it does now."""
         with self._lock:
-            moment = self._clock()
-            return max(
-                0.0,
-                self._open_at(("name", name), self.LONGEST_OF_NAME) - moment,
-                self._open_at(("address", address), self.LONGEST_OF_ADDRESS) - moment,
-            )
+            counted = _counted(name, address, device)
+            if not device and self._count(counted[0]) < self._free:
+                counted.remove(("name", name))
+            return max(0.0, *(self._open_at(key) - self._clock() for key in counted))
 
-    def failed(self, name: str, address: str) -> None:
+    def failed(self, name: str, address: str, device: str = "") -> None:
         with self._lock:
             moment = self._clock()
-            for key in (("name", name), ("address", address)):
+            for key in _counted(name, address, device):
                 count, last = self._failed.pop(key, (0, moment))
                 self._failed[key] = (count + 1 if moment - last < _FORGOTTEN_AFTER else 1), moment
             while len(self._failed) > _MOST:
                 self._failed.popitem(last=False)
 
-    def succeeded(self, name: str, address: str) -> None:
+    def succeeded(self, name: str, address: str, device: str = "") -> None:
         with self._lock:
-            self._failed.pop(("name", name), None)
-            self._failed.pop(("address", address), None)
+            for key in _counted(name, address, device):
+                self._failed.pop(key, None)
 
-    def _open_at(self, key: tuple[str, str], longest: float) -> float:
+    def _count(self, key: tuple[str, ...]) -> int:
+        return self._failed.get(key, (0, 0.0))[0]
+
+    def _open_at(self, key: tuple[str, ...]) -> float:
         count, last = self._failed.get(key, (0, 0.0))
-        return last + min(longest, 2.0 ** min(count - self._free, 16)) if count >= self._free else 0.0
+        return last + min(self.LONGEST, 2.0 ** min(count - self._free, 16)) if count >= self._free else 0.0
+
+
+def _counted(name: str, address: str, device: str) -> list[tuple[str, ...]]:
+    if device:
+        return [("device", device)]
+    place = network(address)
+    return [("both", name, place), ("address", place), ("name", name)]
+
+
+def network(address: str) -> str:
+    """Return the address as attempts count it; of IPv6 the /64, because one subscriber has all of its addresses."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if found.version == 4:
+        return str(found)
+    return str(found.ipv4_mapped or ipaddress.ip_network((int(found), 64), strict=False))

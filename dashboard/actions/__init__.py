@@ -1,10 +1,10 @@
 """What an operator may do from a page: each act is one call of producer_core, answered in words."""
 
 from dashboard.access import actor as actor
-from dashboard.access import may_act as may_act
 from dashboard.access import user as user
 from dashboard.actions.alerting import acknowledge
 from dashboard.actions.letters import clear, restore, selected, undo_clear
+from dashboard.actions.refused import may_act
 from dashboard.actions.replays import (
     cancel_replay,
     follow,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from producer_core import private
 from producer_core.brokers import kafka, layout, readiness
 from producer_core.brokers import secure as access
 from producer_core.brokers.kafka import Progress
@@ -137,8 +138,7 @@ def _forget(state: State) -> None:
 def _place() -> Path:
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     place = Path(state).expanduser() / "producer-core" / "broker"
-    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    place.mkdir(mode=0o700, exist_ok=True)
+    private.own_folder(place)
     return place
 
 
@@ -167,8 +167,7 @@ def _write(state: State) -> None:
         indent=2,
     )
     draft = _file().with_suffix(".new")
-    draft.touch(mode=0o600)
-    draft.write_text(text, encoding="utf-8")
+    private.write(draft, text)
     draft.replace(_file())
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from producer_core import private
 from producer_core.errors import BrokerError, MissingTool
 
 VERSION = "4.3.1"
@@ -36,7 +37,7 @@ def fetch(progress: Callable[[str], None] = lambda text: None) -> Path:
     target = folder()
     if target.is_dir():
         return target
-    target.parent.mkdir(parents=True, exist_ok=True)
+    private.make_folder(target.parent)
     with _locked(target.with_suffix(".lock")):
         if not target.is_dir():
             progress(f"fetching Apache Kafka {VERSION} (45 MB, once)")
@@ -48,7 +49,7 @@ def _gather(target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".kafka-") as name:
         scratch = Path(name)
         libs = scratch / "libs"
-        libs.mkdir()
+        libs.mkdir(mode=0o700)
         for jar in _resolve(scratch):
             shutil.copyfile(jar, libs / jar.name)
         libs.rename(target)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from producer_core import private
 from producer_core.brokers.ports import free_ports
 from producer_core.errors import BrokerError
 
@@ -101,15 +102,14 @@ def settings(node: Node, nodes: Sequence[Node], *, auto_create: bool) -> dict[st
 
 def write(node: Node, properties: Mapping[str, str]) -> None:
     try:
-        node.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private.make_folder(node.folder)
     except OSError as error:
         raise BrokerError(
             f"The folder {node.folder} for a broker cannot be made ({error.strerror}).",
             fix="Choose another one.",
         ) from error
     lines = (f"{name}={_escaped(value)}\n" for name, value in properties.items())
-    node.settings_file.write_text("".join(lines), encoding="utf-8")
-    node.settings_file.chmod(0o600)  # passwords of test listeners go in here
+    private.write(node.settings_file, "".join(lines))  # passwords of test listeners go in here
     (node.folder / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
 
 

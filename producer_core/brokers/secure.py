@@ -30,6 +30,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from producer_core import private
 from producer_core.brokers.layout import Node
 from producer_core.errors import BrokerError, ConfigError, MissingTool
 from producer_core.permissions import Permission
@@ -88,7 +89,7 @@ class Security:
 def prepare(folder: Path) -> Security:
     """Certificates and passwords in this folder; those that are there already stay as they are."""
     security = Security(folder)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private.make_folder(folder)
     if not security.broker.exists():
         certify(security.ca, security.broker)
     for user in USERS:
@@ -195,8 +196,7 @@ def _openssl(folder: Path, command: str) -> None:
 def _write(path: Path, text: str) -> None:
     draft = path.with_suffix(path.suffix + ".new")
     draft.unlink(missing_ok=True)
-    draft.touch(mode=0o600)
-    draft.write_text(text, encoding="utf-8")
+    private.write(draft, text)
     draft.replace(path)
 
 

@@ -39,11 +39,11 @@ def list_(store_path: Path | None, everything: bool, limit: int, as_json: bool) 
     if as_json:
         show.emit([{"alert_id": item.alert_id, **dataclasses.asdict(item)} for item in found])
     elif not found:
-        click.echo("No alert fires." if not everything else "No alert has fired yet.")
+        show.say("No alert fires." if not everything else "No alert has fired yet.")
     else:
         show.table(("id", "severity", "state", "since", "what", "seen by"), [_row(item) for item in found])
         for advice in dict.fromkeys(item.advice for item in found if item.state == "firing"):
-            click.echo(f"  {advice}")
+            show.say(f"  {advice}")
 
 
 @alerts.command()
@@ -55,7 +55,7 @@ def ack(alert_id: str, store_path: Path | None) -> None:
         raise Failed(
             f"There is no alert {alert_id} that waits for somebody.", "See producer-core alerts list."
         )
-    click.echo(f"Acknowledged {alert_id} as {options.me()}.")
+    show.say(f"Acknowledged {alert_id} as {options.me()}.")
 
 
 @alerts.command(short_help="Keep RULE quiet for a while.")
@@ -76,7 +76,7 @@ def silence(rule: str, subject: str, length: float, why: str, store_path: Path |
         )
     except ValueError as error:
         raise Failed(str(error)) from error
-    click.echo(f"{rule} is quiet{f' for {subject}' if subject else ''} until {show.moment(quiet.until)}.")
+    show.say(f"{rule} is quiet{f' for {subject}' if subject else ''} until {show.moment(quiet.until)}.")
 
 
 @alerts.command(short_help="End a silence now.")
@@ -87,7 +87,7 @@ def unsilence(rule: str, subject: str, store_path: Path | None) -> None:
     """End a silence of RULE now; what fires is told within seconds."""
     if not _log(store_path).unsilence(rule, subject, who=options.me(), origin="cli"):
         raise Failed(f"Nothing keeps {rule}{f' for {subject}' if subject else ''} quiet.")
-    click.echo(f"{rule} is not quiet any more{f' for {subject}' if subject else ''}.")
+    show.say(f"{rule} is not quiet any more{f' for {subject}' if subject else ''}.")
 
 
 @alerts.command(short_help="The rules that hold, and over what people are told.")
@@ -111,20 +111,20 @@ def rules(store_path: Path | None, as_json: bool) -> None:
             }
         )
         return
-    click.echo(f"Rules of {book.path}." if book.path else "The built-in rules; there is no file of rules.")
+    show.say(f"Rules of {book.path}." if book.path else "The built-in rules; there is no file of rules.")
     if book.problem:
-        click.echo(f"The file does not count: {book.problem}")
+        show.say(f"The file does not count: {book.problem}")
     judged = {name: rule for name, rule in book.rules.items() if not isinstance(rule.condition, Told)}
     show.table(
         ("rule", "severity", "fires when", "for", "keeps firing for"),
         [_rule_row(name, rule) for name, rule in judged.items()],
     )
-    click.echo(f"Told by producers themselves: {', '.join(sorted(book.rules.keys() - judged.keys()))}.")
+    show.say(f"Told by producers themselves: {', '.join(sorted(book.rules.keys() - judged.keys()))}.")
     for item in quiet:
         about = f"{item.rule} for {item.subject}" if item.subject else item.rule
-        click.echo(f"Silenced until {show.moment(item.until)} by {item.who}: {about}. {item.why}".rstrip())
+        show.say(f"Silenced until {show.moment(item.until)} by {item.who}: {about}. {item.why}".rstrip())
     for row in routes:
-        click.echo(_route_line(row))
+        show.say(_route_line(row))
 
 
 @alerts.command(short_help="Whether a file of rules is right.")
@@ -138,13 +138,13 @@ def check(file: Path) -> None:
     book = load(file)
     own = [name for name in book.rules if name not in RULES]
     changed = [name for name in RULES if book.rules[name] != RULES[name]]
-    click.echo(
+    show.say(
         f"{file.name} is right: {show.count(len(own), 'rule')} of your own, "
         f"{show.count(len(changed), 'built-in rule')} changed, {show.count(len(book.routes), 'route')}."
     )
     for settings in missing_addresses(book):
         source = f"${settings.url_env}" if settings.url_env else settings.url_file
-        click.echo(f"  The route {settings.name} has no address here: {source} is empty.")
+        show.say(f"  The route {settings.name} has no address here: {source} is empty.")
 
 
 @alerts.command(short_help="Judge alerts and tell people, until stopped.")
@@ -162,7 +162,7 @@ def run(store_path: Path | None) -> None:
     store = _store(store_path)
     watcher = Watcher(store, heard=_say_changes)
     names = ", ".join(route.name for route in watcher.routes) or "nobody: no route has an address here"
-    click.echo(f"Watching {store.path}; told: {names}. Stop with Ctrl-C.")
+    show.say(f"Watching {store.path}; told: {names}. Stop with Ctrl-C.")
     with watcher:
         stop.wait()
 
@@ -195,7 +195,7 @@ def test(route: str | None, store_path: Path | None) -> None:
         )
     answers = [(item.name, *_try(item, book, str(store.path))) for item in found]
     for name, good, text in answers:
-        click.echo(f"{name}: {'taken' if good else 'NOT taken'}. {text}")
+        show.say(f"{name}: {'taken' if good else 'NOT taken'}. {text}")
     if not all(good for _, good, _ in answers):
         raise click.exceptions.Exit(1)
 
@@ -212,9 +212,7 @@ def _say_changes(changes: Sequence[Change]) -> None:
     for change in changes:
         if change.kind in ("fired", "resolved"):
             item = change.alert
-            click.echo(
-                f"{show.moment(item.changed_at)} {change.kind} {item.severity} {item.rule}: {item.text}"
-            )
+            show.say(f"{show.moment(item.changed_at)} {change.kind} {item.severity} {item.rule}: {item.text}")
 
 
 def _store(store_path: Path | None) -> Store:

@@ -45,7 +45,7 @@ def audit(store_path: Path | None, limit: int, as_json: bool, **given: Any) -> N
     if as_json:
         show.emit(entries)
     elif not entries:
-        click.echo("Nobody did that yet." if any(given.values()) else "Nobody did anything yet.")
+        show.say("Nobody did that yet." if any(given.values()) else "Nobody did anything yet.")
     else:
         _table(entries)
 

@@ -108,11 +108,11 @@ def start(
         asked = "" if len(state.nodes) == nodes else f", with {show.count(len(state.nodes), 'node')}"
         if secure != (state.security is not None):
             asked += ", not secured" if secure else ", secured"
-        click.echo(f"It is running already{asked}; end it with: producer-core broker stop", err=True)
+        show.say(f"It is running already{asked}; end it with: producer-core broker stop", err=True)
     if as_json:
         show.emit(_described(state))
         return
-    click.echo(state.security.config_file("app") if state.security else state.bootstrap_servers)
+    show.say(str(state.security.config_file("app") if state.security else state.bootstrap_servers))
 
 
 @broker.command(short_help="Which brokers run, and where.")
@@ -138,11 +138,11 @@ def status(ctx: click.Context, /, servers: bool, user: str | None, as_json: bool
     if as_json:
         show.emit(_described(state) if state else {"bootstrap_servers": "", "nodes": []})
     elif state is None:
-        click.echo("No broker was started. Start one with: producer-core broker start", err=True)
+        show.say("No broker was started. Start one with: producer-core broker start", err=True)
     elif user:
-        click.echo(_security(state).config_file(user))
+        show.say(str(_security(state).config_file(user)))
     elif servers:
-        click.echo(state.bootstrap_servers)
+        show.say(state.bootstrap_servers)
     else:
         _show(state)
     ctx.exit(0 if state and state.alive else 1)
@@ -179,10 +179,10 @@ def stop() -> None:
 
     state = detached.stop()
     if state is None:
-        click.echo("No broker was running.", err=True)
+        show.say("No broker was running.", err=True)
         return
     kept = "Its data are deleted." if state.temporary else f"Its data stay in {state.folder}."
-    click.echo(f"Stopped {show.count(len(state.nodes), 'broker')}. {kept}")
+    show.say(f"Stopped {show.count(len(state.nodes), 'broker')}. {kept}")
 
 
 @broker.command(short_help="Fetch Apache Kafka's jars now.")
@@ -192,7 +192,7 @@ def fetch() -> None:
 
     with _progress() as progress:
         folder = jars.fetch(progress)
-    click.echo(f"Apache Kafka {jars.VERSION} is in {folder}")
+    show.say(f"Apache Kafka {jars.VERSION} is in {folder}")
 
 
 def _change(
@@ -208,7 +208,7 @@ def _change(
     assert state is not None
     act(state.direct_servers, user, permissions)
     for permission in permissions:
-        click.echo(f"{user} {words}: {permission}")
+        show.say(f"{user} {words}: {permission}")
 
 
 def _security(state: State | None) -> Security:
@@ -279,7 +279,7 @@ def _show(state: State) -> None:
 def _progress() -> Iterator[Callable[[str], None]]:
     """What happens now, on one line of a terminal that is gone afterwards; plain lines elsewhere."""
     if not sys.stderr.isatty():
-        yield lambda text: click.echo(text, err=True)
+        yield lambda text: show.say(text, err=True)
         return
     from rich.console import Console
 

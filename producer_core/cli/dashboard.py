@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import ipaddress
 import os
 import ssl
 import sys
@@ -16,7 +17,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from producer_core.cli import options
+from producer_core.cli import options, show
 from producer_core.cli.lazy import Failed
 from producer_core.stopping import Stop
 
@@ -28,6 +29,17 @@ _STARTS_WITHIN = 60.0
 _SETTLES_WITHIN = 15.0
 """Seconds for a server that carries out replays: what is on its way is settled, and the replay given back."""
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+def _addresses(_: click.Context, __: click.Parameter, given: Sequence[str]) -> Sequence[str]:
+    for one in given:
+        try:
+            ipaddress.ip_network(one)
+        except ValueError:
+            raise click.BadParameter(
+                f"{one!r} is no IP address or network, for example 127.0.0.1 or 10.0.0.0/24."
+            ) from None
+    return given
 
 
 @click.group(invoke_without_command=True, short_help="Open the live dashboard in a browser.")
@@ -51,6 +63,14 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     multiple=True,
     help="A further name under which browsers ask for it, as that of a proxy; repeat it.",
 )
+@click.option(
+    "--proxy",
+    "proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    callback=_addresses,
+    help="A reverse proxy whose X-Forwarded-For and -Proto count; repeat it.",
+)
 @click.option("--tls-cert", type=_FILE, help="Serve https with this certificate (PEM), and --tls-key.")
 @click.option("--tls-key", type=_FILE, help="The certificate's key.")
 @click.pass_context
@@ -60,6 +80,7 @@ def dashboard(
     port: int,
     address: str,
     hosts: Sequence[str],
+    proxies: Sequence[str],
     tls_cert: Path | None,
     tls_key: Path | None,
 ) -> None:
@@ -78,8 +99,9 @@ def dashboard(
     if (tls_cert is None) != (tls_key is None):
         raise Failed("A certificate and its key belong together.", "Give both --tls-cert and --tls-key.")
     place = _Place(
-        address, tuple(hosts), (tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None
-    )
+        address, tuple(hosts), tuple(proxies),
+        (tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None,
+    )  # fmt: skip
     _refuse_strangers(place, port)
     _serve(store_path, port, place)
 
@@ -105,18 +127,17 @@ def password(name: str, from_stdin: bool) -> None:
         kept = import_module("dashboard.password").hashed(given)
     except ValueError as error:
         raise Failed(str(error)) from None
-    click.echo(
-        "Put this into .streamlit/secrets.toml (chmod 600), then start the dashboard again:\n", err=True
-    )
-    click.echo("[dashboard.passwords]")
-    click.echo(f"{_quoted(name)} = {_quoted(kept)}")
+    show.say("Put this into .streamlit/secrets.toml (chmod 600), then start the dashboard again:\n", err=True)
+    show.say("[dashboard.passwords]")
+    show.say(f"{_quoted(name)} = {_quoted(kept)}")
 
 
 class _Place(NamedTuple):
-    """Where a dashboard is to listen, under which further names, and with which certificate and key."""
+    """Where a dashboard is to listen, under which further names, behind which proxies, and with which certificate and key."""
 
     address: str
     hosts: tuple[str, ...]
+    proxies: tuple[str, ...]
     tls: tuple[Path, Path] | None
 
 
@@ -142,8 +163,14 @@ def _refuse_strangers(place: _Place, port: int) -> None:
         )
     if admitted.oidc:
         _comes_back(admitted.comes_back_to, place)
+    if admitted.passwords and admission.loopback(place.address) and place.hosts and not place.proxies:
+        show.say(
+            "Behind a proxy also give --proxy with its address: without it wrong passwords of one browser make all "
+            "others wait.",
+            err=True,
+        )
     if not admission.loopback(place.address) and place.tls is None:
-        click.echo(
+        show.say(
             "This is plain http: passwords and data travel readable. Give --tls-cert and --tls-key, or put a proxy "
             "with https before it.",
             err=True,
@@ -174,15 +201,15 @@ def _serve(store_path: Path | None, wanted: int, place: _Place) -> None:
     serve: Any = import_module("dashboard.serve")
     port = Port.first_free(serve.free_port(wanted, place.address))
     if port.number != wanted:
-        click.echo(f"Port {wanted} is taken; using {port.number}.", err=True)
+        show.say(f"Port {wanted} is taken; using {port.number}.", err=True)
     command: Callable[[int], Sequence[str]] = lambda number: serve.command(  # noqa: E731
-        store, number, place.address, hosts=place.hosts, tls=place.tls
+        store, number, place.address, hosts=place.hosts, proxies=place.proxies, tls=place.tls
     )
     child = Child(command, port)
     try:
         if _answers(child, place, stop):
             scheme = "https" if place.tls else "http"
-            click.echo(
+            show.say(
                 f"The dashboard of {store} is at {scheme}://{_reached_at(place)}:{port.number} (Ctrl-C ends it)"
             )
             sys.stdout.flush()

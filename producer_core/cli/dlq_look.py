@@ -300,7 +300,7 @@ def _tell(life: Sequence[Moment], text: Callable[[str], str]) -> None:
 def _content(letter: DeadLetter, *, reveal: bool) -> None:
     import orjson
 
-    click.echo()
+    show.say("")
     for name, value in mask_headers(letter.headers, reveal=reveal):
         show.say(f"header {name}: {value}")
     value = shown(letter.value, reveal=reveal)

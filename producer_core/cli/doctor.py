@@ -87,13 +87,13 @@ def doctor(
             show.count(levels.count("problem"), "problem"),
             show.count(levels.count("warning"), "warning"),
         )
-        click.echo(f"\n{counts[0]}, {counts[1]}.")
+        show.say(f"\n{counts[0]}, {counts[1]}.")
     ctx.exit(1 if status == "problem" else 0)
 
 
 def _say(finding: Finding) -> None:
-    click.echo(
+    show.say(
         click.style(_SIGNS[finding.level], fg=_COLOURS[finding.level]) + f"{finding.check}: {finding.text}"
     )
     if finding.fix and finding.level != "ok":
-        click.echo(f"        {finding.fix}")
+        show.say(f"        {finding.fix}")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
 from producer_core.cli import show
 
 if TYPE_CHECKING:
@@ -21,7 +19,7 @@ def tell(run: DryRun) -> None:
     """Tables on standard output, then the sentences, the worst first."""
     show.say(headline(run))
     if run.total:
-        click.echo()
+        show.say("")
         topics = list(run.by_topic)
         found = {topic.topic: topic for topic in run.check.topics} if run.check else {}
         show.table(_TOPICS, [_row(run, topic, found.get(topic)) for topic in topics[:_MOST]], right=_NUMBERS)
@@ -29,13 +27,13 @@ def tell(run: DryRun) -> None:
             show.say(f"… and {len(topics) - _MOST:,} more topics")
         from producer_core.replay.words import done_about
 
-        click.echo()
+        show.say("")
         rows = [
             (verdict, records, done_about(verdict, send_inconclusive=run.inconclusive == "send"))
             for verdict, records in run.by_verdict.items()
         ]
         show.table(("verdict", "records", "what is done"), rows, right=("records",))
-    click.echo()
+    show.say("")
     say(run)
 
 

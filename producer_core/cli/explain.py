@@ -58,13 +58,13 @@ def explain(code: str | None, everything: bool, as_json: bool) -> None:
     if as_json:
         show.emit({**dataclasses.asdict(failure), "also_called": others})
         return
-    click.echo(f"{failure.code} ({failure.number})")
-    click.echo(textwrap.fill(failure.meaning, 96, initial_indent="  ", subsequent_indent="  "))
+    show.say(f"{failure.code} ({failure.number})")
+    show.say(textwrap.fill(failure.meaning, 96, initial_indent="  ", subsequent_indent="  "))
     if others:
-        click.echo(_filled("Also", ", ".join(others)))
-    click.echo(f"  Kind     {_KINDS.get(failure.kind, failure.kind)}")
-    click.echo(f"  Verdict  {_VERDICTS.get(failure.verdict, failure.verdict)}")
-    click.echo(_filled("To do", failure.advice))
+        show.say(_filled("Also", ", ".join(others)))
+    show.say(f"  Kind     {_KINDS.get(failure.kind, failure.kind)}")
+    show.say(f"  Verdict  {_VERDICTS.get(failure.verdict, failure.verdict)}")
+    show.say(_filled("To do", failure.advice))
 
 
 def _filled(word: str, text: str) -> str:

@@ -104,11 +104,11 @@ def _summary(producers: Sequence[Mapping[str, Any]], totals: Mapping[str, Any], 
 
 
 def _say(found: Health, alerts: Sequence[Mapping[str, Any]]) -> None:
-    click.echo(f"{found.status}: {found.summary}")
+    show.say(f"{found.status}: {found.summary}")
     for issue in found.issues:
-        click.echo(f"  - {issue}")
+        show.say(f"  - {issue}")
     for advice in dict.fromkeys(row["advice"] for row in alerts if row["advice"]):
-        click.echo(f"    {advice}")
+        show.say(f"    {advice}")
 
 
 def _json(

@@ -161,7 +161,7 @@ def _tell(report: AuditReport, as_json: bool) -> None:
     if as_json:
         show.emit(report.to_dict())
     else:
-        click.echo(repr(report))
+        show.say(repr(report))
 
 
 def _page(report: AuditReport) -> str:

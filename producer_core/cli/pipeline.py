@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from producer_core.cli import show
 from producer_core.cli.lazy import Command, LazyGroup
 
 COMMANDS = (
@@ -42,4 +43,4 @@ def fetch(timeout: float) -> None:
 
     session.check_tools()
     jars = connector.fetch_connector(timeout)
-    click.echo(f"Spark's Kafka connector: {len(jars)} jars in {jars[0].parent}")
+    show.say(f"Spark's Kafka connector: {len(jars)} jars in {jars[0].parent}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from producer_core.cli import show
+from producer_core.cli.plain import plain
 from producer_core.repeating import repeating
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def told(what: str) -> Iterator[Callable[[int, int], None]]:
             return
         said, drawn = time.monotonic(), sys.stderr.isatty()
         text = f"{what}: {done / max(total, 1):.0%} of {total:,}"
-        click.echo(f"\r{text}" if drawn else text, err=True, nl=not drawn)
+        click.echo(f"\r{plain(text)}" if drawn else plain(text), err=True, nl=not drawn)
 
     yield tell
     if drawn:
@@ -55,9 +56,9 @@ def told(what: str) -> Iterator[Callable[[int, int], None]]:
 def _plain(job: Sending) -> Callable[[], None]:
     def draw() -> None:
         if job.phase == "reading" and job.rows.stage == "typing":
-            click.echo(f"reading the types of the columns{_share(job)}", err=True)
+            show.say(f"reading the types of the columns{_share(job)}", err=True)
             return
-        click.echo(f"{_sentence(job)}{_left(job)}", err=True)
+        show.say(f"{_sentence(job)}{_left(job)}", err=True)
 
     return draw
 

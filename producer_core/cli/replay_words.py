@@ -6,8 +6,6 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from producer_core.cli import show
 from producer_core.masking import mask_text
 
@@ -102,7 +100,7 @@ def say_reasons(store: Store, operation: Operation) -> None:
     """Why records failed again or were skipped, the most frequent reason first."""
     rows = store.rows("replay_reasons", operation=operation.operation_id)
     if rows:
-        click.echo()
+        show.say("")
         found = [
             (row["count"], row["state"], mask_text(row["text"] or "no reason given")) for row in rows[:_SHOWN]
         ]

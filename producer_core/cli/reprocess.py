@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
-from producer_core.cli import dlq_replay, options, progress, replay_words, selection, stores
+from producer_core.cli import dlq_replay, options, progress, replay_words, selection, show, stores
 from producer_core.cli.lazy import Failed
 from producer_core.cli.plan_options import plan_options
 from producer_core.cli.replaying import Replaying, reached
@@ -142,7 +142,7 @@ def reprocess(
     if bringing and operation_id is None:
         with progress.told("taken in") as tell:
             for text in bring(store, config.settings, who=options.me(), progress=tell, **source):  # type: ignore[arg-type]  # by name
-                click.echo(text, err=True)
+                show.say(text, err=True)
     where = selection.frozen(DeadLetters(store), where)
     choices = Choices(slices, slice_by, progress_topic, wave or WAVE)
     with Reprocessing(store, where, None, to_cluster=to_cluster, origin="pipeline") as job:
@@ -194,7 +194,7 @@ class Reprocessing(Replaying):
         from producer_core.pipeline.reprocess import end_cancelled
 
         for operation in end_cancelled(self.store, self._make(None), self._cluster):
-            click.echo(f"{operation.operation_id}: {replay_words.sentence(operation)}", err=True)
+            show.say(f"{operation.operation_id}: {replay_words.sentence(operation)}", err=True)
 
     def chosen(self, operation_id: str) -> Operation:
         """An operation that Spark had before, of this cluster."""
@@ -289,8 +289,8 @@ def _looked_at(known: Store | None, source: dict[str, Any], config: ClientConfig
     with tempfile.TemporaryDirectory(prefix="producer-core-") as folder:
         store = Store.open(Path(folder) / "look.duckdb")
         for text in bring(store, config.settings, who=options.me(), **source):
-            click.echo(text, err=True)
-        click.echo("Letters that your store knows already stay as they are there.", err=True)
+            show.say(text, err=True)
+        show.say("Letters that your store knows already stay as they are there.", err=True)
         try:
             yield store
         finally:

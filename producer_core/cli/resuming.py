@@ -13,7 +13,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from producer_core.cli import progress
+from producer_core.cli import progress, show
 from producer_core.config import ClientConfig
 from producer_core.errors import ConfigError, JournalError, JournalLocked
 from producer_core.inputs.identity import Fingerprint, fingerprint, is_file, session_of, state_path
@@ -74,7 +74,7 @@ def resumable(path: Path, job: Job, config: ClientConfig, *, restart: bool) -> I
     except JournalError as error:
         if job.delivery == "exactly_once":
             raise
-        click.echo(f"Note: {error} This send cannot be resumed.", err=True)
+        show.say(f"Note: {error} This send cannot be resumed.", err=True)
         yield None
         return
     with contextlib.closing(file):
@@ -101,7 +101,7 @@ def _look(job: Job, config: ClientConfig) -> Callable[[str], Found]:
 
         def begins(records: int) -> None:
             text = f"{why}{job.topic} is read from its start for rows of it: {records:,} records (--restart would not look)."
-            click.echo(text, err=True)
+            show.say(text, err=True)
 
         with progress.told(f"reading {job.topic} from its start") as tell:
             return look_for(config.settings, job.topic, session, begins=begins, tell=tell)

@@ -88,7 +88,7 @@ def frozen(dead: DeadLetters, where: DeadLetterFilter) -> DeadLetterFilter:
         return where
     chosen = dead.frozen(where)
     looked = dead.count(replace(where, body=None))
-    click.echo(f"Looked into the bodies of {show.count(looked, 'dead letter')}.", err=True)
+    show.say(f"Looked into the bodies of {show.count(looked, 'dead letter')}.", err=True)
     return chosen
 
 

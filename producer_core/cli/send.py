@@ -163,7 +163,7 @@ def send(
         raise click.UsageError("--telemetry-topic needs the store: leave --no-store out.")
     path = None if str(file) == "-" else file
     if path is None and sys.stdin.isatty():
-        click.echo("Reading standard input; end it with Ctrl-D.", err=True)
+        show.say("Reading standard input; end it with Ctrl-D.", err=True)
     rows = open_rows(
         path,
         format=cast("Format | None", form),
@@ -186,7 +186,7 @@ def send(
                 resuming.resumable(cast("Path", path), job, client_config(addresses, config), restart=restart)
             )
         if ready is not None and ready.begun.text:
-            click.echo(ready.begun.text, err=True)
+            show.say(ready.begun.text, err=True)
         if ready is not None and ready.begun.how == "complete":
             _nothing_to_do(ctx, ready, rows, as_json=as_json)
         ears = sending.Ears()
@@ -232,6 +232,6 @@ def _nothing_to_do(ctx: click.Context, ready: resuming.Ready, rows: Rows, *, as_
 
 def _say(summary: Any, rows: Rows) -> None:
     for note in rows.notes:
-        click.echo(f"Note: {note}", err=True)
+        show.say(f"Note: {note}", err=True)
     for line in summary.lines():
-        click.echo(line)
+        show.say(line)

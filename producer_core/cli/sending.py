@@ -14,9 +14,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import click
 import orjson
 
+from producer_core.cli import show
 from producer_core.cli.resuming import Ready
 from producer_core.cli.summary import Summary
 from producer_core.cluster import Cluster
@@ -79,7 +79,7 @@ class Ears(Hook):
 
     def notice(self, notice: Notice) -> None:
         if notice.kind in _SAID:
-            click.echo(f"Note: {notice.text}", err=True)
+            show.say(f"Note: {notice.text}", err=True)
         if notice.kind in _THE_END:
             self.ended.set()
 

@@ -161,7 +161,7 @@ def _stream(
     with simulating.orchestrator(
         shop, address, client, simulating.store_of(store_path, no_store), seed
     ) as work:
-        click.echo(
+        show.say(
             f"Sending {', '.join(chosen)} to {address} for {show.duration(duration)}; Ctrl-C ends it.",
             err=True,
         )
@@ -262,7 +262,7 @@ def generate(
             for record in records:
                 file.write(json.dumps(record) + "\n")
     if output is not None:
-        click.echo(f"{show.count(count, 'record')} written to {output}.", err=True)
+        show.say(f"{show.count(count, 'record')} written to {output}.", err=True)
 
 
 @simulate.command(short_help="Print the shop's settings as JSON, to change them.")
@@ -282,7 +282,7 @@ def _interruptible(text: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        click.echo(f"\n{text}", err=True)
+        show.say(f"\n{text}", err=True)
         raise
 
 

@@ -9,8 +9,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from producer_core.cli import show, stores
 from producer_core.cli.lazy import Failed
 
@@ -91,14 +89,14 @@ def plan(
         Source(generator, purchases=False),
         Rates(generator, topics, multiplier=multiplier, total=rate),
     )
-    click.echo(f"For {show.duration(duration)}, nothing sent (--dry-run); rates are those of this hour:")
+    show.say(f"For {show.duration(duration)}, nothing sent (--dry-run); rates are those of this hour:")
     show.table(
         ("topic", "messages/s", "messages"),
         [(topic, rates.of(topic), round(rates.of(topic) * duration)) for topic in topics],
         right=("messages/s", "messages"),
     )
     for topic in topics:
-        click.echo(f"\n{topic}: {json.dumps(source.next(topic))}")
+        show.say(f"\n{topic}: {json.dumps(source.next(topic))}")
 
 
 def records_of(

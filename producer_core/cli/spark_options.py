@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from producer_core.cli import show
 from producer_core.cli.options import Setting
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class SparkChoice:
 
         session.check_tools(self.master, self.jars)
         if not (self.jars or session.submitted() or connector.fetched()):
-            click.echo("Fetching Spark's Kafka connector, once …", err=True)
+            show.say("Fetching Spark's Kafka connector, once …", err=True)
             connector.fetch_connector()
 
     @contextmanager
@@ -58,7 +59,7 @@ class SparkChoice:
         where = (
             "the submitted Spark" if session.submitted() else f"Spark on {self.master or default_master()}"
         )
-        click.echo(f"Starting {where} …", err=True)
+        show.say(f"Starting {where} …", err=True)
         with _ctrl_c() as interrupted:
             opened = None
             try:

@@ -112,9 +112,9 @@ def _latencies(counts: Mapping[int, int], average: float) -> dict[str, float]:
 
 def _say(found: Mapping[str, Any]) -> None:
     if not found["topic_stats"]:
-        click.echo(f"No messages in {found['store']} in that time.")
+        show.say(f"No messages in {found['store']} in that time.")
         return
-    click.echo(
+    show.say(
         f"{show.moment(found['since'])} to {show.moment(found['until'])} ({show.duration(found['elapsed_seconds'])})"
     )
     columns = ("topic", "sent", "failed attempts", "retried", "dead", "duplicates", "dead letters now")
@@ -135,14 +135,14 @@ def _say(found: Mapping[str, Any]) -> None:
         ],
         right=columns[1:],
     )
-    click.echo(
+    show.say(
         f"{show.count(found['messages_sent'], 'message')} sent, {found['messages_per_second']:,.1f}/s, "
         f"{show.size(found['total_bytes_sent'])}; {found['message_error_rate']:.2%} of the messages died; "
         f"{found['pending_messages']:,} on their way now."
     )
     if latencies := found.get("latency_stats"):
         words = ", ".join(f"{name} {latencies[f'{key}_ms']:,.1f} ms" for name, key in _SHOWN)
-        click.echo(f"Latency: {words}.")
+        show.say(f"Latency: {words}.")
 
 
 _SHOWN = (("median", "median"), ("p95", "p95"), ("p99", "p99"), ("average", "avg"))

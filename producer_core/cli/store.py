@@ -50,7 +50,7 @@ def info(store_path: Path | None, as_json: bool) -> None:
         ]
     )  # fmt: skip
     if found.network_file_system:
-        click.echo(
+        show.say(
             f"Warning: this is a network file system ({found.network_file_system}); locks are unsafe there."
         )
     show.table(
@@ -85,7 +85,7 @@ def snapshot(target: Path, store_path: Path | None, as_json: bool) -> None:
     if as_json:
         show.emit({"path": str(copy), "bytes": copy.stat().st_size})
     else:
-        click.echo(f"Copied to {copy} ({show.size(copy.stat().st_size)}).")
+        show.say(f"Copied to {copy} ({show.size(copy.stat().st_size)}).")
 
 
 @store.command(short_help="Sum up old seconds, delete what has had its time.")
@@ -107,7 +107,7 @@ def prune(store_path: Path | None, yes: bool, as_json: bool) -> None:
         found.audit(
             who=options.me(), origin="cli", action="prune", selection={}, count=deleted, outcome=outcome
         )
-    show.emit({"summed_up": summed, "deleted": deleted}) if as_json else click.echo(outcome)
+    show.emit({"summed_up": summed, "deleted": deleted}) if as_json else show.say(outcome)
 
 
 @store.command(short_help="Write the file anew, without what was deleted.")
@@ -128,7 +128,7 @@ def compact(store_path: Path | None, yes: bool, as_json: bool) -> None:
     smaller = found.compact()
     outcome = f"{show.size(abs(smaller))} {'smaller' if smaller >= 0 else 'larger'}."
     found.audit(who=options.me(), origin="cli", action="compact", selection={}, count=1, outcome=outcome)
-    show.emit({"bytes": found.path.stat().st_size, "smaller_by": smaller}) if as_json else click.echo(outcome)
+    show.emit({"bytes": found.path.stat().st_size, "smaller_by": smaller}) if as_json else show.say(outcome)
 
 
 @store.command(name="set", short_help="Set how long things are kept, and when dead letters are too many.")
@@ -157,7 +157,7 @@ def set_(settings: tuple[tuple[str, str], ...], store_path: Path | None, as_json
     changes = {name: _setting(name, text) for name, text in settings}
     found = Store.open(store_path, create=False)
     found.change_settings(changes, who=options.me(), origin="cli")
-    show.emit(found.settings()) if as_json else click.echo(
+    show.emit(found.settings()) if as_json else show.say(
         "\n".join(f"{name} is {'the default' if text == 'default' else text}." for name, text in settings)
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
+from producer_core.cli import show
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -20,5 +20,5 @@ def opened(path: Path | None) -> Store:
     there = has_content(place)
     store = Store.open(place)
     if not there:
-        click.echo(f"Created the store {place}.", err=True)
+        show.say(f"Created the store {place}.", err=True)
     return store

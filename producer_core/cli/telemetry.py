@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from producer_core.cli import options, show, stores
+from producer_core.cli.plain import plain
 from producer_core.cli.spark_options import SparkChoice, spark_options
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def telemetry(
         screen.wipe()
         _end(done, store, as_json)
     if once and stop.asked:
-        click.echo("Interrupted: the next run goes on where this one ended.", err=True)
+        show.say("Interrupted: the next run goes on where this one ended.", err=True)
         sys.exit(LEFT)
 
 
@@ -118,9 +119,9 @@ class _Screen:
         if text == self._last:
             return
         if self._bar and not going.trouble:
-            click.echo(f"\r\033[K{text}", err=True, nl=False)
+            click.echo(f"\r\033[K{plain(text)}", err=True, nl=False)
         elif going.trouble or time.monotonic() - self._said >= _LINE_EVERY:
-            click.echo(text, err=True)
+            show.say(text, err=True)
             self._said = time.monotonic()
         else:
             return
@@ -141,13 +142,13 @@ def _end(done: Merged, store: Store, as_json: bool) -> None:
     if as_json:
         show.emit(result)
         return
-    click.echo(merged(done, store.path))
+    show.say(merged(done, store.path))
     for why, count in _reasons(done.versions).items():
-        click.echo(f"{show.count(count, 'record was', 'records were')} set aside: {why}")
+        show.say(f"{show.count(count, 'record was', 'records were')} set aside: {why}")
     if batches:
         who = show.count(producers, "producer")
         what = show.count(batches, f"batch of {who} has", f"batches of {who} have")
-        click.echo(f"{what} not come: late, damaged, or lost before they were read.")
+        show.say(f"{what} not come: late, damaged, or lost before they were read.")
 
 
 def merged(done: Merged, path: Path) -> str:

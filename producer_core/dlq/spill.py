@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from producer_core import private
 from producer_core.dlq.coding import read_line, write_line
 from producer_core.errors import StoreFull, StoreUnavailable
 from producer_core.events import DeadLetter
@@ -31,7 +32,7 @@ class Spill:
         if not letters:
             return
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private.make_folder(self.path.parent)
             with self._locked(create=True) as file:
                 assert file is not None
                 _append(file, b"".join(map(write_line, letters)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from producer_core import parquet
 from producer_core.inputs.files import InputError, Source
 from producer_core.inputs.rows import Malformed, Row, Rows
 
@@ -35,13 +36,17 @@ class ParquetRows(Rows):
     def prepare(self) -> None:
         if self._file is not None:
             return
-        import pyarrow.parquet
+        import pyarrow
 
         self.source.keep()
         packed = self.source.stream is not self.source.raw
         data = io.BytesIO(self.source.stream.read()) if packed else self.source.stream
         try:
-            self._file = pyarrow.parquet.ParquetFile(data)
+            self._file = parquet.opened(data)
+        except parquet.Bomb as error:
+            raise InputError(
+                f"{self.name} is not read: {error}.", fix="Such a file is made to fill the memory."
+            ) from error
         except (pyarrow.ArrowException, OSError) as error:
             raise InputError(f"{self.name} is not a Parquet file: {error}.") from error
         self.columns = tuple(self._file.schema_arrow.names)
@@ -55,7 +60,7 @@ class ParquetRows(Rows):
             if self._read + batch.num_rows <= self.skip:
                 self._read += batch.num_rows
                 continue
-            for value in self._values(batch):
+            for value in (value for part in parquet.slices(batch) for value in self._values(part)):
                 if self._stopped:
                     return
                 self._read += 1

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from producer_core import private
 from producer_core.errors import JournalDamaged, JournalError, JournalLocked
 from producer_core.journal.ranges import Ranges
 
@@ -95,7 +96,7 @@ class StateFile:
         self.path = path
         self._lock = -1
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private.make_folder(path.parent)
             self._lock = _locked(path.with_suffix(".lock"))
         except OSError as error:
             raise JournalError(

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+from producer_core import private
 from producer_core.journal.frames import Damage, torn
 
 Say = Callable[[str, str, str], None]
@@ -38,8 +39,7 @@ def tell(path: Path, damage: Damage, data: bytes, say: Say) -> bool:
 
 def _keep(aside: Path, data: bytes) -> bool:
     try:
-        aside.write_bytes(data)
-        aside.chmod(0o600)
+        private.write(aside, data)
     except OSError:
         with contextlib.suppress(OSError):
             aside.unlink(missing_ok=True)

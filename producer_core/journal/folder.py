@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from producer_core import private
 from producer_core.errors import JournalDamaged
 from producer_core.journal.disk import replace as replace_file
 from producer_core.journal.disk import sync_folder
@@ -63,7 +64,7 @@ class Folder:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path).expanduser().absolute()
         if not self.path.is_dir():
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private.make_folder(self.path)
             sync_folder(self.path.parent)
         self._lock = Lock(self.path)
         try:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from producer_core import private
 from producer_core.errors import CheckpointDamaged, ConfigError, PipelineError
 from producer_core.pipeline.locked import Lock
 from producer_core.pipeline.merging import merged_through
@@ -102,7 +103,7 @@ def held(folder: Path, cluster_id: str, topics: Mapping[str, str] | None = None)
 
 def _take(folder: Path) -> Lock:
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private.make_folder(folder)
         return Lock.take(folder / _LOCK, f"the checkpoint {folder}")
     except OSError as error:
         raise PipelineError(
@@ -118,7 +119,7 @@ def _ids(folder: Path) -> dict[str, object]:
 
 def _write(file: Path, text: str) -> None:
     draft = file.with_suffix(".draft")
-    draft.write_text(text)
+    private.write(draft, text)
     draft.replace(file)
 
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from producer_core import private
 from producer_core.errors import ConfigError, MissingTool
 
 _NEEDED = (
@@ -61,7 +62,7 @@ def folder() -> Path:
 
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     found = cache / "producer-core" / f"spark-{pyspark.__version__}"
-    found.mkdir(parents=True, exist_ok=True)
+    private.own_folder(found)
     return found
 
 
@@ -106,7 +107,7 @@ def fetch_connector(timeout: float = SILENCE) -> list[Path]:
         _resolve(ivy, timeout)
         jars = sorted((ivy / "jars").glob("*.jar"))
         draft = done.with_suffix(f".{os.getpid()}")
-        draft.write_text("\n".join(str(jar) for jar in jars))
+        private.write(draft, "\n".join(str(jar) for jar in jars))
         draft.replace(done)
     return [Path(line) for line in done.read_text().splitlines()]
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from producer_core import private
 from producer_core.errors import ConfigError, PipelineError
 from producer_core.pipeline.locked import Lock
 from producer_core.pipeline.merging import unseen
@@ -79,7 +80,7 @@ class History:
     def _taken(self) -> Iterator[None]:
         """For this job alone; released where the block fails."""
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private.make_folder(self.folder)
             self._waiting.mkdir(mode=0o700, exist_ok=True)
             self._lock = Lock.take(self.folder / ".lock", f"the history {self.folder}")
             yield
@@ -214,7 +215,7 @@ class History:
     def _note(self, store: Store) -> None:
         """Whose rows these are, from now on."""
         draft = self.folder / f"{_STORE}.draft"
-        draft.write_text(_identity(store))
+        private.write(draft, _identity(store))
         _sync(draft)
         draft.replace(self.folder / _STORE)
 

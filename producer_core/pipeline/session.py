@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import producer_core
+from producer_core import private
 from producer_core.brokers.java import find_java
 from producer_core.errors import MissingTool
 from producer_core.pipeline.connector import fetch_connector, folder, named_jars, overriding
@@ -177,7 +178,7 @@ def _settings(
     if not verbose:
         properties = folder() / "log4j2.properties"
         if not properties.exists() or properties.read_text() != _LOG4J:  # another job may be reading it
-            properties.write_text(_LOG4J)
+            private.write(properties, _LOG4J)
         quiet = f"-Dlog4j2.configurationFile=file:{properties}"
         driver.append(quiet)
         if master.startswith("local-cluster"):

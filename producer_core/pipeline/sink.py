@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from producer_core import private
 from producer_core.errors import ConfigError, PipelineError
 from producer_core.pipeline.columns import typed
 from producer_core.pipeline.history import History
@@ -161,7 +162,7 @@ def _set_aside(values: pa.Table, target: Path) -> None:
     any topic that was named by mistake, so they are for their owner's eyes."""
     from pyarrow import parquet
 
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private.make_folder(target.parent)
     draft = target.with_suffix(".draft")
     draft.touch(mode=0o600)
     parquet.write_table(values, draft, compression="zstd")

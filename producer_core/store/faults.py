@@ -60,6 +60,13 @@ def directory(path: Path) -> StoreUnavailable:
     )
 
 
+def emptied(path: Path) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"The store {path} is empty (0 bytes): something truncated it, and all its content is lost.",
+        fix="Restore it from a copy while no process uses it; the next producer that starts makes a new one.",
+    )
+
+
 def missing(path: Path) -> StoreUnavailable:
     return StoreUnavailable(
         f"There is no store at {path}.",

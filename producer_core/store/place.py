@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
+from producer_core import private
 from producer_core.errors import StoreUnavailable
 from producer_core.store import faults
 
@@ -71,13 +72,17 @@ def has_content(path: Path) -> bool:
     return path.exists() and path.stat().st_size > 0
 
 
+def was_emptied(path: Path) -> bool:
+    """Return whether an empty file was a store before: the files for its locks are made with the first opening."""
+    return path.exists() and path.stat().st_size == 0 and path.with_name(path.name + ".gate").exists()
+
+
 def make_folder(folder: Path) -> None:
     """The folder of a store, for its owner alone where we make it."""
     if folder.is_dir():
         return
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
+        private.make_folder(folder)
     except OSError as error:
         raise StoreUnavailable(
             f"The folder {folder} for the store cannot be made ({error.strerror}).",

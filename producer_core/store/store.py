@@ -16,6 +16,7 @@ import orjson
 
 from producer_core.errors import StoreUnavailable
 from producer_core.looking import unattended
+from producer_core.person import person
 from producer_core.store import compacting, counts, faults, inspect, merge, place, retention
 from producer_core.store.batch import Batch
 from producer_core.store.borrow import Lender
@@ -66,7 +67,7 @@ class Store:
         Fetch results inside the block, and never wait for anything else there: others are waiting.
         Within its own block a thread may call the store's other methods; they use the same connection.
         """
-        if not self.path.exists():
+        if not place.has_content(self.path):  # DuckDB would make an empty file a database without tables
             self._prepare()
         return self._lender.borrow(write=write, timeout=timeout, limit=limit)
 
@@ -230,15 +231,23 @@ class Store:
     def _make_ready(self) -> None:
         place.check_file(self.path)
         if not place.has_content(self.path):
+            emptied = place.was_emptied(self.path)
             if not self._create:
-                raise faults.missing(self.path)
+                raise faults.emptied(self.path) if emptied else faults.missing(self.path)
             self._make()
+            if emptied:
+                self._tell_emptied()
         with unattended(), self._lender.borrow() as connection:
             version = check(connection, self.path)
         if version < newest():
             with self._lender.borrow(write=True) as connection:
                 check(connection, self.path)
                 migrate(connection, now=self._clock())
+
+    def _tell_emptied(self) -> None:
+        logger.error("the store was empty, a new one was made", extra={"path": str(self.path)})
+        text = "The file was empty (0 bytes) although it had been a store: a new one was made, and all content is lost."
+        self.audit(who=person(), origin="store", action="create", selection={}, count=0, outcome=text)
 
     def _make(self) -> None:
         """Made complete beside its place, then moved there: nobody ever sees half a store."""

@@ -19,6 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from producer_core import private
 from producer_core.store.sizing import joined
 from producer_core.telemetry.schema import decode, encode
 
@@ -217,7 +218,7 @@ class Waiting:
         path = folder / f"{numbers}-{entry.producer_id}.telemetry"
         new = path.with_suffix(".new")
         try:
-            new.write_bytes(data)
+            private.write(new, data)
             new.replace(path)
         except OSError as error:
             if not self._disk_failed:
@@ -265,7 +266,7 @@ class Waiting:
     def _load(self, folder: Path) -> None:
         """What an earlier process left; whether the topic has it nobody knows. Raises nothing: telemetry is a side job."""
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private.make_folder(folder)
             paths = sorted(folder.iterdir())
         except OSError as error:
             logger.warning("telemetry waits in memory", extra={"path": str(folder), "error": str(error)})

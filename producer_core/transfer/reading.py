@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from producer_core import parquet
 from producer_core.errors import TransferError
 from producer_core.transfer.checking import Arrived, arrived
 from producer_core.transfer.manifest import FORMAT_VERSION, Format
@@ -115,14 +116,18 @@ def _decoded(text: Any, name: str) -> bytes | None:
 
 
 def _rows(path: Path) -> Iterator[Item]:
-    import pyarrow.parquet
+    import pyarrow
 
     try:
-        file = pyarrow.parquet.ParquetFile(path)
+        found, file = parquet.schema_of(path), parquet.opened(path)
+    except parquet.Bomb as error:
+        raise TransferError(
+            f"{path} is not read: {error}.", fix="Such a file is made to fill the memory."
+        ) from error
     except (pyarrow.ArrowException, OSError) as error:
         raise TransferError(f"{path} is not a Parquet file that can be read: {error}.") from error
     with file:
-        _check_schema(path, file.schema_arrow)
+        _check_schema(path, found)
         first = 1
         for group in range(file.num_row_groups):
             rows = file.metadata.row_group(group).num_rows
@@ -157,9 +162,10 @@ def _group(file: pyarrow.parquet.ParquetFile, group: int, first: int, rows: int)
     done = 0
     try:
         for batch in file.iter_batches(batch_size=at_once, row_groups=[group]):
-            for number, row in enumerate(batch.to_pylist(), start=first + done):
-                yield _row(number, row)
-            done += batch.num_rows
+            for part in parquet.slices(batch):
+                for number, row in enumerate(part.to_pylist(), start=first + done):
+                    yield _row(number, row)
+                done += part.num_rows
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         left = rows - done
         yield Refused(f"rows {first + done:,} to {first + rows - 1:,}", f"damaged ({error})", left)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+import producer_core.cli
 from producer_core.cli import main
 from producer_core.cli.plain import in_json, plain
 from producer_core.dlq import DeadLetters
@@ -82,3 +87,43 @@ def test_an_error_says_it_the_same_way(store):
 
     assert result.exit_code == 2
     assert RIGHT_TO_LEFT not in result.stderr and "\\u202e" in result.stderr
+
+
+def test_an_answer_of_a_receiver_does_not_steer_the_terminal(store, tmp_path, monkeypatch):
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["content-length"]))
+            body = f"took it {HOSTILE}".encode()
+            self.send_response(400, "no\x1b[2J")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    receiver = HTTPServer(("127.0.0.1", 0), Receiver)
+    threading.Thread(target=receiver.serve_forever, daemon=True).start()
+    monkeypatch.setenv("PRODUCER_CORE_ALERT_WEBHOOK", f"http://127.0.0.1:{receiver.server_port}/hook")
+    try:
+        result = CliRunner().invoke(main, ["alerts", "test", "--store", str(store.path)])
+    finally:
+        receiver.shutdown()
+        receiver.server_close()
+
+    assert result.exit_code == 1 and "took it" in result.output
+    assert not set(result.output) & set(RIGHT_TO_LEFT + "\x1b\x07\u2066\u2069\u200f\x9b")
+
+
+def test_every_command_writes_through_the_one_function_that_escapes():
+    """A new command cannot forget it: `click.echo` stands only where the escaping is, and in lines that are drawn again."""
+    folder = Path(producer_core.cli.__file__).parent
+    found = [
+        (path.name, line.strip())
+        for path in sorted(folder.glob("*.py"))
+        if path.name not in ("show.py", "lazy.py")
+        for line in path.read_text().splitlines()
+        if re.search(r"click\.s?echo\(|\bprint\(|std(?:out|err)\.write\(", line) and "\\r" not in line
+    ]
+
+    assert found == []

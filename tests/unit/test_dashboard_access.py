@@ -11,10 +11,11 @@ from urllib.parse import urlencode
 import pytest
 from click.testing import CliRunner
 
-from dashboard import access, actions, admission, password
+from dashboard import access, actions, admission, devices, password
 from dashboard.admission import Admission
 from dashboard.back import COOKIE as COOKIE_BACK
 from dashboard.back import Back
+from dashboard.devices import COOKIE as COOKIE_DEVICE
 from dashboard.door import COOKIE, Door
 from dashboard.sessions import Attempts, Sessions
 from producer_core.alerts import AlertLog, alert, follow
@@ -258,18 +259,39 @@ def test_guessing_gets_slower_and_slower_by_address():
     assert attempts.wait("another", "10.0.0.8") == 0
 
 
-def test_a_stranger_slows_a_name_down_but_cannot_lock_it_out():
+def test_strangers_slow_a_name_down_for_themselves_and_cannot_lock_its_owner_out():
     clock = Clock(0.0)
     attempts = Attempts(clock=clock)
     for number in range(1000):
         attempts.failed("ada", f"10.0.{number % 200}.1")
 
-    assert attempts.wait("ada", "192.168.1.7") == Attempts.LONGEST_OF_NAME
-    clock.now += Attempts.LONGEST_OF_NAME
+    assert attempts.wait("ada", "10.0.7.1") == Attempts.LONGEST
     assert attempts.wait("ada", "192.168.1.7") == 0
-    attempts.succeeded("ada", "192.168.1.7")
     attempts.failed("ada", "192.168.1.7")
     assert attempts.wait("ada", "192.168.1.7") == 0
+    for _ in range(2):
+        attempts.failed("ada", "192.168.1.7")
+    assert attempts.wait("ada", "192.168.1.7") == Attempts.LONGEST
+
+
+def test_who_signs_in_under_his_own_name_gets_no_more_guesses_at_another():
+    attempts = Attempts(clock=Clock(0.0))
+    for _ in range(3):
+        attempts.failed("ada", "10.0.0.9")
+        attempts.succeeded("bob", "10.0.0.9")
+
+    assert attempts.wait("ada", "10.0.0.9") > 0
+
+
+def test_all_addresses_of_one_ipv6_network_count_together():
+    attempts = Attempts(clock=Clock(0.0))
+    for number in range(3):
+        attempts.failed(f"name-{number}", f"2001:db8::{number:x}")
+    for number in range(3):
+        attempts.failed(f"name-{number}", f"::ffff:10.0.0.{number}")
+
+    assert attempts.wait("ada", "2001:db8::ffff") > 0
+    assert attempts.wait("ada", "2001:db8:0:1::1") == 0 == attempts.wait("ada", "10.0.0.1")
 
 
 def test_failures_are_forgotten_after_an_hour():
@@ -291,6 +313,8 @@ class Answer:
         start = messages[0]
         self.status = start["status"]
         self.headers = {name.decode(): value.decode() for name, value in start["headers"]}
+        cookies = [value.decode() for name, value in start["headers"] if name == b"set-cookie"]
+        self.remembered = cookies[0] if cookies else ""
         self.text = b"".join(message.get("body", b"") for message in messages[1:]).decode()
 
 
@@ -325,7 +349,7 @@ class Behind:
             "headers": [(name.encode(), value.encode()) for name, value in headers.items()], **more,
         }  # fmt: skip
 
-    def ask(self, path, *, method="GET", body=b"", scheme="http", **headers):
+    def ask(self, path, *, method="GET", body=b"", client=("10.0.0.9", 4711), scheme="http", **headers):
         said = []
 
         async def receive():
@@ -335,19 +359,33 @@ class Behind:
             said.append(message)
 
         headers = {name.replace("_", "-"): value for name, value in headers.items()}
-        asyncio.run(self.door(self.scope("http", path, headers, method=method, scheme=scheme), receive, send))
+        asyncio.run(
+            self.door(
+                self.scope("http", path, headers, method=method, scheme=scheme, client=client), receive, send
+            )
+        )
         answer = Answer(said)
         if cookie := answer.headers.get("set-cookie"):
             self.cookie = cookie.partition(";")[0]
+            self.remembered = answer.remembered.partition(";")[0]
         return answer
 
     def page(self, path="/alerts"):
         return self.ask(path, accept="text/html,*/*")
 
-    def sign_in(self, name="ada", word=SECRET, *, following="/alerts", scheme="http", **headers):
+    def sign_in(
+        self,
+        name="ada",
+        word=SECRET,
+        *,
+        following="/alerts",
+        scheme="http",
+        client=("10.0.0.9", 4711),
+        **headers,
+    ):
         body = urlencode({"name": name, "password": word, "next": following}).encode()
         headers = headers or {"origin": "http://dash.example"}
-        return self.ask("/sign-in", method="POST", body=body, scheme=scheme, **headers)
+        return self.ask("/sign-in", method="POST", body=body, scheme=scheme, client=client, **headers)
 
     def connection(self, *steps):
         """What came back for each text that was sent; a step that is a number lets so many seconds pass."""
@@ -456,6 +494,75 @@ def test_too_many_wrong_passwords_have_to_wait_even_for_the_right_one(behind):
     assert "Wait" in behind.sign_in().text
     behind.clock.now += 1.0
     assert behind.sign_in().status == 303
+
+
+def test_ten_connections_that_guess_in_a_loop_do_not_keep_the_owner_out(behind):
+    behind.sign_in()
+    browser, behind.cookie = behind.remembered, ""
+    for _ in range(30):
+        behind.sign_in(word="wrong horse battery")
+    assert behind.sign_in().status == 429
+
+    assert behind.sign_in(client=("10.0.0.8", 4711)).status == 303  # from elsewhere
+    behind.cookie = browser
+    assert behind.sign_in().status == 303  # from the same address, in a browser that signed in before
+
+
+def test_guesses_that_are_looked_at_leave_room_for_the_owner(behind, monkeypatch):
+    """Ten connections hold the places that one address has, and others still get theirs."""
+    from dashboard import door
+
+    asked = []
+
+    def slow(guess, kept):
+        asked.append(guess)
+        return guess == SECRET
+
+    monkeypatch.setattr(door.password, "right", slow)
+
+    async def all_at_once():
+        guesses = [behind.door._why_not("ada", "wrong", "10.0.0.9", "") for _ in range(10)]
+        return await asyncio.gather(*guesses, behind.door._why_not("ada", SECRET, "10.0.0.8", ""))
+
+    *refused, owner = asyncio.run(all_at_once())
+    assert owner is None
+    assert sum("Too many people" in one for one in refused) == 8
+
+
+def test_a_known_device_guesses_no_faster_and_only_for_its_own_name(behind):
+    behind.sign_in("bob")
+    behind.cookie = behind.remembered
+    for _ in range(3):
+        assert behind.sign_in("ada", word="wrong horse battery").status == 401
+    assert behind.sign_in("ada").status == 429
+
+    for _ in range(3):
+        assert behind.sign_in("bob", word="wrong horse battery").status == 401
+    assert behind.sign_in("bob").status == 429
+
+
+@pytest.mark.parametrize("forged", ["", "x", "x.y", ".", "é.é"])
+def test_a_device_that_was_made_up_is_a_stranger(behind, forged):
+    behind.cookie = f"{COOKIE_DEVICE}={forged}"
+    for _ in range(3):
+        behind.sign_in(word="wrong horse battery")
+
+    assert behind.sign_in().status == 429
+
+
+def test_a_new_password_ends_the_devices_of_its_name():
+    value = devices.issue("ada", "scrypt$old")
+
+    assert devices.known(value, "ada", "scrypt$old")
+    assert not devices.known(value, "ada", "scrypt$new")
+    assert not devices.known(value, "bob", "scrypt$old")
+    assert not devices.known(value, "ada", None)
+
+
+def test_behind_https_of_a_proxy_the_cookies_are_for_https(behind):
+    entered = behind.sign_in(origin="https://dash.example")
+
+    assert "Secure" in entered.headers["set-cookie"] and "Secure" in entered.remembered
 
 
 def test_a_form_too_long_to_be_one_is_not_read(behind):
@@ -579,6 +686,34 @@ def test_who_may_only_look_is_refused_and_that_is_in_the_audit(store, monkeypatc
     assert AlertLog(store).list(state="firing")[0].acknowledged_by is None
     ((who, action, outcome),) = audited(store)
     assert (who, action) == ("bob", "acknowledge") and outcome.startswith("Refused: bob may look")
+
+
+def test_a_click_that_a_read_only_user_forged_changes_nothing_and_is_in_the_audit(store, monkeypatch):
+    signed_in(monkeypatch, "bob", read_only=("bob",))
+    monkeypatch.setattr("sys.argv", ["page.py", str(store.path)])
+    alert_id = fire(store)
+    page = run(one_button)
+
+    page.button(key="ack-1")._value = True  # what a disabled button never sends
+    page.run()
+    page.run()
+
+    assert AlertLog(store).list(state="firing")[0].alert_id == alert_id
+    ((who, action, outcome),) = audited(store)
+    assert (who, action) == ("bob", "ack") and outcome.startswith("Refused: bob may look")
+    page.button(key="ack-1")._value = True
+    page.run()
+    assert len(audited(store)) == 2
+
+
+def one_button():
+    import streamlit as st
+
+    from dashboard import actions
+
+    for number in (1, 2):
+        allowed, _ = actions.may_act()
+        st.button("Acknowledge", key=f"ack-{number}", disabled=not allowed)
 
 
 def test_who_was_signed_out_meanwhile_does_nothing_more(store, monkeypatch):

@@ -82,6 +82,30 @@ def test_an_empty_file_becomes_a_store(path):
     assert Store.open(path).rows("totals")[0]["accepted"] == 0
 
 
+def test_a_store_that_was_truncated_to_nothing_is_told(path, caplog):
+    Store.open(path).close()
+    path.write_bytes(b"")
+
+    with pytest.raises(StoreUnavailable, match="is empty"):
+        Store.open(path, create=False)
+    made = Store.open(path)
+
+    (row,) = made.rows("audit_latest")
+    assert row["action"] == "create" and "all content is lost" in row["outcome"]
+    assert "the store was empty" in caplog.text
+    assert Store.open(path).rows("audit_latest") == [row]  # once
+
+
+def test_a_store_that_is_truncated_under_a_producer_is_made_anew_and_told(path):
+    producers, pages = Store.open(path), Store.open(path, create=False)
+    path.write_bytes(b"")
+
+    with pytest.raises(StoreUnavailable, match="is empty"):
+        pages.rows("totals")
+    assert producers.rows("totals")[0]["accepted"] == 0
+    assert [row["action"] for row in pages.rows("audit_latest")] == ["create"]
+
+
 def test_what_a_killed_creation_left_is_in_nobodys_way(path):
     path.with_name("store.duckdb.new").write_bytes(b"half")
     path.with_name("store.duckdb.new.wal").write_bytes(b"half")

@@ -1,0 +1,88 @@
+"""With a lax umask no other user of the machine can read what a producer keeps, or change code that is executed."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+
+from dashboard import serve
+from producer_core import ReliableKafkaProducer, private
+from producer_core.brokers import detached, embedded
+
+
+@pytest.fixture(autouse=True)
+def lax_umask():
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def open_to_others(folder):
+    return [
+        str(path.relative_to(folder))
+        for path in sorted(folder.rglob("*"))
+        if stat.S_IMODE(path.lstat().st_mode) & 0o077
+    ]
+
+
+def test_a_producer_leaves_nothing_that_others_can_read(tmp_path):
+    with (
+        embedded.start(topics={"orders": 1}) as broker,
+        ReliableKafkaProducer(
+            broker.bootstrap_servers, journal_dir=tmp_path / "a" / "b" / "journal", store=tmp_path / "c" / "d" / "store.duckdb",
+        ) as producer,
+    ):  # fmt: skip
+        producer.send_message("orders", {"n": 1})
+        producer.flush(20)
+
+    assert any((tmp_path / "a" / "b" / "journal").iterdir())
+    assert open_to_others(tmp_path) == []
+
+
+def test_the_code_that_the_dashboard_executes_is_the_owners_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home" / "state"))
+
+    folder = serve.launch_folder()
+
+    assert (folder / "app.py").exists()
+    assert open_to_others(tmp_path) == []
+
+
+def test_a_folder_of_code_that_an_earlier_version_left_open_is_closed(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    folder = tmp_path / "producer-core" / "dashboard-4"
+    folder.mkdir(parents=True)
+
+    serve.launch_folder()
+
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_the_state_of_a_broker_is_the_owners_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home" / "state"))
+
+    with detached._locked():
+        pass
+
+    assert stat.S_IMODE((tmp_path / "home" / "state" / "producer-core" / "broker").stat().st_mode) == 0o700
+
+
+def test_a_folder_that_is_shared_on_purpose_stays_so(tmp_path):
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o777)
+
+    private.make_folder(shared / "a" / "b")
+
+    assert stat.S_IMODE(shared.stat().st_mode) == 0o777
+    assert open_to_others(shared) == []
+
+
+def test_a_private_file_is_private_also_where_an_open_one_stood(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("old and longer")
+
+    private.write(path, "new")
+
+    assert path.read_text() == "new" and stat.S_IMODE(path.stat().st_mode) == 0o600
