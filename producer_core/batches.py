@@ -6,11 +6,12 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from producer_core.acceptance import Acceptance
 from producer_core.delivery import Delivery, Ended, Owner
 from producer_core.errors import ProducerError
+from producer_core.events import DeadLetter
 from producer_core.masking import mask_told
 
 logger = logging.getLogger(__name__)
@@ -25,64 +26,97 @@ _MOMENT = 0.05
 """Seconds that the first of a group waits for others, where making them is slow."""
 
 
+class BatchEntry(NamedTuple):
+    """How one input of a batch ended. `verdict` says of a dead letter whether sending it again is safe."""
+
+    message_id: str | None
+    status: Ended
+    error: str | None = None
+    verdict: str | None = None
+
+
 class Gathering:
     """Counts how each message of a batch ended: `owner` hears of all of them, in one atomic step each, on any thread; the
     rest is the sender's."""
 
     def __init__(self) -> None:
         self._ends: list[Ended] = []
-        self.owner = Owner(ended=self._ends.append)
-        self._ids: list[str] = []
-        self._total = 0
+        self.owner = Owner(ended=self._ends.append, unsent=self._note)
+        self._inputs: list[int | BatchEntry] = []  # of each the number of its message, or why it has none
+        self._unsent: dict[int, tuple[bool, BatchEntry]] = {}  # by number; whether the message was accepted
+
+    def _note(self, number: int, letter: DeadLetter | None) -> None:
+        ended = (
+            BatchEntry(None, "duplicate")
+            if letter is None
+            else BatchEntry(None, "failed", letter.error_text, letter.verdict)
+        )
+        self._unsent[number] = (letter is not None, ended)
 
     def take(
         self,
         deliveries: Iterable[Delivery],
         acceptance: Acceptance,
-        id_of: Callable[[int], str],
         *,
         together: bool,
     ) -> None:
         """Have each accepted: in groups that share a round trip and a sync, or as it comes."""
         if together:
-            for group in groups(deliveries):
+            for group in groups(self._read(deliveries)):
                 for delivery, outcome in zip(group, acceptance.accept_many(group), strict=True):
-                    if isinstance(outcome, ProducerError):
-                        self.refused(outcome)
-                    else:
-                        self._accepted(id_of(delivery.seq) if outcome else None)
+                    self._accepted(delivery.seq, outcome)
             return
         accept = acceptance.accept
-        for delivery in deliveries:
+        for delivery in self._read(deliveries):
             try:
-                self._accepted(id_of(delivery.seq) if accept(delivery) else None)
+                self._accepted(delivery.seq, accept(delivery))
             except ProducerError as error:
-                self.refused(error)
+                self._accepted(delivery.seq, error)
 
-    def _accepted(self, message_id: str | None) -> None:
-        self._total += 1
-        if message_id is None:
-            self._ends.append("duplicate")
-        else:
-            self._ids.append(message_id)
+    def _read(self, deliveries: Iterable[Delivery]) -> Iterator[Delivery]:
+        for delivery in deliveries:
+            self._inputs.append(delivery.seq)
+            yield delivery
+
+    def _accepted(self, number: int, outcome: bool | ProducerError) -> None:
+        if outcome is True:
+            return
+        ended = BatchEntry(None, "duplicate") if outcome is False else self._refusal(outcome)
+        self._unsent[number] = (False, ended)
+        self._ends.append(ended.status)
 
     def refused(self, error: ProducerError) -> None:
-        logger.warning("message of a batch not accepted", extra={"error": mask_told(str(error))})
-        self._total += 1
+        """The next input became no message."""
+        self._inputs.append(self._refusal(error))
         self._ends.append("failed")
 
-    def complete(self) -> bool:
-        return len(self._ends) >= self._total
+    def _refusal(self, error: ProducerError) -> BatchEntry:
+        logger.warning("message of a batch not accepted", extra={"error": mask_told(str(error))})
+        return BatchEntry(None, "failed", str(error), "not_sent")
 
-    def result(self) -> dict[str, Any]:
+    def complete(self) -> bool:
+        return len(self._ends) >= len(self._inputs)
+
+    def result(self, id_of: Callable[[int], str]) -> dict[str, Any]:
+        """The counts; `message_ids` of what was accepted and is no duplicate; `results`, one entry an input, in their order."""
         counts = Counter(self._ends)
+        results = [self._entry(one, id_of) for one in self._inputs]
         return {
-            "total": self._total,
+            "total": len(results),
             "sent": counts["sent"],
             "failed": counts["failed"],
             "duplicate": counts["duplicate"],
-            "message_ids": self._ids,
+            "message_ids": [entry.message_id for entry in results if entry.message_id is not None],
+            "results": results,
         }
+
+    def _entry(self, one: int | BatchEntry, id_of: Callable[[int], str]) -> BatchEntry:
+        if isinstance(one, BatchEntry):
+            return one
+        if one not in self._unsent:
+            return BatchEntry(id_of(one), "sent")
+        accepted, ended = self._unsent[one]
+        return ended._replace(message_id=id_of(one)) if accepted else ended
 
 
 class Valued(Protocol):

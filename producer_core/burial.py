@@ -9,10 +9,7 @@ from typing import NamedTuple
 from producer_core.delivery import Delivery
 from producer_core.events import Attempt, DeadLetter, Verdict
 from producer_core.failures import Failure, failure_of, fingerprint, judge
-from producer_core.messages import ANYWHERE, Headers, Placement, id_text, parse_id
-
-ORIGINAL_TIMESTAMP = "pc-original-timestamp"
-"""The header of a replayed record with the time that it first had, in milliseconds."""
+from producer_core.messages import ANYWHERE, ORIGINAL_TIMESTAMP, Headers, Placement, id_text, parse_id
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,14 @@ import math
 import numbers
 import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from producer_core.errors import ConfigError
-from producer_core.librdkafka import knows_property, property_names, refusal
+from producer_core.foreign import shown
+from producer_core.librdkafka import client_refusal, knows_property, property_names, refusal
 
 DEFAULT_RETRIABLE = (
     "KafkaTimeoutError",
@@ -71,7 +72,13 @@ _CONNECTION = (
     "socket.", "broker.address.", "client.dns.", "reconnect.",
 )  # fmt: skip
 _SECRET = re.compile(r"password|secret|\.pem$|token|jaas|oauthbearer\.config|private", re.I)
-_ADDRESS = re.compile(r"^(?:[A-Z_]+://)?(?:\[[0-9a-fA-F:.%\w]+\]|[^\s:/,]+)(?::\d{1,5})?$")
+_ADDRESS = re.compile(r"^(?:[A-Z_]+://)?(?:\[[0-9a-fA-F:.%\w]+\]|[^\s:/,@]+)(?::(?P<port>\d{1,5}))?$")
+_CALLBACKS = ("error_cb", "stats_cb", "throttle_cb", "oauth_cb")
+_INSTEAD = {
+    "partitioner": "Name one of librdkafka's, for example 'murmur2_random', or pass partition= to send_message.",
+    "on_delivery": "Pass on_delivery= to send_message.",
+    "dr_cb": "Pass on_delivery= to send_message.",
+}
 
 
 @dataclass(frozen=True)
@@ -168,7 +175,7 @@ class ClientConfig:
 
 
 def client_config(
-    bootstrap_servers: str | Sequence[str],
+    bootstrap_servers: str | Sequence[str] | Mapping[str, Any],
     overrides: Mapping[str, Any] | None = None,
     *,
     prefix: str = "reliable-producer",
@@ -177,10 +184,11 @@ def client_config(
 
     Names may be Kafka's (`linger.ms`), kafka-python's (`linger_ms`) or librdkafka's.
     """
-    given = dict(overrides or {})
+    bootstrap_servers, given = servers_and_settings(bootstrap_servers, overrides)
     ours = {name: given.pop(name) for name in _OURS if name in given}
     chosen = _translate(given)
-    chosen.setdefault("bootstrap.servers", addresses(bootstrap_servers))
+    if "bootstrap.servers" not in chosen:
+        chosen["bootstrap.servers"] = addresses(bootstrap_servers)
     chosen.setdefault("client.id", f"{prefix}-{uuid.uuid4().hex[:8]}")
     asked = dict(chosen)
     for name, value in DEFAULTS.items():
@@ -188,6 +196,8 @@ def client_config(
     _relax(chosen, asked)
     _check_values(chosen)
     _check(chosen)
+    _check_security(chosen)
+    _check_serializers(ours)
     return ClientConfig(
         MappingProxyType(chosen),
         max_block=_seconds(ours.get("max_block_ms", 60_000)),
@@ -197,20 +207,58 @@ def client_config(
     )
 
 
+def servers_and_settings(
+    servers: str | Sequence[str] | Mapping[str, Any], settings: Mapping[str, Any] | None
+) -> tuple[str | Sequence[str], dict[str, Any]]:
+    """Return addresses and settings; one dict with `bootstrap.servers` in it, as confluent-kafka takes it, gives both."""
+    try:
+        given = dict(settings or {})
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"The settings must be a dict, not {shown(settings)}.", fix="For example {'linger.ms': 20}."
+        ) from error
+    if isinstance(servers, Mapping):
+        given = {**servers, **given}
+        servers = ()
+    for name in given:
+        if not isinstance(name, str):
+            raise ConfigError(
+                f"{shown(name)} is not the name of a setting.", fix="Names are text, for example 'linger.ms'."
+            )
+    return servers, given
+
+
 def addresses(servers: str | Sequence[str]) -> str:
     """`host:port` addresses, given as a list or a comma string, in librdkafka's form."""
-    parts = [part.strip() for part in (servers.split(",") if isinstance(servers, str) else servers)]
+    if isinstance(servers, bytes | Mapping) or not isinstance(servers, Iterable):
+        raise ConfigError(f"{shown(servers)} is not an address.", fix=_HOST_PORT)
+    listed = servers.split(",") if isinstance(servers, str) else list(servers)
+    for part in listed:
+        if not isinstance(part, str):
+            raise ConfigError(f"{shown(part)} among the addresses is not text.", fix=_HOST_PORT)
+    parts = [part.strip() for part in listed]
     parts = [part for part in parts if part]
     if not parts:
         raise ConfigError(
             "No bootstrap server was given.", fix="For example bootstrap_servers=['localhost:9092']."
         )
     for part in parts:
-        if not _ADDRESS.match(part):
-            raise ConfigError(
-                f"{part!r} is not an address.", fix="Write host:port, for example broker1:9092."
-            )
+        _check_address(part)
     return ",".join(parts)
+
+
+_HOST_PORT = "Write host:port, for example broker1:9092."
+
+
+def _check_address(address: str) -> None:
+    if "@" in address:  # what stands before it is a password, and is not repeated
+        raise ConfigError(
+            f"{'***' + address[address.rindex('@') :]!r} is not an address: it holds a user or a password.",
+            fix="Write host:port, and give the settings sasl_plain_username and sasl_plain_password.",
+        )
+    found = _ADDRESS.match(address)
+    if found is None or not 0 < int(found["port"] or 9092) < 1 << 16:
+        raise ConfigError(f"{address!r} is not an address.", fix=_HOST_PORT)
 
 
 def connection_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -252,14 +300,14 @@ def _translate(given: Mapping[str, Any]) -> dict[str, Any]:
 def _targets(name: str, value: Any) -> list[tuple[str, Any]]:
     if name in ("buffer_memory", "buffer.memory"):
         return [("queue.buffering.max.kbytes", max(1, _whole(name, value) // 1024))]
-    if name in ("bootstrap_servers", "bootstrap.servers"):
+    if name in ("bootstrap_servers", "bootstrap.servers", "metadata.broker.list"):
         return [("bootstrap.servers", addresses(value))]
     dotted = (
         name if knows_property(name) else name.replace("_", ".")
     )  # log_level is librdkafka's own spelling
     target = NAMES.get(name) or NAMES.get(name.replace("_", ".")) or dotted
     if not name.endswith("_cb") and not knows_property(target):
-        raise ConfigError(f"Unknown setting {name!r}.", fix=_nearest(name))
+        raise ConfigError(f"Unknown setting {name!r}.", fix=_INSTEAD.get(name) or _nearest(name))
     if target == "acks" and str(value) == "-1":
         value = "all"
     return [(name if name.endswith("_cb") else target, value)]
@@ -281,13 +329,40 @@ def _relax(chosen: dict[str, Any], asked: Mapping[str, Any]) -> None:
 
 def _check_values(chosen: Mapping[str, Any]) -> None:
     for name, value in chosen.items():
-        if callable(value):
+        if callable(value) and name in _CALLBACKS:
             continue
+        if callable(value):
+            raise ConfigError(
+                f"Setting {name!r} takes no function.",
+                fix=_INSTEAD.get(name, "See librdkafka's CONFIGURATION.md for its values."),
+            )
         text = str(value).lower() if isinstance(value, bool) else str(value)
         if (reason := refusal(name, text)) is not None:
             shown = "Its value is not valid" if _SECRET.search(name) else reason
             raise ConfigError(
                 f"Setting {name!r}: {shown.rstrip().rstrip('.')}.", fix="See librdkafka's CONFIGURATION.md."
+            )
+
+
+def _check_security(chosen: Mapping[str, Any]) -> None:
+    """Have the client library try what no setting shows alone: a mechanism, a certificate, a missing password."""
+    if str(chosen.get("security.protocol", "plaintext")).lower() == "plaintext":
+        return
+    mechanism = chosen.get("sasl.mechanism") or chosen.get("sasl.mechanisms")
+    if "oauth_cb" in chosen or str(mechanism).upper() == "OAUTHBEARER":  # the client asks for a token
+        return
+    if (reason := client_refusal(connection_settings(chosen))) is not None:
+        raise ConfigError(
+            f"The Kafka client refuses these settings: {reason.rstrip('.')}.",
+            fix="Check sasl.mechanism, the user, the password and the files that the ssl settings name.",
+        )
+
+
+def _check_serializers(ours: Mapping[str, Any]) -> None:
+    for name in ("value_serializer", "key_serializer"):
+        if ours.get(name) is not None and not callable(ours[name]):
+            raise ConfigError(
+                f"{name}={shown(ours[name])} is not a function.", fix="It takes a value and returns bytes."
             )
 
 

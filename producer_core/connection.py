@@ -66,9 +66,15 @@ class Connection:
         self._never()
 
     def acknowledged(self) -> None:
-        """Something was acknowledged, so something was sent, whatever the statistics say."""
+        """Something was acknowledged, so something was sent, whatever the statistics say.
+
+        In the first second it says before them that there is a connection. Later they say it alone: a report that comes
+        after a loss may be of before it.
+        """
         self._produced = True
         self._broken = ""
+        if not self.connected and not self._lost and self.error is None:
+            self._now(True)
 
     def failed(self, error: KafkaError) -> str | None:
         """From error_cb: the only place where wrong credentials or a wrong address show before the time-out.

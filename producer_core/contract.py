@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any, Protocol, TypedDict
+from datetime import UTC, datetime
+from typing import Any, NoReturn, Protocol, TypedDict
 
 from producer_core.dedup import MessageDeduplicator
 from producer_core.histogram import quantiles
 from producer_core.metrics import Metrics, Snapshot, TopicCounters
 from producer_core.retry import RetryManager
+
+_HISTORY = 100
+"""Latencies in `latency_history`: the latest ones."""
 
 _SHOWN = ("messages_sent", "messages_dlq", "pending_messages", "messages_retried", "messages_duplicate")
 
@@ -46,6 +49,18 @@ class ProducerStats(dict[str, Any]):
         )
 
 
+class ReadOnlyStats(ProducerStats):
+    """`producer.stats`: made anew at each look, so a write into it would vanish."""
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(
+            "producer.stats is made anew at each look, and a write into it would vanish. Change a copy: producer.get_stats()."
+        )
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    update = pop = popitem = clear = setdefault = _refuse
+
+
 class BasicStats(TypedDict):
     """The smallest set of numbers; messages a second are since the start."""
 
@@ -80,10 +95,10 @@ def producer_stats(producer: Counted) -> ProducerStats:
             "found_landed": snapshot.total("landed"),
             "order_breaks": snapshot.total("order_breaks"),
             "total_bytes_sent": snapshot.total("bytes"),
-            "start_time": datetime.fromtimestamp(producer.started_at),
+            "start_time": datetime.fromtimestamp(producer.started_at, UTC),
             "elapsed_seconds": elapsed,
             "topic_stats": {topic: _of_topic(counters) for topic, counters in snapshot.topics.items()},
-            "latency_history": [1000 * latency for latency in snapshot.recent_latencies],
+            "latency_history": [1000 * latency for latency in snapshot.recent_latencies[-_HISTORY:]],
             "dlq_stats": producer.dlq.get_stats(),
             "retry_stats": producer.retry_manager.get_stats(),
             "pending_messages": producer.pending_count,

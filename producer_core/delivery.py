@@ -43,6 +43,8 @@ class Owner:
     record_id: Any = None
     ended: Callable[[Ended], None] | None = None
     """Who only counts, and has none of the others: a batch."""
+    unsent: Callable[[int, Any], None] | None = None
+    """Beside `ended`: the number of a message that was not sent, and its dead letter; None for a duplicate."""
     replay: Callable[[Any], None] | None = None
     """Whoever replays a dead letter; the journal does not keep such a message."""
 

@@ -2,6 +2,7 @@
 
 ProducerError
 ├── ConfigError                 settings that contradict each other, found before anything is sent
+├── DeliveryFailed              a message became a dead letter; `callback` is given it
 ├── NotAccepted                 `send_message` refused: the message is still the caller's
 │   ├── InvalidMessage          the message itself can never be sent as it is
 │   ├── QueueFull               no room within the bounded wait
@@ -46,6 +47,17 @@ class ProducerError(Exception):
 
 class ConfigError(ProducerError, ValueError):
     """The settings contradict each other."""
+
+
+class DeliveryFailed(ProducerError):
+    """The message became a dead letter."""
+
+    def __init__(self, message: str = "", *, code: str = "", verdict: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        """The failure's code, as `producer-core explain` takes it."""
+        self.verdict = verdict
+        """Whether sending it again can write a second copy: not_sent, rejected or possibly_persisted."""
 
 
 class NotAccepted(ProducerError):

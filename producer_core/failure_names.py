@@ -7,6 +7,7 @@ stand here (see `failures.lookup`): `NotEnoughReplicasError` finds NOT_ENOUGH_RE
 from __future__ import annotations
 
 ALIASES = {
+    "UnknownProducerException": "UNKNOWN_PRODUCER_ID",  # as the design documents call it
     # Apache Kafka's protocol names that differ from librdkafka's
     "CORRUPT_MESSAGE": "INVALID_MSG",
     "MESSAGE_TOO_LARGE": "MSG_SIZE_TOO_LARGE",

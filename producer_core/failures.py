@@ -36,6 +36,9 @@ class Failure:
     error_type: str
 
 
+_DIGITS = 6
+
+
 def failure_of(error: KafkaError | int | str) -> Failure:
     """The failure behind an error, its number or its librdkafka name. An unknown one is possibly persisted."""
     if isinstance(error, int):
@@ -49,7 +52,9 @@ def failure_of(error: KafkaError | int | str) -> Failure:
 def lookup(name: str) -> Failure:
     """A failure by librdkafka's name, the protocol's, a kafka-python or Java class name, or its number."""
     text = name.strip()
-    if re.fullmatch(r"-?\d+", text):
+    if re.fullmatch(r"-?[0-9]+", text):
+        if len(text) > _DIGITS:  # beyond a C int, and beyond any code
+            raise ConfigError(f"There is no error code {text:.20}.", fix="See producer-core explain --all.")
         return failure_of(int(text))
     code = _codes().get(_plain(text))
     if code is None:

@@ -18,6 +18,7 @@ class Letters(Protocol):
     def messages(self, topic: str | None) -> list[Message]: ...
     def clear(self, topic: str | None) -> int: ...
     def waiting(self) -> int: ...
+    def add(self, message: Message, error: str) -> None: ...
 
 
 class Letterbox:
@@ -38,6 +39,10 @@ class Letterbox:
     def to_frame(self, where: DeadLetterFilter | None = None, **options: Any) -> Any:
         """A frame of the letters that the filter matches; see `DeadLetters.to_frame`."""
         return self._keeping.letters().to_frame(where, **options)
+
+    def add_message(self, message: Message, error: str) -> None:
+        """Keep a message that failed for good, with what is known of why."""
+        self._keeping.add(message, str(error))
 
     def get_messages_by_topic(self, topic: str) -> list[Message]:
         return self._keeping.messages(topic)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import logging
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 _UNKNOWN, _OK = -2, 0  # RD_KAFKA_CONF_UNKNOWN, RD_KAFKA_CONF_OK
 
@@ -66,6 +70,20 @@ def refusal(name: str, value: str) -> str | None:
     """Why the library does not take this value for the property, in its words; None when it does."""
     code, text = _try(name, value)
     return None if code == _OK else text
+
+
+def client_refusal(settings: Mapping[str, Any]) -> str | None:
+    """Why the library makes no client with these connection settings, in its words; None when it does. It connects nowhere."""
+    alone = {
+        name: value
+        for name, value in settings.items()
+        if name != "bootstrap.servers" and not name.endswith("_cb")
+    }
+    try:
+        AdminClient(alone, logger=client_log())
+    except KafkaException as error:
+        return str(error.args[0].str()).removeprefix("Failed to create admin client: ")
+    return None
 
 
 def _try(name: str, value: str) -> tuple[int, str]:

@@ -9,7 +9,7 @@ import struct
 import time
 import uuid
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime
 from datetime import time as time_of_day
@@ -22,10 +22,14 @@ from typing import Any, NamedTuple
 import orjson
 
 from producer_core.errors import InvalidMessage
+from producer_core.foreign import shown
 from producer_core.json_values import AS_TEXT, path_to, unknown
 
 ID_HEADER = "pc-id"
 """Header of each record: 16 bytes of the session, then the sequence as 8 bytes big-endian."""
+
+ORIGINAL_TIMESTAMP = "pc-original-timestamp"
+"""The header of a replayed record with the time that it first had, in milliseconds."""
 
 TIME_FIELDS = ("timestamp", "message_id", "processing_time")
 """Top-level fields that content de-duplication ignores, as the public contract says."""
@@ -231,7 +235,12 @@ def encode_key(key: Any, serializer: Callable[[Any], bytes] | None = None) -> by
     if isinstance(key, bytes):
         return key
     if isinstance(key, int) and not isinstance(key, bool):
-        return str(key).encode()
+        try:
+            return str(key).encode()
+        except ValueError as error:  # beyond 4,300 digits
+            raise InvalidMessage(
+                "The key is a number of thousands of digits.", fix="Pass a shorter key."
+            ) from error
     if isinstance(key, uuid.UUID):
         return str(key).encode()
     if hasattr(key, "item") and isinstance(item := key.item(), int | str | bytes):
@@ -241,21 +250,33 @@ def encode_key(key: Any, serializer: Callable[[Any], bytes] | None = None) -> by
     )
 
 
+_HEADERS = "Headers are pairs of a name and a value, or a dict."
+
+
 def encode_headers(headers: Mapping[str, Any] | Headers | None) -> list[tuple[str, bytes | None]]:
     """User headers as Kafka wants them: order and duplicates kept, text as UTF-8, None stays null."""
     if not headers:
         return []
+    if not isinstance(headers, Iterable):
+        raise InvalidMessage(_HEADERS)
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     encoded: list[tuple[str, bytes | None]] = []
     for pair in pairs:
         try:
             name, value = pair
         except (TypeError, ValueError) as error:
-            raise InvalidMessage("Headers are pairs of a name and a value, or a dict.") from error
+            raise InvalidMessage(_HEADERS) from error
         if name == ID_HEADER:
             raise InvalidMessage(f"The header {ID_HEADER!r} carries the message id; choose another name.")
+        if name == ORIGINAL_TIMESTAMP:
+            raise InvalidMessage(
+                f"The header {ORIGINAL_TIMESTAMP!r} carries a replayed record's first time.",
+                fix="Choose another name, or pass timestamp_ms=.",
+            )
         if not isinstance(name, str) or not (value is None or isinstance(value, str | bytes)):
-            raise InvalidMessage(f"Header {name!r} must have a text name and a str, bytes or None value.")
+            raise InvalidMessage(
+                f"Header {shown(name)} must have a text name and a str, bytes or None value."
+            )
         if "\0" in name:
             raise InvalidMessage(
                 f"Header {name!r} has a NUL in its name, where the Kafka client would cut it off."

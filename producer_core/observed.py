@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core.alerts import ToldAlerts
 from producer_core.connection import Connection
-from producer_core.contract import BasicStats, ProducerStats, basic_stats, producer_stats
+from producer_core.contract import BasicStats, ProducerStats, ReadOnlyStats, basic_stats, producer_stats
 from producer_core.dedup import MessageDeduplicator
 from producer_core.health import HealthMonitor
 from producer_core.lifecycle import Lifecycle
@@ -89,11 +89,13 @@ class Observed:
         """Where a message of this producer stands; None for an id that is not ours."""
         try:
             raw = parse_id(message_id)
-        except ValueError:
+        except (ValueError, AttributeError, TypeError):  # no text at all
             return None
         pending = self._lifecycle.pending.get(raw)
         if pending is not None:
             return pending.status
+        if raw in self._lifecycle.settlement.duplicates:
+            return MessageStatus.DUPLICATE
         identity, backlog = self._parts.identity, self._lifecycle.backlog
         number = identity.ids.number(raw)
         if number is not None and number >= identity.sequence.peek():
@@ -111,7 +113,8 @@ class Observed:
 
     @property
     def stats(self) -> ProducerStats:
-        return self.get_stats()
+        """`get_stats()` for reading: a write raises, because it would change nothing."""
+        return ReadOnlyStats(self.get_stats())
 
     def get_stats(self) -> ProducerStats:
         return producer_stats(self)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from producer_core import __version__
 from producer_core.alerts import Route, ToldAlerts
 from producer_core.alerts.routes import Told, given_routes
+from producer_core.arguments import TOPIC_RULE, is_topic_name
 from producer_core.burial import Origin
 from producer_core.config import ClientConfig, RetryConfig
 from producer_core.deadline import Deadline
@@ -21,6 +21,7 @@ from producer_core.ending import Ending
 from producer_core.errors import ConfigError, InvalidMessage
 from producer_core.event_log import EventLog
 from producer_core.events import Hook, Notice, Severity
+from producer_core.foreign import shown
 from producer_core.guarantees import Guarantees
 from producer_core.health import HealthMonitor
 from producer_core.identity import Identity
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from producer_core.stand_in import StandIn
     from producer_core.store import Store
 
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _LEAST = 0.2
 """Seconds that each step of a close gets when its time is over."""
 _FOR_THE_STORE, _STORE_AT_MOST = 1.0, 10.0
@@ -177,11 +177,8 @@ class Parts:
 
     def check_topic(self, topic: str) -> None:
         """InvalidMessage for what is no topic's name; once for each, BrokerError where we may not do what we must."""
-        if not isinstance(topic, str) or not _TOPIC.fullmatch(topic) or topic in (".", ".."):
-            raise InvalidMessage(
-                f"{topic!r:.80} is not a topic name.",
-                fix="Kafka takes 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'.",
-            )
+        if not is_topic_name(topic):
+            raise InvalidMessage(f"{shown(topic, 80)} is not a topic name.", fix=TOPIC_RULE)
         self._require((topic,))
         self.topics.add(topic)
 

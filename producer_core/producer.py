@@ -10,13 +10,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from producer_core import arguments
 from producer_core.alerts import Route
 from producer_core.alerts.routes import Told
 from producer_core.batches import Gathering
-from producer_core.config import RetryConfig, client_config
+from producer_core.config import RetryConfig, client_config, servers_and_settings
 from producer_core.delivery import Delivery, Owner
 from producer_core.errors import ForkedProducer, InvalidMessage, NotAccepted
 from producer_core.events import Hook
+from producer_core.foreign import shown
 from producer_core.guarantees import Delivered, Guarantees, Level
 from producer_core.handover import OFTEN
 from producer_core.in_doubt import OnAmbiguous
@@ -41,6 +43,7 @@ _SHORT = 100
 class ReliableKafkaProducer(Undelivered):
     """A Kafka producer that knows what became of every message.
 
+    `bootstrap_servers` takes a list, a comma string, or the one dict of settings that confluent-kafka takes.
     Delivered means acknowledged by the broker. A message that cannot be delivered becomes a dead letter with
     a verdict that says whether a resend is safe. `store` is a path, a Store, None for none, or "auto" for the
     default path. All methods may be called from any thread; after a fork make a new producer in the child.
@@ -65,7 +68,7 @@ class ReliableKafkaProducer(Undelivered):
 
     def __init__(
         self,
-        bootstrap_servers: str | Sequence[str] = ("localhost:9092",),
+        bootstrap_servers: str | Sequence[str] | Mapping[str, Any] = ("localhost:9092",),
         config: Mapping[str, Any] | None = None,
         retry_config: RetryConfig | None = None,
         redis_client: Any = None,
@@ -93,6 +96,12 @@ class ReliableKafkaProducer(Undelivered):
         transport: TransportFactory | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        arguments.check(
+            retry_config=retry_config, enable_deduplication=enable_deduplication, dlq_max_size=dlq_max_size,
+            health_check_interval=health_check_interval, dedup_ttl=dedup_ttl, thresholds=thresholds, store=store, journal_dir=journal_dir, telemetry_topic=telemetry_topic,
+            transactional_id=transactional_id, hooks=hooks, alert_routes=alert_routes,
+        )  # fmt: skip
+        bootstrap_servers, config = servers_and_settings(bootstrap_servers, config)
         self.guarantees = Guarantees(
             delivery, ordering, on_ambiguous, journal_dir, journal_level, transactional_id, shards,
             journaled=journal is not None,
@@ -155,6 +164,8 @@ class ReliableKafkaProducer(Undelivered):
         """
         delivery = self._delivery(topic, value, key, headers, partition, timestamp_ms, value_serializer)
         if callback is not None or on_delivery is not None or record_id is not None:
+            arguments.check_callback(callback, "callback")
+            arguments.check_callback(on_delivery, "on_delivery")
             delivery.owner = Owner(callback, on_delivery, record_id)
         if self.deduplicator is not None:
             if self._alone and type(dedup_key) is str and len(dedup_key) <= _SHORT:
@@ -179,7 +190,11 @@ class ReliableKafkaProducer(Undelivered):
     ) -> Delivery:
         if self._ending.begun:
             self._ending.check()
-        if topic not in self._topics:
+        try:
+            known = topic in self._topics
+        except TypeError:  # a list, a dict
+            known = False
+        if not known:
             self._parts.check_topic(topic)
         data = encode_value(value, serializer or self._value_serializer)
         key_data = encode_key(key, self._key_serializer)
@@ -222,16 +237,19 @@ class ReliableKafkaProducer(Undelivered):
     ) -> dict[str, Any]:
         """Send each and wait until all are settled. `sent` were acknowledged, `failed` are dead or were refused.
 
+        `results` has one entry an input, in their order: `message_id`, `status`, and of what failed `error` and `verdict`.
+
         With Redis or a journal the messages of a list are claimed and written down some hundred at a time, so that a
         round trip or a sync is shared: at the level `power` this is how one thread sends quickly. Those of a generator
         are accepted one by one, as they come.
         """
+        arguments.check_batch(messages, key_extractor)
         gathering = Gathering()
         deliveries = self._gathered(gathering, topic, messages, key_extractor)
         together = self._together and isinstance(messages, Collection)
-        gathering.take(deliveries, self._acceptance, self._ids.text, together=together)
+        gathering.take(deliveries, self._acceptance, together=together)
         self._lifecycle.wait_until(gathering.complete)
-        return gathering.result()
+        return gathering.result(self._ids.text)
 
     def _gathered(
         self,
@@ -243,7 +261,7 @@ class ReliableKafkaProducer(Undelivered):
         """Each message that can be sent, on its way to be accepted; it tells the gathering how it ended."""
         for value in messages:
             try:
-                key = None if key_extractor is None else key_extractor(value)
+                key = None if key_extractor is None else arguments.key_of(key_extractor, value)
                 delivery = self._delivery(topic, value, key, None, None, None, None)
                 if self.deduplicator is not None:
                     delivery.checksum = self._checksum(topic, delivery.key, value, None)
@@ -277,8 +295,7 @@ class ReliableKafkaProducer(Undelivered):
         from producer_core.frames import send_frame
 
         self._ending.check()
-        if topic not in self._topics:
-            self._parts.check_topic(topic)
+        self._parts.check_topic(topic)
         return send_frame(
             self,
             frame,
@@ -343,5 +360,7 @@ def _placement(partition: int | None, timestamp_ms: int | None) -> Placement:
 
 def _whole(number: Any, name: str, bits: int) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**bits:
-        raise InvalidMessage(f"{name} must be a whole number from 0 to 2^{bits} - 1, not {number!r:.40}.")
+        raise InvalidMessage(
+            f"{name} must be a whole number from 0 to 2^{bits} - 1, not {shown(number, 40)}."
+        )
     return number

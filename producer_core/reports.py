@@ -86,7 +86,7 @@ def as_message(delivery: Delivery, status: MessageStatus, error: str | None = No
         value=decode_value(delivery.value),
         timestamp=datetime.fromtimestamp(delivery.accepted_at),
         status=status,
-        retry_count=len(delivery.attempts),
+        retry_count=len(delivery.attempts) - (status is MessageStatus.DLQ and bool(delivery.attempts)),
         last_error=error or (delivery.attempts[-1][0].text if delivery.attempts else None),
         checksum=delivery.checksum,
     )

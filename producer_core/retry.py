@@ -19,6 +19,7 @@ from confluent_kafka import KafkaError, KafkaException
 from producer_core.config import DEFAULT_RETRIABLE, RetryConfig
 from producer_core.errors import ConfigError
 from producer_core.failures import Failure, failure_of, lookup, retriable_codes
+from producer_core.messages import Message, MessageStatus
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +84,10 @@ def _codes(names: frozenset[str]) -> frozenset[str]:
     return retriable_codes(tuple(names))
 
 
+_REMEMBERED = 10_000
+"""Messages whose retries `schedule_retry` counts by their id; the oldest is forgotten first."""
+
+
 class RetryManager:
     """Items that wait for their time, on one heap, handed to `send` by one thread.
 
@@ -111,6 +116,7 @@ class RetryManager:
         self._running = False
         self._thread: threading.Thread | None = None
         self._counts: Counter[str] = Counter()
+        self._tries: dict[str, int] = {}  # retries by message id, of `schedule_retry`; the latest ones
 
     def start(self) -> None:
         """Start handing out; a second call changes nothing."""
@@ -141,6 +147,7 @@ class RetryManager:
     def settled(self, item: Any, ok: bool) -> None:
         """How an item that had been retried ended."""
         with self._lock:
+            self._tries.pop(getattr(item, "id", ""), None)
             self._counts["successful" if ok else "failed"] += 1
 
     # the contract
@@ -154,16 +161,29 @@ class RetryManager:
         return delay(retry_count + 1, self.config)
 
     def schedule_retry(self, message: Any, error: Exception | str) -> bool:
-        """Queue `message` for its next try; False, with an error in the log, when it is not retriable."""
-        done = getattr(message, "retry_count", 0)
-        decision = decide(_failure(error), done + 1, self.config)
+        """Queue `message` for its next try; False, with an error in the log, when it is not retriable.
+
+        What is handed out has the risen `retry_count`, and `max_retries` holds for a message's id, whichever of its
+        values is scheduled again; `settled` ends the count.
+        """
+        with self._lock:
+            message_id: str | None = getattr(message, "id", None)
+            done = max(getattr(message, "retry_count", 0), self._tries.pop(message_id or "", 0))
+            decision = decide(_failure(error), done + 1, self.config)
+            if message_id is not None:
+                self._remember(message_id, done + isinstance(decision, RetryAfter))
         if isinstance(decision, RetryAfter):
-            self.schedule(message, decision.seconds)
+            self.schedule(_counted(message, done + 1, error), decision.seconds)
             return True
         logger.error("message not retriable", extra={"topic": message.topic, "reason": decision.reason})
         with self._lock:
             self._counts["failed"] += 1
         return False
+
+    def _remember(self, message_id: Any, tries: int) -> None:
+        self._tries[message_id] = tries
+        if len(self._tries) > _REMEMBERED:
+            del self._tries[next(iter(self._tries))]
 
     @property
     def retry_queues(self) -> dict[str, list[tuple[float, Any]]]:
@@ -213,6 +233,13 @@ class RetryManager:
                 else:
                     return heapq.heappop(self._heap)[2]
         return None
+
+
+def _counted(message: Any, tries: int, error: Exception | str) -> Any:
+    """The message as it waits for this retry; what is no Message waits as it is."""
+    if not isinstance(message, Message):
+        return message
+    return replace(message, retry_count=tries, status=MessageStatus.RETRYING, last_error=str(error))
 
 
 def _failure(error: Exception | str) -> Failure:

@@ -35,6 +35,9 @@ from producer_core.turns import Turns
 if TYPE_CHECKING:
     from producer_core.stand_in import Keeper
 
+_REMEMBERED = 10_000
+"""Duplicates whose ids are known to `get_message_status`; the oldest is forgotten first."""
+
 _new = tuple.__new__
 _topic_of, _seq_of, _id_of, _owner_of = map(attrgetter, ("topic", "seq", "id", "owner"))
 
@@ -71,6 +74,9 @@ class Settlement:
         self._failed = failed
         self._settled = settled
         self.highest = -1  # the highest sequence that was acknowledged; written on the poll thread
+        self.duplicates: dict[
+            bytes, None
+        ] = {}  # ids of held copies that proved to be duplicates, the latest ones
         self.telling: set[int] = set()  # the threads that settle something and have not told everybody yet
 
     # reports
@@ -210,8 +216,14 @@ class Settlement:
                     self._backlog.needless(delivery)
                     self._backlog.flush()
                 self._copies.duplicate(delivery)
+                self._remember_duplicate(delivery.id)
                 self._audience.call_back(delivery, None, None)
                 self._turns.settled(delivery, acknowledged=False)
+
+    def _remember_duplicate(self, message_id: bytes) -> None:
+        self.duplicates[message_id] = None
+        if len(self.duplicates) > _REMEMBERED:
+            self.duplicates.pop(next(iter(self.duplicates)), None)
 
     @contextlib.contextmanager
     def _until_told(self) -> Iterator[None]:

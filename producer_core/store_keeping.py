@@ -7,6 +7,7 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from producer_core.alerts import Route
 from producer_core.config import ClientConfig
 from producer_core.deadline import Deadline
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill, message_of
+from producer_core.dlq.memory import letter_of
 from producer_core.errors import ReplayError, StoreError, StoreFull, StoreLocked
 from producer_core.health import memory_usage
 from producer_core.identity import Session
@@ -25,7 +27,7 @@ from producer_core.ledger import Ledger
 from producer_core.letterbox import Letterbox
 from producer_core.lookout import Lookout
 from producer_core.masking import mask_told
-from producer_core.messages import Message
+from producer_core.messages import Message, MessageStatus
 from producer_core.metrics import Metrics
 from producer_core.numbering import Numbering
 from producer_core.person import person
@@ -156,6 +158,17 @@ class InStore:
 
     def clear(self, topic: str | None) -> int:
         return self.letters().archive(DeadLetterFilter(topic=topic), who=person(), origin="python").count
+
+    def add(self, message: Message, error: str) -> None:
+        """A message that was handed in as dead, without its story."""
+        assert self._producer is not None
+        dead = replace(message, status=MessageStatus.DLQ, last_error=error)
+        letter = letter_of(dead, error, self._clock())
+        self.recorder.died(replace(letter, cluster_id=self._cluster_id, producer_id=self._producer.identity))
+        logger.warning(
+            "message dead",
+            extra={"message_id": message.id, "topic": message.topic, "error": mask_told(error)},
+        )
 
     def replay(
         self, sender: Sender, topic: str, limit: int | None, timeout: float, inconclusive: Inconclusive

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from producer_core.delivery import Delivery
+from producer_core.errors import DeliveryFailed
 from producer_core.events import AttemptFailed, DeadLetter, Hook
 from producer_core.failures import Failure
 from producer_core.foreign import ends_here
@@ -52,6 +53,8 @@ class Audience:
         owner = delivery.owner
         if owner is None:
             return
+        if owner.unsent is not None and (letter is not None or message is None):
+            owner.unsent(delivery.seq, letter)
         if owner.ended is not None:
             owner.ended("failed" if letter else "duplicate" if message is None else "sent")
         if not owner.listens:
@@ -61,7 +64,12 @@ class Audience:
             self._call(delivery.topic, owner.on_delivery, report)
         if owner.callback is not None:
             told = as_message(delivery, _status(report), report.error)
-            self._call(delivery.topic, owner.callback, letter is None, told, report.error or report)
+            error = (
+                None
+                if letter is None
+                else DeliveryFailed(letter.error_text, code=letter.code, verdict=letter.verdict)
+            )
+            self._call(delivery.topic, owner.callback, error is None, told, error or report)
 
     def _call(self, topic: str, callback: Callable[..., None], *about: Any) -> None:
         self._local.calling = True

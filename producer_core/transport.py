@@ -21,7 +21,7 @@ from producer_core import asking, forks, landing
 from producer_core.config import ClientConfig
 from producer_core.connection import produced
 from producer_core.delivery import Delivery, Report, Whereabouts
-from producer_core.errors import ForkedProducer
+from producer_core.errors import ForkedProducer, ProducerError
 from producer_core.events import Notice
 from producer_core.handover import Handover
 from producer_core.landing import Landing
@@ -136,7 +136,7 @@ class KafkaTransport:
         self._handover = Handover(self._reports, self.outstanding)
         self._here = forks.mark()
         # The client, and the place of what it has: replaced together.
-        self._live = (self._connect(), Whereabouts(0, self._reports.rows.extend))
+        self._live = (self._first(), Whereabouts(0, self._reports.rows.extend))
         self._refusal: KafkaError | None = None  # why nothing can be sent until the next client
         # touched on the poll thread only
         self._fatals = 0  # clients that broke since something was acknowledged
@@ -206,6 +206,12 @@ class KafkaTransport:
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(timeout)
         self._discard(self._live[0])
+
+    def _first(self) -> Producer:
+        try:
+            return self._connect()
+        except KafkaException as error:  # oauth_cb gave no token, or the process has no thread left
+            raise ProducerError(f"No Kafka client can be made: {mask_told(str(error.args[0]))}.") from error
 
     def _connect(self) -> Producer:
         return Producer(self._settings())

@@ -41,7 +41,11 @@ def list_(store_path: Path | None, everything: bool, limit: int, as_json: bool) 
     elif not found:
         show.say("No alert fires." if not everything else "No alert has fired yet.")
     else:
-        show.table(("id", "severity", "state", "since", "what", "seen by"), [_row(item) for item in found])
+        show.table(
+            ("id", "severity", "state", "since", "what", "seen by"),
+            [_row(item) for item in found],
+            shrink=("what", "seen by"),
+        )
         for advice in dict.fromkeys(item.advice for item in found if item.state == "firing"):
             show.say(f"  {advice}")
 

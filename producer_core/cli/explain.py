@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import textwrap
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from producer_core import errors
 from producer_core.cli import options, show
 from producer_core.cli.lazy import Failed
 
@@ -51,6 +53,9 @@ def explain(code: str | None, everything: bool, as_json: bool) -> None:
         return
     if code is None:
         raise click.UsageError("Missing argument 'CODE'; --all lists every code.")
+    if (told := _exception(code)) is not None:
+        show.emit({"code": code, "meaning": told}) if as_json else show.say(f"{code}\n{_filled('', told)}")
+        return
     failure = lookup(code)
     if failure.code not in {known.code for known in known_failures()}:
         raise Failed(f"There is no error code {code}.", "See producer-core explain --all.")
@@ -65,6 +70,25 @@ def explain(code: str | None, everything: bool, as_json: bool) -> None:
     show.say(f"  Kind     {_KINDS.get(failure.kind, failure.kind)}")
     show.say(f"  Verdict  {_VERDICTS.get(failure.verdict, failure.verdict)}")
     show.say(_filled("To do", failure.advice))
+
+
+def _exception(name: str) -> str | None:
+    """What a class of ours or of Python's means; None for a code of Kafka's."""
+    found = getattr(errors, name, None) or getattr(builtins, name, None)
+    if not (isinstance(found, type) and issubclass(found, Exception)):
+        return None
+    meaning = (found.__doc__ or "").split("\n\n")[0].strip()
+    if issubclass(found, errors.ProducerError):
+        return f"Raised by producer_core: {meaning} The message of the exception says what to do."
+    children = [
+        one.__name__ for one in vars(errors).values() if isinstance(one, type) and found in one.__bases__
+    ]
+    ours = (
+        f" producer_core raises it as {' or '.join(children)}, whose message says what to do."
+        if children
+        else ""
+    )
+    return f"An exception of Python's, no error of Kafka's: {meaning}{ours} A function of yours that raised it is in the traceback."
 
 
 def _filled(word: str, text: str) -> str:

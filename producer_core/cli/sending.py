@@ -16,13 +16,23 @@ from typing import Any
 
 import orjson
 
+from producer_core.arguments import TOPIC_RULE, is_topic_name
 from producer_core.cli import show
 from producer_core.cli.resuming import Ready
 from producer_core.cli.summary import Summary
 from producer_core.cluster import Cluster
 from producer_core.config import client_config
 from producer_core.dlq import Spill
-from producer_core.errors import ConfigError, Fenced, InvalidMessage, OtherCluster, ProducerError, QueueFull
+from producer_core.errors import (
+    ConfigError,
+    Fenced,
+    InvalidMessage,
+    OtherCluster,
+    ProducerError,
+    QueueFull,
+    StoreFull,
+    StoreLocked,
+)
 from producer_core.events import Hook, Notice
 from producer_core.guarantees import Delivered
 from producer_core.inputs import Malformed, Row, Rows
@@ -31,7 +41,8 @@ from producer_core.inputs.keys import key_of
 from producer_core.inputs.parquet import raw_of
 from producer_core.keeping import spill_path
 from producer_core.producer import ReliableKafkaProducer
-from producer_core.store import default_path
+from producer_core.store import Store, default_path
+from producer_core.store.place import check_writable
 
 _BLOCK_MS = 500  # how long one hand-over waits for room, so that Ctrl-C is heard
 
@@ -69,6 +80,16 @@ def check_cluster(
         )
     cluster.require_topic(topic)
     return found
+
+
+def check_places(store: Path | None, telemetry_topic: str | None) -> None:
+    """Refuse a store or a telemetry topic that cannot be used before anything of this send is written down."""
+    if telemetry_topic is not None and not is_topic_name(telemetry_topic):
+        raise ConfigError(f"--telemetry-topic {telemetry_topic!r} is not a topic name.", fix=TOPIC_RULE)
+    if store is not None:
+        with contextlib.suppress(StoreLocked, StoreFull):  # it may come later
+            with contextlib.closing(Store.open(store)) as opened:
+                check_writable(opened.path)
 
 
 class Ears(Hook):

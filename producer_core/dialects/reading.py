@@ -7,10 +7,9 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from producer_core.burial import ORIGINAL_TIMESTAMP
 from producer_core.dialects.origin import KEPT, NAMES, Dialect, Headers, Origin
 from producer_core.dialects.values import Read, attempts, big_integer, decimal, int32, int64, shown, text
-from producer_core.messages import ID_HEADER
+from producer_core.messages import ID_HEADER, ORIGINAL_TIMESTAMP
 
 Decode = Callable[[bytes], Read]
 

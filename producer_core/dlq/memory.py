@@ -16,7 +16,7 @@ from producer_core.dlq.frame import LIMIT, frame
 from producer_core.events import Attempt, DeadLetter
 from producer_core.failures import fingerprint
 from producer_core.masking import mask_told
-from producer_core.messages import Message, MessageStatus, decode_value, encode_key, encode_value
+from producer_core.messages import Message, MessageStatus, decode_value, encode_key, encode_value, parse_id
 
 if TYPE_CHECKING:
     from producer_core.frames import Kind
@@ -76,7 +76,7 @@ class DeadLetterQueue:
         """Keep a message that failed for good, with what is known of why."""
         text, now = str(error), self._clock()
         dead = replace(message, status=MessageStatus.DLQ, last_error=text)
-        self._hold(_letter_of(dead, text, now), dead)
+        self._hold(letter_of(dead, text, now), dead)
         logger.warning(
             "message dead",
             extra={"message_id": message.id, "topic": message.topic, "error": mask_told(text)},
@@ -218,7 +218,7 @@ def message_of(letter: DeadLetter) -> Message:
     )
 
 
-def _letter_of(message: Message, error: str, now: float) -> DeadLetter:
+def letter_of(message: Message, error: str, now: float) -> DeadLetter:
     """What can be known of a message that was handed in without its story: its outcome is open."""
     return DeadLetter(
         message_id=message.id,
@@ -239,7 +239,16 @@ def _letter_of(message: Message, error: str, now: float) -> DeadLetter:
         attempts=(Attempt(now, "unknown", error),),
         accepted_at=message.timestamp.timestamp(),
         failed_at=now,
+        replayable=_is_id(message.id),  # a record carries no other id
     )
+
+
+def _is_id(text: str) -> bool:
+    try:
+        parse_id(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _joined(earlier: DeadLetter | None, letter: DeadLetter) -> DeadLetter:

@@ -15,8 +15,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from producer_core.asking import reader
-from producer_core.burial import ORIGINAL_TIMESTAMP
-from producer_core.messages import parse_id, record_id
+from producer_core.messages import ORIGINAL_TIMESTAMP, parse_id, record_id
 from producer_core.replay.topic_facts import Bound, words
 
 MOST_KEYS = 500_000

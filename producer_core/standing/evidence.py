@@ -253,7 +253,7 @@ def _still_there(evidence: Evidence, last: Mark) -> tuple[Case, str]:
 
 def _overwritten(evidence: Evidence, last: Mark) -> tuple[Case, str]:
     text = (
-        f"Acknowledged records of {evidence.where} are gone: at offset {last.offset:,}, acknowledged at "
+        f"Acknowledged records of {evidence.where} are gone: at offset {last.offset:,}, acknowledged "
         f"{_when(last)}, there is another record now. The log was cut back and written over."
     )
     return "acknowledged_lost", text

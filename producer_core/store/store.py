@@ -17,7 +17,7 @@ import orjson
 from producer_core.errors import StoreUnavailable
 from producer_core.looking import unattended
 from producer_core.person import person
-from producer_core.store import compacting, counts, faults, inspect, merge, place, retention
+from producer_core.store import compacting, counts, faults, inspect, merge, place, retention, setting_values
 from producer_core.store.batch import Batch
 from producer_core.store.borrow import Lender
 from producer_core.store.inspect import StoreInfo
@@ -141,6 +141,7 @@ class Store:
 
     def change_settings(self, changes: Mapping[str, Any], *, who: str, origin: str) -> None:
         """What an operator sets, in one transaction and with one entry in the audit; None: the default again."""
+        setting_values.check(changes)
         with self.borrow(write=True):
             for name, value in changes.items():
                 if value is None:

@@ -68,6 +68,13 @@ RAISES = [
     ("a header's name with half a pair", {"value": {}, "headers": {"\ud800": b"x"}}, InvalidMessage, "text"),
     ("a NUL in a header's name", {"value": {}, "headers": {"a\0b": b"x"}}, InvalidMessage, "NUL"),
     ("our own header", {"value": {}, "headers": {"pc-id": b"x"}}, InvalidMessage, "pc-id"),
+    (
+        "our own headers",
+        {"value": {}, "headers": {"pc-original-timestamp": b"1"}},
+        InvalidMessage,
+        "timestamp_ms",
+    ),
+    ("headers that are no pairs", {"value": {}, "headers": 5}, InvalidMessage, "pairs"),
     ("a negative partition", {"value": {}, "partition": -1}, InvalidMessage, "partition"),
     ("a partition beyond 31 bits", {"value": {}, "partition": 2**31}, InvalidMessage, "partition"),
     ("a timestamp beyond 63 bits", {"value": {}, "timestamp_ms": 2**63}, InvalidMessage, "timestamp_ms"),
@@ -81,6 +88,7 @@ RAISES = [
     ("an empty topic", {"topic": "", "value": {}}, InvalidMessage, "topic name"),
     ("a topic with a space", {"topic": "a b", "value": {}}, InvalidMessage, "topic name"),
     ("a topic of 250 characters", {"topic": "x" * 250, "value": {}}, InvalidMessage, "topic name"),
+    ("a topic that is a list", {"topic": ["orders"], "value": {}}, InvalidMessage, "topic name"),
     ("a topic that is not text", {"topic": None, "value": {}}, InvalidMessage, "topic name"),
 ]
 

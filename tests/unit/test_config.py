@@ -68,7 +68,15 @@ def test_the_defaults_are_the_promised_ones():
             {"sasl.username": "u", "sasl.password": "p"},
         ),
         ({"ssl_cafile": "ca.pem"}, {"ssl.ca.location": "ca.pem"}),
-        ({"security_protocol": "SASL_SSL"}, {"security.protocol": "SASL_SSL"}),
+        (
+            {
+                "security_protocol": "SASL_SSL",
+                "sasl_mechanism": "PLAIN",
+                "sasl_plain_username": "u",
+                "sasl_plain_password": "p",
+            },
+            {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"},
+        ),
         ({"enable_idempotence": False, "acks": 1}, {"enable.idempotence": False, "acks": 1}),
         ({"retries": 3}, {"retries": 3}),
     ],

@@ -85,6 +85,20 @@ def test_a_lost_connection_is_told_once(connection, told):
     assert told[-1].kind == "connected"
 
 
+def test_an_acknowledgement_proves_a_connection_before_the_first_statistics(connection, told):
+    connection.acknowledged()
+
+    assert connection.connected
+
+
+def test_a_late_acknowledgement_does_not_end_a_loss_that_was_told(connection, told):
+    connection.acknowledged()
+    connection.failed(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    connection.acknowledged()
+
+    assert not connection.connected
+
+
 # reached or not
 
 

@@ -1,0 +1,167 @@
+"""What a newcomer gives to the producer by mistake is an error of ours that says what to write."""
+
+from __future__ import annotations
+
+import pytest
+
+from producer_core import ReliableKafkaProducer
+from producer_core.brokers import embedded
+from producer_core.config import addresses, client_config
+from producer_core.errors import ConfigError, InvalidMessage, ProducerError
+from producer_core.testing import InMemoryTransport
+
+
+@pytest.fixture(scope="module")
+def producer():
+    with ReliableKafkaProducer("memory:1", store=None, transport=InMemoryTransport) as made:
+        yield made
+
+
+def test_the_one_dict_that_confluent_kafka_takes_is_taken():
+    with (
+        embedded.start(topics={"orders": 1}) as broker,
+        ReliableKafkaProducer(
+            {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 7}, store=None
+        ) as producer,
+    ):
+        producer.send_message("orders", {"order": 1})
+        producer.flush(30)
+
+        assert producer.config.settings["linger.ms"] == 7
+        assert producer.get_stats()["messages_sent"] == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"linger.ms": 5}, "No bootstrap server"),
+        ({"bootstrap.servers": "a:1", "linger_mss": 5}, "Did you mean"),
+        ({"bootstrap.servers": "a:1", "bootstrap_servers": "b:1"}, "both set"),
+        ({"bootstrap.servers": "a:1", 5: 1}, "name of a setting"),
+        ({"bootstrap.servers": 5}, "not an address"),
+    ],
+)
+def test_a_dict_of_settings_passes_the_same_checks(settings, says):
+    with pytest.raises(ConfigError, match=says):
+        client_config(settings)
+
+
+@pytest.mark.parametrize(
+    "servers",
+    [5, [5], [None], None, [["a:1"]], b"a:1", [b"a:1"], "a b", ["a b:1"], "host:", ":9092", "host:0", "host:99999", "::1"],
+    ids=repr,
+)  # fmt: skip
+def test_an_odd_address_says_how_to_write_one(servers):
+    with pytest.raises(ConfigError, match="Write host:port"):
+        addresses(servers)
+
+
+@pytest.mark.parametrize(
+    "address", ["user:s3cret@host", "SASL_SSL://user:s3cret@host:9092", "kafka://u:s3cret@h:1/x"]
+)
+def test_a_password_in_an_address_is_not_repeated(address):
+    with pytest.raises(ConfigError, match="sasl_plain_password") as raised:
+        addresses(["good:9092", address])
+    assert "s3cret" not in str(raised.value)
+
+
+SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.username": "u", "sasl.password": "s3cret"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"partitioner": lambda *anything: 0}, "partition= to send_message"),
+        ({"on_delivery": print}, "on_delivery= to send_message"),
+        ({"dr_cb": print}, "on_delivery= to send_message"),
+        ({"linger.ms": print}, "takes no function"),
+        ({**SASL, "sasl.mechanism": "NOPE"}, "Unsupported SASL mechanism: NOPE"),
+        (
+            {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"},
+            "sasl.username and sasl.password",
+        ),
+        ({"security.protocol": "SSL", "ssl.ca.location": "/no/such/file"}, "ssl.ca.location failed"),
+        ({"value_serializer": 5}, "not a function"),
+        (5, "must be a dict"),
+        ("linger.ms=5", "must be a dict"),
+    ],
+)
+def test_a_setting_that_the_client_refuses_is_an_error_of_ours(settings, says):
+    with pytest.raises(ConfigError, match=says) as raised:
+        client_config("a:1", settings)
+    assert "s3cret" not in str(raised.value)
+
+
+def test_a_token_function_that_gives_none_is_an_error_of_ours():
+    def no_token(config):
+        raise ValueError("mine")
+
+    settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER", "oauth_cb": no_token}
+    with pytest.raises(ProducerError, match="No Kafka client can be made"):
+        ReliableKafkaProducer("127.0.0.1:1", settings, store=None)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"retry_config": {"max_retries": 3}}, "RetryConfig"),
+        ({"dlq_max_size": 0}, "from 1 on"),
+        ({"enable_deduplication": "no"}, "True or False"),
+        ({"health_check_interval": "30"}, "seconds above 0"),
+        ({"dedup_ttl": -1}, "seconds above 0"),
+        ({"thresholds": 5}, "must be a dict"),
+        ({"thresholds": {"latency_threshold_ms": "fast"}}, "from 0 on"),
+        ({"store": 5}, "not a path"),
+        ({"store": ""}, "store=None"),
+        ({"journal_dir": 5}, "not a path"),
+        ({"telemetry_topic": "a b"}, "topic name"),
+        ({"transactional_id": 5}, "not a text"),
+        ({"hooks": 5}, "must be a list"),
+        ({"alert_routes": 5}, "must be a list"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else next(iter(value)),
+)
+def test_an_argument_of_a_wrong_type_is_an_error_of_ours(options, says):
+    with pytest.raises(ConfigError, match=says):
+        ReliableKafkaProducer("memory:1", **{"store": None, **options}, transport=InMemoryTransport)
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        ({"topic": ["orders"]}, "not a topic name"),
+        ({"topic": {}}, "not a topic name"),
+        ({"topic": b"orders"}, "not a topic name"),
+        ({"headers": 5}, "Headers are pairs"),
+        ({"headers": [5]}, "Headers are pairs"),
+        ({"headers": {10**5000: b""}}, "text name"),
+        ({"key": 10**5000}, "thousands of digits"),
+        ({"partition": 10**5000}, "whole number"),
+        ({"timestamp_ms": 10**5000}, "whole number"),
+        ({"value": 10**5000}, "64-bit"),
+        ({"callback": 5}, "not a function"),
+        ({"on_delivery": 5}, "not a function"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else next(iter(value)),
+)
+def test_an_odd_message_is_refused_with_a_sentence(producer, message, says):
+    with pytest.raises(InvalidMessage, match=says):
+        producer.send_message(**{"topic": "orders", "value": {}, **message})
+
+
+@pytest.mark.parametrize("messages", [{"order": 1}, "order", b"order", 5, None])
+def test_a_batch_that_is_no_list_is_refused_instead_of_sent_piece_by_piece(producer, messages):
+    with pytest.raises(InvalidMessage, match=r"Write \[message\]"):
+        producer.send_batch("orders", messages)
+
+
+def test_a_key_extractor_that_fails_refuses_its_message_alone(producer):
+    result = producer.send_batch(
+        "orders", [{"id": 1}, {}, {"id": 3}], key_extractor=lambda order: order["id"]
+    )
+    assert (result["sent"], result["failed"]) == (2, 1)
+
+
+@pytest.mark.parametrize("message_id", [5, None, "", b"x", ["a"]])
+def test_the_status_of_what_is_no_id_is_none(producer, message_id):
+    assert producer.get_message_status(message_id) is None

@@ -1,0 +1,184 @@
+"""What the public face returns: batches, callbacks, statistics, retries and dead letters."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+
+import pytest
+from click.testing import CliRunner
+
+from producer_core import Message, MessageStatus, ReliableKafkaProducer, RetryConfig, RetryManager, Store
+from producer_core.cli import main
+from producer_core.errors import ConfigError, DeliveryFailed
+from producer_core.testing import InMemoryTransport
+from tests.support import eventually
+
+REFUSED = "TOPIC_AUTHORIZATION_FAILED"
+
+
+def producer_of(store=None, *, cluster="here", made=None, **options):
+    def script(delivery):
+        return REFUSED if delivery.topic == "refused" else None
+
+    options = {"run_replays": False, "health_check_interval": 3600, **options}
+    transport = InMemoryTransport.factory(made if made is not None else [], script=script)
+    return ReliableKafkaProducer("memory:1", store=store, cluster_id=cluster, transport=transport, **options)
+
+
+# batches
+
+
+def test_a_batch_says_of_each_input_how_it_ended():
+    with producer_of(enable_deduplication=True) as producer:
+        result = producer.send_batch("orders", [{"n": 1}, {"n": object()}, {"n": 1}, {"n": 2}])
+
+        entries = result["results"]
+        assert [entry.status for entry in entries] == ["sent", "failed", "duplicate", "sent"]
+        assert "At value['n']" in entries[1].error
+        assert entries[1].verdict == "not_sent"
+        assert result["message_ids"] == [entries[0].message_id, entries[3].message_id]
+        assert {name: result[name] for name in ("total", "sent", "failed", "duplicate")} == {
+            "total": 4, "sent": 2, "failed": 1, "duplicate": 1,
+        }  # fmt: skip
+
+
+def test_a_dead_letter_of_a_batch_has_its_id_reason_and_verdict():
+    with producer_of() as producer:
+        result = producer.send_batch("refused", [{"n": 1}])
+
+        (entry,) = result["results"]
+        assert (entry.status, entry.verdict) == (
+            "failed",
+            "rejected",
+        ) or entry.verdict == "possibly_persisted"
+        assert "authorization" in entry.error.lower()
+        assert producer.get_message_status(entry.message_id) is MessageStatus.DLQ
+
+
+def test_a_held_copy_that_proved_a_duplicate_is_one_and_has_no_place_among_the_ids():
+    made = []
+    transport = InMemoryTransport.factory(made, script=lambda delivery: "hold")
+    with ReliableKafkaProducer(
+        "memory:1", store=None, transport=transport, enable_deduplication=True, health_check_interval=3600
+    ) as producer:
+        results = []
+        sender = threading.Thread(
+            target=lambda: results.append(producer.send_batch("orders", [{"n": 1}, {"n": 1}]))
+        )
+        sender.start()
+        eventually(lambda: producer.pending_count == 2 and made[0].held, timeout=60)
+        first, copy = sorted(producer.pending_messages, key=lambda text: int(text.rpartition("-")[2]))
+        made[0].release()
+        sender.join(60)
+
+        assert [entry.status for entry in results[0]["results"]] == ["sent", "duplicate"]
+        assert results[0]["message_ids"] == [first]
+        assert producer.get_message_status(copy) is MessageStatus.DUPLICATE
+
+
+# callbacks
+
+
+def test_a_failed_message_hands_its_callback_an_exception_and_the_number_of_retries():
+    heard = []
+    with producer_of(retry_config=RetryConfig(max_retries=0)) as producer:
+        producer.send_message("refused", {"n": 1}, callback=lambda *about: heard.append(about))
+        producer.flush()
+        (letter,) = producer.get_dlq_messages()
+
+    ok, message, error = heard[0]
+    assert not ok
+    assert isinstance(error, DeliveryFailed)
+    assert (str(error), error.code) == (message.last_error, REFUSED)
+    assert message.retry_count == letter.retry_count == 0
+
+
+# statistics
+
+
+def test_statistics_have_an_aware_start_and_the_last_hundred_latencies():
+    with producer_of() as producer:
+        producer.send_batch("orders", [{"n": number} for number in range(150)])
+        stats = producer.get_stats()
+
+    assert len(stats["latency_history"]) == 100
+    assert stats["start_time"].utcoffset() == datetime.timedelta(0)
+
+
+def test_a_write_into_the_statistics_says_that_it_would_vanish():
+    with producer_of() as producer:
+        with pytest.raises(TypeError, match="get_stats"):
+            producer.stats["messages_sent"] = 5
+        with pytest.raises(TypeError, match="get_stats"):
+            producer.stats.update(messages_sent=5)
+        assert producer.stats["messages_sent"] == 0
+
+
+# retries
+
+
+def test_a_send_that_schedules_itself_again_stops_at_max_retries():
+    message = Message("7", "orders", None, {}, datetime.datetime.now())
+    tried, given_up = [], threading.Event()
+
+    def send(item):
+        tried.append(item)
+        if not manager.schedule_retry(
+            message, "REQUEST_TIMED_OUT"
+        ):  # the one it began with, not what it was handed
+            given_up.set()
+
+    manager = RetryManager(RetryConfig(max_retries=3, initial_delay_ms=1, jitter=False), send=send)
+    manager.start()
+    manager.schedule_retry(message, "REQUEST_TIMED_OUT")
+    assert given_up.wait(60)
+    manager.stop()
+
+    assert [item.retry_count for item in tried] == [1, 2, 3]
+    assert {item.status for item in tried} == {MessageStatus.RETRYING}
+    assert manager.get_stats()["total_retries"] == 3
+
+
+# dead letters
+
+
+def test_a_message_can_be_added_to_the_dead_letters_of_a_store(tmp_path):
+    with producer_of(tmp_path / "s.duckdb") as producer:
+        producer.dlq.add_message(Message("own-id", "orders", "k", {"n": 1}, datetime.datetime.now()), "boom")
+
+        (letter,) = producer.get_dlq_messages()
+        assert (letter.id, letter.topic, letter.last_error) == ("own-id", "orders", "boom")
+        assert producer.dlq.get_stats()["topic_breakdown"] == {"orders": 1}
+
+
+# what an operator says
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"keep_secondss": 5}, {"keep_hours": 0}, {"keep_hours": "3d"}, {"keep_hours": float("nan")}, {"dlq_max_size": -1}, {"dlq_max_size": True}],
+    ids=str,
+)  # fmt: skip
+def test_python_takes_no_setting_of_the_store_that_the_command_refuses(tmp_path, changes):
+    store = Store.open(tmp_path / "s.duckdb")
+    with pytest.raises(ConfigError):
+        store.change_settings(changes, who="ada", origin="python")
+    assert store.settings() == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code", "says"),
+    [
+        ("99999999999999999999", 2, "There is no error code"),
+        ("9" * 5000, 2, "There is no error code"),
+        ("UnknownProducerException", 0, "UNKNOWN_PRODUCER_ID"),
+        ("ValueError", 0, "ConfigError or InvalidMessage"),
+        ("QueueFull", 0, "No room for the message"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_explain_answers_for_whatever_stands_in_a_traceback(code, exit_code, says):
+    result = CliRunner().invoke(main, ["explain", code])
+    assert (result.exit_code, isinstance(result.exception, SystemExit | None)) == (exit_code, True)
+    assert says in " ".join(result.output.split())
