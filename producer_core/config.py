@@ -35,6 +35,7 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "socket.timeout.ms": 30_000,
         "partitioner": "murmur2_random",  # keys land where Java's and kafka-python's clients put them
         "statistics.interval.ms": 1_000,
+        "retry.backoff.ms": 500,  # a refusal that comes sooner is of the only transmission (failures.judge)
         "topic.metadata.propagation.max.ms": 5_000,  # a missing topic is a quick answer
     }
 )
@@ -155,7 +156,7 @@ class ClientConfig:
     @property
     def retry_backoff(self) -> float:
         """Seconds librdkafka waits at least, less 20 % of jitter, before it transmits a message again."""
-        first = float(self.settings.get("retry.backoff.ms", 100))
+        first = float(self.settings["retry.backoff.ms"])
         return min(first, float(self.settings.get("retry.backoff.max.ms", 1000))) / 1000
 
     @property
@@ -322,7 +323,10 @@ def _nearest(name: str) -> str:
 
 
 def _relax(chosen: dict[str, Any], asked: Mapping[str, Any]) -> None:
-    """Idempotence switched off by the user: take back the defaults that only served it."""
+    """Take back defaults that contradict what the user chose."""
+    if "retry.backoff.ms" not in asked and "retry.backoff.max.ms" in asked:
+        most = _number(chosen, "retry.backoff.max.ms")
+        chosen["retry.backoff.ms"] = int(min(chosen["retry.backoff.ms"], most))
     if not _true(chosen["enable.idempotence"]) and "acks" in asked and str(asked["acks"]) == "0":
         chosen.pop("request.timeout.ms", None)
 

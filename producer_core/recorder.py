@@ -177,6 +177,15 @@ class Recorder(Hook):
                 self._written.wait(0.05)
         return not self.waiting
 
+    def wait_stored(self, timeout: float) -> bool:
+        """Wait until every dead letter so far is in the store itself, also through trouble with it; False at the timeout."""
+        deadline = time.monotonic() + timeout
+        while (self.waiting or self._spilled) and (left := deadline - time.monotonic()) > 0:
+            self._written.clear()
+            if self.waiting or self._spilled:
+                self._written.wait(min(left, 0.05))
+        return not (self.waiting or self._spilled)
+
     def hurry(self, timeout: float) -> None:
         """Write down now what would be written within the next second; wait for it at most `timeout` seconds."""
         told = threading.Event()

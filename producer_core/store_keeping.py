@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_STORED_WITHIN = 10.0
+"""Seconds that a listing or a replay waits for the store to take the dead letters that are on their way there."""
+
 _LISTED = 10_000
 """Dead letters that a listing in memory returns at most."""
 
@@ -152,11 +155,13 @@ class InStore:
         return found[0].state if found else None
 
     def messages(self, topic: str | None) -> list[Message]:
+        self.recorder.wait_stored(_STORED_WITHIN)
         found = self.letters().find(DeadLetterFilter(topic=topic), limit=_LISTED)
         bodies = self.letters().bodies([letter.message_id for letter in found])
         return sorted(map(message_of, bodies), key=lambda message: message.id)
 
     def clear(self, topic: str | None) -> int:
+        self.recorder.wait_stored(_STORED_WITHIN)
         return self.letters().archive(DeadLetterFilter(topic=topic), who=person(), origin="python").count
 
     def add(self, message: Message, error: str) -> None:
@@ -173,7 +178,8 @@ class InStore:
     def replay(
         self, sender: Sender, topic: str, limit: int | None, timeout: float, inconclusive: Inconclusive
     ) -> int:
-        """A durable operation, run here and now; it goes on in the store if the time runs out."""
+        """Run a durable replay here and now; it goes on in the store if the time runs out."""
+        self.recorder.wait_stored(_STORED_WITHIN)
         self.letters()
         if self.store is None:
             raise ReplayError("The store cannot be had, so nothing can be replayed now.")
@@ -183,6 +189,11 @@ class InStore:
         )  # fmt: skip
         runner = self._runner or self._new_runner(self.store, sender)
         done = runner.run_one(operation.operation_id, timeout)
+        if done.acknowledged + done.landed < done.total or not done.ended:
+            logger.warning(
+                "dead letters were not replayed",
+                extra={"topic": topic, "operation": done.operation_id, "outcome": done.message},
+            )
         return done.acknowledged + done.landed
 
     def _new_runner(self, store: Store, sender: Sender) -> ReplayRunner:

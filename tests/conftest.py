@@ -11,6 +11,8 @@ import subprocess
 import sys
 import uuid
 from collections import Counter
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,10 @@ MARK = f"PRODUCER_CORE_TEST_RUN={os.getpid()}-{uuid.uuid4().hex}"
 """In the environment of every process that a test starts, detached or not: how we know ours at the end."""
 
 os.environ.update([MARK.split("=")])
+
+
+MADE = {}
+"""The bytes of an empty store, by the code that made it."""
 
 
 def service_of(item):
@@ -130,6 +136,40 @@ def own_state(tmp_path_factory, monkeypatch):
 def patient_reads(monkeypatch):
     """The store cancels a read after 2 s; a loaded machine must not decide what a test sees."""
     monkeypatch.setattr("producer_core.store.borrow.READ_LIMIT", 60.0)
+
+
+@pytest.fixture(autouse=True)
+def copied_stores(monkeypatch):
+    """A new store is a copy of one that the migrations made in this process; they take 0.3 s on a loaded machine.
+
+    A test that changes the migrations itself gets what they make.
+    """
+    from producer_core.store import migrate
+    from producer_core.store import store as module
+
+    known = module.migrate, migrate.migrations, module.duckdb
+    fill = module.Store._fill
+
+    def copy_or_fill(self, draft):
+        if (module.migrate, migrate.migrations, module.duckdb) != known:
+            return fill(self, draft)
+        if known not in MADE:
+            fill(self, draft)
+            MADE[known] = draft.read_bytes()
+        else:
+            draft.write_bytes(MADE[known])
+
+    monkeypatch.setattr(module.Store, "_fill", copy_or_fill)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def components_read_once():
+    """Streamlit reads the metadata of all installed packages for each page that a test opens; once is enough."""
+    if not find_spec("streamlit"):
+        return
+    from streamlit.components.v2 import manifest_scanner
+
+    manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
 
 
 def needs(tool, package):

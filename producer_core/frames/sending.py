@@ -145,7 +145,7 @@ class _Sending:
                 on_delivery=self._settled,
             )
         except InvalidMessage as error:
-            self._refuse(Refusal(number, f"{'' if self._value else _culprit(row)}{error}"))
+            self._refuse(Refusal(number, str(error) if self._value else _named(row, error)))
             return True
         except NotAccepted as error:
             with self._changed:
@@ -225,13 +225,14 @@ def _value(of: Of, row: dict[str, Any]) -> Any:
     return value
 
 
-def _culprit(row: Mapping[str, Any]) -> str:
-    """The column that cannot be written, in words."""
+def _named(row: Mapping[str, Any], error: InvalidMessage) -> str:
+    """The refusal in words, with the column that cannot be written before it."""
     for name, cell in row.items():
         try:
             encode_value({name: cell})
+            readable = not isinstance(cell, Unreadable)
         except InvalidMessage:
-            return f"Column {name!r}: "
-        if isinstance(cell, Unreadable):
-            return f"Column {name!r}: "
-    return ""
+            readable = False
+        if not readable:
+            return f"Column {name!r}: {str(error).removeprefix(f'At value[{name!r}]: ')}"
+    return str(error)

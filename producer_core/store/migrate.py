@@ -71,13 +71,14 @@ def check(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
 def migrate(connection: duckdb.DuckDBPyConnection, *, now: float) -> list[int]:
     """Apply what is missing, within the caller's transaction; the versions applied."""
     connection.execute(_RECORDS)
-    waiting = [migration for migration in migrations() if migration.version > version_of(connection)]
-    for migration in waiting:
+    present = version_of(connection)
+    missing = [migration for migration in migrations() if migration.version > present]
+    for migration in missing:
         connection.execute(migration.sql)
         connection.execute(
             "INSERT INTO schema_migrations VALUES (?, ?, ?)", [migration.version, migration.name, now]
         )
-    return [migration.version for migration in waiting]
+    return [migration.version for migration in missing]
 
 
 def _tables(connection: duckdb.DuckDBPyConnection) -> set[str]:

@@ -235,9 +235,11 @@ class Store:
             emptied = place.was_emptied(self.path)
             if not self._create:
                 raise faults.emptied(self.path) if emptied else faults.missing(self.path)
-            self._make()
+            made = self._make()
             if emptied:
                 self._tell_emptied()
+            if made:
+                return
         with unattended(), self._lender.borrow() as connection:
             version = check(connection, self.path)
         if version < newest():
@@ -250,18 +252,23 @@ class Store:
         text = "The file was empty (0 bytes) although it had been a store: a new one was made, and all content is lost."
         self.audit(who=person(), origin="store", action="create", selection={}, count=0, outcome=text)
 
-    def _make(self) -> None:
-        """Made complete beside its place, then moved there: nobody ever sees half a store."""
+    def _make(self) -> bool:
+        """Make the file complete beside its place, then move it there; False where another process was quicker."""
         place.make_folder(self.path.parent)
         with self._lender.alone():
             if place.has_content(self.path):
-                return  # somebody else was quicker
+                return False
             draft = place.clean_draft(self.path)
-            try:
-                with self._lender.attached(draft, write=True) as connection:
-                    connection.begin()
-                    migrate(connection, now=self._clock())
-                    connection.commit()
-            except duckdb.Error as error:
-                raise faults.from_duckdb(error, self.path) from error
+            self._fill(draft)
             place.publish(draft, self.path)
+        return True
+
+    def _fill(self, draft: Path) -> None:
+        """Write an empty store with the newest schema to `draft`."""
+        try:
+            with self._lender.attached(draft, write=True) as connection:
+                connection.begin()
+                migrate(connection, now=self._clock())
+                connection.commit()
+        except duckdb.Error as error:
+            raise faults.from_duckdb(error, self.path) from error

@@ -36,6 +36,7 @@ def test_the_defaults_are_the_promised_ones():
         "socket.timeout.ms": 30_000,
         "partitioner": "murmur2_random",
         "statistics.interval.ms": 1_000,
+        "retry.backoff.ms": 500,
         "topic.metadata.propagation.max.ms": 5_000,
     }
     assert "retries" not in found  # left to librdkafka's maximum
@@ -124,6 +125,11 @@ def test_seconds_are_what_the_rest_of_the_code_reads():
         1.5,
         1.0,
     )  # retry.backoff.max.ms caps it at 1 s
+
+
+def test_a_cap_below_the_default_backoff_lowers_the_backoff():
+    assert client_config("a:1", {"retry.backoff.max.ms": 200}).settings["retry.backoff.ms"] == 200
+    assert client_config("a:1", {}).retry_backoff == 0.5
 
 
 # contradictions

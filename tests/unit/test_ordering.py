@@ -19,6 +19,7 @@ from producer_core.testing import InMemoryTransport
 from tests.support import eventually
 
 QUICK = RetryConfig(max_retries=3, initial_delay_ms=1, max_delay_ms=2, jitter=False)
+LATE = RetryConfig(max_retries=1, initial_delay_ms=600_000, max_delay_ms=600_000, jitter=False)
 REFUSED = "NOT_ENOUGH_REPLICAS"
 
 
@@ -34,6 +35,14 @@ def make(script=None, *, retry=QUICK, **options):
 
 def values(transport, topic="orders"):
     return [int(delivery.value) for delivery in transport.log[topic]]
+
+
+def retry_now(producer):
+    """Every retry is due: the test says when, not the pace of the machine."""
+    manager = producer.retry_manager
+    with manager._lock:
+        manager._clock = lambda: time.monotonic() + 3600
+        manager._changed.notify_all()
 
 
 class FirstTries:
@@ -53,13 +62,15 @@ class FirstTries:
 def test_later_messages_of_a_key_wait_for_its_retry():
     gate = threading.Event()
     script = FirstTries(fail={0})
-    producer, transport = make(script, retry=RetryConfig(max_retries=1, initial_delay_ms=300, jitter=False))
+    producer, transport = make(script, retry=LATE)
 
     producer.send_message("orders", b"0", "a", callback=lambda *_: gate.set())
     eventually(lambda: producer.retry_manager.pending == 1)
     for number in range(1, 6):
         producer.send_message("orders", str(number), "a", value_serializer=str.encode)
     producer.send_message("orders", b"9", "b")
+    eventually(lambda: values(transport) == [9])
+    retry_now(producer)
     producer.flush(10)
 
     assert gate.is_set()
@@ -305,7 +316,7 @@ def test_a_copy_that_waits_in_the_lane_of_its_twin_leaves_it_the_claim():
 @pytest.mark.parametrize("ordering", ["key", "strict"])
 def test_what_waits_in_its_lane_for_longer_than_a_claim_lives_is_sent_once(ordering):
     producer, transport = make(
-        FirstTries(fail={0}), retry=RetryConfig(max_retries=1, initial_delay_ms=600, jitter=False),
+        FirstTries(fail={0}), retry=LATE,
         ordering=ordering, enable_deduplication=True,
     )  # fmt: skip
     producer.deduplicator._memory._claim_ttl = 0.1
@@ -317,6 +328,7 @@ def test_what_waits_in_its_lane_for_longer_than_a_claim_lives_is_sent_once(order
     time.sleep(0.2)
     for number in (1, 2):
         producer.send_message("orders", b"%d" % number, "a", on_delivery=ends.append)
+    retry_now(producer)
     producer.flush(10)
 
     assert values(transport) == [0, 1, 2]
@@ -327,7 +339,7 @@ def test_what_waits_in_its_lane_for_longer_than_a_claim_lives_is_sent_once(order
 @pytest.mark.parametrize("ordering", ["key", "strict"])
 def test_what_waits_in_its_lane_while_an_equal_message_is_acknowledged_is_not_sent(ordering):
     producer, transport = make(
-        FirstTries(fail={0}), retry=RetryConfig(max_retries=1, initial_delay_ms=300, jitter=False),
+        FirstTries(fail={0}), retry=LATE,
         ordering=ordering, enable_deduplication=True,
     )  # fmt: skip
     ends = []
@@ -337,6 +349,7 @@ def test_what_waits_in_its_lane_while_an_equal_message_is_acknowledged_is_not_se
         producer.send_message("orders", b"%d" % number, "a", on_delivery=ends.append)
     waiting = next(one for one in producer._lifecycle.pending.values() if one.value == b"1")
     producer.deduplicator.confirm(waiting.checksum, "orders")
+    retry_now(producer)
     producer.flush(10)
 
     assert values(transport) == [0, 2]

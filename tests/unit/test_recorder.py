@@ -122,7 +122,7 @@ def test_each_message_is_counted_in_exactly_one_batch(parts):
     recorder, store, _, metrics = parts
     for _ in range(3):
         metrics.acknowledged(acknowledged(100))
-        recorder.hurry(5)
+        recorder.hurry(60)
 
     rows = [item for batch in store.batches for item in batch.statistics]
     buckets = [item for batch in store.batches for item in batch.latencies]
@@ -203,7 +203,7 @@ def test_who_hurries_while_something_is_written_waits_for_what_he_wants(parts):
 def test_a_dead_letter_is_written_within_a_moment(parts):
     recorder, store, _, _ = parts
     recorder.died(letter(1))
-    assert recorder.wait_written(5)
+    assert recorder.wait_written(60)
     assert len(store.letters) == 1
 
 
@@ -213,20 +213,32 @@ def test_while_the_store_is_locked_letters_spill_and_come_back_and_it_is_told_on
     metrics.acknowledged(acknowledged(7))
     recorder.died(letter(1))
     eventually(lambda: spill.letters)
-    recorder.hurry(5)
-    recorder.hurry(5)
+    recorder.hurry(60)
+    recorder.hurry(60)
     assert recorder.trouble is not None and not recorder.full
 
     store.trouble = None
-    recorder.hurry(5)
+    recorder.hurry(60)
     eventually(lambda: store.letters and not spill.letters)
 
-    recorder.hurry(5)
+    recorder.hurry(60)
     rows = [item for batch in store.batches for item in batch.statistics]
     notices = [notice.kind for batch in store.batches for notice in batch.notices]
     assert sum(item.acknowledged for item in rows) == 7
     assert notices.count("store_unavailable") == 1
     assert notices.count("store_available") == 1
+
+
+def test_a_listing_waits_for_dead_letters_that_are_only_in_the_spill_file(parts):
+    recorder, store, spill, _ = parts
+    store.trouble = StoreLocked()
+    recorder.died(letter(1))
+    eventually(lambda: spill.letters)
+    assert not recorder.wait_stored(0.01)
+
+    store.trouble = None
+    assert recorder.wait_stored(60)
+    assert len(store.letters) == 1
 
 
 def test_with_no_place_left_the_recorder_says_full_and_loses_nothing(parts):
@@ -237,7 +249,7 @@ def test_with_no_place_left_the_recorder_says_full_and_loses_nothing(parts):
     eventually(lambda: recorder.full)
 
     store.trouble = spill.trouble = None
-    recorder.hurry(5)
+    recorder.hurry(60)
     eventually(lambda: len(store.letters) == 4)
     assert not recorder.full
 

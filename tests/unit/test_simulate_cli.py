@@ -96,7 +96,7 @@ def test_a_scenario_is_sent_and_counted(broker, small):
         "-b",
         servers,
         "-d",
-        "0.5s",
+        "3s",
         "--rate",
         2000,
         "--seed",

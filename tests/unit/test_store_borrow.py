@@ -375,11 +375,13 @@ def test_a_store_that_is_written_for_long_does_not_keep_memory_of_each_time(stor
             store.set_setting("x", number)
         return in_use()
 
-    before = write(60)  # what the first ones take stays
+    def grown():
+        before = in_use()
+        return write(600) - before
 
-    assert (
-        write(600) - before < 1_400_000
-    )  # DuckDB keeps 4,700 of each write; other threads of the tests take some
+    write(60)  # the first ones take memory that stays
+    # DuckDB keeps 4,700 bytes of each write, in every round; what other threads of the tests take is not in each.
+    assert any(grown() < 1_400_000 for _ in range(3))
 
 
 def in_use():
