@@ -204,6 +204,8 @@ class ReplayRunner:
             claims = Claims(self._store, operation_id, self.owner, lease=self._lease, clock=self._clock)
             if not claims.take(held):
                 return False
+            if not ahead:
+                self._store.begin_replay()
             logger.info("replay begins", extra={"operation": operation_id})
             work = self._work(claims, operations.get(self._store, operation_id))
             if ahead:

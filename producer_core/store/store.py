@@ -17,7 +17,7 @@ import orjson
 from producer_core.errors import StoreUnavailable
 from producer_core.looking import unattended
 from producer_core.person import person
-from producer_core.store import compacting, counts, faults, inspect, merge, place, retention, setting_values
+from producer_core.store import compacting, counts, faults, generation, inspect, merge, place, retention, setting_values
 from producer_core.store.batch import Batch
 from producer_core.store.borrow import Lender
 from producer_core.store.inspect import StoreInfo
@@ -239,13 +239,38 @@ class Store:
             if emptied:
                 self._tell_emptied()
             if made:
+                with self._lender.borrow(write=True) as connection:
+                    generation.take_over(connection, self.path)
                 return
         with unattended(), self._lender.borrow() as connection:
             version = check(connection, self.path)
+            put_back = version == newest() and generation.is_put_back(connection, self.path)
         if version < newest():
             with self._lender.borrow(write=True) as connection:
                 check(connection, self.path)
                 migrate(connection, now=self._clock())
+                put_back = generation.is_put_back(connection, self.path)
+        if put_back:
+            self._doubt_verdicts()
+
+    def begin_replay(self) -> None:
+        """A replay begins to send: a copy of the store that was made before is recognised when it is put back."""
+        with self.borrow(write=True) as connection:
+            self._tell_put_back(generation.begin_replay(connection, self.path))
+
+    def _doubt_verdicts(self) -> None:
+        with contextlib.suppress(StoreUnavailable), self._lender.borrow(write=True) as connection:
+            if generation.is_put_back(connection, self.path):
+                self._tell_put_back(generation.doubt(connection, self.path))
+
+    def _tell_put_back(self, doubted: int) -> None:
+        if not doubted:
+            return
+        logger.error(
+            "the store was put back from a copy", extra={"path": str(self.path), "dead_letters": doubted}
+        )
+        text = f"{generation.PUT_BACK} {doubted:,} dead letters are looked for on their topics before they are sent again."
+        self.audit(who=person(), origin="store", action="doubt", selection={}, count=doubted, outcome=text)
 
     def _tell_emptied(self) -> None:
         logger.error("the store was empty, a new one was made", extra={"path": str(self.path)})
