@@ -33,12 +33,15 @@ from typing import Any
 import orjson
 
 from producer_core.errors import ConfigError
+from producer_core.secret_texts import HIDDEN, hide_secrets, plain_letters
 
-HIDDEN = "***"
 LONGEST = 1 << 20
 """Bytes of a value beyond which it is not shown masked."""
 
 _DEEPEST = 100
+_NAMING = ("name", "key", "field", "header", "Name", "Key")
+_VALUES = ("value", "values", "val", "content", "data")
+"""`{"name": "password", "value": …}`: the members that name a value, and those that hold it."""
 _PARTS = ("keys", "values", "headers")
 
 _SECRET_NAME = re.compile(
@@ -54,21 +57,6 @@ _CARD = re.compile(r"(?<![\d.])\d(?:[ -]?\d){12,18}(?![\d])")
 _ISSUERS = re.compile(
     r"4\d{12}(?:\d{3}){0,2}|5[1-5]\d{14}|2[2-7]\d{14}|3[47]\d{13}|3(?:0[0-5]|[689]\d)\d{11}|35\d{14}|6\d{15,18}"
 )
-_CREDENTIAL = re.compile(r"\b(bearer|basic|digest)\s{1,8}[A-Za-z0-9+/=._~-]{6,}", re.I)
-_TOKENS = re.compile(
-    r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*"  # JSON web tokens
-    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bgh[pousr]_[A-Za-z0-9]{20,}|(?<![A-Za-z0-9-])xox[abeprs]-[A-Za-z0-9-]{10,}"
-    r"|\b(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{8,}|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]{0,40}-----|$)"
-    r"|(?<=://)[^\s/@:]{0,128}:[^\s/@]{1,256}(?=@)"  # user and password in a URL
-)
-_ASSIGNED = re.compile(
-    r"(?P<name>(?:password|passwd|passphrase|passcode|secret|token|api[_-]?key|credential|authori[sz]ation|cookie"
-    r"|session_?id|private[_-]?key|access[_-]?key|signature|card_?(?:number|no|num)|jaas"
-    r"|(?<![A-Za-z])(?:pwd|pin|cvv|cvc|ssn|iban|otp)(?![A-Za-z]))[\w.-]{0,40}[\"']?\s{0,8}[=:]\s{0,8})"
-    r"(?!(?:bearer|basic|digest)\s)(?:\"(?:[^\"\\]|\\.)*(?:\"|$)|'[^']*(?:'|$)|[^\s,;&}<]+)",
-    re.I,
-)
-_ELEMENT = re.compile(r"(<(?P<name>[\w:.-]{1,64})>)[^<]{1,4096}(?=</)")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
@@ -237,7 +225,7 @@ def _mask(value: Any, active: Rules, depth: int) -> Any:
     if isinstance(value, Mapping):
         return _mask_object(value, active, depth)
     if isinstance(value, list | tuple):
-        return [_mask(item, active, depth + 1) for item in value]
+        return _mask_list(value, active, depth)
     if isinstance(value, str):
         return _mask_text(value, active)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -247,11 +235,20 @@ def _mask(value: Any, active: Rules, depth: int) -> Any:
     return value
 
 
+def _mask_list(value: Sequence[Any], active: Rules, depth: int) -> list[Any]:
+    """A pair of a secret name and its value, as headers are written, keeps the name only."""
+    if len(value) == 2 and isinstance(value[0], str) and _is_secret(value[0], active):
+        return [value[0], HIDDEN]
+    return [_mask(item, active, depth + 1) for item in value]
+
+
 def _mask_object(value: Mapping[Any, Any], active: Rules, depth: int) -> dict[str, Any]:
     """Names can hold an address as well; two that are masked alike stay two."""
     result: dict[str, Any] = {}
+    named = any(_is_secret(value[name], active) for name in _NAMING if isinstance(value.get(name), str))
     for name, item in value.items():
-        hidden = item is not None and not isinstance(item, bool) and _is_secret(str(name), active)
+        secret = _is_secret(str(name), active) or (named and str(name).lower() in _VALUES)
+        hidden = item is not None and not isinstance(item, bool) and secret
         masked = _mask_text(str(name), active)
         while masked in result:
             masked += " "
@@ -260,16 +257,22 @@ def _mask_object(value: Mapping[Any, Any], active: Rules, depth: int) -> dict[st
 
 
 def _mask_text(text: str, active: Rules) -> str:
-    text = _TOKENS.sub(HIDDEN, text)
-    text = _CREDENTIAL.sub(lambda found: f"{found[1]} {HIDDEN}", text)
-    text = _ASSIGNED.sub(lambda found: found["name"] + HIDDEN, text)
-    if "</" in text:
-        text = _ELEMENT.sub(
-            lambda found: found[1] + HIDDEN if _is_secret(found["name"], active) else found[0], text
-        )
+    text = _json_inside(text, active) or hide_secrets(text, lambda name: _is_secret(name, active))
     text = _EMAIL.sub(lambda found: f"{found[1]}{HIDDEN}@{found[2]}", text)
     text = _CARD.sub(_mask_card, text)
     return _replace(_as_one(active), text) if active.patterns or active.names else text
+
+
+def _json_inside(text: str, active: Rules) -> str | None:
+    """A text that is itself a JSON object or list, masked as such; None for any other."""
+    if text[:1] not in "{[" or len(text) < 2:
+        return None
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    masked = _mask(value, active, 1)
+    return text if masked == value else orjson.dumps(masked).decode()
 
 
 def _mask_card(found: re.Match[str]) -> str:
@@ -298,7 +301,7 @@ def _matches(plain: str, names: Sequence[str]) -> bool:
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[-. ]", "_", _WORD_EDGE.sub("_", name).lower())
+    return re.sub(r"[-. ]", "_", _WORD_EDGE.sub("_", plain_letters(name)).lower())
 
 
 # the file

@@ -152,8 +152,8 @@ def copied_stores(monkeypatch):
 
     def copy_or_fill(self, draft):
         if (module.migrate, migrate.migrations, module.duckdb) != known:
-            return fill(self, draft)
-        if known not in MADE:
+            fill(self, draft)
+        elif known not in MADE:
             fill(self, draft)
             MADE[known] = draft.read_bytes()
         else:

@@ -17,7 +17,17 @@ import orjson
 from producer_core.errors import StoreUnavailable
 from producer_core.looking import unattended
 from producer_core.person import person
-from producer_core.store import compacting, counts, faults, generation, inspect, merge, place, retention, setting_values
+from producer_core.store import (
+    compacting,
+    counts,
+    faults,
+    generation,
+    inspect,
+    merge,
+    place,
+    retention,
+    setting_values,
+)
 from producer_core.store.batch import Batch
 from producer_core.store.borrow import Lender
 from producer_core.store.inspect import StoreInfo

@@ -130,6 +130,16 @@ SLOW = [
     "-----BEGIN " * 40_000,
     "://" * 130_000,
     "basic " * 60_000,
+    "authorization: token " * 20_000,
+    "\\" * 400_000 + '"',
+    "password: |\n" + "  a\n" * 100_000,
+    "--password " * 40_000,
+    '<a name="password" ' * 20_000 + "value </",
+    "<password><![CDATA[" + "]" * 400_000 + "</",
+    "%70" * 130_000,
+    "gh_" * 130_000,
+    "A" * 400_000 + "/",
+    "１" * 100_000,
 ]
 
 
@@ -151,10 +161,59 @@ def test_no_text_makes_the_mask_slow(rules, text):
         ("pin=1234&x=1", "1234"),
         ("Set-Cookie: id=abc; x", "id=abc"),
         ("authorization: abc123", "abc123"),
+        ("Authorization: Token hunter2", "hunter2"),
+        ("Authorization: ApiKey hunter2", "hunter2"),
+        ('curl -H "Authorization: Token hunter2" x', "hunter2"),
+        (r'got "{\"user\": \"ann\", \"password\": \"hunter2\"}"', "hunter2"),
+        ("user=ann&password%3Dhunter2", "hunter2"),
+        ("api%5Fkey=hunter2", "hunter2"),
+        ('<user name="ann" password="hunter2"/>', "hunter2"),
+        ('<param name="password" value="hunter2"/>', "hunter2"),
+        ("<password><![CDATA[hunter<2]]></password>", "hunter<2"),
+        ('<password type="plain">hunter2</password>', "hunter2"),
+        ("password: |\n  hunter2\n  ter3\nuser: ann", "ter3"),
+        ("kafka-acls --password hunter2 --list", "hunter2"),
+        ("pass\u200bword=hunter2", "hunter2"),
+        ("ｐａｓｓｗｏｒｄ=hunter2", "hunter2"),
+        ("key github_pat_11ABCDEFG0aBcDeFgHiJkL_mNoPqRsTuVwXyZ x", "aBcDeFgHiJkL"),
+        ("AIzaSyA1234567890abcdefghijklmnopqrstuv", "abcdefghij"),
+        ("sk-proj-abcdefghijklmnopqrstuvwxyz0123", "klmnop"),
+        ("glpat-abcdefghijklmnopqrst", "klmnop"),
+        ("the key wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY is", "MDENG"),
     ],
 )
 def test_secrets_of_broken_and_other_texts_are_hidden_too(text, secret):
     assert secret not in mask_text(text)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"name": "password", "value": "hunter2"},
+        {"key": "Authorization", "value": ["hunter2"]},
+        [["Authorization", "Token hunter2"], ["a", "b"]],
+        {"text": '{"password": "hunter2"}'},
+        {"ｐａｓｓｗｏｒｄ": "hunter2"},
+        {"pass\u200bword": "hunter2"},
+        {"items": [{"Name": "api_key", "content": {"deep": "hunter2"}}]},
+    ],
+)
+def test_secrets_in_other_shapes_of_json_are_hidden_too(value):
+    assert "hunter2" not in str(mask(value))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "3b18e512dba79e4c8300dd08aeb37f8e728b8dad",  # the hash of a commit
+        "order 100% done, per-token price",
+        '{"name": "ann", "value": 3}',
+        "Größe: 40",
+        "01930000-0000-7000-8000-000000000001-1",
+    ],
+)
+def test_what_is_no_secret_is_shown_as_it_is(text):
+    assert mask_text(text) == text
 
 
 def test_what_is_no_text_is_only_counted():

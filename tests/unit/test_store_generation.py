@@ -68,7 +68,9 @@ def test_a_store_that_was_put_back_says_so_and_calls_nothing_safe(path, tmp_path
     assert "put back" not in caplog.text
 
 
-def test_a_copy_at_another_place_is_recognised_and_a_store_that_nothing_was_replayed_from_is_not(path, tmp_path):
+def test_a_copy_at_another_place_is_recognised_and_a_store_that_nothing_was_replayed_from_is_not(
+    path, tmp_path
+):
     store = Store.open(path)
     buried(store, 2)
     store.close()
