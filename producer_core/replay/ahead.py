@@ -9,7 +9,7 @@ from typing import Any
 from producer_core.replay.check import Check, Flag, Which, check
 from producer_core.replay.claims import Claims
 from producer_core.replay.operation import Newer, Operation
-from producer_core.replay.promise import Promise
+from producer_core.replay.promise import WITHOUT_TRANSACTIONS, Promise
 
 _WHICH: Mapping[Newer, Which] = {"auto": "compacted", "skip": "all", "send": "none"}
 NO_TOPIC = "its topic does not exist any more; create it and replay again"
@@ -27,17 +27,22 @@ def look_ahead(
     """Writes down what was found, and leaves out what the plan says; at most once an operation, within bounds.
 
     Where the operator asked to see it first, every topic's keys are looked up; else only where the plan depends on
-    it. Records that look too large are sent all the same: compression may make them small enough. `promise` says
+    it. The embedded broker never compacts, so there they are looked up only where the operator chose to skip such
+    records. Records that look too large are sent all the same: compression may make them small enough. `promise` says
     how it would be delivered.
     """
     asked_first = operation.state == "checking"
     newer = operation.newer or "auto"
+    embedded = operation.cluster_id.startswith(WITHOUT_TRANSACTIONS)
+    which: Which = "all" if asked_first else _WHICH[newer]  # type: ignore[index]  # the plan takes no other
+    if embedded and newer != "skip":
+        which = "none"
     if operation.checked_at is None:
         found, flags = check(
             settings,
             claims.listed(),
             stopping=stopping,
-            newer="all" if asked_first else _WHICH[newer],  # type: ignore[index]  # the plan takes no other
+            newer=which,
             sends_at_most=int(settings.get("message.max.bytes", 1_000_000)),
         )
         if stopping():

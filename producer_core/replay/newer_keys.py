@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,12 @@ MOST_KEYS = 500_000
 _SLACK = 10.0  # seconds by which a record's time may be behind the moment that our clock said
 _TAIL = 100_000  # records, of all partitions together, read to check a broker that says «nothing since then»
 _HELD_BACK = 3.0  # seconds at an end that an open transaction makes
+_TRIES = 5  # of one question, while its answer is transient
+_TRANSIENT = (
+    KafkaError._UNKNOWN_PARTITION, KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART,
+)  # fmt: skip
+"""While a partition moves, or until this client has heard of it. The topic itself is known by then."""
 _LATEST, _EARLIEST = -1, -2  # in the place of a time, as the protocol has it
 
 Session = bytes | None
@@ -171,8 +177,19 @@ def _spans(
 
 
 def _offsets(handle: Consumer, topic: str, partitions: int, moment: int, bound: Bound) -> dict[int, int]:
+    """Ask again while the answer is transient and there is time."""
     asked = [TopicPartition(topic, number, moment) for number in range(partitions)]
-    answers = handle.offsets_for_times(asked, timeout=bound.question())
+    for tried in range(1, _TRIES + 1):
+        try:
+            return _answered(handle.offsets_for_times(asked, timeout=bound.question()))
+        except KafkaException as error:
+            if error.args[0].code() not in _TRANSIENT or tried == _TRIES or not bound.left():
+                raise
+            handle.list_topics(topic, timeout=bound.question())  # what the client knows is renewed with it
+    raise AssertionError("the last try returns or raises")
+
+
+def _answered(answers: Sequence[TopicPartition]) -> dict[int, int]:
     for answer in answers:
         if answer.error is not None:
             raise KafkaException(answer.error)

@@ -128,6 +128,10 @@ def words(error: KafkaError, topic: str) -> str:
             return f"no permission to see {topic} (grant DESCRIBE and READ on the topic)"
         case KafkaError.UNKNOWN_TOPIC_OR_PART | KafkaError._UNKNOWN_TOPIC:
             return f"the topic {topic} does not exist"
+        case KafkaError._UNKNOWN_PARTITION | KafkaError.LEADER_NOT_AVAILABLE:
+            return f"a partition of {topic} has no leader that answers; look again in a few seconds"
+        case KafkaError._TIMED_OUT:
+            return "the brokers did not answer in time; look again in a few seconds"
     return f"{error.name()}: {error.str()}"
 
 

@@ -73,4 +73,6 @@ def there(found: TopicCheck | None) -> str:
 
 def newer_keys(found: TopicCheck) -> str:
     """How many letters have a key with a newer record, as far as was looked."""
-    return f"{found.newer_keys:,}" if found.complete else f"{found.newer_keys:,} or more"
+    if found.complete:
+        return f"{found.newer_keys:,}"
+    return f"{found.newer_keys:,} or more" if found.newer_keys else "not known"

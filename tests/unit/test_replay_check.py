@@ -6,13 +6,19 @@ import time
 import uuid
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
+from producer_core import replay
+from producer_core.asking import reader
 from producer_core.brokers import embedded
+from producer_core.dlq import DeadLetterFilter
 from producer_core.messages import ID_HEADER, id_bytes, id_text
 from producer_core.replay import newer_keys
 from producer_core.replay.check import Listed, check
 from producer_core.replay.newer_keys import Keys
+from producer_core.replay.topic_facts import Bound
+from producer_core.store import Store
+from tests.unit.replaying import ScriptedSender, alive, buried
 
 SESSION = uuid.UUID("01930000-0000-7000-8000-00000000000a")
 OTHER = uuid.UUID("01930000-0000-7000-8000-00000000000b")
@@ -84,6 +90,73 @@ def test_an_empty_topic_and_a_wide_one_are_looked_at_whole(broker):
 
     assert flags == {}
     assert [(topic.partitions, topic.complete) for topic in found.topics] == [(2, True), (1000, True)]
+
+
+class OnceUnknown:
+    """A client that knows the partitions only when it asks for the second time."""
+
+    def __init__(self, handle):
+        self.handle, self.refused = handle, 0
+
+    def list_topics(self, *asked, **more):
+        return self.handle.list_topics(*asked, **more)
+
+    def offsets_for_times(self, asked, timeout):
+        self.refused += 1
+        if self.refused == 1:
+            raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION, "Failed to get offsets"))
+        return self.handle.offsets_for_times(asked, timeout=timeout)
+
+
+def keys_of(key):
+    keys = Keys()
+    keys.add(name_of(1), key, time.time() - 60)
+    return keys
+
+
+def test_a_partition_that_the_client_does_not_know_yet_is_asked_for_again(broker):
+    settings = {"bootstrap.servers": broker.bootstrap_servers}
+    with reader(settings, {"isolation.level": "read_uncommitted"}) as handle:
+        unknown, keys = OnceUnknown(handle), keys_of(b"key-7")
+        found = newer_keys.look(settings, unknown, "orders", 4, keys, bound=Bound(120), most=1_000)
+
+    assert unknown.refused > 1
+    assert (found.trouble, found.complete, [*keys.newer()]) == ("", True, [name_of(1)])
+
+
+def test_a_partition_that_stays_unknown_is_said_in_words(broker):
+    settings = {"bootstrap.servers": broker.bootstrap_servers}
+    with reader(settings, {"isolation.level": "read_uncommitted"}) as handle:
+        handle.list_topics("orders", timeout=60)
+        found = newer_keys.look(settings, handle, "orders", 5, keys_of(b"k"), bound=Bound(2), most=1_000)
+
+    assert not found.complete
+    assert "UNKNOWN_PARTITION" not in found.trouble
+    assert "look again in a few seconds" in found.trouble
+
+
+@pytest.mark.parametrize(("newer", "flagged"), [(None, 0), ("skip", 1)])
+def test_on_the_embedded_broker_a_newer_record_of_a_key_is_no_question(tmp_path, broker, newer, flagged):
+    store = Store.open(tmp_path / "store.duckdb")
+    alive(store, time.time(), cluster=broker.cluster_id)
+    buried(store, 1, cluster_id=broker.cluster_id, key=b"key-7")
+    operation = replay.plan(
+        store,
+        DeadLetterFilter(),
+        who="ann",
+        origin="python",
+        check_first=True,
+        go_by_itself=True,
+        newer=newer,
+    )
+    sender = ScriptedSender()
+    sender.cluster_id = broker.cluster_id
+    client = {"bootstrap.servers": broker.bootstrap_servers}
+
+    replay.ReplayRunner(store, sender, client=client).look(ahead=True)
+
+    operation = replay.get(store, operation.operation_id)
+    assert operation.state == ("ready" if flagged else "planned")
 
 
 def test_nobody_at_the_address_is_an_answer_within_the_bound():
