@@ -66,6 +66,7 @@ class Replaying:
         self, *, allow_quarantined: bool = False, limit: int | None = None, **choices: Any
     ) -> DryRun:
         """The dry run with a look at the topics by our own settings; nothing is planned or written."""
+        from producer_core.replay.ahead import which_keys
         from producer_core.replay.check import check
         from producer_core.replay.counting import listed
         from producer_core.replay.promise import promise
@@ -79,7 +80,8 @@ class Replaying:
             cluster=None if self.to_cluster else found,
             limit=limit,
         )
-        looked, _ = check(config.settings, letters, sends_at_most=config.max_message_bytes)
+        which = which_keys(choices.get("newer") or "auto", found, asked_first=True)
+        looked, _ = check(config.settings, letters, newer=which, sends_at_most=config.max_message_bytes)
         said = promise(config, [topic.topic for topic in looked.topics if topic.partitions], found)
         looked = replace(looked, delivery=said.delivery, why=said.why)
         return self.counted(

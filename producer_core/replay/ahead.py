@@ -9,7 +9,7 @@ from typing import Any
 from producer_core.replay.check import Check, Flag, Which, check
 from producer_core.replay.claims import Claims
 from producer_core.replay.operation import Newer, Operation
-from producer_core.replay.promise import WITHOUT_TRANSACTIONS, Promise
+from producer_core.replay.promise import Promise, never_compacts
 
 _WHICH: Mapping[Newer, Which] = {"auto": "compacted", "skip": "all", "send": "none"}
 NO_TOPIC = "its topic does not exist any more; create it and replay again"
@@ -27,22 +27,17 @@ def look_ahead(
     """Writes down what was found, and leaves out what the plan says; at most once an operation, within bounds.
 
     Where the operator asked to see it first, every topic's keys are looked up; else only where the plan depends on
-    it. The embedded broker never compacts, so there they are looked up only where the operator chose to skip such
-    records. Records that look too large are sent all the same: compression may make them small enough. `promise` says
-    how it would be delivered.
+    it (`which_keys`). Records that look too large are sent all the same: compression may make them small enough.
+    `promise` says how it would be delivered.
     """
     asked_first = operation.state == "checking"
-    newer = operation.newer or "auto"
-    embedded = operation.cluster_id.startswith(WITHOUT_TRANSACTIONS)
-    which: Which = "all" if asked_first else _WHICH[newer]  # type: ignore[index]  # the plan takes no other
-    if embedded and newer != "skip":
-        which = "none"
+    newer: Newer = operation.newer or "auto"  # type: ignore[assignment]  # the plan takes no other
     if operation.checked_at is None:
         found, flags = check(
             settings,
             claims.listed(),
             stopping=stopping,
-            newer=which,
+            newer=which_keys(newer, operation.cluster_id, asked_first=asked_first),
             sends_at_most=int(settings.get("message.max.bytes", 1_000_000)),
         )
         if stopping():
@@ -52,6 +47,16 @@ def look_ahead(
         claims.checked(found, flags, _sentence(found))
     if not asked_first:
         _leave_out(claims, newer)
+
+
+def which_keys(newer: Newer, cluster_id: str, *, asked_first: bool) -> Which:
+    """Return the topics whose keys are looked up for newer records.
+
+    The embedded broker never compacts: there keys are looked up only where the operator chose to skip such records.
+    """
+    if newer != "skip" and never_compacts(cluster_id):
+        return "none"
+    return "all" if asked_first else _WHICH[newer]
 
 
 def _leave_out(claims: Claims, newer: str) -> None:
@@ -69,4 +74,4 @@ def _sentence(found: Check) -> str:
     return " ".join(topic.text for topic in found.topics)[:500]
 
 
-__all__ = ["NEWER_KEY", "NO_TOPIC", "Flag", "look_ahead"]
+__all__ = ["NEWER_KEY", "NO_TOPIC", "Flag", "look_ahead", "which_keys"]

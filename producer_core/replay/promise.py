@@ -34,6 +34,11 @@ def beforehand(cluster_id: str) -> Promise:
     return Promise("at_least_once", EMBEDDED) if cluster_id.startswith(WITHOUT_TRANSACTIONS) else UNKNOWN
 
 
+def never_compacts(cluster_id: str) -> bool:
+    """Whether this is an embedded broker: it keeps every record, so no old value replaces a newer one for good."""
+    return cluster_id.startswith(WITHOUT_TRANSACTIONS)
+
+
 def promise(client: ClientConfig, topics: Sequence[str], cluster_id: str) -> Promise:
     """What holds for these topics now, as the brokers say; never raises for what they answer."""
     if (known := beforehand(cluster_id)).delivery:

@@ -32,6 +32,12 @@ def broker():
         yield running
 
 
+@pytest.fixture
+def may_compact(monkeypatch):
+    """The cluster is not known to be an embedded broker, which keeps every record."""
+    monkeypatch.setattr("producer_core.replay.ahead.never_compacts", lambda cluster_id: False)
+
+
 def bury(store, topic, count=2):
     now = time.time()
     letters = [
@@ -48,21 +54,19 @@ def run(store, *words):
 # nobody is asked
 
 
-def test_with_yes_it_looks_ahead_says_what_it_found_and_goes_on(store, broker):
+def test_with_yes_it_looks_ahead_says_what_it_found_and_goes_on(store, broker, may_compact):
     bury(store, "orders")
 
     done = run(store, "dlq", "replay", "--yes", "-b", broker.bootstrap_servers)
 
-    assert done.exit_code == 1, (
-        done.output
-    )  # the embedded broker does not tell whether the topic is compacted
+    assert done.exit_code == 1, done.output  # the cluster does not tell whether the topic is compacted
     assert "2 records of orders will be skipped: a newer record of the same key is there" in done.stderr
     assert "nobody can tell whether the topic is compacted" in done.stderr
     assert "Goes on, because --yes was given." in done.stderr
     assert "Replayed 0 of 2; 2 skipped" in done.stdout
 
 
-def test_with_yes_and_newer_send_old_values_are_sent_where_nobody_can_tell(store, broker):
+def test_with_yes_and_newer_send_old_values_are_sent_where_nobody_can_tell(store, broker, may_compact):
     bury(store, "orders")
 
     done = run(store, "dlq", "replay", "--yes", "--newer", "send", "-b", broker.bootstrap_servers)
@@ -93,7 +97,18 @@ def test_where_nothing_is_to_be_asked_nothing_is_said(store, broker):
     assert "Replayed 2 of 2." in done.stdout
 
 
-def test_python_leaves_old_values_where_nobody_can_tell_and_what_has_no_topic(store, broker):
+def test_on_the_embedded_broker_a_newer_record_of_a_key_is_no_question_and_skips_nothing(store, broker):
+    bury(store, "orders")
+    replay_them = ("dlq", "replay", "-b", broker.bootstrap_servers)
+
+    dry_run, done = run(store, *replay_them, "--dry-run"), run(store, *replay_them, "--yes")
+
+    assert (dry_run.exit_code, done.exit_code) == (0, 0), dry_run.output + done.output
+    assert "a newer record" not in dry_run.output + done.output
+    assert "Replayed 2 of 2." in done.stdout
+
+
+def test_python_leaves_old_values_where_nobody_can_tell_and_what_has_no_topic(store, broker, may_compact):
     bury(store, "orders")
     before = {"cluster_id": "", "accepted_at": time.time() - 60}
     DeadLetters(store).add([letter(8, topic="quiet", **before), letter(9, topic="gone", **before)])
@@ -105,7 +120,9 @@ def test_python_leaves_old_values_where_nobody_can_tell_and_what_has_no_topic(st
     assert "its topic does not exist" in replay.list_operations(store)[0].message
 
 
-def test_without_yes_and_without_a_person_it_looks_says_what_it_would_send_and_sends_nothing(store, broker):
+def test_without_yes_and_without_a_person_it_looks_says_what_it_would_send_and_sends_nothing(
+    store, broker, may_compact
+):
     bury(store, "orders")
 
     refused = run(store, "dlq", "replay", "-b", broker.bootstrap_servers)
