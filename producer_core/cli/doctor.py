@@ -92,8 +92,7 @@ def doctor(
 
 
 def _say(finding: Finding) -> None:
-    show.say(
-        click.style(_SIGNS[finding.level], fg=_COLOURS[finding.level]) + f"{finding.check}: {finding.text}"
-    )
+    sign = click.style(_SIGNS[finding.level], fg=_COLOURS[finding.level])
+    show.say(f"{finding.check}: {finding.text}", sign=sign)
     if finding.fix and finding.level != "ok":
         show.say(f"        {finding.fix}")

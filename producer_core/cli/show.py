@@ -26,9 +26,9 @@ def emit(value: Any) -> None:
     click.echo(in_json(orjson.dumps(value, default=str, option=options).decode()))
 
 
-def say(text: str, *, err: bool = False) -> None:
-    """Lines that may have text from records in them; see `plain`."""
-    click.echo(plain(text), err=err)
+def say(text: str, *, err: bool = False, sign: str = "") -> None:
+    """Lines that may have text from records in them; see `plain`. A `sign` before them is ours and may be coloured."""
+    click.echo(sign + plain(text), err=err)
 
 
 def is_terminal() -> bool:

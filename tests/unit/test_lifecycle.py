@@ -182,7 +182,7 @@ def test_a_later_refusal_does_not_undo_an_earlier_doubt():
 
 
 def test_a_slow_refusal_is_not_called_rejected():
-    producer, _ = make(lambda delivery: KafkaError.POLICY_VIOLATION, memory={"latency": 0.09})
+    producer, _ = make(lambda delivery: KafkaError.POLICY_VIOLATION, memory={"latency": 0.45})
 
     message_id = producer.send_message("orders", {})
     producer.flush(5)

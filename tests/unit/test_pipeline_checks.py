@@ -10,8 +10,10 @@ import socket
 import threading
 import time
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 
+import certifi
 import click
 import pytest
 
@@ -336,16 +338,15 @@ def options(**settings):
     return kafka_options(client_config("h:1", settings))
 
 
-def test_a_password_travels_in_javas_way(tmp_path):
-    ca = tmp_path / "ca.pem"
-    ca.write_text("CERTIFICATE")
+def test_a_password_travels_in_javas_way():
+    ca = Path(certifi.where())
     found = options(
         security_protocol="SASL_SSL", sasl_mechanism="SCRAM-SHA-256", sasl_plain_username="app",
         sasl_plain_password='a"b\\c', ssl_cafile=str(ca),
     )  # fmt: skip
 
     assert found["kafka.sasl.jaas.config"].endswith('required username="app" password="a\\"b\\\\c";')
-    assert found["kafka.ssl.truststore.certificates"] == "CERTIFICATE"
+    assert found["kafka.ssl.truststore.certificates"] == ca.read_text()
     assert found["kafka.security.protocol"] == "SASL_SSL"
     assert found["kafka.bootstrap.servers"] == "h:1"
 

@@ -78,7 +78,7 @@ def test_where_nothing_is_to_be_asked_it_goes_on_by_itself(store, clock, sees):
     one, sends = clicked(store, clock), sender()
 
     assert replay.get(store, one).state == "checking"
-    done = runner(store, sends, clock).run_one(one, 5)
+    done = runner(store, sends, clock).run_one(one, 60)
 
     assert (done.state, done.acknowledged, len(sends.sent)) == ("done", 3, 3)
     assert "orders takes them" in done.checked
@@ -101,18 +101,18 @@ def test_where_something_is_to_be_asked_nothing_is_sent_before_a_person_said_so(
     sees(**found)
     one, sends = clicked(store, clock), sender()
 
-    waits = runner(store, sends, clock).run_one(one, 5)
+    waits = runner(store, sends, clock).run_one(one, 60)
 
     assert (waits.state, waits.owner, sends.sent) == ("ready", None, [])
     replay.go(store, one, **BY, newer="send")
-    assert runner(store, sends, clock).run_one(one, 5).state == "done"
+    assert runner(store, sends, clock).run_one(one, 60).state == "done"
 
 
 def test_letters_in_doubt_are_asked_about_too(store, clock, sees):
     DeadLetters(store).add([letter(1, cluster_id=CLUSTER, verdict="possibly_persisted")])
     one, sends = clicked(store, clock), sender()
 
-    assert runner(store, sends, clock).run_one(one, 5).state == "ready"
+    assert runner(store, sends, clock).run_one(one, 60).state == "ready"
     assert sends.sent == []
 
 
@@ -120,7 +120,7 @@ def test_a_dry_run_never_goes_by_itself(store, clock, sees):
     buried(store, 3, cluster_id=CLUSTER)
     one, sends = clicked(store, clock, go_by_itself=False), sender()
 
-    assert runner(store, sends, clock).run_one(one, 5).state == "ready"
+    assert runner(store, sends, clock).run_one(one, 60).state == "ready"
     assert sends.sent == []
 
 
@@ -128,7 +128,7 @@ def test_a_runner_that_cannot_look_asks(store, clock):
     buried(store, 2, cluster_id=CLUSTER)
     one, sends = clicked(store, clock), sender()
 
-    waits = runner(store, sends, clock, client=None).run_one(one, 5)
+    waits = runner(store, sends, clock, client=None).run_one(one, 60)
 
     assert waits.state == "ready"
     run = dry_run(store, ALL, operation=waits)
@@ -178,7 +178,7 @@ def test_what_waited_long_for_its_turn_is_looked_ahead_again_and_may_ask_then(st
     sees(newer_keys=1)
     clock.forward(301)
 
-    waits = running.run_one(one, 5)
+    waits = running.run_one(one, 60)
 
     assert (waits.state, waits.started_at, sends.sent) == ("ready", None, [])
 
@@ -188,11 +188,11 @@ def test_who_decided_is_not_asked_again(store, clock, sees):
     sees(newer_keys=1)
     one, sends = clicked(store, clock), sender()
     running = runner(store, sends, clock)
-    running.run_one(one, 5)
+    running.run_one(one, 60)
     replay.go(store, one, **BY, newer="send", clock=clock)
     clock.forward(301)
 
-    assert running.run_one(one, 5).acknowledged == 3
+    assert running.run_one(one, 60).acknowledged == 3
 
 
 def test_a_plan_of_which_nobody_is_asked_never_stops_to_ask(store, clock, sees):
@@ -200,7 +200,7 @@ def test_a_plan_of_which_nobody_is_asked_never_stops_to_ask(store, clock, sees):
     sees(newer_keys=1)
     one = replay.plan(store, ALL, **BY, can_run=CLUSTER, clock=clock).operation_id
 
-    assert runner(store, sender(), clock).run_one(one, 5).acknowledged == 3
+    assert runner(store, sender(), clock).run_one(one, 60).acknowledged == 3
 
 
 # when it began
@@ -210,12 +210,12 @@ def test_the_time_in_which_a_person_decided_is_not_its_own(store, clock, sees):
     buried(store, 2, cluster_id=CLUSTER)
     one = clicked(store, clock, go_by_itself=False)
     running = runner(store, sender(), clock)
-    running.run_one(one, 5)
+    running.run_one(one, 60)
     clock.forward(3600)
     replay.go(store, one, **BY)
     begun = clock.now
 
-    done = running.run_one(one, 5)
+    done = running.run_one(one, 60)
 
     assert done.started_at == begun
 
@@ -223,7 +223,7 @@ def test_the_time_in_which_a_person_decided_is_not_its_own(store, clock, sees):
 def test_one_that_was_looked_ahead_by_an_older_version_begins_when_it_goes(store, clock, sees):
     buried(store, 2, cluster_id=CLUSTER)
     one = clicked(store, clock, go_by_itself=False)
-    runner(store, sender(), clock).run_one(one, 5)
+    runner(store, sender(), clock).run_one(one, 60)
     with store.borrow(write=True) as connection:
         connection.execute("UPDATE operations SET started_at = 1.0")
 
@@ -312,14 +312,14 @@ def test_the_dry_run_and_the_replay_say_the_same_of_how_it_is_delivered(store, c
     assert any(f"Sent at least once, {why}" in said for said in before.sentences)
     one = clicked(store, clock, go_by_itself=False)
     running = runner(store, sender(), clock)
-    waits = running.run_one(one, 5)
+    waits = running.run_one(one, 60)
 
     run = dry_run(store, ALL, operation=waits)
 
     assert any(f"Sent at least once, {why}" in said for said in run.sentences)
     assert not any("exactly once" in said.lower() for said in run.sentences)
     replay.go(store, one, **BY)
-    assert running.run_one(one, 5).delivery == "at_least_once"
+    assert running.run_one(one, 60).delivery == "at_least_once"
 
 
 # a cause that is there still
