@@ -5,18 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from producer_core.compaction import NewerRecords
 from producer_core.connection import Connection
 from producer_core.copies import Copies
 from producer_core.delivery import AT_REST, BEHIND_TWIN, LOOKED_FOR, Delivery
 from producer_core.events import Attempt, Verdict
 from producer_core.failures import Failure, failure_of
-from producer_core.in_doubt import QUIET, Doubt, InDoubt, Look, Marks, OnAmbiguous, resolve
+from producer_core.in_doubt import QUIET, Doubt, InDoubt, Marks, OnAmbiguous, resolve
 from producer_core.landing import Landing
 from producer_core.late_requests import FailedAttempt
+from producer_core.messages import id_text
+from producer_core.newer_keys import NEWER_RECORD, Number
 from producer_core.ordering import Lanes
 from producer_core.retry import RetryManager
 from producer_core.settlement import Settlement
 from producer_core.telling import Audience
+from producer_core.transport import Transport
 from producer_core.turns import Turns
 
 _REFUSED = (
@@ -24,6 +28,14 @@ _REFUSED = (
 )
 _EVIDENCE = 10.0
 """Seconds that a message in doubt waits for the evidence of a suspected loss."""
+_AGAIN = 5.0
+"""Seconds until newer records of a key are searched for again."""
+_SEARCHING = 60.0
+"""Seconds for which an incomplete search for newer records is repeated."""
+_UNKNOWN = (
+    "It was not found, and it may have been written and compacted away. Whether a newer record of its key is on the "
+    "topic is not known ({}): sending it again could put an old value last."
+)
 
 
 class Ambiguous:
@@ -32,8 +44,9 @@ class Ambiguous:
     def __init__(
         self,
         pending: dict[bytes, Delivery],
-        look: Look,
+        transport: Transport,
         *,
+        number: Number,
         settlement: Settlement,
         lanes: Lanes,
         turns: Turns,
@@ -58,7 +71,9 @@ class Ambiguous:
         self._lost_on = lost_on
         self._clock = clock
         self._late = marks.late
-        self._in_doubt = InDoubt(look, self._looked, marks=marks)
+        self._in_doubt = InDoubt(
+            transport.look, transport.newer_records, self._looked, marks=marks, number=number
+        )
 
     def look_first(
         self, delivery: Delivery, failure: Failure, retry_in: float | None, *, partition: int | None
@@ -75,7 +90,7 @@ class Ambiguous:
         attempt = Attempt(self._clock(), failure.code, text)
         delivery.attempts = ((attempt, "possibly_persisted"),)
         self._lanes.failed(delivery)
-        return self._ask(delivery, failure, 0.0)
+        return self._ask(delivery, failure, 0.0, recovered=True)
 
     def stop(self, timeout: float) -> None:
         """Look for nothing more; what has no answer stays in doubt."""
@@ -87,17 +102,28 @@ class Ambiguous:
         failure: Failure,
         retry_in: float | None,
         sent: FailedAttempt | None = None,
+        *,
+        recovered: bool = False,
     ) -> bool:
         if self._turns.ended:
             return False
         delivery.place = LOOKED_FOR
-        return self._in_doubt.ask(Doubt(delivery, failure, retry_in, time.monotonic(), sent))
+        return self._in_doubt.ask(Doubt(delivery, failure, retry_in, time.monotonic(), sent, recovered))
 
-    def _looked(self, doubt: Doubt, landing: Landing, absent: bool) -> None:
+    def _looked(self, doubt: Doubt, landing: Landing, newer: NewerRecords, absent: bool) -> None:
         """What a look says of a message in doubt, on the look's thread."""
         delivery = doubt.delivery
         if delivery.id not in self._pending:
             return None
+        if (message_id := id_text(delivery.id)) in newer.ids:
+            return self._hold_back(doubt, NEWER_RECORD)
+        if message_id in newer.unknown:
+            absent = False
+            if _search_again(doubt, landing, newer):
+                self._in_doubt.ask(doubt, after=_AGAIN)  # a close keeps it: it stays pending
+                return None
+            if newer.compacted or landing.outcome == "not_found":
+                return self._hold_back(doubt, _UNKNOWN.format(newer.reason))
         quiet_in = doubt.since + QUIET - time.monotonic()
         policy: OnAmbiguous = "dead_letter" if doubt.retry_in is None else self._policy
         what = resolve(landing, policy, absent=absent, waited=quiet_in <= 0)
@@ -119,6 +145,20 @@ class Ambiguous:
             return self._retries.schedule(delivery, doubt.retry_in)
         proof = _proof(landing, absent, time.monotonic() - doubt.since)
         return self._settlement.bury(delivery, doubt.failure, proof=proof)
+
+    def _hold_back(self, doubt: Doubt, reason: str) -> None:
+        if doubt.retry_in is None:  # it is given up anyway, for a reason of its own
+            self._settlement.bury(doubt.delivery, doubt.failure, proof=("inconclusive", reason))
+        else:
+            self._settlement.hold_back(doubt.delivery, reason, self._clock())
+
+
+def _search_again(doubt: Doubt, landing: Landing, newer: NewerRecords) -> bool:
+    """Whether a later search may know more. Before any broker answers, a message of an earlier process waits."""
+    if doubt.recovered and newer.unanswered:
+        return True
+    matters = doubt.recovered or newer.compacted or landing.outcome == "not_found"
+    return matters and time.monotonic() - doubt.since < _SEARCHING
 
 
 def _disprove(delivery: Delivery) -> None:

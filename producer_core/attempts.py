@@ -66,6 +66,10 @@ class Attempts:
 
     def failed(self, delivery: Delivery, error: KafkaError, message: Any) -> None:
         """An attempt came back with an error; without a message the client refused it on the spot."""
+        held_back: str | None = getattr(message, "held_back", None)
+        if held_back is not None:
+            self._settlement.hold_back(delivery, held_back, self._clock())
+            return
         failure = failure_of(error)
         verdict = _judge(failure, message, self._retry_backoff)
         failure, text = self._cause(failure, error.str(), verdict)

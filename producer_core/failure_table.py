@@ -30,6 +30,7 @@ TABLE: tuple[Row, ...] = (
     ("_READ_ONLY", "local", "not_sent", "Something read-only was to be changed.", "Report this with the log; it is a mistake in producer_core."),
     ("malformed", "local", "not_sent", "A piece of input is not a message.", "Mend the line at its source and send it again."),
     ("held", "local", "not_sent", "A copy of a message whose own delivery was still open when the producer closed.", "Replay it only if its twin did not arrive."),
+    ("newer_record", "permanent", "possibly_persisted", "The message may have been written and compacted away, and a newer record of its key is on the topic.", "Replay it only if its old value may come last (--newer send); else archive it."),
     # the broker refuses this message
     ("MSG_SIZE_TOO_LARGE", "permanent", "rejected", "The message, or the batch that the client made of it and others, is larger than the topic or the client allows.", "Raise max.message.bytes of the topic and max_request_size. Where small messages died with a large one, set batch_size below the topic's limit: the broker refuses a batch as a whole. Then replay."),
     ("RECORD_LIST_TOO_LARGE", "permanent", "rejected", "The batch is larger than the broker's segment.", "Lower batch_size, then replay."),

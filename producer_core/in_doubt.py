@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from producer_core.acknowledgements import Acknowledgements
+from producer_core.compaction import NONE_NEWER, Missing, NewerRecords
 from producer_core.delivery import Delivery
 from producer_core.events import Acknowledged
 from producer_core.failures import Failure
 from producer_core.landing import Landing
 from producer_core.late_requests import FailedAttempt, LateRequests
 from producer_core.messages import id_text
+from producer_core.newer_keys import Number
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +51,14 @@ class Look(Protocol):
         floors: Mapping[int, int],
         timeout: float,
     ) -> Mapping[str, Landing]: ...
+
+
+class SearchNewer(Protocol):
+    """`Transport.newer_records`."""
+
+    def __call__(
+        self, topic: str, missing: Sequence[Missing], *, number: Number, timeout: float
+    ) -> NewerRecords: ...
 
 
 class Marks:
@@ -92,6 +102,7 @@ class Doubt:
     """A message in doubt since (monotonic) `since`; `retry_in` seconds until it may be sent again, None for never.
 
     `attempt` is where its only attempt in doubt was sent, None where nothing can prove that it does not arrive.
+    `recovered`: an earlier process sent it, if at all.
     """
 
     delivery: Delivery
@@ -99,20 +110,26 @@ class Doubt:
     retry_in: float | None
     since: float
     attempt: FailedAttempt | None = None
+    recovered: bool = False
 
 
 class InDoubt:
-    """Owns one thread, started with the first question. `answered(doubt, landing, absent)` is called on it; `absent`:
-    it was not found, and no late request can be appended."""
+    """Owns one thread, started with the first question. `answered(doubt, landing, newer, absent)` is called on it;
+    `newer` says what is known of newer records of its key, `absent`: it was not found, and no late request can be
+    appended. `number` knows the sequences of our ids."""
 
     def __init__(
         self,
         look: Look,
-        answered: Callable[[Doubt, Landing, bool], None],
+        search_newer: SearchNewer,
+        answered: Callable[[Doubt, Landing, NewerRecords, bool], None],
         *,
         marks: Marks,
+        number: Number,
     ) -> None:
         self._look = look
+        self._search_newer = search_newer
+        self._number = number
         self._answered = answered
         self._marks = marks
         self._changed = threading.Condition()  # guards the fields below
@@ -146,12 +163,14 @@ class InDoubt:
         while together := self._next():
             # Before the look: what lands after it must not be taken for absent.
             impossible = [self._marks.late.impossible(doubt.attempt) for doubt in together]
-            answers = self._answers([doubt.delivery for doubt in together])
+            deliveries = [doubt.delivery for doubt in together]
+            answers = self._answers(deliveries)
+            newer = self._newer([one for one in deliveries if _is_missing(one, answers)])
             for doubt, proved in zip(together, impossible, strict=True):
                 landing = answers.get(id_text(doubt.delivery.id)) or _NOT_ASKED
                 absent = proved and _read_where(doubt.attempt, landing)
                 try:
-                    self._answered(doubt, landing, absent)
+                    self._answered(doubt, landing, newer, absent)
                 except Exception:
                     topic = doubt.delivery.topic
                     logger.exception("a message in doubt was not settled", extra={"topic": topic})
@@ -169,6 +188,22 @@ class InDoubt:
         except Exception:  # a look must never cost a message: without an answer it stays in doubt
             logger.exception("look failed", extra={"topic": topic})
             return {}
+
+    def _newer(self, deliveries: Sequence[Delivery]) -> NewerRecords:
+        """What is known of newer records of these keys; a message without a key is never compacted away."""
+        missing = [
+            Missing(id_text(one.id), one.key, _oldest_timestamp(one) / 1000, _asked_for(one))
+            for one in deliveries
+            if one.key is not None
+        ]
+        if not missing:
+            return NONE_NEWER
+        topic = deliveries[0].topic
+        try:
+            return self._search_newer(topic, missing, number=self._number, timeout=_PATIENCE)
+        except Exception:  # as with a look: it must never cost a message
+            logger.exception("search for newer records failed", extra={"topic": topic})
+            return NewerRecords(unknown=frozenset(one.message_id for one in missing))
 
     def _next(self) -> list[Doubt]:
         """All questions about one topic that are due; empty when stopped."""
@@ -193,6 +228,11 @@ class InDoubt:
         return [entry[2] for entry in taken]
 
 
+def _is_missing(delivery: Delivery, answers: Mapping[str, Landing]) -> bool:
+    landing = answers.get(id_text(delivery.id))
+    return (landing is None or landing.outcome != "found") and delivery.replay is None
+
+
 _NOT_ASKED = Landing("inconclusive", None, None, 0, "Nobody can say: the topic could not be looked at.")
 
 
@@ -200,6 +240,10 @@ def _oldest_timestamp(delivery: Delivery) -> int:
     """Milliseconds: the earliest timestamp the record can carry on the log, whichever kind the topic keeps."""
     accepted, asked = int(delivery.accepted_at * 1000), delivery.placement.timestamp_ms
     return min(accepted, asked) if asked else accepted
+
+
+def _asked_for(delivery: Delivery) -> int | None:
+    return None if delivery.partition < 0 or delivery.placement.ours else delivery.partition
 
 
 def _read_where(attempt: FailedAttempt | None, landing: Landing) -> bool:

@@ -28,6 +28,7 @@ from producer_core.dedup import MessageDeduplicator
 from producer_core.delivery import Delivery, Report
 from producer_core.events import Hook, Notice
 from producer_core.in_doubt import Marks, OnAmbiguous
+from producer_core.newer_keys import Number
 from producer_core.ordering import Ordering
 from producer_core.retry import RetryManager
 from producer_core.settlement import Settlement
@@ -56,6 +57,7 @@ class Lifecycle:
         on_ambiguous: OnAmbiguous = "retry",
         backlog: Callable[[Sender], Keeper | None] = lambda sender: None,
         next_sequence: Callable[[], int] = lambda: 0,
+        number: Number = lambda id: None,
         saturated: Callable[[], bool] = lambda: False,
         lost_on: Callable[[str, float], bool] = lambda topic, timeout: False,
         clock: Callable[[], float] = time.time,
@@ -85,7 +87,7 @@ class Lifecycle:
             settled=self._settled,
         )  # fmt: skip
         self._ambiguous = Ambiguous(
-            self.pending, self.transport.look, settlement=self.settlement, lanes=lanes, turns=turns, copies=copies,
+            self.pending, self.transport, number=number, settlement=self.settlement, lanes=lanes, turns=turns, copies=copies,
             retries=retries, audience=audience, connection=connection, marks=marks, policy=on_ambiguous, lost_on=lost_on, clock=clock,
         )  # fmt: skip
         self._attempts = Attempts(

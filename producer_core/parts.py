@@ -120,6 +120,7 @@ class Parts:
                 on_ambiguous=guarantees.on_ambiguous,
                 backlog=self.identity.backlog,
                 next_sequence=self.identity.sequence.peek,
+                number=self.identity.ids.number,
                 saturated=self.keeping.full,
                 lost_on=self.standing.lost_on,
                 clock=clock,

@@ -20,8 +20,8 @@ from producer_core.burial import Origin, dead_letter
 from producer_core.connection import Connection
 from producer_core.copies import Copies
 from producer_core.delivery import AT_REST, Delivery, Report
-from producer_core.events import Acknowledged, Verdict
-from producer_core.failures import Failure
+from producer_core.events import Acknowledged, Attempt, Verdict
+from producer_core.failures import Failure, failure_of
 from producer_core.in_doubt import Landed, Marks
 from producer_core.landing import Landing
 from producer_core.messages import id_text
@@ -187,6 +187,12 @@ class Settlement:
             self._copies.prolong(delivery)
             if self._leave(delivery):
                 self._bury(delivery, failure, proof)
+
+    def hold_back(self, delivery: Delivery, reason: str, now: float) -> None:
+        """It may be on its topic and must not be sent again by itself: an operator decides about its dead letter."""
+        failure = failure_of("newer_record")
+        delivery.attempts = (*delivery.attempts, (Attempt(now, failure.code, reason), "inconclusive"))
+        self.bury(delivery, failure, proof=("inconclusive", reason))
 
     def _bury(self, delivery: Delivery, failure: Failure, proof: tuple[Verdict, str] | None) -> None:
         if len(delivery.attempts) > 1:

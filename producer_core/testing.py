@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError
 
+from producer_core.compaction import NONE_NEWER, Missing, NewerRecords
 from producer_core.config import ClientConfig
 from producer_core.delivery import Delivery
 from producer_core.landing import Landing
 from producer_core.messages import id_text
+from producer_core.newer_keys import Number
 from producer_core.reported import Placed
 from producer_core.transport import Full, Listener, Refused
 
@@ -131,6 +133,12 @@ class InMemoryTransport:
         """Looks in `log`; while `blind` it finds nothing out, like a broker that does not answer."""
         places = {id_text(delivery.id): offset for offset, delivery in enumerate(self.log[topic])}
         return {message_id: self._landing(places.get(message_id)) for message_id in message_ids}
+
+    def newer_records(
+        self, topic: str, missing: Sequence[Missing], *, number: Number, timeout: float
+    ) -> NewerRecords:
+        """No topic in memory is ever compacted."""
+        return NONE_NEWER
 
     def _landing(self, offset: int | None) -> Landing:
         if self.blind:

@@ -18,6 +18,7 @@ import orjson
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from producer_core import asking, forks, landing
+from producer_core.compaction import Compaction, Missing, NewerRecords
 from producer_core.config import ClientConfig
 from producer_core.connection import produced
 from producer_core.delivery import Delivery, Report, Whereabouts
@@ -28,6 +29,7 @@ from producer_core.landing import Landing
 from producer_core.librdkafka import client_log
 from producer_core.masking import mask_told
 from producer_core.messages import ID_HEADER
+from producer_core.newer_keys import Number
 from producer_core.reported import Reports
 from producer_core.unreported import NOT_SENT
 
@@ -111,6 +113,14 @@ class Transport(Protocol):
     ) -> Mapping[str, Landing]:
         """Which of these messages are on the topic; blocks up to the timeout, so never on the poll thread."""
 
+    def newer_records(
+        self, topic: str, missing: Sequence[Missing], *, number: Number, timeout: float
+    ) -> NewerRecords:
+        """Return which messages that were not found have a newer record of their key, where the topic may be compacted.
+
+        `number` knows the sequences of the producer's own ids. Blocks as `look` does.
+        """
+
     def purge(self) -> None:
         """Give up everything outstanding; each still gets its report."""
 
@@ -129,6 +139,7 @@ class KafkaTransport:
 
     def __init__(self, config: ClientConfig, listener: Listener) -> None:
         self._config = config
+        self._compaction = Compaction(config.settings)
         self._listener = listener
         self._reports = Reports([])
         self._stopping = threading.Event()
@@ -197,6 +208,11 @@ class KafkaTransport:
     ) -> Mapping[str, Landing]:
         settings = self._config.settings
         return landing.look(settings, topic, message_ids, since_ms=since_ms, floors=floors, timeout=timeout)
+
+    def newer_records(
+        self, topic: str, missing: Sequence[Missing], *, number: Number, timeout: float
+    ) -> NewerRecords:
+        return self._compaction.newer_records(topic, missing, number=number, timeout=timeout)
 
     def purge(self) -> None:
         self._live[0].purge()

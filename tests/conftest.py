@@ -189,7 +189,8 @@ def kafka(tmp_path_factory):
     from producer_core.brokers import kafka as real
 
     needs("java", "openjdk-17-jre-headless")
-    with real.start(nodes=1, folder=tmp_path_factory.mktemp("kafka") / "one") as cluster:
+    cleaner = {"log.cleaner.backoff.ms": "200"}  # a compacted topic is cleaned while a test waits
+    with real.start(nodes=1, folder=tmp_path_factory.mktemp("kafka") / "one", properties=cleaner) as cluster:
         yield cluster
 
 

@@ -24,8 +24,8 @@ from producer_core.dlq.coding import OLDEST_FIRST
 from producer_core.errors import BrokerError, ConfigError, NotAccepted, ReplayError, StoreError
 from producer_core.events import DeadLetter
 from producer_core.producer import ReliableKafkaProducer
-from producer_core.replay.topic_facts import Asking
 from producer_core.store.merge import insert
+from producer_core.topic_facts import Asking
 
 if TYPE_CHECKING:
     from producer_core.reports import Resent

@@ -14,9 +14,14 @@ from typing import NamedTuple
 from producer_core.delivery import Delivery
 from producer_core.journal import Progress
 from producer_core.messages import MessageIds
+from producer_core.newer_keys import LaterRecords
 
 Where = tuple[str, int]
 """A partition: (topic, number)."""
+
+
+Later = tuple[LaterRecords, "Set[bytes] | None"]
+"""What a read-back saw of the keys of a partition, and for which ids it counts: None for all."""
 
 
 class Place(NamedTuple):
@@ -33,7 +38,7 @@ class Ledger:
 
     def __init__(self, progress: Progress, ids: MessageIds) -> None:
         self._progress = progress
-        self._number = ids.number
+        self.number = ids.number
         self._lock = threading.Lock()  # guards what follows, and the order of calls to progress
         self._offs = dict(progress.offsets)  # as written down
         self._found: dict[bytes, Place] = {}
@@ -41,6 +46,10 @@ class Ledger:
         self._open: dict[Where, dict[int, int | None]] = {}
         self._reached: dict[Where, int] = {}  # the highest settled offset
         self._settled: dict[Where, set[int]] = {}  # settled offsets above `off`
+        self._later: dict[Where, dict[bool, Later]] = {}  # what a start saw, and what the last recovery did
+        self._superseded: dict[
+            Where, dict[int, int]
+        ] = {}  # sequence to the offset of a newer record of its key
 
     def partitions(self) -> list[Where]:
         """Every partition a record of ours may lie in, beyond what is settled."""
@@ -60,12 +69,42 @@ class Ledger:
         """These partitions are not what they were: made anew, or cut off below what was settled."""
         with self._lock:
             for where in offsets:
-                for kept in (self._open, self._reached, self._settled):
+                for kept in (self._open, self._reached, self._settled, self._later, self._superseded):
                     kept.pop(where, None)
         self.begin(offsets)
 
     def is_own(self, id: bytes) -> bool:
-        return self._number(id) is not None
+        return self.number(id) is not None
+
+    def saw(self, where: Where, later: LaterRecords, among: Set[bytes] | None) -> None:
+        """What a fenced read saw above `off` of a partition that may be compacted.
+
+        A message in doubt that it did not find may have been written and compacted away. `among` are the ids in doubt,
+        None at a start, where any message of an earlier process may be.
+        """
+        with self._lock:
+            self._later.setdefault(where, {})[among is None] = (later, among)
+
+    def supersedes(self, delivery: Delivery) -> bool:
+        """Return whether a message in doubt that was not found has a newer record of its key on its partition.
+
+        Until the message is settled `off` stays below that record, so that a later start sees it too.
+        """
+        where, seq = (delivery.topic, delivery.partition), self.number(delivery.id)
+        if where not in self._later or seq is None or delivery.key is None or delivery.replay is not None:
+            return False
+        for later, among in tuple(self._later[where].values()):
+            if among is None or delivery.id in among:
+                offset = later.after(seq, delivery.key, delivery.accepted_at)
+                if offset is not None:
+                    with self._lock:
+                        self._superseded.setdefault(where, {})[seq] = offset
+                    return True
+        return False
+
+    @property
+    def compares_keys(self) -> bool:
+        return bool(self._later)
 
     def found(
         self, where: Where, records: Sequence[tuple[bytes, Place]], in_hand: Set[bytes] = frozenset()
@@ -81,7 +120,7 @@ class Ledger:
             for id, place in records:
                 if place.offset in settled:
                     continue
-                seq = self._number(id)
+                seq = self.number(id)
                 before = seq is not None and self._progress.is_settled(seq)
                 if before and id not in in_hand:
                     settled.add(place.offset)
@@ -128,7 +167,12 @@ class Ledger:
             for offset, seq in self._open.get(where, {}).items()
             if seq is None or not is_settled(seq)
         }
-        off = advanced(before, self._reached[where], self._open[where])
+        superseded = {
+            seq: offset for seq, offset in self._superseded.pop(where, {}).items() if not is_settled(seq)
+        }
+        if superseded:
+            self._superseded[where] = superseded
+        off = advanced(before, self._reached[where], (*self._open[where], *superseded.values()))
         self._settled[where] = {offset for offset in self._settled[where] if offset > off}
         return off
 
@@ -139,20 +183,28 @@ def advanced(off: int, reached: int, open_offsets: Iterable[int]) -> int:
     return max(off, reached if first is None else min(reached, first - 1))
 
 
-def split(
-    deliveries: Sequence[Delivery], ledger: Ledger
-) -> tuple[list[tuple[Delivery, Place]], list[Delivery]]:
-    """Those that are on the log already, with their places, and the rest, which must be sent; order kept."""
-    if not ledger.found_any:
-        return [], list(deliveries)
-    landed, rest = [], []
+class Split(NamedTuple):
+    """Deliveries by what a read-back says of them, each part in order: what is on the log with its place, what must not
+    be sent because a newer record of its key is there, and what must be sent."""
+
+    landed: list[tuple[Delivery, Place]]
+    superseded: list[Delivery]
+    rest: list[Delivery]
+
+
+def split(deliveries: Sequence[Delivery], ledger: Ledger) -> Split:
+    if not ledger.found_any and not ledger.compares_keys:
+        return Split([], [], list(deliveries))
+    parts = Split([], [], [])
     for delivery in deliveries:
         place = ledger.place(delivery.id)
-        if place is None:
-            rest.append(delivery)
+        if place is not None:
+            parts.landed.append((delivery, place))
+        elif ledger.compares_keys and ledger.supersedes(delivery):
+            parts.superseded.append(delivery)
         else:
-            landed.append((delivery, place))
-    return landed, rest
+            parts.rest.append(delivery)
+    return parts
 
 
 # How many shards there were

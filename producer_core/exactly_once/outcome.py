@@ -11,9 +11,10 @@ class Outcome:
     """Has the methods of confluent_kafka's Message that the lifecycle asks, and a proof.
 
     `verdict` is what the fence and the read-back proved of a message that failed; None leaves it in doubt.
+    `held_back`: it is not sent again, and this is the reason.
     """
 
-    __slots__ = ("_delivery", "_latency", "_place", "verdict")
+    __slots__ = ("_delivery", "_latency", "_place", "held_back", "verdict")
 
     def __init__(
         self,
@@ -21,8 +22,10 @@ class Outcome:
         verdict: Verdict | None = None,
         place: Place | None = None,
         latency: float | None = None,
+        held_back: str | None = None,
     ) -> None:
         self.verdict = verdict
+        self.held_back = held_back
         self._delivery = delivery
         self._place = place
         self._latency = latency

@@ -8,7 +8,7 @@ while a foreign transaction is open the reader stands before it, and waits.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +18,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from producer_core.asking import reader
 from producer_core.exactly_once.ledger import Place, Where
 from producer_core.messages import record_id
+from producer_core.newer_keys import LaterRecords, Number
+from producer_core.topic_facts import cleanup_policies, may_compact
 
 _PATIENCE = 5.0
 """Seconds until waiting is said, and then said no more."""
@@ -40,16 +42,21 @@ class Seen:
     gone: dict[Where, int] = field(default_factory=dict)  # not what we knew: `off` begins again here
     removed: set[Where] = field(default_factory=set)  # retention took a part of what was to be read
     remarks: list[tuple[str, str]] = field(default_factory=list)  # kind of notice, sentence
+    later: dict[Where, LaterRecords] = field(default_factory=dict)  # of partitions that may be compacted
 
 
 @dataclass
 class ReadBack:
-    """Reads for one shard, on its thread. `wait(seconds)` pauses and raises when the shard is to stop."""
+    """Reads for one shard, on its thread. `wait(seconds)` pauses and raises when the shard is to stop.
+
+    With `number`, which knows the sequences of our ids, it notes the keys on topics that may be compacted.
+    """
 
     settings: Mapping[str, Any]
     wait: Callable[[float], None]
     notice: Callable[[str, str], None]
     connection_error: Callable[[KafkaError], None]
+    number: Number | None = None
     _refusal_said: bool = False
 
     def __call__(self, offsets: Mapping[Where, int | None], wanted: Callable[[bytes], bool]) -> Seen:
@@ -66,6 +73,8 @@ class ReadBack:
             if start >= end:
                 seen.ends[where] = end
         waiting = {where: span for where, span in waiting.items() if span[0] < span[1]}
+        if self.number is not None and waiting:
+            seen.later = self._may_be_compacted(waiting, self.number)
         while waiting:
             self._read(waiting, wanted, seen)
             self._forget_gone(waiting, seen)
@@ -75,6 +84,12 @@ class ReadBack:
         if said:
             self.notice("read_back_done", "The read-back is complete; sending goes on.")
         return seen
+
+    def _may_be_compacted(self, partitions: Collection[Where], number: Number) -> dict[Where, LaterRecords]:
+        policies = cleanup_policies(self.settings, {topic for topic, _ in partitions}, _PATIENCE)
+        self.wait(0)
+        compacted = {topic for topic, policy in policies.items() if may_compact(policy)}
+        return {where: LaterRecords(number) for where in partitions if where[0] in compacted}
 
     def _ranges(self, offsets: Mapping[Where, int | None], seen: Seen) -> dict[Where, tuple[int, int]]:
         ranges: dict[Where, tuple[int, int]] = {}
@@ -208,6 +223,8 @@ def _take(
         return
     if offset < start:
         return
+    if where in seen.later:
+        seen.later[where].saw(message)
     id = record_id(message.headers())
     if id is not None and wanted(id):
         seen.found[where].append((id, Place(*where, offset, message.timestamp()[1])))

@@ -26,6 +26,7 @@ from producer_core.exactly_once.outcome import Outcome
 from producer_core.exactly_once.ownership import Ownership
 from producer_core.exactly_once.read_back import ReadBack, starts
 from producer_core.failures import failure_of
+from producer_core.newer_keys import NEWER_RECORD
 from producer_core.transport import Full
 
 logger = logging.getLogger(__name__)
@@ -116,7 +117,7 @@ class Shard:
         self._failures = 0  # transactions in a row
         self._ownership = Ownership(number)
         self._giving_way = threading.Event()  # another process has the ids of this one
-        self._read_back = ReadBack(settings, self._wait, self._warn, owner.connection_error)
+        self._read_back = ReadBack(settings, self._wait, self._warn, owner.connection_error, ledger.number)
         self._thread = threading.Thread(target=self._run, name=f"producer-core-shard-{number}", daemon=True)
 
     def start(self) -> None:
@@ -160,14 +161,15 @@ class Shard:
         self._give_up(given_up)
 
     def _give_up(self, waiting: Sequence[Waiting]) -> None:
-        landed, rest = split([one.delivery for one in waiting], self._ledger)
+        landed, superseded, rest = split([one.delivery for one in waiting], self._ledger)
         try:
             self._ledger.settle(landed)
         except (JournalError, OSError):
-            landed, rest = [], [one.delivery for one in waiting]
+            landed, superseded, rest = [], [], [one.delivery for one in waiting]
         gone = KafkaError(KafkaError._PURGE_QUEUE, "given up before its transaction was committed")
         proved = self.recovered.is_set()
         reports: list[Report] = [(one, None, Outcome(one, None, place)) for one, place in landed]
+        reports += [(one, gone, Outcome(one, None)) for one in superseded]
         for one in rest:
             absent = proved and one.id not in self._doubtful and self._ledger.place(one.id) is None
             reports.append((one, gone, Outcome(one, "not_sent" if absent else None)))
@@ -253,7 +255,8 @@ class Shard:
 
     def _round(self, batch: Sequence[Waiting]) -> None:
         """One batch: what was found is settled, the rest sent in one transaction."""
-        landed, rest = split([one.delivery for one in batch], self._ledger)
+        landed, superseded, rest = split([one.delivery for one in batch], self._ledger)
+        self._hold_back(superseded)
         self._landed(landed)
         rest = self._known(rest)
         if rest:
@@ -328,6 +331,13 @@ class Shard:
         self._durably(lambda: self._ledger.settle(landed))
         latency = None if began is None else time.monotonic() - began
         self._owner.report([(one, None, Outcome(one, None, place, latency)) for one, place in landed])
+
+    def _hold_back(self, superseded: Sequence[Delivery]) -> None:
+        """Report what may have been written and compacted away: a newer record of its key is there, so it is not sent."""
+        error = KafkaError(KafkaError._OUTDATED, NEWER_RECORD)
+        self._owner.report(
+            [(one, error, Outcome(one, "inconclusive", held_back=NEWER_RECORD)) for one in superseded]
+        )
 
     def _durably(self, write: Callable[[], None]) -> None:
         """A journal that cannot be written to stops us; the log has the records, and a restart would find them."""
@@ -443,6 +453,8 @@ class Shard:
             self._durably(lambda: self._ledger.begin_again(seen.gone))
         for where, records in seen.found.items():
             self._ledger.found(where, records, in_hand)
+        for where, later in seen.later.items():
+            self._ledger.saw(where, later, self._doubtful if self.recovered.is_set() else None)
 
     # telling, waiting
 

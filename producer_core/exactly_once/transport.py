@@ -17,6 +17,7 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from producer_core import asking, landing
+from producer_core.compaction import Compaction, Missing, NewerRecords
 from producer_core.config import ClientConfig
 from producer_core.delivery import Delivery, Report
 from producer_core.errors import Fenced, ForkedProducer
@@ -30,6 +31,7 @@ from producer_core.journal import Progress
 from producer_core.landing import Landing
 from producer_core.librdkafka import client_log
 from producer_core.messages import MessageIds
+from producer_core.newer_keys import Number
 from producer_core.partitions import Partitioner, metadata_count
 from producer_core.transport import Full, Listener, Refused
 
@@ -76,6 +78,7 @@ class TransactionalTransport:
         self._statistics: dict[int, Mapping[str, Any]] = {}
         self._missing: dict[str, float] = {}
         self._ledger = Ledger(progress, ids)
+        self._compaction = Compaction(config.settings)
         settings = transactional_settings(config.settings)
         check(settings)
         self._partitioner = Partitioner(
@@ -195,6 +198,11 @@ class TransactionalTransport:
     ) -> Mapping[str, Landing]:
         settings = self._config.settings
         return landing.look(settings, topic, message_ids, since_ms=since_ms, floors=floors, timeout=timeout)
+
+    def newer_records(
+        self, topic: str, missing: Sequence[Missing], *, number: Number, timeout: float
+    ) -> NewerRecords:
+        return self._compaction.newer_records(topic, missing, number=number, timeout=timeout)
 
     def purge(self) -> None:
         for shard in self._shards:

@@ -12,10 +12,10 @@ from typing import Any, Literal, NamedTuple
 import orjson
 from confluent_kafka import KafkaError
 
+from producer_core import newer_keys
 from producer_core.asking import reader
-from producer_core.replay import newer_keys
-from producer_core.replay.newer_keys import Keys, Look, look
-from producer_core.replay.topic_facts import Asking, Bound, Facts
+from producer_core.newer_keys import Keys, Look, look
+from producer_core.topic_facts import Asking, Bound, Facts
 
 Flag = Literal["too_large", "newer_key", "no_topic"]
 Which = Literal["all", "compacted", "none"]

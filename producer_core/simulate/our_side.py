@@ -11,6 +11,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
+from producer_core.compaction import Missing, NewerRecords
 from producer_core.config import ClientConfig
 from producer_core.delivery import Delivery, Report
 from producer_core.landing import Landing
@@ -114,6 +115,9 @@ class FaultyTransport:
 
     def look(self, topic: str, message_ids: Sequence[str], **bounds: Any) -> Mapping[str, Landing]:
         return self._inner.look(topic, message_ids, **bounds)
+
+    def newer_records(self, topic: str, missing: Sequence[Missing], **bounds: Any) -> NewerRecords:
+        return self._inner.newer_records(topic, missing, **bounds)
 
     def purge(self) -> None:
         """What is held never left us: it is reported as purged from the queue."""

@@ -15,7 +15,7 @@ LAYERS = {
     0: "errors exits forks json_values messages histogram librdkafka person private repeating foreign bell deadline",
     1: "acknowledgements config events failures failure_table failure_names looking masking parquet reader secret_texts shown",
     2: "arguments retry metrics health ledger partitions asking stopping",
-    3: "dedup claims shared_claims journal store delivery transport handover late_requests connection cluster permissions replication landing unreported reported",
+    3: "compaction newer_keys topic_facts dedup claims shared_claims journal store delivery transport handover late_requests connection cluster permissions replication landing unreported reported",
     4: "client_view duplicates exactly_once guarantees dlq ordering in_doubt turns backlog stand_in telling alerts recorder tally testing reports lifecycle acceptance copies leaving settlement attempts ambiguous burial telemetry numbering batches sampler event_log standing frames",
     5: "producer parts identity observed undelivered diagnosis ending replay transfer dialects keeping store_keeping letterbox lookout contract monitor replaying upstream history",
     6: "brokers simulate pipeline inputs doctor",

@@ -1,4 +1,4 @@
-"""The keys of a topic's dead letters, and which of them have a newer record on that topic.
+"""The keys of a topic's dead letters, or of messages in doubt, and which of them have a newer record on that topic.
 
 Newer is: of the same session with a higher sequence, or of anybody else with a later time. The time is that of the
 first acceptance where the record was itself a replay, so that an old value that was replayed late is not newer.
@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from producer_core.asking import reader
 from producer_core.messages import ORIGINAL_TIMESTAMP, parse_id, record_id
-from producer_core.replay.topic_facts import Bound, words
+from producer_core.topic_facts import Bound, words
 
 MOST_KEYS = 500_000
 """Letters with a key, of all topics together, that are looked for: what bounds the memory."""
 
-_SLACK = 10.0  # seconds by which a record's time may be behind the moment that our clock said
+NEWER_RECORD = (
+    "It was not found, and it may have been written and compacted away. A newer record of its key is on the topic: "
+    "sending it again would put an old value last."
+)
+SLACK = 10.0  # seconds by which a record's time may be behind the moment that our clock said
 _TAIL = 100_000  # records, of all partitions together, read to check a broker that says «nothing since then»
 _HELD_BACK = 3.0  # seconds at an end that an open transaction makes
 _TRIES = 5  # of one question, while its answer is transient
@@ -32,14 +36,26 @@ _TRANSIENT = (
 """While a partition moves, or until this client has heard of it. The topic itself is known by then."""
 _LATEST, _EARLIEST = -1, -2  # in the place of a time, as the protocol has it
 
+T = TypeVar("T", int, float)
+
 Session = bytes | None
 """16 bytes of a session; None for a record without our id."""
 
+Number = Callable[[bytes], int | None]
+"""The sequence of an id of the producer that asks, in whichever session; None for any other id."""
+_OWN = b"own"
+
 
 class Keys:
-    """The letters of one topic that have a key: about 150 bytes each, whatever the length of the key."""
+    """The letters of one topic that have a key: about 150 bytes each, whatever the length of the key.
 
-    def __init__(self) -> None:
+    `number` makes one session of all of a producer's, `slack` is in seconds: how far the clocks of others may be behind.
+    """
+
+    def __init__(self, number: Number = lambda id: None, *, slack: float = 0.0) -> None:
+        self._number = number
+        self._slack = slack
+        self._by_partition = False
         self._last: dict[int, int] = {}  # hash of a key to the place of its last letter
         self._before = array("q")  # place of the letter of the same key before it, or -1
         self._accepted = array("d")
@@ -53,8 +69,10 @@ class Keys:
     def oldest(self) -> float:
         return min(self._accepted)
 
-    def add(self, message_id: str, key: bytes, accepted_at: float) -> None:
-        hashed = hash(key)
+    def add(self, message_id: str, key: bytes, accepted_at: float, *, partition: int | None = None) -> None:
+        """Look for newer records of this key; with a `partition` in that one only."""
+        hashed = hash(key) if partition is None else hash((key, partition))
+        self._by_partition |= partition is not None
         self._before.append(self._last.get(hashed, -1))
         self._last[hashed] = len(self._ids)
         self._ids.append(message_id)
@@ -63,10 +81,16 @@ class Keys:
     def saw(self, message: Message) -> None:
         """A record of the topic; a key that no letter has costs one look into a dict."""
         key = message.key()
-        if key is None or (hashed := hash(key)) not in self._last:
+        if key is None:
             return
+        if (hashed := hash(key)) in self._last:
+            self._saw(hashed, message)
+        if self._by_partition and (hashed := hash((key, message.partition()))) in self._last:
+            self._saw(hashed, message)
+
+    def _saw(self, hashed: int, message: Message) -> None:
         raw = record_id(message.headers())
-        session, number = (None, 0) if raw is None else (raw[:16], int.from_bytes(raw[16:]))
+        session, number = (None, 0) if raw is None else self._whose(raw)
         seen = self._seen.setdefault(hashed, {})
         highest, latest = seen.get(session, (number, 0.0))
         seen[session] = (max(highest, number), max(latest, _moment(message)))
@@ -76,10 +100,21 @@ class Keys:
         for hashed, seen in self._seen.items():
             latest = sorted(((at, session) for session, (_, at) in seen.items()), key=lambda one: -one[0])[:2]
             for place in self._places(hashed):
-                session, number = _identity(self._ids[place])
+                session, number = self._identity(self._ids[place])
                 others = (at for at, whose in latest if whose != session)
-                if seen.get(session, (-1, 0.0))[0] > number or next(others, 0.0) > self._accepted[place]:
+                since = self._accepted[place] - self._slack
+                if seen.get(session, (-1, 0.0))[0] > number or next(others, 0.0) > since:
                     yield self._ids[place]
+
+    def _whose(self, raw: bytes) -> tuple[bytes, int]:
+        own = self._number(raw)
+        return (raw[:16], int.from_bytes(raw[16:])) if own is None else (_OWN, own)
+
+    def _identity(self, message_id: str) -> tuple[bytes, int]:
+        try:
+            return self._whose(parse_id(message_id))
+        except (ValueError, OverflowError):
+            return b"", 0  # somebody else's id: no record on the topic has its session
 
     def _places(self, hashed: int) -> Iterator[int]:
         place = self._last[hashed]
@@ -95,12 +130,46 @@ def _moment(message: Message) -> float:
     return max(0, int(message.timestamp()[1])) / 1000
 
 
-def _identity(message_id: str) -> tuple[bytes, int]:
-    try:
-        raw = parse_id(message_id)
-    except (ValueError, OverflowError):
-        return b"", 0  # somebody else's id: no record on the topic has its session
-    return raw[:16], int.from_bytes(raw[16:])
+class LaterRecords:
+    """The newest record of each key in a part of one partition, for a producer that reads it back after a crash.
+
+    `number` is as in `Keys`. Of keys beyond the first `most` only the newest of all is known, and stands for each.
+    """
+
+    def __init__(self, number: Number, *, most: int = MOST_KEYS) -> None:
+        self._number = number
+        self._most = most
+        self._read_at = time.time()
+        self._own: dict[int | None, tuple[int, int]] = {}  # hash of a key to sequence and offset
+        self._others: dict[int | None, tuple[float, int]] = {}  # the same to time and offset
+
+    def saw(self, message: Message) -> None:
+        if (key := message.key()) is None:
+            return
+        raw = record_id(message.headers())
+        number = None if raw is None else self._number(raw)
+        if number is None:
+            self._keep(self._others, hash(key), (_moment(message), message.offset()))
+        else:
+            self._keep(self._own, hash(key), (number, message.offset()))
+
+    def _keep(self, kept: dict[int | None, tuple[T, int]], hashed: int | None, found: tuple[T, int]) -> None:
+        if hashed not in kept and len(kept) >= self._most:
+            hashed = None
+        kept[hashed] = max(kept.get(hashed, found), found)
+
+    def after(self, number: int, key: bytes, accepted_at: float) -> int | None:
+        """Return the offset of a newer record of this key; None where there is none.
+
+        A message that was accepted after the partition was read has none: it was sent later than what was there.
+        """
+        own = self._own.get(hash(key)) or self._own.get(None)
+        if own is not None and own[0] > number:
+            return own[1]
+        other = self._others.get(hash(key)) or self._others.get(None)
+        if other is not None and other[0] > accepted_at - SLACK and accepted_at <= self._read_at:
+            return other[1]
+        return None
 
 
 @dataclass
@@ -130,7 +199,7 @@ def look(
     """
     progress = Look()
     try:
-        spans = _spans(progress, handle, topic, partitions, keys.oldest - _SLACK, bound)
+        spans = _spans(progress, handle, topic, partitions, keys.oldest - SLACK, bound)
         waiting = {span.partition: span for span in spans if span.size}
         progress.there = sum(span.size for span in waiting.values())
         if waiting:

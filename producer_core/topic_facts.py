@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +37,12 @@ class Facts:
 
     @property
     def may_be_compacted(self) -> bool:
-        return self.compacted or self.cleanup_policy is None
+        return may_compact(self.cleanup_policy)
+
+
+def may_compact(cleanup_policy: str | None) -> bool:
+    """Return whether a topic with this policy may be compacted; None: it is not known."""
+    return cleanup_policy is None or "compact" in cleanup_policy
 
 
 class Bound:
@@ -119,6 +125,30 @@ class Asking:
         found = {entry.name: entry.value for entry in answer.values()}
         limit = str(found.get("max.message.bytes") or "")
         return Facts(partitions, int(limit) if limit.isdigit() else None, found.get("cleanup.policy"))
+
+
+def cleanup_policies(
+    settings: Mapping[str, Any], topics: Collection[str], seconds: float
+) -> dict[str, str | None]:
+    """Return the cleanup.policy of each topic, from one request; None where it cannot be read.
+
+    "" where the broker has no settings at all: only librdkafka's mock broker, which never compacts.
+    """
+    client = admin(settings)
+    resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+    asked = client.describe_configs(resources, request_timeout=seconds)
+    until = time.monotonic() + seconds + 1
+    return {resource.name: _policy(future, until - time.monotonic()) for resource, future in asked.items()}
+
+
+def _policy(future: Future[Any], seconds: float) -> str | None:
+    try:
+        entry = future.result(max(0.0, seconds)).get("cleanup.policy")
+    except KafkaException as error:
+        return "" if error.args[0].code() == KafkaError._UNSUPPORTED_FEATURE else None
+    except FutureTimeout:
+        return None
+    return None if entry is None else str(entry.value)
 
 
 def words(error: KafkaError, topic: str) -> str:

@@ -1,0 +1,143 @@
+"""Messages in doubt that were not found on a compacted topic: which of them have a newer record of their key."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+import pytest
+
+from producer_core import ReliableKafkaProducer, RetryConfig
+from producer_core.brokers import embedded
+from producer_core.compaction import Compaction, Missing, NewerRecords
+from producer_core.delivery import Delivery
+from producer_core.exactly_once.ledger import Ledger, Place, split
+from producer_core.messages import ID_HEADER, MessageIds, Placement, Span, id_text
+from producer_core.newer_keys import Keys, LaterRecords
+from producer_core.testing import InMemoryTransport
+from tests.exactly_once import MemoryProgress
+
+EARLIER, NOW, FOREIGN = (uuid.UUID(int=number) for number in (1, 2, 3))
+IDS = MessageIds(NOW, first=10, earlier=[Span(0, 10, EARLIER)])
+WHERE = ("t", 0)
+
+
+@dataclass
+class OnTopic:
+    """A record as a reader gives it."""
+
+    id: bytes
+    at: float
+    place: int = 0
+    number: int = 0
+
+    def key(self):
+        return b"k"
+
+    def headers(self):
+        return [(ID_HEADER, self.id)]
+
+    def timestamp(self):
+        return (1, int(self.at * 1000))
+
+    def offset(self):
+        return self.place
+
+    def partition(self):
+        return self.number
+
+
+def foreign(at, place=0, number=0):
+    return OnTopic(FOREIGN.bytes + bytes(8), at, place, number)
+
+
+def delivery(seq, at=100.0):
+    one = Delivery(IDS.of(seq), seq, "t", b"k", b"v", (), Placement(0))
+    one.accepted_at = at
+    return one
+
+
+@pytest.mark.parametrize(
+    "record, newer",
+    [
+        (OnTopic(IDS.of(9), 999.0), False),  # an earlier start's older message, written late
+        (OnTopic(IDS.of(12), 1.0), True),
+        (foreign(95.0), True),  # another producer's clock may be behind
+        (foreign(50.0), False),
+        (foreign(200.0, number=1), False),  # on another partition
+    ],
+)
+def test_own_records_are_compared_by_sequence_and_others_by_time(record, newer):
+    keys = Keys(IDS.number, slack=10.0)
+    keys.add(id_text(IDS.of(11)), b"k", 100.0, partition=0)
+
+    keys.saw(record)
+
+    assert list(keys.newer()) == ([id_text(IDS.of(11))] if newer else [])
+    if record.number == 0:
+        later = LaterRecords(IDS.number)
+        later.saw(record)
+        assert (later.after(11, b"k", 100.0) is not None) == newer
+
+
+def test_beyond_its_bound_the_newest_record_stands_for_every_key():
+    later = LaterRecords(IDS.number, most=0)
+    later.saw(OnTopic(IDS.of(5), 1.0, place=70))
+
+    assert later.after(4, b"another", 1.0) == 70
+    assert later.after(6, b"another", 1.0) is None
+
+
+def test_a_second_crash_still_sees_the_newer_record_of_a_message_that_is_held_back():
+    progress = MemoryProgress()
+    ledger = Ledger(progress, IDS)
+    ledger.begin({WHERE: 3})
+    later = LaterRecords(IDS.number)
+    later.saw(OnTopic(IDS.of(2), 1.0, place=5))
+    ledger.found(WHERE, [(IDS.of(2), Place("t", 0, 5))])
+    ledger.saw(WHERE, later, None)
+
+    landed, superseded, rest = split([delivery(1), delivery(2), delivery(3)], ledger)
+    ledger.settle(landed)
+    before = ledger.off(WHERE)
+    progress.settle([1])  # its dead letter is on disk
+    ledger.settle([(rest[0], Place("t", 0, 6))])
+
+    assert ([one.seq for one in superseded], [one.seq for one in rest]) == ([1], [3])
+    assert (before, ledger.off(WHERE)) == (4, 6)
+
+
+def test_a_broker_without_settings_is_not_taken_for_one_that_compacts():
+    with embedded.start(brokers=1, topics={"t": 1}) as broker:
+        missing = [Missing(id_text(IDS.of(1)), b"k", 1.0, None)]
+
+        answer = Compaction({"bootstrap.servers": broker.bootstrap_servers}).newer_records(
+            "t", missing, number=IDS.number, timeout=10
+        )
+
+    assert answer == NewerRecords()
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["newer", "not known"])
+def test_a_message_in_doubt_is_not_sent_again_behind_a_newer_record_of_its_key(monkeypatch, known):
+    made, left = [], ["_MSG_TIMED_OUT"]
+    factory = InMemoryTransport.factory(made, script=lambda delivery: left.pop() if left else None)
+    monkeypatch.setattr("producer_core.ambiguous._SEARCHING", 0.0)
+    producer = ReliableKafkaProducer(
+        "memory:1", None, RetryConfig(max_retries=1, initial_delay_ms=1), store=None, transport=factory
+    )
+    producer.connection.acknowledged()
+
+    def newer_records(topic, missing, *, number, timeout):
+        ids = frozenset(one.message_id for one in missing)
+        return NewerRecords(ids, compacted=True) if known else NewerRecords(unknown=ids, reason="no READ")
+
+    monkeypatch.setattr(producer._parts.lifecycle._ambiguous._in_doubt, "_search_newer", newer_records)
+
+    producer.send_message("t", b"old", "k")
+    producer.flush(10)
+
+    assert made[0].log["t"] == []
+    letters = [(letter.code, letter.verdict) for letter in producer.dlq.letters("t")]
+    assert letters == [("newer_record", "inconclusive")]
+    producer.close()
