@@ -830,7 +830,7 @@ def test_a_cancelled_operation_of_a_dead_runner_is_cleared_up_though_there_is_so
 def test_a_replay_that_waits_for_old_attempts_says_so_and_takes_it_back(store, clock):
     buried(store, 3, verdict="possibly_persisted", failed_at=clock())
     sender = ScriptedSender(hold=True)
-    operation = planned(store, clock)
+    operation = planned(store, clock, inconclusive="send")
     running = runner(store, sender, clock, quiet=20.0, probe=answering({}))
     running.start()
 
