@@ -87,7 +87,7 @@ class Backlog:
     @property
     def unkept(self) -> int:
         """Dead letters that no disk has taken: the journal keeps their messages."""
-        return len(self._leaving)
+        return self._leaving.unfinished
 
     # accepting
 

@@ -23,8 +23,12 @@ class Leaving:
         self._leaving: set[int] = set()
         self._finished: list[int] = []
 
-    def __len__(self) -> int:
-        return len(self._leaving)
+    @property
+    def unfinished(self) -> int:
+        """How many have left and are neither acknowledged nor kept; those whose end the journal could not write down count
+        as done."""
+        with self._lock:
+            return len(self._leaving.difference(self._finished))
 
     def leave(self, delivery: Delivery) -> bool:
         """Take a message out of `pending`; False when somebody else did. One step with remembering it."""

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer_core import ReliableKafkaProducer
+from producer_core.errors import JournalError
 from producer_core.journal import Journal
 from producer_core.journal.folder import Folder, Identity
 from producer_core.messages import MessageIds, MessageStatus, Span, id_bytes, id_text, new_session
@@ -169,3 +170,23 @@ def test_an_id_that_an_earlier_session_gave_in_another_life_is_not_ours(seq):
     assert IDS.number(id_bytes(EARLIER, seq)) is None
     with pytest.raises(LookupError):
         IDS.of(seq)
+
+
+def test_what_was_acknowledged_while_the_journal_could_not_be_marked_is_no_dead_letter(tmp_path, monkeypatch):
+    made = []
+    producer = ReliableKafkaProducer(
+        "memory:1", store=None, transport=InMemoryTransport.factory(made), journal_dir=tmp_path / "journal",
+        health_check_interval=3600,
+    )  # fmt: skip
+
+    def full(*_):
+        raise JournalError("No space is left on the disk.")
+
+    monkeypatch.setattr(producer.journal, "settle", full)
+    for number in range(20):
+        producer.send_message("orders", {"n": number})
+    producer.flush(60)
+
+    report = producer.close()
+
+    assert (report.acknowledged, report.dead, report.journaled) == (20, 0, 20)
