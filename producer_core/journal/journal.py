@@ -75,6 +75,7 @@ class Journal:
         self._offsets: dict[tuple[str, int], int] = {}
         self._buffer: dict[int, bytes] = {}
         self._buffered_bytes = 0
+        self._overdue = False  # a flush had no room: nothing more is accepted before one has
         self._look_at = 0.0
         self._closed = False
         self.next_sequence = self._next = folder.next_sequence(self._recover())
@@ -269,7 +270,7 @@ class Journal:
 
     def _check_room(self, more: int) -> None:
         self._check()
-        if self._buffered_bytes > _BUFFER:
+        if self._buffered_bytes > _BUFFER or self._overdue:
             self._flush()
         if (now := self._clock()) >= self._look_at:
             self._look()
@@ -294,11 +295,13 @@ class Journal:
 
     def _flush(self) -> None:
         """Write what is buffered, all or none; what has no room stays buffered."""
+        self._overdue = False
         if not self._buffer:
             return
         try:
             self._segments.write(list(self._buffer.items()))
         except OSError as error:
+            self._overdue = True
             raise self._full(error) from error
         self._buffer.clear()
         self._buffered_bytes = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 
@@ -210,6 +211,28 @@ def test_buffered_messages_reach_the_file_by_themselves(tmp_path):
     with Journal.open(tmp_path / "journal", level="buffered", buffered_ms=5) as journal:
         fill(journal, [0])
         eventually(lambda: [path.stat().st_size for path in (tmp_path / "journal").glob("*.journal")] > [0])
+
+
+def test_while_the_disk_is_full_a_buffered_journal_accepts_no_more_than_its_last_moment(tmp_path, monkeypatch):
+    said = []
+    with Journal.open(
+        tmp_path / "journal", level="buffered", buffered_ms=5, notice=lambda kind, *_: said.append(kind)
+    ) as journal:
+        write = journal._segments.write
+
+        def full(contents):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(journal._segments, "write", full)
+        fill(journal, [0])
+        eventually(lambda: said == ["journal_full"])
+        with pytest.raises(JournalFull):
+            fill(journal, [1])
+
+        monkeypatch.setattr(journal._segments, "write", write)
+        fill(journal, [2])
+        journal.sync()
+        assert kept(journal) == [0, 2]
 
 
 def test_what_is_settled_before_it_was_written_is_never_written(tmp_path):
