@@ -47,7 +47,7 @@ def start(
     advertise: Advertise | None = None,
     secure: bool = False,
     format_options: Sequence[str] = (),
-    timeout: float = 90.0,
+    timeout: float = 300.0,
     progress: Progress = _silent,
 ) -> Cluster:
     """Starts a cluster and waits until every broker answers.
@@ -152,7 +152,7 @@ class Cluster:
     def delete_topic(self, topic: str) -> None:
         readiness.delete_topic(self.direct_servers, topic)
 
-    def wait_ready(self, timeout: float = 60.0) -> None:
+    def wait_ready(self, timeout: float = 300.0) -> None:
         """Until every broker that should run answers; BrokerError with the end of its log when one ended."""
         with self._lock:
             expected = {n.number: n.direct_address for n in self.nodes if n.number in self._processes}
@@ -172,7 +172,7 @@ class Cluster:
             process.end()
             self._guard.forget(process)
 
-    def start_node(self, number: int, *, wait: bool = True, timeout: float = 60.0) -> None:
+    def start_node(self, number: int, *, wait: bool = True, timeout: float = 300.0) -> None:
         """Starts a killed or stopped node again, at its old address with its old data."""
         with self._lock:
             if (process := self._processes.get(number)) and process.alive:
@@ -302,7 +302,7 @@ def write_and_format(
             )
         )
     for node, tool_process in zip(nodes, tools, strict=True):
-        if not tool_process.wait(60):
+        if not tool_process.wait(300):
             tool_process.kill()
         if not (node.data / "meta.properties").exists():
             raise BrokerError(f"The storage of node {node.number} could not be formatted:\n{tail(node)}")
