@@ -13,7 +13,7 @@ from producer_core.connection import Connection
 from producer_core.dedup import MessageDeduplicator
 from producer_core.dlq import DeadLetterQueue, Spill, message_of
 from producer_core.dlq.bounds import Bounds
-from producer_core.errors import NotAccepted
+from producer_core.errors import NotAccepted, OtherCluster
 from producer_core.events import SAFE_VERDICTS, DeadLetter, Hook
 from producer_core.health import HealthMonitor
 from producer_core.messages import Message
@@ -83,7 +83,13 @@ class Keeping(Protocol):
     def messages(self, topic: str | None) -> list[Message]: ...
     def clear(self, topic: str | None) -> int: ...
     def replay(
-        self, sender: Sender, topic: str, limit: int | None, timeout: float, inconclusive: Inconclusive
+        self,
+        sender: Sender,
+        topic: str,
+        limit: int | None,
+        timeout: float,
+        inconclusive: Inconclusive,
+        to_cluster: str | None = None,
     ) -> int: ...
 
 
@@ -135,12 +141,20 @@ class InMemory(Hook):
         return sum(self.letterbox.clear_topic(name) for name in topics)
 
     def replay(
-        self, sender: Sender, topic: str, limit: int | None, timeout: float, inconclusive: Inconclusive
+        self,
+        sender: Sender,
+        topic: str,
+        limit: int | None,
+        timeout: float,
+        inconclusive: Inconclusive,
+        to_cluster: str | None = None,
     ) -> int:
         """One after the other; a letter leaves the queue when its own report says acknowledged.
 
         No topic is looked at here, so letters that may be on theirs go only with `inconclusive="send"`.
         """
+        if to_cluster is not None:
+            check_target(to_cluster, sender.cluster_id)
         letters = [
             letter
             for letter in self.letterbox.letters(topic)
@@ -167,6 +181,20 @@ class InMemory(Hook):
             if not ended.acquire(timeout=max(0.0, deadline - time.monotonic())):
                 break
         return sum(outcome.outcome == "acknowledged" for outcome in outcomes)
+
+
+def check_target(to_cluster: str, own: str) -> None:
+    """OtherCluster unless the producer writes to that cluster."""
+    if not own:
+        raise OtherCluster(
+            f"The producer does not know yet whether it writes to the cluster {to_cluster}.",
+            fix="Nothing was sent. Try again once the brokers can be reached.",
+        )
+    if to_cluster != own:
+        raise OtherCluster(
+            f"The producer writes to the cluster {own}, not to {to_cluster or 'one without a name'}.",
+            fix=f"Nothing was sent. To send the dead letters here, give to_cluster={own!r}.",
+        )
 
 
 def spill_path(store: Path) -> Path:

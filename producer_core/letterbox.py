@@ -15,6 +15,7 @@ class Letters(Protocol):
     """Who keeps the dead letters."""
 
     def letters(self) -> DeadLetters: ...
+    def own(self, where: DeadLetterFilter | None = None, *, wait: bool = True) -> DeadLetterFilter: ...
     def messages(self, topic: str | None) -> list[Message]: ...
     def clear(self, topic: str | None) -> int: ...
     def waiting(self) -> int: ...
@@ -22,7 +23,11 @@ class Letters(Protocol):
 
 
 class Letterbox:
-    """What it shows is the store's; while that cannot be had, only a number."""
+    """What it shows is the store's; while that cannot be had, only a number.
+
+    It shows letters of the producer's cluster and of no known one. A filter that names a cluster shows that one's;
+    `get` finds any letter. Numbers do not wait until the producer knows its cluster.
+    """
 
     def __init__(self, keeping: Letters, limit: int) -> None:
         self._keeping = keeping
@@ -34,11 +39,11 @@ class Letterbox:
 
     def groups(self, where: DeadLetterFilter | None = None, *, limit: int = 50) -> Groups:
         """The causes, the largest first."""
-        return self._keeping.letters().groups(where or DeadLetterFilter(), limit=limit)
+        return self._keeping.letters().groups(self._keeping.own(where), limit=limit)
 
     def to_frame(self, where: DeadLetterFilter | None = None, **options: Any) -> Any:
         """A frame of the letters that the filter matches; see `DeadLetters.to_frame`."""
-        return self._keeping.letters().to_frame(where, **options)
+        return self._keeping.letters().to_frame(self._keeping.own(where), **options)
 
     def add_message(self, message: Message, error: str) -> None:
         """Keep a message that failed for good, with what is known of why."""
@@ -56,15 +61,15 @@ class Letterbox:
 
     @property
     def topic_stats(self) -> dict[str, int]:
-        return self._keeping.letters().count_by(DeadLetterFilter(), "topic")
+        return self._keeping.letters().count_by(self._keeping.own(wait=False), "topic")
 
     def get_stats(self) -> dict[str, Any]:
         """How many are held, by topic, with the oldest and the newest; zeros while the store cannot be had."""
         try:
-            letters = self._keeping.letters()
-            by_topic = letters.count_by(DeadLetterFilter(), "topic")
-            oldest = letters.bodies(letters.ids(DeadLetterFilter(), limit=1))
-            newest = letters.find(DeadLetterFilter(), limit=1)
+            letters, own = self._keeping.letters(), self._keeping.own(wait=False)
+            by_topic = letters.count_by(own, "topic")
+            oldest = letters.bodies(letters.ids(own, limit=1))
+            newest = letters.find(own, limit=1)
         except StoreError:
             by_topic, oldest, newest = {"": self._keeping.waiting()}, [], []
         return {

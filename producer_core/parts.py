@@ -197,6 +197,18 @@ class Parts:
             self._ask_cluster(2.0)
         return self.known_cluster()
 
+    def find_cluster(self, timeout: float) -> str:
+        """The same, asked from the brokers for at most `timeout` seconds, unless they are known to be unreachable."""
+        ended = self.ending.begun
+        if (
+            self._cluster_id is None
+            and timeout > 0
+            and not ended
+            and not self.lifecycle.connection.unreachable
+        ):
+            self._ask_cluster(timeout)
+        return self.known_cluster()
+
     def _ask_cluster(self, timeout: float) -> None:
         self._cluster_id = self.lifecycle.transport.cluster_id(next(iter(self.topics), None), timeout)
 
@@ -282,6 +294,7 @@ class Parts:
             client=self._config,
             delivery=self._guarantees.delivery,
             kept=lambda message_ids: self.lifecycle.kept(message_ids),
+            find_cluster=self.find_cluster,
             alert_routes=alert_routes,
             clock=self._clock,
         )

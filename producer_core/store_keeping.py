@@ -22,7 +22,7 @@ from producer_core.dlq.memory import letter_of
 from producer_core.errors import ReplayError, StoreError, StoreFull, StoreLocked
 from producer_core.health import memory_usage
 from producer_core.identity import Session
-from producer_core.keeping import Keeps, spill_path
+from producer_core.keeping import Keeps, check_target, spill_path
 from producer_core.ledger import Ledger
 from producer_core.letterbox import Letterbox
 from producer_core.lookout import Lookout
@@ -46,6 +46,9 @@ logger = logging.getLogger(__name__)
 _STORED_WITHIN = 10.0
 """Seconds that a listing or a replay waits for the store to take the dead letters that are on their way there."""
 
+_CLUSTER_WITHIN = 2.0
+"""Seconds that a call waits for the brokers to name their cluster, while it is not known."""
+
 _LISTED = 10_000
 """Dead letters that a listing in memory returns at most."""
 
@@ -65,6 +68,7 @@ class InStore:
         session: Session,
         delivery: str,
         kept: Callable[[Iterable[str]], None],
+        find_cluster: Callable[[float], str],
         alert_routes: Sequence[Route] = (),
         clock: Callable[[], float],
     ) -> None:
@@ -73,6 +77,7 @@ class InStore:
         self._clock = clock
         self._client = client
         self._limit = limit
+        self._find_cluster = find_cluster
         self._producer: Keeps | None = None
         self._runner: ReplayRunner | None = None
         self._cluster_id = ""
@@ -140,9 +145,20 @@ class InStore:
         self.recorder.wait_written(2.0)
         return self._destination().letters  # type: ignore[return-value]  # Destination names the role only
 
+    def own(self, where: DeadLetterFilter | None = None, *, wait: bool = True) -> DeadLetterFilter:
+        """Restrict the filter to letters of the producer's cluster and of no known one, unless it names a cluster.
+
+        Another producer of the same store may write to another cluster. While ours is not known, which is asked for a
+        short time unless `wait` is False, only letters of no known cluster are left.
+        """
+        where = where or DeadLetterFilter()
+        if where.cluster_id is not None or where.cluster_or_unknown is not None:
+            return where
+        return replace(where, cluster_or_unknown=self._find_cluster(_CLUSTER_WITHIN if wait else 0.0))
+
     def size(self) -> int:
         try:
-            return self.letters().count(DeadLetterFilter())
+            return self.letters().count(self.own(wait=False))
         except StoreError:
             return self.waiting()
 
@@ -151,18 +167,19 @@ class InStore:
         return self.recorder.waiting
 
     def state(self, message_id: str) -> str | None:
-        found = self.letters().find(DeadLetterFilter(state=None, ids=(message_id,)), limit=1)
+        found = self.letters().find(self.own(DeadLetterFilter(state=None, ids=(message_id,))), limit=1)
         return found[0].state if found else None
 
     def messages(self, topic: str | None) -> list[Message]:
         self.recorder.wait_stored(_STORED_WITHIN)
-        found = self.letters().find(DeadLetterFilter(topic=topic), limit=_LISTED)
+        found = self.letters().find(self.own(DeadLetterFilter(topic=topic)), limit=_LISTED)
         bodies = self.letters().bodies([letter.message_id for letter in found])
         return sorted(map(message_of, bodies), key=lambda message: message.id)
 
     def clear(self, topic: str | None) -> int:
         self.recorder.wait_stored(_STORED_WITHIN)
-        return self.letters().archive(DeadLetterFilter(topic=topic), who=person(), origin="python").count
+        where = self.own(DeadLetterFilter(topic=topic))
+        return self.letters().archive(where, who=person(), origin="python").count
 
     def add(self, message: Message, error: str) -> None:
         """A message that was handed in as dead, without its story."""
@@ -176,16 +193,29 @@ class InStore:
         )
 
     def replay(
-        self, sender: Sender, topic: str, limit: int | None, timeout: float, inconclusive: Inconclusive
+        self,
+        sender: Sender,
+        topic: str,
+        limit: int | None,
+        timeout: float,
+        inconclusive: Inconclusive,
+        to_cluster: str | None = None,
     ) -> int:
         """Run a durable replay here and now; it goes on in the store if the time runs out."""
         self.recorder.wait_stored(_STORED_WITHIN)
         self.letters()
         if self.store is None:
             raise ReplayError("The store cannot be had, so nothing can be replayed now.")
+        own = self._find_cluster(_CLUSTER_WITHIN)
+        where = DeadLetterFilter(topic=topic)
+        if to_cluster is None:
+            self._tell_left_out(where, own)
+            where = replace(where, cluster_or_unknown=own)
+        else:
+            check_target(to_cluster, own)
         operation = plan(
-            self.store, DeadLetterFilter(topic=topic), who=person(), origin="python", limit=limit, inconclusive=inconclusive,
-            clock=self._clock, can_run=sender.cluster_id or True,
+            self.store, where, who=person(), origin="python", limit=limit, inconclusive=inconclusive,
+            to_cluster=to_cluster, clock=self._clock, can_run=own or True,
         )  # fmt: skip
         runner = self._runner or self._new_runner(self.store, sender)
         done = runner.run_one(operation.operation_id, timeout)
@@ -195,6 +225,21 @@ class InStore:
                 extra={"topic": topic, "operation": done.operation_id, "outcome": done.message},
             )
         return done.acknowledged + done.landed
+
+    def _tell_left_out(self, where: DeadLetterFilter, own: str) -> None:
+        """Log how many letters of other clusters a replay leaves out."""
+        by_cluster = self.letters().count_by(where, "cluster_id")
+        others = {cluster: count for cluster, count in by_cluster.items() if cluster not in ("", own)}
+        if others:
+            logger.warning(
+                "dead letters of other clusters left out",
+                extra={
+                    "topic": where.topic,
+                    "count": sum(others.values()),
+                    "clusters": sorted(others),
+                    "own": own,
+                },
+            )
 
     def _new_runner(self, store: Store, sender: Sender) -> ReplayRunner:
         return ReplayRunner(store, sender, client=self._client.settings, clock=self._clock)

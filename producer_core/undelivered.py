@@ -25,10 +25,18 @@ class Undelivered(Observed):
     _ending: Ending
 
     def get_dlq_messages(self, topic: str | None = None) -> list[Message]:
+        """Return the dead letters, each as its message.
+
+        Those of other clusters in the same store are left out. While the producer does not know its cluster yet (it
+        asks for 2 s at most), only letters that died before their cluster was known are returned.
+        """
         return self._keeping.messages(topic)
 
     def clear_dlq(self, topic: str | None = None) -> int:
-        """Archive the dead letters; with a store this can be undone (`producer-core dlq restore`)."""
+        """Archive the dead letters that `get_dlq_messages` returns, and return their number.
+
+        With a store this can be undone (`producer-core dlq restore`).
+        """
         return self._keeping.clear(topic)
 
     def replay_dlq_messages(
@@ -38,6 +46,7 @@ class Undelivered(Observed):
         *,
         timeout: float = 60.0,
         inconclusive: Inconclusive = "keep",
+        to_cluster: str | None = None,
     ) -> int:
         """Send dead letters again, oldest first, and return how many the broker acknowledged.
 
@@ -47,9 +56,12 @@ class Undelivered(Observed):
         first (with a store; without one it is not looked for). What is not found stays a dead letter, because a late
         request of it may still arrive; `inconclusive="send"` sends it anyway, and may write a second copy. To be asked use `producer-core dlq replay`, the dashboard, or `replay.plan(check_first=True)`; without a
         store nothing is looked ahead for.
+
+        Dead letters of other clusters in the same store stay. `to_cluster` sends them too: give the id of the cluster
+        that this producer writes to (`producer.cluster_id`); any other id raises OtherCluster.
         """
         self._ending.check()
-        return self._keeping.replay(self, topic, max_messages, timeout, inconclusive)
+        return self._keeping.replay(self, topic, max_messages, timeout, inconclusive, to_cluster)
 
     def resend(self, letter: DeadLetter | Letter, settled: Callable[[Resent], None]) -> None:
         """Send one dead letter again under its own id; `settled` hears how it ended. Used by replays."""

@@ -45,6 +45,7 @@ _NAMES = {
     "message_id": "message",
     "text": "error text with",
     "cluster_id": "cluster",
+    "cluster_or_unknown": "unknown cluster or",
     "producer_id": "producer",
     "body": "key, value or headers with",
 }

@@ -75,7 +75,7 @@ _FATES: Mapping[str, str] = {
     "purged": "purged",
 }
 _OWN = {"topic": "topic {}", "code": "error {}", "group": "cause {}", "verdict": "verdict {}", "cluster_id": "cluster {}",
-        "producer_id": "producer {}", "message_id": "message {}"}  # fmt: skip
+        "cluster_or_unknown": "unknown cluster or {}", "producer_id": "producer {}", "message_id": "message {}"}  # fmt: skip
 _LOOKED_FOR = {"key": "key «{}»", "text": "error text with «{}»", "body": "content with «{}»"}
 
 

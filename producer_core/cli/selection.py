@@ -32,6 +32,7 @@ _OPTIONS = (
     click.option("--ids", help="These messages, separated by commas."),
     click.option("--text", help="With this in the error text, in capitals or not."),
     click.option("--cluster-id", help="Of this cluster."),
+    click.option("--cluster-or-unknown", help="Of this cluster, or from before the cluster was known."),
     click.option("--producer-id", help="Of this producer."),
     click.option(
         "--body",

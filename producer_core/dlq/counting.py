@@ -15,7 +15,9 @@ Column = Literal["topic", "code", "verdict", "state", "kind", "fingerprint", "cl
 COLUMNS = ("topic", "code", "verdict", "state", "kind", "fingerprint", "cluster_id", "producer_id")
 
 _COUNTED = frozenset(COLUMNS) - {"producer_id"}
-_ANSWERED = frozenset({"topic", "group", "code", "verdict", "state", "cluster_id", "since", "until"})
+_ANSWERED = frozenset(
+    {"topic", "group", "code", "verdict", "state", "cluster_id", "cluster_or_unknown", "since", "until"}
+)
 HOUR_OF = f"floor(failed_at / {HOUR:.0f})::BIGINT"
 
 

@@ -26,6 +26,7 @@ _COLUMNS = {
     "producer_id": "producer_id",
 }
 _TIMES = ("since", "until")
+_OWN = "cluster_id IN ('', ?)"
 _KEY = "key_mark = ? AND key = ?"
 _HEX = re.compile(r"0x(?:[0-9a-fA-F]{2})*")
 
@@ -37,7 +38,8 @@ class DeadLetterFilter:
     `group` is a fingerprint, `since` and `until` bound when a letter last died ([since, until), seconds
     since 1970), `key` is compared whole: text, or any bytes in hexadecimal (`0x00ff`; `0x` is the empty
     key). `text` is looked for in the error text, without regard to case. `state` None means any state; the
-    default selects those that wait for a decision.
+    default selects those that wait for a decision. `cluster_or_unknown` selects the letters of that cluster and
+    those that died before their cluster was known; the empty text selects only the latter.
 
     `body` is looked for in value, key and headers: text without regard to the case of a to z, or bytes in
     hexadecimal. No index holds bodies, so it is a bounded search and no condition: `DeadLetters.search` says
@@ -58,6 +60,7 @@ class DeadLetterFilter:
     producer_id: str | None = None
     ids: tuple[str, ...] = ()
     body: str | None = None
+    cluster_or_unknown: str | None = None
 
     def __post_init__(self) -> None:
         if self.state is not None and self.state not in STATES:
@@ -99,6 +102,8 @@ class DeadLetterFilter:
             for name, column in _COLUMNS.items()
             if (value := getattr(self, name)) is not None
         ]
+        if self.cluster_or_unknown is not None:
+            tests.append((_OWN, self.cluster_or_unknown))
         tests += [("failed_at >= ?", self.since)] if self.since is not None else []
         tests += [("failed_at < ?", self.until)] if self.until is not None else []
         tests += [("error_text ILIKE ? ESCAPE '$'", _like(self.text))] if self.text is not None else []
@@ -123,6 +128,7 @@ class DeadLetterFilter:
                 for name, column in _COLUMNS.items()
                 if (value := getattr(self, name)) is not None
             )
+            and (self.cluster_or_unknown is None or letter.cluster_id in ("", self.cluster_or_unknown))
             and (self.since is None or letter.failed_at >= self.since)
             and (self.until is None or letter.failed_at < self.until)
             and (self.key is None or letter.key == bytes_of(self.key))

@@ -229,7 +229,10 @@ def _target(reach: Reach, own: Sequence[str], to_cluster: str | None) -> str:
     if known:
         raise OtherCluster(
             f"These dead letters come from the cluster {known[0]}, and {reach.clusters[0]} is what can be reached.",
-            fix="If they belong there, say so with --to (to_cluster=).",
+            fix=(
+                f"If they belong there, name it: `producer-core dlq replay --to {reach.clusters[0]}`, "
+                f"or to_cluster={reach.clusters[0]!r} in Python."
+            ),
         )
     return next(iter(reach.clusters), "")
 

@@ -319,7 +319,10 @@ class ReplayRunner:
         if own and operation.cluster_id not in ("", own):
             raise OtherCluster(
                 f"The replay {operation.operation_id} is for the cluster {operation.cluster_id}, and this is {own}.",
-                fix="Plan it again with --to (to_cluster=) if the messages belong here.",
+                fix=(
+                    f"If the messages belong here: `producer-core replay cancel {operation.operation_id}`, then "
+                    f"`producer-core dlq replay --to {own}`, or replay_dlq_messages(topic, to_cluster={own!r})."
+                ),
             )
 
 

@@ -25,6 +25,7 @@ filters = st.builds(
     message_id=texts,
     text=texts,
     cluster_id=texts,
+    cluster_or_unknown=st.none() | st.text(max_size=8),
     producer_id=texts,
     ids=st.lists(names, max_size=3).map(tuple),
 )
