@@ -242,7 +242,7 @@ class RowsKeeper:
 
     @property
     def unkept(self) -> int:
-        return len(self._leaving)
+        return self._leaving.unfinished
 
     def start(self) -> None:
         """There is nothing to feed: `send` reads the file."""

@@ -213,7 +213,9 @@ def test_buffered_messages_reach_the_file_by_themselves(tmp_path):
         eventually(lambda: [path.stat().st_size for path in (tmp_path / "journal").glob("*.journal")] > [0])
 
 
-def test_while_the_disk_is_full_a_buffered_journal_accepts_no_more_than_its_last_moment(tmp_path, monkeypatch):
+def test_while_the_disk_is_full_a_buffered_journal_accepts_no_more_than_its_last_moment(
+    tmp_path, monkeypatch
+):
     said = []
     with Journal.open(
         tmp_path / "journal", level="buffered", buffered_ms=5, notice=lambda kind, *_: said.append(kind)
