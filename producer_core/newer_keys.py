@@ -50,11 +50,15 @@ class Keys:
     """The letters of one topic that have a key: about 150 bytes each, whatever the length of the key.
 
     `number` makes one session of all of a producer's, `slack` is in seconds: how far the clocks of others may be behind.
+    `replays_only`: records count that were themselves replayed.
     """
 
-    def __init__(self, number: Number = lambda id: None, *, slack: float = 0.0) -> None:
+    def __init__(
+        self, number: Number = lambda id: None, *, slack: float = 0.0, replays_only: bool = False
+    ) -> None:
         self._number = number
         self._slack = slack
+        self._replays_only = replays_only
         self._by_partition = False
         self._last: dict[int, int] = {}  # hash of a key to the place of its last letter
         self._before = array("q")  # place of the letter of the same key before it, or -1
@@ -89,6 +93,8 @@ class Keys:
             self._saw(hashed, message)
 
     def _saw(self, hashed: int, message: Message) -> None:
+        if self._replays_only and not _is_replay(message):
+            return
         raw = record_id(message.headers())
         session, number = (None, 0) if raw is None else self._whose(raw)
         seen = self._seen.setdefault(hashed, {})
@@ -121,6 +127,10 @@ class Keys:
         while place >= 0:
             yield place
             place = self._before[place]
+
+
+def _is_replay(message: Message) -> bool:
+    return any(name == ORIGINAL_TIMESTAMP for name, _ in message.headers() or ())
 
 
 def _moment(message: Message) -> float:

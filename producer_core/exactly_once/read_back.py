@@ -8,9 +8,10 @@ while a foreign transaction is open the reader stands before it, and waits.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -18,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from producer_core.asking import reader
 from producer_core.exactly_once.ledger import Place, Where
 from producer_core.messages import record_id
-from producer_core.newer_keys import LaterRecords, Number
+from producer_core.newer_keys import Keys, LaterRecords, Number
 from producer_core.topic_facts import cleanup_policies, may_compact
 
 _PATIENCE = 5.0
@@ -43,6 +44,7 @@ class Seen:
     removed: set[Where] = field(default_factory=set)  # retention took a part of what was to be read
     remarks: list[tuple[str, str]] = field(default_factory=list)  # kind of notice, sentence
     later: dict[Where, LaterRecords] = field(default_factory=dict)  # of partitions that may be compacted
+    keys: dict[Where, Keys] = field(default_factory=dict)  # the same, of those that were asked for
 
 
 @dataclass
@@ -59,10 +61,15 @@ class ReadBack:
     number: Number | None = None
     _refusal_said: bool = False
 
-    def __call__(self, offsets: Mapping[Where, int | None], wanted: Callable[[bytes], bool]) -> Seen:
+    def __call__(
+        self,
+        offsets: Mapping[Where, int | None],
+        wanted: Callable[[bytes], bool],
+        keys: Mapping[str, Keys] = MappingProxyType({}),
+    ) -> Seen:
         """Everything `wanted` above these offsets, up to the ends as they are now; None: the end only.
 
-        Ends only when every partition was read, however long a broker is away or a foreign transaction open.
+        `keys` of a topic see each record that is read, where the topic may be compacted. Ends only when every partition was read, however long a broker is away or a foreign transaction open.
         """
         seen = Seen()
         started, said = time.monotonic(), False
@@ -73,8 +80,9 @@ class ReadBack:
             if start >= end:
                 seen.ends[where] = end
         waiting = {where: span for where, span in waiting.items() if span[0] < span[1]}
-        if self.number is not None and waiting:
-            seen.later = self._may_be_compacted(waiting, self.number)
+        noting = [where for where in waiting if self.number is not None or where[0] in keys]
+        if noting:
+            self._note_keys(self._may_be_compacted(noting), keys, seen)
         while waiting:
             self._read(waiting, wanted, seen)
             self._forget_gone(waiting, seen)
@@ -85,11 +93,17 @@ class ReadBack:
             self.notice("read_back_done", "The read-back is complete; sending goes on.")
         return seen
 
-    def _may_be_compacted(self, partitions: Collection[Where], number: Number) -> dict[Where, LaterRecords]:
+    def _may_be_compacted(self, partitions: Collection[Where]) -> list[Where]:
         policies = cleanup_policies(self.settings, {topic for topic, _ in partitions}, _PATIENCE)
         self.wait(0)
-        compacted = {topic for topic, policy in policies.items() if may_compact(policy)}
-        return {where: LaterRecords(number) for where in partitions if where[0] in compacted}
+        return [where for where in partitions if may_compact(policies[where[0]])]
+
+    def _note_keys(self, partitions: Iterable[Where], keys: Mapping[str, Keys], seen: Seen) -> None:
+        for where in partitions:
+            if where[0] in keys:
+                seen.keys[where] = keys[where[0]]
+            if self.number is not None:
+                seen.later[where] = LaterRecords(self.number)
 
     def _ranges(self, offsets: Mapping[Where, int | None], seen: Seen) -> dict[Where, tuple[int, int]]:
         ranges: dict[Where, tuple[int, int]] = {}
@@ -225,6 +239,8 @@ def _take(
         return
     if where in seen.later:
         seen.later[where].saw(message)
+    if where in seen.keys:
+        seen.keys[where].saw(message)
     id = record_id(message.headers())
     if id is not None and wanted(id):
         seen.found[where].append((id, Place(*where, offset, message.timestamp()[1])))

@@ -281,6 +281,7 @@ class ReplayRunner:
                     interrupt=work.interrupted,
                     say=work.say,
                     clock=self._clock,
+                    newer=operation.newer,
                 )
             if operation.delivery == "exactly_once":
                 raise ReplayError(

@@ -7,24 +7,30 @@ from dataclasses import dataclass
 
 from producer_core.burial import Letter
 from producer_core.exactly_once.ledger import Where
+from producer_core.newer_keys import NEWER_RECORD
 from producer_core.replay.in_hand import Outcome
 
 _REMOVED = (
     "inconclusive, so not sent; choose to send it anyway (--inconclusive send). It may have been among the records of {topic} that retention, or the "
     "topic's deletion, removed before anybody looked."
 )
+_COMPACTED = f"inconclusive, so not sent. {NEWER_RECORD}"
 
 
 @dataclass(frozen=True)
 class Sought:
-    """Where records were found, and of which partitions a part was removed before it could be read."""
+    """Where records were found, of which partitions a part was removed before it could be read, and which of them have
+    a newer record of their key on a topic that may be compacted."""
 
     found: Mapping[str, tuple[int, int]]
     removed: frozenset[Where] = frozenset()
+    newer: frozenset[str] = frozenset()
 
     def may_be_gone(self, letter: Letter) -> bool:
         """Not found, and perhaps it was there."""
-        return letter.message_id not in self.found and any(
+        if letter.message_id in self.found:
+            return False
+        return letter.message_id in self.newer or any(
             topic == letter.topic and letter.partition in (None, partition)
             for topic, partition in self.removed
         )
@@ -33,11 +39,13 @@ class Sought:
 def afterwards(letter: Letter, sought: Sought) -> Outcome:
     if letter.message_id in sought.found:
         return _landed(letter, sought.found[letter.message_id])
-    return inconclusive(letter) if sought.may_be_gone(letter) else Outcome(letter.message_id, "pending")
+    return (
+        inconclusive(letter, sought) if sought.may_be_gone(letter) else Outcome(letter.message_id, "pending")
+    )
 
 
-def inconclusive(letter: Letter) -> Outcome:
-    text = _REMOVED.format(topic=letter.topic)
+def inconclusive(letter: Letter, sought: Sought) -> Outcome:
+    text = _COMPACTED if letter.message_id in sought.newer else _REMOVED.format(topic=letter.topic)
     return Outcome(letter.message_id, "skipped", text, verdict="inconclusive")
 
 

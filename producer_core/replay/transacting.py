@@ -24,6 +24,7 @@ from producer_core.exactly_once.judging import FENCING, refused_for_good, whole_
 from producer_core.exactly_once.read_back import ReadBack, Seen
 from producer_core.exactly_once.transport import transactional_settings
 from producer_core.messages import id_text, parse_id
+from producer_core.newer_keys import Keys
 from producer_core.partitions import metadata_count
 from producer_core.replay.ahead import NO_TOPIC
 from producer_core.replay.claims import Floors
@@ -53,6 +54,9 @@ class Transacting:
     the transactional id by right. With `yields` a twin may have the same letters: who is fenced himself leaves
     (Interrupted) and does not fence back, and who fenced looks for everything in hand, for a twin may have sent it.
 
+    Where a topic may be compacted, what is not found and has a newer record of its key is not sent again. With `newer`
+    "send" only records count that were themselves replayed: the operator chose that old values come last.
+
     With a `client` that was fenced for this id, and has nothing open, neither `begin` nor `after` is needed: as long as
     it is not fenced nobody else has sent under the id. Where it was, that is learned by its first transaction, and all
     in hand is looked for as after any failure.
@@ -72,6 +76,7 @@ class Transacting:
         clock: Callable[[], float],
         fenced: Callable[[], None] = lambda: None,
         yields: bool = False,
+        newer: str | None = None,
         client: Client | None = None,
     ) -> None:
         self._settings = transactional_settings(settings)
@@ -85,6 +90,7 @@ class Transacting:
         self._clock = clock
         self._fenced = fenced
         self._yields = yields
+        self._newer = newer
         self._count = metadata_count(settings)
         self._read_back = ReadBack(settings, self._wait, lambda _, text: say(text), self._connection_error)
         self._client = client
@@ -168,14 +174,25 @@ class Transacting:
             for number in self._numbers(topic)
         }
         wanted = {parse_id(letter.message_id) for letter in letters}
-        seen = self._read_back(offsets, wanted.__contains__)
+        keys = self._keys(letters)
+        seen = self._read_back(offsets, wanted.__contains__, keys)
         self._raise_floors(seen)
+        newer = frozenset(one for some in keys.values() for one in some.newer())
         found = {
             id_text(id): (place.partition, place.offset)
             for places in seen.found.values()
             for id, place in places
         }
-        return Sought(found, frozenset({*removed, *seen.removed, *seen.gone}))
+        return Sought(found, frozenset({*removed, *seen.removed, *seen.gone}), newer)
+
+    def _keys(self, letters: Sequence[Letter]) -> dict[str, Keys]:
+        """The keys of these letters by topic, to be compared with what is read."""
+        keys: dict[str, Keys] = {}
+        for letter in letters:
+            if letter.key is not None:
+                of_topic = keys.setdefault(letter.topic, Keys(replays_only=self._newer == "send"))
+                of_topic.add(letter.message_id, letter.key, letter.accepted_at, partition=letter.partition)
+        return keys
 
     def _raise_floors(self, seen: Seen) -> None:
         """After a fence nothing of ours is on its way, so everything below the ends that were read is settled."""
@@ -295,8 +312,11 @@ class Transacting:
         self._hand = deque(letter for letter in self._hand if letter.message_id not in sought.found)
         left = [letter for letter in self._unknown if letter.message_id not in sought.found]
         if perhaps:
-            outcomes += [inconclusive(letter) for letter in left if sought.may_be_gone(letter)]
+            outcomes += [inconclusive(letter, sought) for letter in left if sought.may_be_gone(letter)]
             left = [letter for letter in left if not sought.may_be_gone(letter)]
+        if self._yields:  # a twin may have sent those in hand
+            outcomes += [inconclusive(one, sought) for one in self._hand if one.message_id in sought.newer]
+            self._hand = deque(one for one in self._hand if one.message_id not in sought.newer)
         # Looked for after the fence, so nothing of these is under way. Who began with a proven client has not looked before.
         outcomes += self._left_out([*left, *self._hand])
         left = [letter for letter in left if letter.topic not in self._gone]

@@ -222,6 +222,7 @@ def spark_runner(
             cores,
             rule_of(operation),
             rate=work.rate,
+            newer=operation.newer,
         )
         return Spreading(
             session or _no_session,

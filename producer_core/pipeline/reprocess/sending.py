@@ -63,6 +63,7 @@ class Errand:
     rule: Rule
     letters: int
     rate: float | None = None
+    newer: str | None = None
 
 
 def runner(errand: Errand) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
@@ -161,6 +162,7 @@ class _Slice:
             clock=time.time,
             fenced=self._admitted,
             yields=True,
+            newer=errand.newer,
             client=client,
         )
 

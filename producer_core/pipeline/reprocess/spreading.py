@@ -68,6 +68,7 @@ class Course:
     cores: int
     rule: Rule
     rate: Callable[[], float | None]
+    newer: str | None = None
 
 
 class Spreading:
@@ -154,6 +155,7 @@ class Spreading:
             interrupt=self._interrupt,
             say=self._say,
             clock=self._clock,
+            newer=self._course.newer,
         )
 
     def _seal(self, slices: Iterable[int]) -> None:
@@ -265,6 +267,7 @@ class Spreading:
             course.rule,
             len(chosen),
             rate,
+            course.newer,
         )
         wave: Going
         if len(chosen) < min(NEAR, course.wave):
