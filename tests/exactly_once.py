@@ -27,6 +27,9 @@ class MemoryProgress:
         self.done.update(self.calls[-1][0])
         self.offsets = {**self.offsets, **(offsets or {})}
 
+    def unsettled_topics(self):
+        return {}
+
     def is_settled(self, seq):
         return seq in self.done
 

@@ -17,7 +17,7 @@ from producer_core.cli import progress, show
 from producer_core.config import ClientConfig
 from producer_core.errors import ConfigError, JournalError, JournalLocked
 from producer_core.inputs.identity import Fingerprint, fingerprint, is_file, session_of, state_path
-from producer_core.inputs.on_the_topic import Found, cut_off, look_for
+from producer_core.inputs.on_the_topic import Found, cut_off, ends, look_for
 from producer_core.inputs.resume import Begun, begin
 from producer_core.inputs.state_file import Job, StateFile
 from producer_core.store import default_path
@@ -91,6 +91,7 @@ def _begin(file: StateFile, job: Job, config: ClientConfig, *, restart: bool) ->
         job,
         restart=restart,
         look=_look(job, config) if exactly else None,
+        ends=(lambda: ends(config.settings, job.topic)) if exactly else dict,
         cut=lambda state: cut_off(config.settings, state.offsets) if exactly else None,
     )
 

@@ -39,6 +39,7 @@ class Ledger:
     def __init__(self, progress: Progress, ids: MessageIds) -> None:
         self._progress = progress
         self.number = ids.number
+        self.unsettled_topics = progress.unsettled_topics()
         self._lock = threading.Lock()  # guards what follows, and the order of calls to progress
         self._offs = dict(progress.offsets)  # as written down
         self._found: dict[bytes, Place] = {}

@@ -8,6 +8,7 @@ while a foreign transaction is open the reader stands before it, and waits.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -29,7 +30,13 @@ _GONE = 20.0
 """Seconds for which a topic must be unknown before it counts as deleted; a restarting broker knows few."""
 _NEW = 5.0
 """The same for a partition that we never wrote to."""
+_SLACK = 300.0
+"""Seconds by which a record's time may be behind that of our clock."""
+_MORE = 200_000
+"""Records, of all partitions of a topic together, that are read from before that time: a clock may have stepped."""
 _NO_SUCH = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+
+_END = 1 << 62
 
 Found = dict[Where, list[tuple[bytes, Place]]]
 
@@ -92,6 +99,61 @@ class ReadBack:
         if said:
             self.notice("read_back_done", "The read-back is complete; sending goes on.")
         return seen
+
+    def beginnings(self, oldest: Mapping[str, float], asked: Callable[[Where], bool]) -> dict[Where, int]:
+        """Return an offset below the records of these topics from this time on, for each partition that is `asked` for.
+
+        Times are in seconds since 1970. A topic that does not exist has none.
+        """
+        if not oldest:
+            return {}
+        with self._consumer({"isolation.level": "read_uncommitted"}) as handle:
+            times = {
+                where: max(0.0, since - _SLACK)
+                for topic, since in oldest.items()
+                for where in self._partitions(handle, topic)
+                if asked(where)
+            }
+            marks = self._all_watermarks(handle, dict.fromkeys(times))
+            known = {where: ends for where, ends in marks.items() if ends is not None}
+            first = self._first_since(handle, {where: times[where] for where in known})
+        topics = Counter(topic for topic, _ in known)
+        return {
+            where: max(low, min(first[where], end) - _MORE // topics[where[0]]) - 1
+            for where, (low, end) in known.items()
+        }
+
+    def _partitions(self, handle: Consumer, topic: str) -> list[Where]:
+        """Return none for a topic that has not existed for a while."""
+        began = time.monotonic()
+        while time.monotonic() - began <= _NEW:
+            try:
+                metadata = handle.list_topics(topic, timeout=5.0).topics[topic]
+                if metadata.error is None:
+                    return [(topic, number) for number in metadata.partitions]
+                if metadata.error.code() not in _NO_SUCH:
+                    began = time.monotonic()
+            except KafkaException as error:
+                began = time.monotonic()
+                self.connection_error(error.args[0])
+            self.wait(_PAUSE)
+        return []
+
+    def _first_since(self, handle: Consumer, times: Mapping[Where, float]) -> dict[Where, int]:
+        """Return the first offset of each partition from this time on; its end where there is none."""
+        found: dict[Where, int] = {}
+        while len(found) < len(times):
+            left = [TopicPartition(*where, int(times[where] * 1000)) for where in times.keys() - found.keys()]
+            try:
+                for answer in handle.offsets_for_times(left, timeout=5.0):
+                    if answer.error is None:
+                        where = (answer.topic, answer.partition)
+                        found[where] = answer.offset if answer.offset >= 0 else _END
+            except KafkaException as error:
+                self.connection_error(error.args[0])
+            if len(found) < len(times):
+                self.wait(_PAUSE)
+        return found
 
     def _may_be_compacted(self, partitions: Collection[Where]) -> list[Where]:
         policies = cleanup_policies(self.settings, {topic for topic, _ in partitions}, _PATIENCE)

@@ -92,7 +92,7 @@ class Shard:
         ledger: Ledger,
         bounds: Bounds,
         owner: Owner,
-        partitions: Callable[[], Iterable[Where]],
+        is_mine: Callable[[Where], bool],
         also_fence: Sequence[str] = (),
     ) -> None:
         self._number = number
@@ -101,7 +101,7 @@ class Shard:
         self._ledger = ledger
         self._bounds = bounds
         self._owner = owner
-        self._partitions = partitions
+        self._is_mine = is_mine
         self._also_fence = also_fence
         self._stopping = threading.Event()
         self._changed = threading.Condition()  # guards the five fields below
@@ -250,8 +250,17 @@ class Shard:
             self._fence(other).destroy()
         self._client = self._fence(self._id)
         self._owner.wait_all_fenced(self._number, self._stopping)
-        self._look(self._partitions())
+        self._find_beginnings()
+        self._look(where for where in self._ledger.partitions() if self._is_mine(where))
         self.recovered.set()
+
+    def _find_beginnings(self) -> None:
+        """Write down where partitions begin to which an earlier process may have sent what is unsettled."""
+        began = self._read_back.beginnings(
+            self._ledger.unsettled_topics,
+            lambda where: self._is_mine(where) and self._ledger.off(where) is None,
+        )
+        self._durably(lambda: self._ledger.begin(began))
 
     def _round(self, batch: Sequence[Waiting]) -> None:
         """One batch: what was found is settled, the rest sent in one transaction."""

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError
@@ -103,7 +103,7 @@ class TransactionalTransport:
                 ledger=self._ledger,
                 bounds=bounds,
                 owner=self,
-                partitions=lambda number=number: self._partitions_of(number),  # type: ignore[misc]  # a bound default
+                is_mine=lambda where, number=number: self._shard_of(where) == number,  # type: ignore[misc]  # a bound default
                 also_fence=others[number::shards],
             )
             for number, name in enumerate(own)
@@ -221,9 +221,6 @@ class TransactionalTransport:
 
     def _shard_of(self, where: Where) -> int:
         return zlib.crc32(f"{where[0]}/{where[1]}".encode()) % len(self._shards)
-
-    def _partitions_of(self, number: int) -> Iterable[Where]:
-        return [where for where in self._ledger.partitions() if self._shard_of(where) == number]
 
     # what the shards tell
 

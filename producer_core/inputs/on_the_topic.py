@@ -122,6 +122,12 @@ def look_for(
     return found
 
 
+def ends(settings: Mapping[str, Any], topic: str) -> dict[Where, int]:
+    """Return the offset of the last record of each partition, committed or not; -1 in an empty one."""
+    with reader(settings, _ALL, name="send") as consumer:
+        return {(topic, number): end - 1 for number, (_, end) in _spans(consumer, topic).items()}
+
+
 def cut_off(settings: Mapping[str, Any], offsets: Mapping[Where, int]) -> str | None:
     """A sentence about a partition that ends before what was acknowledged there: the topic was made anew, or cut."""
     for (topic, number), offset in offsets.items():

@@ -12,7 +12,7 @@ from producer_core.errors import JournalDamaged
 from producer_core.inputs.files import InputError
 from producer_core.inputs.on_the_topic import Found
 from producer_core.inputs.progress import FileProgress
-from producer_core.inputs.state_file import Job, State, StateFile
+from producer_core.inputs.state_file import Job, State, StateFile, Where
 
 How = Literal["new", "resumed", "complete", "found"]
 _ANEW = "Say --restart to send all of it again, from its first row."
@@ -37,16 +37,20 @@ def begin(
     *,
     restart: bool = False,
     look: Callable[[str], Found] | None = None,
+    ends: Callable[[], dict[Where, int]] = dict,
     cut: Callable[[State], str | None] = lambda state: None,
 ) -> Begun:
     """Reads the state file, decides, and writes down what was decided; nothing is sent before.
 
-    `look(why)` reads the topic for what is there, and is asked where exactly_once has no state to trust; `cut`
-    says whether the topic has lost what the state says was acknowledged.
+    `look(why)` reads the topic for what is there, and is asked where exactly_once has no state to trust; `ends()`
+    returns the last offset of each partition, where an exactly_once run that is begun anew
+    begins; `cut` says whether the topic has lost what the state says was acknowledged.
     """
     state, damage = _read(file, job, restart=restart)
     if restart:
-        return Begun(FileProgress(file, _anew(job, state)), "new", "")
+        anew = _anew(job, state)
+        anew.offsets = ends()
+        return Begun(FileProgress(file, anew), "new", "")
     if state is None:
         if look is None:
             return Begun(FileProgress(file, _anew(job, None)), "new", "")

@@ -40,6 +40,10 @@ class Cursor:
 
     def more(self) -> Iterator[Record]:
         """Unsettled records that have not been given yet, up to what is there at the end; read it to its end."""
+        return map(decode, self.contents())
+
+    def contents(self) -> Iterator[bytes]:
+        """The same, as they are encoded."""
         while (portion := self._journal.portion_after(self._last, self._after)) is not None:
             self._last = portion
             yield from self._open(portion.contents)
@@ -47,10 +51,10 @@ class Cursor:
             (seq, content) for seq, content in self._journal.unwritten() if seq > self._after
         )
 
-    def _open(self, contents: Iterator[tuple[int, bytes]]) -> Iterator[Record]:
+    def _open(self, contents: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
         for seq, content in contents:
             if not self._journal.is_settled(seq):
-                yield decode(content)
+                yield content
 
 
 def portion(segment: Segment, after: int, start: int) -> Portion:

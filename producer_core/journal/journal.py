@@ -21,7 +21,7 @@ from producer_core.journal.damages import Say, tell
 from producer_core.journal.folder import Folder
 from producer_core.journal.frames import Damage
 from producer_core.journal.ranges import ranges_of
-from producer_core.journal.record import Record, encode
+from producer_core.journal.record import Record, encode, origin
 from producer_core.journal.segments import Segments
 from producer_core.journal.settle_log import SettleLog, Step
 from producer_core.journal.syncing import GroupSync
@@ -217,6 +217,14 @@ class Journal:
     def cursor(self, after: int = -1) -> Cursor:
         """The same, to be gone on with: what is appended later comes later, also below what was read."""
         return Cursor(self, after)
+
+    def unsettled_topics(self) -> Mapping[str, float]:
+        """Return the topics of what is unsettled, each with the earliest time that a record of it may carry."""
+        oldest: dict[str, float] = {}
+        for content in Cursor(self, -1).contents():
+            topic, at = origin(content)
+            oldest[topic] = min(at, oldest.get(topic, at))
+        return oldest
 
     def is_settled(self, seq: int) -> bool:
         with self._lock:

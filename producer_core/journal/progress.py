@@ -13,6 +13,13 @@ class Progress(Protocol):
     def offsets(self) -> Mapping[tuple[str, int], int]:
         """By topic and partition: the offset of the last own record such that every own one up to it is settled."""
 
+    def unsettled_topics(self) -> Mapping[str, float]:
+        """By topic of what is unsettled: the earliest time, in seconds since 1970, that a record of it may carry.
+
+        Its partitions without an offset are read back from that time on: a progress that was put back from a copy
+        may not know that records were sent there.
+        """
+
     def settle(self, seqs: Iterable[int], offsets: Mapping[tuple[str, int], int] | None = None) -> None:
         """Write down that these are done and how far the log is known, as one step. JournalFull without room."""
 

@@ -58,6 +58,13 @@ def sequence(data: bytes | memoryview) -> int:
     return int(_FIXED.unpack_from(data)[0])
 
 
+def origin(data: bytes) -> tuple[str, float]:
+    """Return the topic of an encoded record, and the earliest time that it may carry there, in seconds since 1970."""
+    _, accepted_at, timestamp, _, _, _, name, _, _ = _FIXED.unpack_from(data)
+    topic = data[_FIXED.size : _FIXED.size + name].decode()
+    return topic, min(accepted_at, timestamp / 1000) if timestamp > 0 else accepted_at
+
+
 def decode(data: bytes) -> Record:
     seq, accepted_at, timestamp, partition, key, value, name, headers, claimed = _FIXED.unpack_from(data)
     reader = _Reader(data, _FIXED.size)

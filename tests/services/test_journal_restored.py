@@ -40,15 +40,17 @@ def by_id(kafka, topic):
     return found
 
 
+@pytest.mark.parametrize("before", ["half", "none"])
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
-def test_no_message_is_lost_when_a_journal_is_put_back_from_a_copy(kafka, topic, tmp_path, delivery):
+def test_no_message_is_lost_when_a_journal_is_put_back_from_a_copy(kafka, topic, tmp_path, delivery, before):
+    """`before`: how many of its messages the journal had sent when it was copied."""
     journal, copy = tmp_path / "j", tmp_path / "copy"
 
     def life(numbers, *, copied=False):
         with ReliableKafkaProducer(
             kafka.bootstrap_servers, store=None, journal_dir=journal, delivery=delivery
         ) as producer:
-            half = len(numbers) // 2
+            half = len(numbers) // 2 if before == "half" else 0
             for number in numbers[:half]:
                 producer.send_message(topic, b"%d" % number, f"k{number % 5}")
             producer.flush()

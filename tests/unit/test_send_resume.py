@@ -384,6 +384,14 @@ def test_restart_begins_with_ids_of_its_own(file):
     assert saved(file).run > 3
 
 
+def test_a_restart_knows_where_its_partitions_begin_so_that_a_copy_of_its_state_can_be_put_back(file):
+    file.write(state())
+
+    begin(file, JOB, restart=True, ends=lambda: {("orders", 0): 9})
+
+    assert saved(file).offsets == {("orders", 0): 9}
+
+
 def test_a_damaged_state_is_set_aside_and_the_topic_read(file, path):
     path.write_bytes(encode(state())[:-9])
     seen = []
