@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import orjson
@@ -22,18 +21,6 @@ from producer_core.store.queries import run
 
 if TYPE_CHECKING:
     from producer_core.store import Store
-
-_MEANWHILE: Mapping[str | None, str] = MappingProxyType(
-    {
-        "archived": "archived meanwhile",
-        "purged": "purged meanwhile",
-        "replaying": "another replay has it",
-        "replayed": "another replay delivered it",
-        "landed": "found on its topic meanwhile",
-        "dead": "it cannot be replayed",
-        None: "it is no longer there",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +229,8 @@ class Claims:
         rows = self._store.rows("replay_letter_states", ids=ids)
         states = {row["message_id"]: row["state"] for row in rows}
         told = [
-            Outcome(one, "skipped", _MEANWHILE.get(states.get(one), "it changed meanwhile")) for one in ids
+            Outcome(one, "skipped", operations.MEANWHILE.get(states.get(one), "it changed meanwhile"))
+            for one in ids
         ]
         with self._store.borrow(write=True) as connection:
             ended = end_records(connection, self.operation_id, "pending", told, now=self._clock())

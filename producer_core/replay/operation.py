@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
@@ -32,9 +33,22 @@ transactional ids of its slices, which an ordinary runner would not fence."""
 
 SENT_ANYWAY = "inconclusive records are sent anyway, and a second copy of them is possible"
 CANCELLED = "cancelled before it was sent"
+MEANWHILE: Mapping[str | None, str] = MappingProxyType(
+    {
+        "archived": "archived meanwhile",
+        "purged": "purged meanwhile",
+        "replaying": "another replay has it",
+        "replayed": "another replay delivered it",
+        "landed": "found on its topic meanwhile",
+        "dead": "it cannot be replayed",
+        None: "it is no longer there",
+    }
+)
+"""Why a record was not claimed, by the state of its letter then."""
 _ABANDONED = "its runner died, and nobody is there to look on the topic for it"
 STALE = 300.0
 """Seconds after which a look ahead is made again."""
+_REASONS_TOLD = 3
 _SILENT = 60.0  # seconds since the last sign of anybody on a cluster
 
 
@@ -253,7 +267,11 @@ def end(store: Store, operation_id: str, now: float, *, stopped: str | None = No
     operation = get(store, operation_id)
     state: State = "stopped" if stopped else "cancelled" if operation.state == "cancelled" else "done"
     if state != "done":
-        rest = store.execute("replay_skip_rest", operation=operation_id, text=stopped or CANCELLED, now=now)
+        gone = {key or "": text for key, text in MEANWHILE.items() if key != "dead"}
+        rest = store.execute(
+            "replay_skip_gone", operation=operation_id, states=[*gone], texts=[*gone.values()], now=now
+        )
+        rest += store.execute("replay_skip_rest", operation=operation_id, text=stopped or CANCELLED, now=now)
         store.execute(
             "replay_count", operation=operation_id, acknowledged=0, landed=0, failed=0, skipped=rest
         )
@@ -283,9 +301,20 @@ def sentence(operation: Operation, reasons: Sequence[dict[str, Any]], *, stopped
         parts.append(f"{operation.landed:,} had landed already and were not sent")
     if operation.failed_again:
         parts.append(f"{operation.failed_again:,} failed again: {_why(reasons, 'failed')}")
-    if operation.skipped:
-        parts.append(f"{operation.skipped:,} skipped: {_why(reasons, 'skipped')}")
-    return "; ".join(parts)
+    return "; ".join([*parts, *_skipped(operation.skipped, reasons)])
+
+
+def _skipped(skipped: int, reasons: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Each frequent reason with its count, for «cancelled» is not what became of a record that another replay sent."""
+    found = [row for row in reasons if row["state"] == "skipped"]
+    if len(found) < 2:
+        if skipped:
+            yield f"{skipped:,} skipped: {_why(found, 'skipped')}"
+        return
+    for row in found[:_REASONS_TOLD]:
+        yield f"{row['count']:,} skipped: {mask_told(row['text'] or 'no reason given')}"
+    if rest := sum(row["count"] for row in found[_REASONS_TOLD:]):
+        yield f"{rest:,} skipped for other reasons"
 
 
 def _why(reasons: Sequence[dict[str, Any]], state: str) -> str:

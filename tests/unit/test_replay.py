@@ -472,6 +472,24 @@ def test_cancel_leaves_the_rest_dead_and_settles_what_is_in_flight(store, clock)
     assert sorted(states(store).values()) == ["dead"] * 6 + ["replayed"] * 4
 
 
+def test_cancelling_a_dry_run_says_what_another_replay_delivered_meanwhile(store, clock):
+    """It said «4 skipped: cancelled before it was sent», of which 2 had been replayed elsewhere."""
+    buried(store, 2)
+    DeadLetters(store).add([letter(8, topic="payments"), letter(9, topic="payments")])
+    dry = replay.plan(store, ALL, **BY, can_run=CLUSTER, check_first=True, clock=clock)
+    runner(store, ScriptedSender(), clock).run_one(
+        planned(store, clock, DeadLetterFilter(topic="payments")).operation_id, 60
+    )
+
+    done = replay.cancel(store, dry.operation_id, **BY, clock=clock)
+
+    assert done.message == (
+        "Cancelled: replayed 0 of 4; 2 skipped: another replay delivered it; "
+        "2 skipped: cancelled before it was sent"
+    )
+    assert sorted(states(store).values()) == ["dead"] * 2 + ["replayed"] * 2
+
+
 def test_cancel_before_anybody_ran_it_ends_it_at_once(store, clock):
     buried(store, 3)
     operation = planned(store, clock)

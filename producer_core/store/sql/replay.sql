@@ -164,6 +164,20 @@ WHERE operation_id = $operation;
 SELECT count(*) AS open FROM operation_records
 WHERE operation_id = $operation AND state IN ('pending', 'claimed');
 
+-- name: replay_skip_gone
+-- Ends the records that were never sent and whose letters are not dead any more, each with what became of it elsewhere.
+UPDATE operation_records SET state = 'skipped', text = found.text, settled_at = $now
+FROM (
+    SELECT records.message_id, told.text
+    FROM operation_records AS records LEFT JOIN dead_letters AS letters USING (message_id)
+    JOIN (SELECT unnest($states::VARCHAR[]) AS state, unnest($texts::VARCHAR[]) AS text) AS told
+        ON told.state = coalesce(letters.state, '')
+    WHERE records.operation_id = $operation AND records.state = 'pending'
+      AND letters.operation_id IS DISTINCT FROM $operation
+) AS found
+WHERE operation_records.operation_id = $operation AND operation_records.state = 'pending'
+  AND operation_records.message_id = found.message_id;
+
 -- name: replay_skip_rest
 -- Ends the records that were never sent, of an operation that was cancelled or stopped itself.
 UPDATE operation_records SET state = 'skipped', text = coalesce(text, $text), settled_at = $now
