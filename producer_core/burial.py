@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from producer_core.delivery import Delivery
-from producer_core.events import Attempt, DeadLetter, Verdict
+from producer_core.events import NEVER_A_MESSAGE, Attempt, DeadLetter, Verdict
 from producer_core.failures import Failure, failure_of, fingerprint, judge
 from producer_core.messages import ANYWHERE, ORIGINAL_TIMESTAMP, Headers, Placement, id_text, parse_id
 
@@ -92,7 +92,7 @@ def unborn(
     failure = failure_of(code)
     return DeadLetter(
         message_id, origin.cluster_id(), origin.producer_id, topic, key, raw, (), None, None, "not_sent",
-        "It never became a message.", failure.kind, failure.code, text, fingerprint(failure.code, text),
+        NEVER_A_MESSAGE, failure.kind, failure.code, text, fingerprint(failure.code, text),
         (Attempt(now, failure.code, text),), now, now, replayable=False, source=source, host=origin.host,
         version=origin.version,
     )  # fmt: skip

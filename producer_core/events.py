@@ -64,6 +64,10 @@ class AttemptFailed:
     at: float
 
 
+NEVER_A_MESSAGE = "It never became a message."
+"""The reason of the verdict on an input that could not become a message."""
+
+
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
     """A message that will not be sent again by itself, with all its bytes and its whole story.
@@ -98,6 +102,11 @@ class DeadLetter:
     state: State = "dead"
     quarantined: bool = False
     replay_count: int = 0
+
+    @property
+    def never_a_message(self) -> bool:
+        """Return whether it is an input that was read and could not be accepted, such as a malformed line."""
+        return not self.replayable and self.verdict_reason == NEVER_A_MESSAGE
 
 
 @dataclass(frozen=True, slots=True)

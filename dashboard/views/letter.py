@@ -23,6 +23,7 @@ from producer_core.masking import mask_text, rules
 _REVEALED = "letter_revealed"
 _TONES = {
     "attempt failed": "bad",
+    "malformed": "bad",
     "dead": "bad",
     "failed again": "bad",
     "quarantined": "bad",
@@ -30,6 +31,8 @@ _TONES = {
     "landed": "good",
     "restored": "good",
 }
+
+_WHOSE_WORDS = {False: "The broker's words", True: "What is wrong"}
 
 
 def show(path: Path, message_id: str) -> None:
@@ -83,14 +86,14 @@ def _story(letter: DeadLetter, key: said.Content, producer: str) -> None:
     _verdict(letter)
     _facts(
         ("Error", html.escape(said.visible_line(letter.code)), f"{failure.meaning} {failure.advice}".strip()),
-        ("The broker's words", "", said.visible_line(masked(letter.error_text), 2_000)),
+        (_WHOSE_WORDS[letter.never_a_message], "", said.visible_line(masked(letter.error_text), 2_000)),
         ("Topic", html.escape(said.visible_line(letter.topic)), _partition(letter.partition)),
         (
             "Key",
             html.escape(said.visible_line(key.text, 2_000)) if key.kind in ("text", "json") else "",
             _key_about(key),
         ),
-        ("Died", common.moment(letter.failed_at), said.accepted(letter.failed_at - letter.accepted_at)),
+        ("Died", common.moment(letter.failed_at), _accepted(letter)),
         ("Producer", html.escape(said.visible_line(producer or letter.producer_id)), _from(letter)),
         *((("Source", "", said.visible_line(masked(letter.source))),) if letter.source else ()),
         *((("Producer id", "", said.visible_line(letter.producer_id)),) if producer else ()),
@@ -108,6 +111,10 @@ def _verdict(letter: DeadLetter) -> None:
     reason = words.sentence_case(masked(letter.verdict_reason))
     text = f"{words.sentence_case(letter.verdict.replace('_', ' '))}: {meant}. {reason}"
     common.say("good" if letter.verdict in SAFE_VERDICTS else "warning", said.visible_line(text, 2_000))
+
+
+def _accepted(letter: DeadLetter) -> str:
+    return "" if letter.never_a_message else said.accepted(letter.failed_at - letter.accepted_at)
 
 
 def _partition(partition: int | None) -> str:

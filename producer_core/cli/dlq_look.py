@@ -293,7 +293,7 @@ def _tell(life: Sequence[Moment], text: Callable[[str], str]) -> None:
     """The timeline: a line each, with whoever did it."""
     show.say("\nlife:")
     for moment in life:
-        by = f" ({moment.who})" if moment.who and moment.what != "accepted" else ""
+        by = f" ({moment.who})" if moment.who and moment.what not in ("accepted", "read") else ""
         show.say(f"  {show.moment(moment.at)}  {moment.what}{by}: {text(moment.text)}")
 
 

@@ -30,7 +30,7 @@ _SAID = {
     "failed": "failed again",
     "skipped": "skipped",
 }
-_ORDER = ("accepted", "attempt failed", "failed again", "dead", "replay planned")
+_ORDER = ("read", "accepted", "malformed", "attempt failed", "failed again", "dead", "replay planned")
 """Of one moment, in this order; everything else comes after."""
 
 
@@ -38,7 +38,7 @@ _ORDER = ("accepted", "attempt failed", "failed again", "dead", "replay planned"
 class Moment:
     """One thing that happened: when (seconds since 1970), a word for it, who did it, and a sentence.
 
-    `what` is accepted, attempt failed, dead, quarantined, replay planned, being sent, acknowledged, landed, failed
+    `what` is accepted, attempt failed (of an input that never became a message: read, malformed), dead, quarantined, replay planned, being sent, acknowledged, landed, failed
     again, skipped, archived, restored, purged, revealed, or the word that another act was written with. `who` is an
     operator, or the producer; None for what nobody did. Texts may quote an error: mask them for people.
     """
@@ -64,8 +64,7 @@ def timeline(store: Store, message_id: str) -> tuple[Moment, ...]:
         events = connection.execute(_EVENTS, [message_id]).fetchall()
     letter = read_letter(row, body)
     moments = [
-        Moment(letter.accepted_at, "accepted", letter.producer_id, f"for {letter.topic}, on {letter.host}"),
-        *_attempts(letter.attempts),
+        *_beginning(letter),
         *_deaths(letter, [replay["created_at"] for replay in replays]),
         *(moment for replay in replays for moment in _replay(replay, row)),
         *(Moment(at, what, who, text or f"by {origin}") for at, what, who, origin, text in events),
@@ -84,6 +83,19 @@ def _named(connection: duckdb.DuckDBPyConnection, sql: str, given: Any) -> list[
     found = connection.execute(sql, [given])
     names = [column[0] for column in found.description or ()]
     return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+def _beginning(letter: DeadLetter) -> Iterator[Moment]:
+    """Accepted, and each attempt; what never became a message was only read."""
+    where = f"for {letter.topic}, on {letter.host}"
+    if not letter.never_a_message:
+        yield Moment(letter.accepted_at, "accepted", letter.producer_id, where)
+        yield from _attempts(letter.attempts)
+        return
+    source = f"{letter.source}, " if letter.source else ""
+    yield Moment(letter.accepted_at, "read", letter.producer_id, f"{source}{where}")
+    for found in letter.attempts:
+        yield Moment(found.failed_at, "malformed", None, found.text)
 
 
 def _attempts(attempts: Sequence[Attempt]) -> Iterator[Moment]:

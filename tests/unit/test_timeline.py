@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from producer_core import replay
+from producer_core.burial import Origin, unborn
 from producer_core.cli import main
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.timeline import timeline
@@ -16,6 +17,7 @@ from producer_core.events import Attempt
 from producer_core.replay import ReplayRunner
 from producer_core.store import Store
 from tests.support import eventually
+from tests.unit.dashboard_pages import opened, text_of
 from tests.unit.replaying import CLUSTER, FakeClock, ScriptedSender, answering, letter
 
 ANY = DeadLetterFilter(state=None)
@@ -126,6 +128,34 @@ def test_what_a_plan_left_out_is_told_with_its_reason(store, letters, clock):
     skipped = timeline(store, one.message_id)[-1]
 
     assert skipped.what == "skipped" and "it never became a message" in skipped.text
+
+
+def malformed_line():
+    origin = Origin("p-1", "host-1", "1", lambda: CLUSTER)
+    return unborn(
+        "m-1", "flights", origin=origin, key=None, raw=b"{oops", code="malformed", text="not JSON",
+        source="line 17 of flights.csv", now=1000.0,
+    )  # fmt: skip
+
+
+def test_a_malformed_line_was_read_and_never_accepted_or_attempted(store, letters):
+    """Its life said «accepted … attempt 1 failed», and then that it never became a message."""
+    letters.add([malformed_line()])
+
+    assert [(moment.what, moment.text) for moment in timeline(store, "m-1")] == [
+        ("read", "line 17 of flights.csv, for flights, on host-1"),
+        ("malformed", "not JSON"),
+        ("dead", "not_sent: It never became a message."),
+    ]
+
+
+def test_the_page_of_a_malformed_line_quotes_no_broker_and_no_acceptance(store, letters, monkeypatch):
+    letters.add([malformed_line()])
+    page = opened("dead_letters", store.path, monkeypatch, letter="m-1", state="any")
+
+    shown = text_of(page)
+    assert "What is wrong" in shown and "<b>malformed</b>" in shown
+    assert "broker's words" not in shown and "accepted" not in shown
 
 
 def test_what_is_being_sent_is_told(store, letters, clock):
