@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.faults.result import load, table
-from tests.faults.run import Media, command, run
-from tests.faults.scenarios import SCENARIOS
+from tests.faults.run import SCENARIOS, Media, command, run
 
 SEED = 1
 LONG_REPEATS = {"S11": 6, "V": 25}  # six times 60 kills on three media make a thousand

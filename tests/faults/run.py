@@ -7,9 +7,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.faults import scenarios, scenarios_beside
 from tests.faults.invariants import Evidence
 from tests.faults.result import judge
-from tests.faults.scenarios import SCENARIOS
+from tests.faults.scenario import SCENARIOS
 from tests.faults.stage import Embedded, Real, Stage
 
 REAL_PROPERTIES = {
@@ -17,6 +18,9 @@ REAL_PROPERTIES = {
     "unclean.leader.election.interval.ms": "2000",
     "transaction.max.timeout.ms": "900000",
 }
+
+
+assert scenarios and scenarios_beside  # each puts its scenarios into SCENARIOS
 
 
 class Media:

@@ -7,8 +7,6 @@ import resource
 import signal
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import KafkaError, Producer, TopicPartition
@@ -26,35 +24,8 @@ from producer_core.brokers.proxy import (
     Swallow,
     Tap,
 )
+from tests.faults.scenario import ALO, EO, scenario
 from tests.support import eventually
-
-ALO, EO = "at_least_once", "exactly_once"
-BOTH = (ALO, EO)
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """`runs` are pairs of medium and guarantee; the first of them is the short form's."""
-
-    name: str
-    title: str
-    play: Callable
-    runs: tuple[tuple[str, str], ...]
-    expected: str = "none"
-    repeats: int = 1
-    topic_config: dict | None = None
-    kind: str = "reliable"
-
-
-SCENARIOS: dict[str, Scenario] = {}
-
-
-def scenario(name, title, *runs, **options):
-    def keep(play):
-        SCENARIOS[name] = Scenario(name, title, play, runs, **options)
-        return play
-
-    return keep
 
 
 def stream(stage, *rules, count=None, rate=None, timeout=None, **settings):
@@ -743,6 +714,3 @@ def late_requests(stage):
     stage.finish()
     if not stage.counts().get("held requests delivered"):
         stage.problems.append("no request arrived late")
-
-
-__all__ = ["ALO", "EO", "SCENARIOS", "Scenario"]

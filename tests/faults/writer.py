@@ -31,6 +31,7 @@ DEFAULTS = {
     "bad_every": 0,
     "big_every": 0,
     "quiet": None,
+    "ahead": 0,
 }
 
 
@@ -81,6 +82,9 @@ class Reliable(Writer):
         from producer_core.events import Hook
 
         book, settings = self.book, self.settings
+        if settings["ahead"]:  # a clock that is so many seconds ahead
+            true = time.time
+            time.time = lambda: true() + settings["ahead"]
         if (
             settings["quiet"] is not None
         ):  # so that a scenario need not last for a minute; no promise rests on it

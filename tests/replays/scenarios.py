@@ -1,4 +1,4 @@
-"""The scenarios R1 to R9 of a replay exactly once, A1 to A3 at least once, and what we are compared with (C1)."""
+"""The scenarios R1 to R10 of a replay exactly once, A1 to A3 at least once, and what we are compared with (C1)."""
 
 from __future__ import annotations
 
@@ -193,6 +193,19 @@ def canary(stage):
     found = stage.operation()
     if found.state != "stopped" or found.failed_again > 10 or found.acknowledged:
         stage.problems.append(f"the canary did not stop it: {found.state}, {found.message}")
+
+
+@scenario("R10", "the store is put back from a copy that was made before the replay", letters=SHORT)
+def store_put_back(stage):
+    stage.bury()
+    copy = stage.folder / "copy.duckdb"
+    stage.store.snapshot(copy)
+    for again in range(2):
+        if again:
+            stage.put_back(copy)
+        stage.plan()
+        stage.replay()
+        stage.finish()
 
 
 @scenario("A1", "at least once, looking on the topics first; kill -9", ALO)

@@ -311,6 +311,12 @@ class Stage:
 
         eventually(noted, PATIENCE, every=0.1)
 
+    def put_back(self, copy):
+        """The store is this copy of it; no process has it open."""
+        self.store.close()
+        copy.replace(self.store.path)
+        self.store = Store.open(self.store.path)
+
     def listed(self):
         """The ids of whom nobody can say whether they are on their topic."""
         return {row["message_id"] for row in replay.doubtful(self.store, self.operation_id, limit=10**9)}

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import needs
-from tests.faults.run import Media, command, run
-from tests.faults.scenarios import SCENARIOS
+from tests.faults.run import SCENARIOS, Media, command, run
 
-SHORT = [(name, *scenario.runs[0]) for name, scenario in SCENARIOS.items()]
+SHORT = [(name, *scenario.runs[0]) for name, scenario in SCENARIOS.items() if scenario.in_tests]
 
 
 @pytest.fixture(scope="module")
