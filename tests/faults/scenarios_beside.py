@@ -69,13 +69,19 @@ def journal_put_back(stage):
     for again in range(2):
         shutil.rmtree(stage.journal)
         shutil.copytree(copy, stage.journal)
-        stage.write(rate=500, count=count)
-        stage.finish()
+        life(stage, count)
         if not again:
             shutil.rmtree(copy)
             shutil.copytree(stage.journal, copy)
-            stage.write(rate=500, count=count)
-            stage.finish()
+            life(stage, count)
+
+
+def life(stage, count):
+    """A writer that sends so many and ends."""
+    before = stage.accepted()
+    stage.write(rate=1000, count=count)
+    stage.until(lambda: stage.accepted() >= before + count)
+    stage.finish()
 
 
 COMPACTED = {
@@ -122,30 +128,39 @@ def compacted_meanwhile(stage):
         stage.problems.append(f"{len(old)} keys end with an old value: {old[:8]}")
 
 
+def written(file):
+    """Without the room that was taken from the disk in advance."""
+    return file.read_bytes().rstrip(b"\0")
+
+
+def remove(file):
+    file.unlink()
+
+
 def flip(file):
-    data = bytearray(file.read_bytes())
+    data = bytearray(written(file))
     data[len(data) // 2] ^= 0x10
     file.write_bytes(data)
 
 
 def cut(file):
-    file.write_bytes(file.read_bytes()[: file.stat().st_size // 3])
+    data = written(file)
+    file.write_bytes(data[: len(data) // 3])
 
 
 @scenario("S25", "the settle log has a turned bit, is cut off, is deleted", ("kafka3", EO), in_tests=False)
 def settle_log_damaged(stage):
     stage.journal = stage.folder / "journal"
-    for damage in (flip, cut, lambda file: file.unlink()):
+    for damage in (flip, cut, remove):
         stage.write(rate=500)
         send(stage, 300)
         stage.kill_writer()
         damage(stage.journal / "settled")
         before = len(stage.notices())
-        stage.write(rate=500, count=1)
-        stage.finish()
+        life(stage, 1)
         words = {kind for kind, _ in stage.notices()[before:]}
         if "journal_damaged" not in words:
-            stage.problems.append(f"the damage was not told: {sorted(words)}")
+            stage.problems.append(f"{damage.__name__} was not told: {sorted(words)}")
     stage.drain()
 
 
