@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError
 
 from producer_core.compaction import NONE_NEWER, Missing, NewerRecords
 from producer_core.config import ClientConfig
-from producer_core.delivery import Delivery
+from producer_core.delivery import Delivery, Whereabouts
 from producer_core.landing import Landing
 from producer_core.messages import id_text
 from producer_core.newer_keys import Number
@@ -78,6 +78,7 @@ class InMemoryTransport:
         self._changed = threading.Condition()  # guards the three fields below
         self._queue: deque[Delivery] = deque()
         self._held: list[Delivery] = []
+        self._place = Whereabouts(0)
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="producer-core-memory", daemon=True)
 
@@ -106,6 +107,7 @@ class InMemoryTransport:
         with self._changed:
             if len(self._queue) + len(self._held) >= self._capacity:
                 raise Full
+            delivery.place = self._place
             self._queue.append(delivery)
             self._changed.notify()
 
@@ -157,6 +159,14 @@ class InMemoryTransport:
         with self._changed:
             held, self._held = self._held, []
         self._report((delivery, code) for delivery in held)
+
+    def break_client(self, error: KafkaError) -> None:
+        """Lose what is in flight without a report, and go on, as after a fatal error of the client."""
+        with self._changed:
+            broken, self._place = self._place, Whereabouts(self._place.generation + 1)
+            self._held.clear()
+            self._queue.clear()
+        self._listener.fatal(error, broken.generation)
 
     def purge(self) -> None:
         with self._changed:

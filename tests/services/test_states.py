@@ -90,11 +90,7 @@ class Life(RuleBasedStateMachine):
 
     @rule()
     def the_client_turns_fatal(self):
-        error = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
-        with self.transport._changed:
-            self.transport._held.clear()
-            self.transport._queue.clear()
-        self.producer._lifecycle.fatal(error, 0)
+        self.transport.break_client(KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER))
 
     @rule(timeout=st.sampled_from([0.0, 0.05]))
     def close_and_start_again(self, timeout):
