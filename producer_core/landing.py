@@ -183,7 +183,9 @@ def _search(
         return
     by_clock = {number: span for number, span in ranges.items() if number not in (floors or {})}
     read = _read_older(search, config, topic, by_clock)
-    search.unread = frozenset(number for number, span in by_clock.items() if span.low or not read)
+    search.unread = frozenset(
+        number for number, span in by_clock.items() if span.low or not (read or span.start == span.low)
+    )
 
 
 def _read_older(search: _Search, config: Mapping[str, Any], topic: str, ranges: Mapping[int, _Range]) -> bool:

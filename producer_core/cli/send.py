@@ -173,9 +173,9 @@ def send(
         delimiter=delimiter,
     )
     with contextlib.closing(rows), contextlib.ExitStack() as stack:
-        sending.check_places(None if no_store else store_path, telemetry_topic)
         addresses, config = options.client_settings(servers, settings, config_file)
         found = sending.check_cluster(addresses, config, topic, cluster_id, timeout=wait)
+        sending.check_places(None if no_store else store_path, telemetry_topic)
         ready: resuming.Ready | None = None
         if resuming.can_resume(path, delivery, dedup=dedup, cluster_id=found, restart=restart):
             asked = {

@@ -174,7 +174,7 @@ def clicked(stage):
 @scenario("R8", "from a shell: dlq replay --yes, killed, and asked again")
 def shell(stage):
     stage.bury()
-    words = ["dlq", "replay", "--bootstrap-servers", stage.medium.servers, "--yes"]
+    words = ["dlq", "replay", "--bootstrap-servers", stage.medium.servers, "--yes", "--inconclusive", "send"]
     for moment in stage.spread(2):
         child = stage.shell(*words)
         stage.await_plan(child)

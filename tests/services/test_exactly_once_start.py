@@ -13,7 +13,7 @@ from producer_core.guarantees import Guarantees
 
 
 class Journal:
-    session = "a-session"
+    session = lasting_id = "a-session"
 
 
 def test_a_broker_that_hangs_does_not_keep_an_exactly_once_producer_from_starting(tmp_path):

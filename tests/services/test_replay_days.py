@@ -54,8 +54,8 @@ def judged(stage):
     return found
 
 
-def begin(stage, processes=1, *, stop_percent=None, **settings):
-    stage.plan(rate=150, stop_percent=stop_percent)
+def begin(stage, processes=1, *, stop_percent=None, inconclusive="send", **settings):
+    stage.plan(rate=150, stop_percent=stop_percent, inconclusive=inconclusive)
     for _ in range(processes):
         stage.replay(**settings)
     stage.until(lambda: stage.settled() > 100)
@@ -200,7 +200,7 @@ def test_records_larger_than_their_topic_now_allows_fail_and_all_others_arrive(s
 
 
 def test_what_retention_took_between_commit_and_settle_is_not_sent_again(stage):
-    begin(stage)
+    begin(stage, inconclusive=None)
     stage.kill(("EndTxn", True))
     claimed = {
         row["message_id"]
@@ -220,7 +220,7 @@ def test_what_retention_took_between_commit_and_settle_is_not_sent_again(stage):
 
 def test_what_may_have_landed_before_the_retention_is_not_sent_silently(stage):
     delete_records(stage)
-    stage.plan(rate=None)
+    stage.plan(rate=None, inconclusive=None)
     stage.replay()
     stage.finish()
 

@@ -224,7 +224,7 @@ def test_a_dead_letter_topic_in_springs_dialect_goes_back_to_its_topic(no_spark,
     for _ in range(2):
         bring(store, settings, who="ann", dead_letter_topic=dlt)
     where = brought(DeadLetterFilter(), dead_letter_topic=dlt)
-    done, again = run(no_spark, kafka, store, selection=where), run(no_spark, kafka, store, selection=where)
+    done, again = [run(no_spark, kafka, store, selection=where, inconclusive="send") for _ in range(2)]
 
     assert (done.acknowledged, done.total, again.total) == (60, 60, 0)
     assert there(kafka, topic) == Counter(range(60))
