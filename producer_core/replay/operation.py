@@ -319,7 +319,9 @@ def _skipped(skipped: int, reasons: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 def _why(reasons: Sequence[dict[str, Any]], state: str) -> str:
     """The most frequent reason, masked as people will read it, and how many others there are."""
-    texts = [mask_told(row["text"] or "no reason given").rstrip(".") for row in reasons if row["state"] == state]
+    texts = [
+        mask_told(row["text"] or "no reason given").rstrip(".") for row in reasons if row["state"] == state
+    ]
     if len(texts) < 2:
         return "".join(texts)
     return f"{texts[0]} (and {len(texts) - 1} other reason{'s' if len(texts) > 2 else ''})"
