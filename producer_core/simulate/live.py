@@ -19,6 +19,8 @@ LOOK_AT = (
     "{prefix}audit-log is always refused. Ctrl-C ends everything."
 )
 
+EARLIER = "The earlier run is kept in {store}. Its broker is gone, so its dead letters cannot be replayed."
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0 ended by a signal, 1 the dashboard could not be kept running, 2 could not start."""
@@ -48,6 +50,8 @@ def _show(run: LiveRun, stop: Stop) -> int:
             _say(f"Port {run.wanted_port} is taken; using {run.port}.")
         if run.wait_until_up(stop.wait):
             _say(f"http://127.0.0.1:{run.port}\n{LOOK_AT.format(prefix=run.prefix)}\nStore: {run.store}")
+            if run.earlier_store:
+                _say(EARLIER.format(store=run.earlier_store))
         while run.dashboard_lives and not stop.wait(0.5):
             pass
         if not stop.asked:

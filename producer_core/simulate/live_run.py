@@ -18,6 +18,7 @@ from producer_core.producer import ReliableKafkaProducer
 from producer_core.simulate.child import Child, Command, Port
 from producer_core.simulate.faults import FaultRun, shop_schedule
 from producer_core.simulate.load import Load
+from producer_core.simulate.own_store import own_store
 from producer_core.simulate.place import Place, embedded_place, real_place, store_path
 from producer_core.store import Store
 
@@ -48,6 +49,8 @@ class LiveRun:
         self.wanted_port = port
         self.prefix = ""
         self.store = (store or store_path(bootstrap_servers)).expanduser().absolute()
+        self.earlier_store: Path | None = None
+        self._begins_anew = store is None and not bootstrap_servers
         self._bootstrap_servers = bootstrap_servers
         self._rate = rate
         self._command = (command or dashboard_command)(self.store)
@@ -60,7 +63,7 @@ class LiveRun:
     def start(self, cancelled: Callable[[], bool] = lambda: False) -> None:
         """Start every part, as long as nobody cancels. ProducerError where one cannot be."""
         logging.getLogger("producer_core").addHandler(_errors_only())
-        steps = (self._open_store, self._start_dashboard, self._start_load)
+        steps = (self.open_store, self._start_dashboard, self._start_load)
         for step in steps:
             if not cancelled():
                 step()
@@ -109,7 +112,9 @@ class LiveRun:
 
     # parts
 
-    def _open_store(self) -> None:
+    def open_store(self) -> None:
+        if self._begins_anew:
+            self.earlier_store = self._parts.enter_context(own_store(self.store))
         Store.open(self.store)
 
     def _start_dashboard(self) -> None:

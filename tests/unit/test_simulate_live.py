@@ -1,5 +1,6 @@
 """The parts of `make run`: its signals, its child, its port and its places."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -9,13 +10,18 @@ from pathlib import Path
 import psutil
 import pytest
 
+from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import BrokerUnreachable, MissingTool
 from producer_core.simulate import live
 from producer_core.simulate.child import HOST, Child, Port
 from producer_core.simulate.leash import leashed
+from producer_core.simulate.live_run import LiveRun
 from producer_core.simulate.load import SHARES, Load, topic_names
+from producer_core.simulate.own_store import own_store
 from producer_core.simulate.place import real_place, store_path
+from producer_core.store import Store
 from tests.support import eventually
+from tests.unit.replaying import letter
 
 SERVER = """
 import http.server, sys
@@ -176,6 +182,41 @@ def test_the_demo_has_a_store_of_its_own(monkeypatch):
     assert store_path(None) == Path("/state/producer-core/demo.duckdb")
     assert store_path("broker1.example:9092,broker2:9092").name == "demo-broker1.example.duckdb"
     assert store_path("[::1]:9092").name == "demo-1.duckdb"
+
+
+def test_a_second_demo_run_shows_no_letters_of_a_broker_that_is_gone(tmp_path):
+    """It showed 1,272 letters that could never be replayed, under an alert 49 minutes old."""
+    path = tmp_path / "state" / "demo.duckdb"
+    with own_store(path) as earlier:
+        assert earlier is None
+        DeadLetters(Store.open(path)).add([letter(1), letter(2)])
+        path.with_name("demo.duckdb.spill").write_bytes(b"of the first run")
+
+    with own_store(path) as earlier:
+        assert DeadLetters(Store.open(path)).count(DeadLetterFilter()) == 0
+        assert DeadLetters(Store.open(earlier, create=False)).count(DeadLetterFilter()) == 2
+        assert not path.with_name("demo.duckdb.spill").exists()
+        DeadLetters(Store.open(path)).add([letter(3)])
+
+        joined = contextlib.ExitStack()
+        assert joined.enter_context(own_store(path)) is None
+    with joined, own_store(path) as third:  # the second still uses it
+        assert third is None
+        assert DeadLetters(Store.open(path)).count(DeadLetterFilter()) == 1
+
+    with own_store(path) as earlier:
+        assert DeadLetters(Store.open(earlier, create=False)).count(DeadLetterFilter()) == 1
+
+
+def test_only_a_demo_on_the_embedded_broker_begins_with_its_own_store(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for given in ({}, {"bootstrap_servers": "127.0.0.1:1"}, {"store": tmp_path / "mine.duckdb"}):
+        run = LiveRun(**given)
+        DeadLetters(Store.open(run.store)).add([letter(1)])
+        with run:
+            run.open_store()
+            left = DeadLetters(Store.open(run.store)).count(DeadLetterFilter())
+        assert left == (1 if given else 0)
 
 
 def test_a_wrong_address_is_an_error_not_a_wait_for_ever(monkeypatch):

@@ -1,0 +1,75 @@
+"""A demo run on the embedded broker begins with its own store: the letters of a broker that is gone cannot be replayed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from producer_core import private
+from producer_core.errors import StoreLocked
+from producer_core.store.locks import Turnstile
+
+if sys.platform != "win32":
+    import fcntl
+
+_WAIT = 5.0
+_STAY = (".gate", ".lock", ".run")
+"""Endings of files that processes lock; they hold no data."""
+
+
+@contextlib.contextmanager
+def own_store(path: Path) -> Iterator[Path | None]:
+    """Mark the store at `path` as used by a run until the block ends; yield where the one of an earlier run is now.
+
+    None where there is nothing to set aside: the first run, a store that another run uses at present, which is joined, or
+    one that another process holds.
+    """
+    private.make_folder(path.parent)
+    handle = os.open(_beside(path, ".run"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, private.FILE)
+    try:
+        yield _first(handle, path)
+    finally:
+        os.close(handle)
+
+
+def _first(handle: int, path: Path) -> Path | None:
+    """Set the store aside where no other run has it; then share it, so that later runs join."""
+    if sys.platform == "win32":
+        return None
+    earlier = None
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        earlier = _set_aside(path)
+    fcntl.flock(handle, fcntl.LOCK_SH)
+    return earlier
+
+
+def _set_aside(path: Path) -> Path | None:
+    """Move the store and what belongs to it to `<name>-earlier`, in place of the one before."""
+    earlier = path.with_name(f"{path.stem}-earlier{path.suffix}")
+    with (
+        contextlib.suppress(StoreLocked),
+        Turnstile(path).hold(exclusive=True, deadline=time.monotonic() + _WAIT),
+    ):
+        if not path.exists():
+            return None
+        for old in _files(earlier):
+            old.unlink()
+        for file in _files(path):
+            file.replace(_beside(earlier, file.name.removeprefix(path.name)))
+        return earlier
+    return None
+
+
+def _files(path: Path) -> list[Path]:
+    """The store first, then its log, spill and the like."""
+    found = [file for file in path.parent.glob(f"{path.name}*") if file.is_file()]
+    return sorted(file for file in found if not file.name.endswith(_STAY))
+
+
+def _beside(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)
