@@ -23,6 +23,7 @@ from producer_core.store import Store
 
 ALL = "everything that the rule is about"
 _RESULT_STAYS = 20.0
+_DONE = "alert_done"
 
 
 def cards(path: Path, shown: of.Alerts, items: Sequence[Alert]) -> None:
@@ -76,7 +77,7 @@ def card(
             node("b", said.alert_state(item)),
             " ",
             said.alert_age(item, now),
-            f" · {item.rule} · {about}",
+            f"{said.alert_hush(item)} · {item.rule} · {about}",
             class_="pc-meta",
         ),
     ]
@@ -165,7 +166,7 @@ def _silence(path: Path, key: str, rule: str, subject: str) -> None:
 def act(path: Path, do: Callable[..., Done], *about: object) -> None:
     """Act, and remember how it went."""
     store: Store = opened(path)
-    st.session_state["alert_done"] = do(store, *about), time.time()
+    st.session_state[_DONE] = do(store, *about), time.time(), _place()
     alert_reading.again()
 
 
@@ -173,7 +174,13 @@ _act = act
 
 
 def result() -> None:
-    """The last act in words, for a while."""
-    done, at = st.session_state.get("alert_done", (None, 0.0))
-    if done is not None and time.time() - at < _RESULT_STAYS:
+    """The last act in words, for a while, where it was done."""
+    done, at, place = st.session_state.get(_DONE, (None, 0.0, None))
+    if done is not None and time.time() - at < _RESULT_STAYS and place == _place():
         common.say("good" if done.ok else "bad", mask_text(done.text))
+
+
+def _place() -> str | None:
+    """The alert, or the section, that is looked at."""
+    alert: str | None = st.query_params.get("alert") or st.session_state.get("show")
+    return alert

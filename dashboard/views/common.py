@@ -63,10 +63,17 @@ def anchor(text: str, address: str) -> str:
     return f'<a class="pc-link" href="{html.escape(address)}">{html.escape(text)}</a>'
 
 
-def stays(text: str, *, live: bool) -> None:
-    """A few words that stay in the corner while the page is scrolled; a hollow ring where they are no longer live."""
-    ring = "" if live else " pc-old"
-    st.html(f'<p class="pc-stays{ring}">{html.escape(text)}</p>')
+def is_paused() -> bool:
+    """Whether the viewer switched Live off, so that the page stands still."""
+    return not st.session_state.get("live", True)
+
+
+def stays(seen_at: float | None, now: float) -> None:
+    """How old the newest data is, in the corner while the page is scrolled; a hollow ring where it is not live."""
+    text, live = words.data_age(seen_at, now).capitalize(), words.live(seen_at, now)
+    if is_paused():
+        text, live = "Paused", False
+    st.html(f'<p class="pc-stays{"" if live else " pc-old"}">{html.escape(text)}</p>')
 
 
 @cache

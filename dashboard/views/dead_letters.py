@@ -112,7 +112,7 @@ def _live(path: Path) -> None:
             _causes(causes, asked.where.group)
         _draw(path, asked, page)
         heard, now = letter_reading.heard(path), time.time()
-        common.stays(words.data_age(heard, now).capitalize(), live=words.live(heard, now))
+        common.stays(heard, now)
         if letter_reading.choices(path, asked.where.state) != st.session_state.get("choices"):
             st.rerun()  # last, because what it interrupts is not drawn
 
@@ -195,7 +195,9 @@ def _draw(path: Path, asked: Looking, page: data.DeadLetterPage) -> None:
         about = actions.selected(offered, ids)  # by hand is by id, whatever the filters say by now
         number = data.scope(opened(path), about).count if ids else page.total
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            _about(path, asked, page, ids)
+            # One place, however much is said in it: else Export moves, and stands there twice until the page is drawn.
+            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+                _about(path, asked, page, ids)
             letter_export.show(path, about, number)
         acting.bar(path, offered, ids, asked)
 

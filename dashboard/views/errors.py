@@ -39,7 +39,7 @@ def _live(path: Path, view: View, group: str | None) -> None:
     if shown is None:
         return
     now = time.time()
-    common.stays(words.data_age(shown.seen_at, now).capitalize(), live=words.live(shown.seen_at, now))
+    common.stays(shown.seen_at, now)
     if not group:
         common.say(*say.failing(_failing(shown)))
     if shown.unlettered:

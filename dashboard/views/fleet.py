@@ -66,7 +66,7 @@ def _live(path: Path, view: View) -> None:
     if shown is None:
         return
     now = time.time()
-    common.stays(words.data_age(shown.seen_at, now).capitalize(), live=words.live(shown.seen_at, now))
+    common.stays(shown.seen_at, now)
     pipeline.unheard(shown)
     common.say(*say.crowd(_crowd(shown)))
     pipeline.trouble(shown)

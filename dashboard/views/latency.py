@@ -31,7 +31,7 @@ def _live(path: Path, view: data.View) -> None:
 
 def _draw(shown: data.Latency, view: data.View) -> None:
     now = time.time()
-    common.stays(words.data_age(shown.seen_at, now).capitalize(), live=words.live(shown.seen_at, now))
+    common.stays(shown.seen_at, now)
     why.show(shown)
     if view.topic is not None and shown.heard:
         common.note(

@@ -20,7 +20,11 @@ def show(path: Path, about: DeadLetterFilter, number: int) -> None:
     """A button that opens what can be taken: `number` is that of the letters that `about` means."""
     allowed, reason = actions.may_act()
     with st.popover(
-        "Export", icon=":material/download:", disabled=not number or not allowed, help=reason or None
+        "Export",
+        icon=":material/download:",
+        key="letters_export",
+        disabled=not number or not allowed,
+        help=reason or None,
     ):
         common.note(
             f"{words.plural(number, 'letter')}, masked as they are shown here, the oldest message first. "

@@ -38,9 +38,7 @@ def _live(path: Path, view: data.View) -> None:
 def _draw(path: Path, shown: data.Overview, view: data.View, *, lost: bool) -> None:
     now = shown.read_at if lost else time.time()
     live_dom(tiles.headline(shown), _as_of(path, shown, view, lost=lost), key="headline")
-    common.stays(
-        words.data_age(shown.seen_at, time.time()).capitalize(), live=words.live(shown.seen_at, time.time())
-    )
+    common.stays(shown.seen_at, time.time())
     with st.container(key="pc-alerts"), common.panel(path):
         firing.show(opened(path), shown, now)
     with st.container(key="pc-begin"):
@@ -56,9 +54,9 @@ def _as_of(path: Path, shown: data.Overview, view: data.View, *, lost: bool) -> 
     paused = header.every(view) is None
     said = words.as_of(at.text, paused=paused, over=view.over(shown.read_at), lost=lost)
     zone = words.zone_name(common.zone(), shown.read_at)
-    age = words.data_age(shown.seen_at, shown.read_at)
+    age = "" if common.is_paused() else f" · {words.data_age(shown.seen_at, shown.read_at)}"
     gaps, why = words.gaps(*shown.missing)
-    return tiles.small(f"{said} {zone} · {age} · store {path.name}{gaps}", f"{at.more} · {path}{why}")
+    return tiles.small(f"{said} {zone}{age} · store {path.name}{gaps}", f"{at.more} · {path}{why}")
 
 
 def _charts(shown: data.Overview) -> None:

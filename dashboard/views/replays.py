@@ -10,7 +10,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard import data, live_table, words
+from dashboard import data, live_table
 from dashboard.views import common, header, letter_reading, operation, reading, replay_tables
 from dashboard.words import replays as told
 from producer_core.errors import ReplayError
@@ -65,7 +65,7 @@ def _all(path: Path) -> None:
 
 def _as_of(path: Path) -> None:
     heard, now = letter_reading.heard(path), time.time()
-    common.stays(words.data_age(heard, now).capitalize(), live=words.live(heard, now))
+    common.stays(heard, now)
 
 
 def _headline(seen: data.Replay) -> None:

@@ -111,16 +111,19 @@ def _looked(number: int, total: int) -> str:
 
 
 def alert_state(item: Alert) -> str:
-    """Where an alert stands in its life, in a word or two."""
-    if item.state == "resolved":
-        return "resolved"
-    if item.state == "pending":
-        return "pending"
+    """Where an alert stands in its life, in a word; its age is that of this state."""
+    return item.state if item.state in ("resolved", "pending") else "firing"
+
+
+def alert_hush(item: Alert) -> str:
+    """What was done about an alert that fires, which has an age of its own: to follow the age of the alert."""
+    if alert_state(item) != "firing":
+        return ""
     if item.silenced:
-        return "firing, silenced"
+        return ", silenced"
     if item.muted_by:
-        return "firing, muted"
-    return "firing, acknowledged" if item.acknowledged_by else "firing"
+        return ", muted"
+    return ", acknowledged" if item.acknowledged_by else ""
 
 
 def alert_age(item: Alert, now: float) -> str:

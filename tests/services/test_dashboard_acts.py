@@ -234,6 +234,19 @@ def test_a_replay_is_seen_going_on_after_the_click_on_a_phone(load, browser, add
         eventually(lambda: 0 < done.bounding_box()["y"] < 844)
 
 
+def test_on_a_phone_the_open_menu_can_be_closed_because_nothing_lies_over_its_button(browser, address):
+    with window(browser, viewport={"width": 360, "height": 740}) as phone:
+        go(phone, f"{address}errors")
+        pill = phone.locator(".pc-stays")
+        pill.wait_for()
+        phone.get_by_test_id("stExpandSidebarButton").first.click()
+        close = phone.get_by_test_id("stSidebarCollapseButton").locator("button")
+        close.wait_for()
+        pill.wait_for(state="hidden")
+        close.click()
+        pill.wait_for()
+
+
 # two people, and what goes wrong meanwhile
 
 

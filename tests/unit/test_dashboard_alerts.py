@@ -375,6 +375,28 @@ def test_a_click_acknowledges_and_the_page_says_so(store):
     assert f"ack-{item.alert_id}" not in [button.key for button in app.button]
 
 
+def test_what_was_done_is_said_where_it_was_done_and_does_not_follow_to_other_tabs(store):
+    item = lost(time.time() - 60)
+    fire(store, item)
+    app = run(store.path)
+    app.button(key=f"ack-{item.alert_id}").click().run()
+    assert "Acknowledged." in texts(app)
+
+    app.segmented_control(key="show").set_value("Rules").run()
+
+    assert not app.exception
+    assert "Acknowledged." not in texts(app)
+
+
+def test_an_alert_that_was_acknowledged_a_second_ago_is_not_acknowledged_for_22_minutes():
+    item = changed(lost(NOW - 22 * 60), acknowledged_by="ada", acknowledged_at=NOW - 1)
+
+    drawn = text_of(alert_cards.card(item, RULES["connection_lost"], None, NOW, {}))
+
+    assert "firing for 22 min, acknowledged · connection_lost" in drawn
+    assert "acknowledged for" not in drawn
+
+
 def test_an_address_changes_nothing(store):
     item = lost(time.time() - 60)
     fire(store, item)

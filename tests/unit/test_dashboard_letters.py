@@ -459,6 +459,28 @@ def test_a_letter_that_vanished_while_it_was_open_says_so(path, store, monkeypat
     assert "This letter is not in the store any more." in html_of(page)
 
 
+def test_export_keeps_its_place_so_that_clear_does_not_show_it_twice_for_a_moment(path, store, monkeypatch):
+    """The browser keeps what stood at a place until the page is drawn to its end; Export moved to another."""
+    DeadLetters(store).add([letter(1), letter(2)])
+    page = page_of(path, monkeypatch)
+    before = places(page.main, "Export")
+    actions.clear(store, DeadLetterFilter())
+
+    page.run()
+
+    assert len(before) == 1 and places(page.main, "Export") == before
+
+
+def places(block, label, way=()):
+    """Where blocks of this label are: the index in each block around them."""
+    found = []
+    for index, child in getattr(block, "children", {}).items():
+        if label in str(getattr(child.proto, "popover", "")):
+            found.append((*way, index))
+        found += places(child, label, (*way, index))
+    return found
+
+
 def test_unmasking_is_asked_for_and_only_for_this_letter(path, store, monkeypatch):
     DeadLetters(store).add([letter(1), letter(2)])
     page = page_of(path, monkeypatch, letter="m-1")

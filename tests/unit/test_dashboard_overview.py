@@ -851,6 +851,22 @@ def test_a_paused_page_says_as_of_when_it_is(path, store, monkeypatch, drawn):
     assert "Paused: everything is as of" in drawn["headline"]
 
 
+def test_a_paused_page_calls_its_data_live_nowhere(path, store, monkeypatch, drawn):
+    """It said «Paused» and «data is live» with a green dot."""
+    shop(store, seen_at=time.time() + 60)
+    page = opened(path, monkeypatch)
+    assert 'class="pc-stays">Data is live' in html_of(page)
+
+    page.toggle(key="live").set_value(False).run()
+
+    assert "data is live" not in f"{html_of(page)} {drawn['headline']}".lower()
+    assert 'class="pc-stays pc-old">Paused' in html_of(page)
+
+
+def html_of(page):
+    return " ".join(element.body for element in page.get("html"))
+
+
 def test_names_from_messages_are_text_and_never_markup(store):
     hostile = '<img src=x onerror="alert(1)">'
     write(store, [counts(NOW - 9, hostile, acknowledged=1, dead=1)])
