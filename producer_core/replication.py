@@ -161,8 +161,9 @@ class ReplicationWatch(Hook):
                 "strength": found.strength,
                 "replication_factor": view.replication_factor,
                 "min_insync_replicas": view.min_insync_replicas,
+                "advice": found.fix,
             }
-            text = f"Topic {topic}: {found.text} {found.fix}"
+            text = f"Topic {topic}: {found.text}"
             self._tell(Notice("weak_replication", "warning", text, self._clock(), details))
         return True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from producer_core.alerts.life import Alert, Key, alert
@@ -65,7 +65,7 @@ class ToldAlerts(Hook):
     """A hook that keeps what notices began; `firing` is asked once a second. Safe from any thread, bounded.
 
     A notice's `details["subject"]` says what it is about, else it is about its producer. `details["ends"]`
-    lists pairs of kind and subject that end with it.
+    lists pairs of kind and subject that end with it; `details["advice"]` takes the place of the rule's advice.
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class ToldAlerts(Hook):
                     del self._episodes[key]
             found = list(self._episodes.items())
         return [
-            alert(kind, subject or producer, episode.began_at, value=episode.count, text=episode.notice.text)
+            _alert(kind, subject or producer, episode)
             for (kind, subject), episode in found
             if RULES[kind].lasting or not closed
         ]
@@ -110,3 +110,9 @@ class ToldAlerts(Hook):
         for kind, end in ENDS.items():
             if notice.kind in end.by:
                 self._episodes.pop((kind, subject), None)
+
+
+def _alert(kind: str, subject: str, episode: _Episode) -> Alert:
+    found = alert(kind, subject, episode.began_at, value=episode.count, text=episode.notice.text)
+    advice = episode.notice.details.get("advice")
+    return replace(found, advice=str(advice)) if advice else found

@@ -34,10 +34,15 @@ def alerts() -> None:
 @click.option("--limit", type=options.ROWS, default=50, show_default=True, help="At most so many.")
 @options.as_json
 def list_(store_path: Path | None, everything: bool, limit: int, as_json: bool) -> None:
-    """What fires now, the most recent first; with --all what has resolved too."""
-    found = _log(store_path).list(state=None if everything else "firing", limit=limit)
+    """What fires now, the most recent first; with --all what has resolved too.
+
+    The JSON is {"alerts": [...], "more": whether there are more than --limit}.
+    """
+    found = _log(store_path).list(state=None if everything else "firing", limit=limit + 1)
+    found, more = found[:limit], len(found) > limit
     if as_json:
-        show.emit([{"alert_id": item.alert_id, **dataclasses.asdict(item)} for item in found])
+        alerts_ = [{"alert_id": item.alert_id, **dataclasses.asdict(item)} for item in found]
+        show.emit({"alerts": alerts_, "more": more})
     elif not found:
         show.say("No alert fires." if not everything else "No alert has fired yet.")
     else:
@@ -47,7 +52,7 @@ def list_(store_path: Path | None, everything: bool, limit: int, as_json: bool) 
             shrink=("what", "seen by"),
         )
         for advice in dict.fromkeys(item.advice for item in found if item.state == "firing"):
-            show.say(f"  {advice}")
+            show.advise(advice)
 
 
 @alerts.command()

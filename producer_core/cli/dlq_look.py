@@ -224,7 +224,7 @@ def _same(text: str) -> str:
 
 
 def _masked_group(group: dict[str, Any]) -> dict[str, Any]:
-    return {**group, "sample_text": mask_text(group["sample_text"])}
+    return {**group, "group": group["fingerprint"], "sample_text": mask_text(group["sample_text"])}
 
 
 def _list(records: list[dict[str, Any]]) -> None:
@@ -253,6 +253,7 @@ def _whole(letter: DeadLetter, life: Sequence[Moment], *, reveal: bool) -> dict[
     }
     for name in ("error_text", "verdict_reason", "source"):
         body[name] = body[name] and text(body[name])
+    body["group"] = letter.fingerprint
     body["key"] = shown_key(letter.key, reveal=reveal)
     body["attempts"] = [{**attempt, "text": text(attempt["text"])} for attempt in body["attempts"]]
     body["headers"] = mask_headers(letter.headers, reveal=reveal)

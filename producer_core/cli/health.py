@@ -108,7 +108,7 @@ def _say(found: Health, alerts: Sequence[Mapping[str, Any]]) -> None:
     for issue in found.issues:
         show.say(f"  - {issue}")
     for advice in dict.fromkeys(row["advice"] for row in alerts if row["advice"]):
-        show.say(f"    {advice}")
+        show.advise(advice)
 
 
 def _json(
@@ -131,7 +131,7 @@ def _json(
         "summary": found.summary,
         "producers": [{name: row[name] for name in columns} for row in producers],
         "alerts": [
-            {name: row[name] for name in ("alert_id", "rule", "severity", "subject", "text")}
+            {name: row[name] for name in ("alert_id", "rule", "severity", "subject", "text", "advice")}
             for row in alerts
         ],
     }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import textwrap
 import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -20,10 +22,64 @@ _BARS = "·▁▂▃▄▅▆▇█"
 Cell = str | int | float | None
 
 
+_EARLIEST = 100_000_000.0
+"""Smaller numbers are lengths of time."""
+_LATEST = 10_000_000_000.0
+_MOMENTS = ("at", "since", "until", "first_seen", "last_seen")
+_FOREIGN = ("value", "headers", "key", "settings", "selection", "query")
+"""What belongs to messages and settings is given as it is."""
+
+
 def emit(value: Any) -> None:
-    """JSON on standard output, indented."""
+    """JSON on standard output, indented; each moment in seconds since 1970 is given as ISO 8601, too, in `<name>_iso`."""
     options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
-    click.echo(in_json(orjson.dumps(value, default=str, option=options).decode()))
+    click.echo(in_json(orjson.dumps(_with_iso(value), default=str, option=options).decode()))
+
+
+def _with_iso(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_with_iso(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    found: dict[Any, Any] = {}
+    for name, one in value.items():
+        found[name] = one if name in _FOREIGN else _with_iso(one)
+        if (
+            isinstance(name, str)
+            and (name in _MOMENTS or name.endswith(("_at", "_until")))
+            and _is_moment(one)
+        ):
+            found[f"{name}_iso"] = iso(one)
+    return found
+
+
+def _is_moment(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and _EARLIEST < value < _LATEST
+
+
+def iso(at: float) -> str:
+    """A moment as ISO 8601 in UTC, to the millisecond."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def room() -> int | None:
+    """Columns that a line may have: those of the terminal, in a pipe what $COLUMNS asks for; None where nothing says."""
+    if is_terminal():
+        from rich.console import Console
+
+        return Console().width
+    asked = os.environ.get("COLUMNS", "")
+    return int(asked) if asked.isdecimal() and int(asked) > 0 else None
+
+
+def advise(text: str) -> None:
+    """A sentence of advice, indented, in lines that fit."""
+    indent = "  "
+    say(
+        textwrap.fill(
+            text, room() or max(len(text), 1) + len(indent), initial_indent=indent, subsequent_indent=indent
+        )
+    )
 
 
 def say(text: str, *, err: bool = False, sign: str = "") -> None:
@@ -45,13 +101,14 @@ def table(
 ) -> None:
     """Rows under their columns' names; columns in `right` stand to the right.
 
-    On a terminal that is too narrow the columns in `shrink` lose their ends; the others are never cut.
+    On a terminal that is too narrow, and in a pipe with $COLUMNS, the columns in `shrink` lose their ends; the others are
+    never cut.
     """
     texts = [[_text(cell) for cell in row] for row in rows]
     if is_terminal():
         _rich_table(columns, texts, {*right}, {*shrink})
     else:
-        _plain_table(columns, texts, {*right})
+        _plain_table(columns, texts, {*right}, {*shrink})
 
 
 def pairs(items: Iterable[tuple[str, Cell]]) -> None:
@@ -111,6 +168,11 @@ def size(number: int | None) -> str:
     return f"{value:.1f} TiB"
 
 
+def cut(text: str, width: int) -> str:
+    """Text as it is where it fits, else without its end."""
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
 def shorten(text: str, width: int) -> str:
     """One line, at most so wide."""
     line = " ".join(text.split())
@@ -157,12 +219,12 @@ def fitted(columns: Sequence[str], rows: Sequence[Sequence[str]], shrink: set[st
     return widths
 
 
-def _plain_table(columns: Sequence[str], rows: list[list[str]], right: set[str]) -> None:
-    lines = [list(columns), *rows]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
+def _plain_table(columns: Sequence[str], rows: list[list[str]], right: set[str], shrink: set[str]) -> None:
+    lines, given = [list(columns), *rows], room()
+    widths = fitted(columns, rows, shrink if given else set(), given or 0)
     for line in lines:
         cells = (
-            cell.rjust(width) if name in right else cell.ljust(width)
+            cut(cell, width).rjust(width) if name in right else cut(cell, width).ljust(width)
             for name, cell, width in zip(columns, line, widths, strict=True)
         )
         click.echo("  ".join(cells).rstrip())

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 
 import orjson
 import pytest
 from click.testing import CliRunner
 
+from dashboard import words
 from producer_core.alerts import AlertLog, alert, follow
+from producer_core.alerts.told import ToldAlerts
 from producer_core.cli import main
-from producer_core.store import Store
+from producer_core.replication import ReplicationWatch
+from producer_core.store import Batch, Store
+from tests.support import eventually
 from tests.unit.alerting import receiver
+from tests.unit.dashboard_pages import producer
+from tests.unit.test_replication import CONFIG, topic
 
 
 @pytest.fixture
@@ -120,3 +127,72 @@ def test_a_muted_alert_is_listed_with_its_state(path):
     run(path, "silence", "dedup_degraded")
 
     assert "firing (silenced)" in run(path, "list").output
+
+
+# what people and programs read
+
+
+def weak(path, now):
+    """The alert of a topic with one copy, as its producer's watch tells it."""
+    told = []
+    looking = ReplicationWatch(
+        CONFIG, told.append, ask=lambda name: topic(name, copies=2, least=1), clock=lambda: now
+    )
+    looking.client_statistics({"topics": {"orders": {}}})
+    (notice,) = eventually(lambda: told)
+    alerts = ToldAlerts()
+    alerts.notice(notice)
+    (found,) = alerts.firing("p-1", now)
+    AlertLog(Store.open(path)).record(follow({}, [found], now), told_by="p-1")
+    return found
+
+
+def test_a_list_of_alerts_is_as_wide_as_columns_says(path, monkeypatch):
+    """It was over 200 columns wide at COLUMNS=120."""
+    weak(path, time.time())
+    monkeypatch.setenv("COLUMNS", "120")
+
+    lines = run(path, "list").output.splitlines()
+
+    assert max(map(len, lines)) <= 120 and "Topic orders: 4 partitions" in lines[1]
+
+
+def test_in_a_pipe_without_columns_nothing_is_cut(path, monkeypatch):
+    text = weak(path, time.time()).text
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+    assert text in run(path, "list").output
+
+
+def test_the_advice_on_replication_is_given_once(path):
+    """It was printed twice in a row by health, by alerts and on the Overview."""
+    now = time.time()
+    found = weak(path, now)
+    Store.open(path).append(Batch("p-1", 0, (), (), (), producer("p-1", now)))
+
+    health = CliRunner().invoke(main, ["health", "--store", str(path)]).output
+    overview = words.alert({**asdict(found), "since": None}, now)
+
+    for told in (health, run(path, "list").output, overview):
+        assert told.count("min.insync.replicas=2") == 1, told
+
+
+def test_moments_in_json_are_seconds_and_iso_8601(path):
+    now = 1_700_000_000.25
+    weak(path, now)
+
+    found = orjson.loads(run(path, "list", "--json").output)
+
+    assert found["more"] is False
+    (item,) = found["alerts"]
+    assert (item["started_at"], item["started_at_iso"]) == (now, "2023-11-14T22:13:20.250Z")
+    assert "resolved_at_iso" not in item
+
+
+def test_json_says_that_there_are_more_alerts_than_it_lists(path):
+    fired = [alert("connection_lost", f"p-{number}", 1e9, reason="refused") for number in range(3)]
+    AlertLog(Store.open(path)).record(follow({}, fired, 1e9), told_by="p-0")
+
+    found = orjson.loads(run(path, "list", "--json", "--limit", "2").output)
+
+    assert (len(found["alerts"]), found["more"]) == (2, True)

@@ -131,6 +131,7 @@ def test_groups_as_json_count_what_a_cause_did(path):
     found, _ = as_json(path, "dlq", "groups")
 
     assert found["total"] == 4
+    assert all(group["group"] == group["fingerprint"] for group in found["groups"])
     assert {group["fingerprint"]: group["count"] for group in found["groups"]} == {
         "aaaabbbbcccc": 3,
         "ddddeeeeffff": 1,
@@ -281,13 +282,13 @@ def test_an_alert_is_listed_acknowledged_and_silenced(path):
 
     log = AlertLog(Store.open(path))
     log.record(follow({}, [alert("connection_lost", "p1", time.time(), reason="refused")], time.time()))
-    (fired,) = as_json(path, "alerts", "list")[0]
+    (fired,) = as_json(path, "alerts", "list")[0]["alerts"]
 
     acknowledged = run(path, "alerts", "ack", fired["alert_id"])
     silenced = run(path, "alerts", "silence", "connection_lost", "--for", "1h", "--why", "upgrade")
 
     assert "No connection to the brokers: refused" in run(path, "alerts", "list").output
     assert (acknowledged.exit_code, silenced.exit_code) == (0, 0)
-    assert as_json(path, "alerts", "list")[0][0]["silenced"] is True
+    assert as_json(path, "alerts", "list")[0]["alerts"][0]["silenced"] is True
     assert run(path, "alerts", "ack", "nothing").exit_code == 2
     assert run(path, "alerts", "silence", "nothing").exit_code == 2
