@@ -159,7 +159,7 @@ def settle_log_damaged(stage):
         before = len(stage.notices())
         life(stage, 1)
         words = {kind for kind, _ in stage.notices()[before:]}
-        if "journal_damaged" not in words:
+        if not words & {"journal_damaged", "journal_torn"}:
             stage.problems.append(f"{damage.__name__} was not told: {sorted(words)}")
     stage.drain()
 
