@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 
 from producer_core.compaction import NewerRecords
-from producer_core.connection import Connection
 from producer_core.copies import Copies
 from producer_core.delivery import AT_REST, BEHIND_TWIN, LOOKED_FOR, Delivery
 from producer_core.events import Attempt, Verdict
@@ -53,7 +52,6 @@ class Ambiguous:
         copies: Copies,
         retries: RetryManager,
         audience: Audience,
-        connection: Connection,
         marks: Marks,
         policy: OnAmbiguous,
         lost_on: Callable[[str, float], bool],
@@ -66,7 +64,6 @@ class Ambiguous:
         self._copies = copies
         self._retries = retries
         self._audience = audience
-        self._connection = connection
         self._policy = policy
         self._lost_on = lost_on
         self._clock = clock
@@ -78,9 +75,7 @@ class Ambiguous:
     def look_first(
         self, delivery: Delivery, failure: Failure, retry_in: float | None, *, partition: int | None
     ) -> bool:
-        """Ask the topic before anything else happens to a message that the broker may have; False: no need, or closing."""
-        if failure.kind == "timed_out" and not self._connection.may_have_produced:
-            return False
+        """Ask the topic before anything else happens to a message that the broker may have; False when closing."""
         return self._ask(delivery, failure, retry_in, self._late.failed(delivery, partition))
 
     def recover(self, delivery: Delivery) -> bool:

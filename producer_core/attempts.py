@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError
 
@@ -25,7 +26,18 @@ from producer_core.telling import Audience
 from producer_core.turns import Turns
 from producer_core.unreported import NOT_SENT, SILENT
 
-_NEVER_SENT: tuple[Verdict, str] = ("not_sent", "The client never sent a produce request to any broker.")
+_PROVABLE = ("timed_out", "local")
+"""Kinds of failures that a message has also when it never left the client."""
+
+
+class Unjudged(NamedTuple):
+    """An attempt whose verdict the next statistics decide; `produced_at` is of `time.monotonic`."""
+
+    delivery: Delivery
+    failure: Failure
+    text: str
+    partition: int | None
+    produced_at: float
 
 
 class Attempts:
@@ -62,7 +74,7 @@ class Attempts:
         self._connection = connection
         self._clock = clock
         # touched on the poll thread, and by end() after it
-        self._unjudged: list[tuple[Delivery, Failure]] = []
+        self._unjudged: list[Unjudged] = []
 
     def failed(self, delivery: Delivery, error: KafkaError, message: Any) -> None:
         """An attempt came back with an error; without a message the client refused it on the spot."""
@@ -73,8 +85,35 @@ class Attempts:
         failure = failure_of(error)
         verdict = _judge(failure, message, self._retry_backoff)
         failure, text = self._cause(failure, error.str(), verdict)
+        partition = None if message is None else message.partition()
+        if verdict == "possibly_persisted" and failure.kind in _PROVABLE and not self._turns.ended:
+            age = message.latency()
+            produced_at = 0.0 if age is None else time.monotonic() - age
+            if not self._connection.may_have_sent(delivery.accepted_at, produced_at):
+                self._unjudged.append(Unjudged(delivery, failure, text, partition, produced_at))
+                return
+        self._judged(delivery, failure, text, verdict, partition)
+
+    def evidence(self) -> None:
+        """The connection has new statistics: those that waited for them get their verdict. On the poll thread."""
+        unjudged, self._unjudged = self._unjudged, []
+        for one in unjudged:
+            verdict: Verdict = "possibly_persisted"
+            text, reason = one.text, self._connection.unreachable
+            if not self._connection.may_have_sent(one.delivery.accepted_at, one.produced_at):
+                verdict, text = (
+                    "not_sent",
+                    text if reason is None else f"{text}, no broker was connected: {reason}",
+                )
+            self._judged(one.delivery, one.failure, text, verdict, one.partition)
+
+    def _judged(
+        self, delivery: Delivery, failure: Failure, text: str, verdict: Verdict, partition: int | None
+    ) -> None:
+        if delivery.id not in self._pending:
+            return
         delivery.attempts = (*delivery.attempts, (Attempt(self._clock(), failure.code, text), verdict))
-        self._follow(delivery, failure, verdict, None if message is None else message.partition())
+        self._follow(delivery, failure, verdict, partition)
 
     def _cause(self, failure: Failure, text: str, verdict: Verdict) -> tuple[Failure, str]:
         """Of a message that a close purged while no broker could be reached: the reason for that is its cause."""
@@ -100,22 +139,7 @@ class Attempts:
             return None
         if retry_in is not None:
             return self._retries.schedule(delivery, retry_in)
-        return self._give_up(delivery, failure)
-
-    def _give_up(self, delivery: Delivery, failure: Failure) -> None:
-        """Bury, once the evidence is in: a client that never sent a request proves it with its next statistics."""
-        unproved = failure.kind == "timed_out" and not self._connection.may_have_produced
-        if unproved and not self._turns.ended:
-            self._unjudged.append((delivery, failure))
-        else:
-            self._settlement.bury(delivery, failure)
-
-    def evidence(self) -> None:
-        """The connection has new statistics: those that waited for them get their verdict. On the poll thread."""
-        unjudged, self._unjudged = self._unjudged, []
-        for delivery, failure in unjudged:
-            proof = None if self._connection.may_have_produced else _NEVER_SENT
-            self._settlement.bury(delivery, failure, proof=proof)
+        return self._settlement.bury(delivery, failure)
 
     def due(self, delivery: Delivery) -> None:
         """A waiting message's time has come, on the retry thread."""
@@ -158,8 +182,8 @@ class Attempts:
 
     def end(self) -> None:
         """Nothing more can be done in this process for whatever is pending; the threads have stopped."""
-        for delivery, failure in self._unjudged:  # no statistics came after their time-out: nothing is proved
-            self._settlement.keep(delivery, failure)
+        for one in self._unjudged:  # no statistics came after their time-out: nothing is proved
+            self._judged(one.delivery, one.failure, one.text, "possibly_persisted", one.partition)
         for delivery in list(self._pending.values()):
             self._abandon(delivery)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError
 
@@ -20,14 +20,29 @@ _NO_REASON = (  # librdkafka gives none when, say, a broker's TLS listener is sp
 )
 
 
+class Transmitted(NamedTuple):
+    """The produce requests, and the messages in them, that a client ever made.
+
+    A broker that left takes its requests along (measured). The messages stay with their partitions, are counted
+    before their request is sent, and again when it is repeated (rd_kafka_msgset_create_ProduceRequest).
+    """
+
+    requests: int
+    messages: int
+
+    def follows(self, before: Transmitted) -> bool:
+        """Return whether anything may have been transmitted since."""
+        return self.messages != before.messages or self.requests > before.requests
+
+
 class Connection:
     """Written on the poll thread only; read from anywhere."""
 
     def __init__(self, tell: Callable[[Notice], None], *, clock: Callable[[], float] = time.time) -> None:
         self._tell = tell
         self._clock = clock
-        self._produced = False
-        self._recreated = False
+        self._transmitted: Transmitted | None = Transmitted(0, 0)  # None: not known of this client yet
+        self._quiet_since = clock(), time.monotonic()  # nothing was transmitted since
         self._refusals: set[str] = set()  # told since the last connection
         self._lost = False  # had a connection and lost it, which was told
         self._unconnected = 0  # statistics in a row without any connection, once something went wrong
@@ -39,10 +54,15 @@ class Connection:
         self.queue_messages = 0
         self.queue_limit = 0
 
-    @property
-    def may_have_produced(self) -> bool:
-        """Whether a produce request may have left for a broker, as far as the last statistics say."""
-        return self._produced or self._recreated
+    def may_have_sent(self, accepted_at: float, produced_at: float) -> bool:
+        """Return whether a produce request may have been made since a message was accepted and given to the client.
+
+        It was accepted at a time of the clock, and given to the client at one of `time.monotonic`. The last statistics
+        tell, so it holds for a message whose report came before them. Two clocks, because one of them may be set, and the
+        age in a delivery report is taken a little late.
+        """
+        accepted_since, produced_since = self._quiet_since
+        return self._transmitted is None or accepted_at < accepted_since or produced_at < produced_since
 
     @property
     def unreachable(self) -> str | None:
@@ -61,17 +81,18 @@ class Connection:
         ]
         self.queue_messages = int(statistics.get("msg_cnt", 0))
         self.queue_limit = int(statistics.get("msg_max", 0))
-        self._produced = self._produced or produced(statistics)
+        before, self._transmitted = self._transmitted, transmitted(statistics)
+        if before is None or self._transmitted.follows(before):
+            self._quiet_since = self._clock(), time.monotonic()
         self._now(any(broker.get("state") == "UP" for broker in brokers))
         self._never()
 
     def acknowledged(self) -> None:
-        """Something was acknowledged, so something was sent, whatever the statistics say.
+        """Something was acknowledged, so there is a connection.
 
         In the first second it says before them that there is a connection. Later they say it alone: a report that comes
         after a loss may be of before it.
         """
-        self._produced = True
         self._broken = ""
         if not self.connected and not self._lost and self.error is None:
             self._now(True)
@@ -97,10 +118,11 @@ class Connection:
     def broke(self, error: KafkaError, *, sent: bool) -> None:
         """The client failed for good and was re-created; told once until something is acknowledged again.
 
-        Its counters start again, so unless it is known that nothing was `sent`, nothing proves it any more.
+        The counters of the new one start again, so unless it is known that nothing was `sent`, its first statistics count
+        as a change.
         """
         if sent:
-            self._recreated = True
+            self._transmitted = None
         if error.name() != self._broken:
             self._broken = error.name()
             text = f"The Kafka client failed and was re-created: {error.str()}"
@@ -132,12 +154,16 @@ class Connection:
 
 
 def produced(statistics: Mapping[str, Any]) -> bool:
-    """Whether a client's statistics show that anything was handed to a broker. A broker that left takes its counters along (measured), the
-    messages transmitted by partition stay, so both are looked at."""
+    """Return whether a client's statistics show that anything was handed to a broker."""
+    return any(transmitted(statistics))
+
+
+def transmitted(statistics: Mapping[str, Any]) -> Transmitted:
+    """Return what a client's statistics count."""
     brokers = statistics.get("brokers", {}).values()
-    requests = any(broker.get("req", {}).get("Produce", 0) for broker in brokers)
     partitions = (
         part for topic in statistics.get("topics", {}).values() for part in topic["partitions"].values()
     )
-    transmitted = statistics.get("txmsgs", 0) > 0 or any(part.get("txmsgs", 0) for part in partitions)
-    return requests or transmitted
+    messages = sum(part.get("txmsgs", 0) for part in partitions)
+    requests = sum(broker.get("req", {}).get("Produce", 0) for broker in brokers)
+    return Transmitted(requests, max(messages, statistics.get("txmsgs", 0)))

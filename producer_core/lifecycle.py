@@ -88,7 +88,7 @@ class Lifecycle:
         )  # fmt: skip
         self._ambiguous = Ambiguous(
             self.pending, self.transport, number=number, settlement=self.settlement, lanes=lanes, turns=turns, copies=copies,
-            retries=retries, audience=audience, connection=connection, marks=marks, policy=on_ambiguous, lost_on=lost_on, clock=clock,
+            retries=retries, audience=audience, marks=marks, policy=on_ambiguous, lost_on=lost_on, clock=clock,
         )  # fmt: skip
         self._attempts = Attempts(
             self.pending, config, retry_config, settlement=self.settlement, ambiguous=self._ambiguous, lanes=lanes,

@@ -70,6 +70,7 @@ class InMemoryTransport:
     ) -> None:
         self.log: dict[str, list[Delivery]] = defaultdict(list)
         self.blind = False
+        self.producer_id = -1
         self._listener = listener
         self._script = script or (lambda delivery: None)
         self._capacity = capacity
@@ -79,6 +80,7 @@ class InMemoryTransport:
         self._queue: deque[Delivery] = deque()
         self._held: list[Delivery] = []
         self._place = Whereabouts(0)
+        self._requests = 0
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="producer-core-memory", daemon=True)
 
@@ -98,7 +100,12 @@ class InMemoryTransport:
 
     def start(self) -> None:
         self._thread.start()
-        self._listener.statistics({"brokers": {"memory": {"state": "UP", "req": {"Produce": 1}}}})
+        self.say_statistics()
+
+    def say_statistics(self) -> None:
+        """Tell what librdkafka's statistics would: a connection, the requests so far, and the `producer_id`."""
+        memory = {"state": "UP", "req": {"Produce": self._requests}}
+        self._listener.statistics({"brokers": {"memory": memory}, "eos": {"producer_id": self.producer_id}})
 
     def produce(self, delivery: Delivery) -> None:
         code = self._refuse(delivery)
@@ -205,6 +212,9 @@ class InMemoryTransport:
 
     def _report(self, outcomes: Iterable[tuple[Delivery, int | None]]) -> None:
         reports = [self._settled(delivery, code) for delivery, code in outcomes]
+        if any(error is not None for _, error, _ in reports):
+            self._requests += 1
+            self.say_statistics()
         if reports:
             self._listener.reports(reports)
 

@@ -12,7 +12,7 @@ import numpy
 import pytest
 from confluent_kafka import KafkaError
 
-from producer_core import ReliableKafkaProducer
+from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import embedded
 from producer_core.errors import ConfigError, InvalidMessage, ProducerClosed
 from producer_core.transport import Refused
@@ -152,6 +152,29 @@ def test_a_wrong_address_becomes_dead_letters_that_were_never_sent(tmp_path):
         message_id = producer.send_message("orders", {"a": 1})
         letter = eventually(lambda: producer.dlq.get(message_id), timeout=30)
     assert (letter.verdict, letter.code) == ("not_sent", "_MSG_TIMED_OUT")
+
+
+def test_messages_of_an_outage_are_called_not_sent_with_its_reason_also_after_others_were_sent(tmp_path):
+    settings = {"delivery_timeout_ms": 1500, "linger_ms": 0}
+    with (
+        embedded.start(topics={"orders": 1}) as broker,
+        ReliableKafkaProducer(
+            broker.bootstrap_servers, settings, RetryConfig(max_retries=1, initial_delay_ms=10), store=None
+        ) as producer,
+    ):
+        producer.send_message("orders", 1)
+        producer.flush()
+        eventually(lambda: any(producer.connection._transmitted))  # the statistics have it
+        broker.down()
+        eventually(lambda: producer.connection.unreachable, timeout=30)
+        reports = []
+        for number in range(20):
+            producer.send_message("orders", number, on_delivery=reports.append)
+        eventually(lambda: len(reports) == 20, timeout=60)
+
+    assert {(report.verdict, report.attempts) for report in reports} == {("not_sent", 2)}
+    assert "no broker was connected" in reports[0].error
+    assert "refused" in reports[0].error
 
 
 @pytest.mark.parametrize("servers", ["", [], "host:port", "a b:9092", "host:99999x"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from confluent_kafka import KafkaError
 
@@ -124,6 +126,31 @@ def test_brokers_are_unreachable_once_the_first_attempts_failed_and_until_one_is
     assert connection.unreachable.endswith("Connection refused")
     connection.statistics(UP)
     assert connection.unreachable is None
+
+
+def transmitting(requests, messages=0):
+    return {"brokers": {"1": {"state": "UP", "req": {"Produce": requests}}}, "txmsgs": messages}
+
+
+def test_a_message_is_proved_unsent_where_nothing_was_transmitted_since_it_was_accepted(told):
+    now = [100.0]
+    connection = Connection(told.append, clock=lambda: now[0])
+    accepted, produced = 100.0, time.monotonic()
+    connection.statistics(transmitting(0))
+    assert not connection.may_have_sent(accepted, produced)
+
+    now[0] = 101.0
+    connection.statistics(transmitting(1, 5))
+    assert connection.may_have_sent(accepted, produced)
+    assert connection.may_have_sent(101.5, produced)  # the clock was set
+    assert not connection.may_have_sent(101.5, time.monotonic())
+
+    connection.statistics(transmitting(1, 5))
+    assert not connection.may_have_sent(101.5, time.monotonic())
+    connection.broke(ALL_DOWN, sent=True)
+    assert connection.may_have_sent(101.5, time.monotonic())
+    connection.statistics(transmitting(1, 5))  # of another client
+    assert connection.may_have_sent(100.5, time.monotonic())
 
 
 def test_the_cause_of_a_message_that_never_left_has_advice_that_helps(connection):

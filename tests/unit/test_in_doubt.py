@@ -78,23 +78,23 @@ def test_nothing_is_called_absent_while_an_old_attempt_may_still_arrive():
     producer.close()
 
 
-def hear(producer, *producer_ids):
+def hear(transport, *producer_ids):
     """librdkafka's statistics come, once a second on a real client."""
-    for producer_id in producer_ids:
-        producer._lifecycle.statistics({"eos": {"producer_id": producer_id}, "brokers": {}})
+    for transport.producer_id in producer_ids:
+        transport.say_statistics()
 
 
 def test_with_dead_letter_a_message_is_sent_again_once_a_later_one_proves_it_absent(monkeypatch):
     monkeypatch.setattr("producer_core.ambiguous.QUIET", 1.0)
     producer, transport = make(once("_MSG_TIMED_OUT"), on_ambiguous="dead_letter")
-    hear(producer, 7)
+    hear(transport, 7)
 
     producer.send_message("orders", b"1", "a")
     eventually(lambda: producer._lifecycle.pending and not transport.outstanding())
     producer.send_message("orders", b"2", "b")
     eventually(lambda: transport.log["orders"])
     eventually(lambda: producer.get_stats()["messages_sent"] == 1)
-    hear(producer, 7, 7)
+    hear(transport, 7, 7)
     producer.flush(30)
 
     assert sorted(one.value for one in transport.log["orders"]) == [b"1", b"2"]
@@ -106,7 +106,7 @@ def test_with_dead_letter_no_waiting_time_makes_a_message_absent(monkeypatch):
     """After 40 s it was sent again as absent, and its first request arrived at 55 s."""
     monkeypatch.setattr("producer_core.ambiguous.QUIET", 0.2)
     producer, transport = make(once("_MSG_TIMED_OUT"), on_ambiguous="dead_letter")
-    hear(producer, 7)
+    hear(transport, 7)
 
     producer.send_message("orders", b"1", "a")
     producer.flush(30)
