@@ -47,7 +47,8 @@ _COUNTS = (
 class Sums:
     """A range in numbers; a share is None where there is nothing to take it of.
 
-    `throughput` is of the last minute, or of the whole range where the store keeps no such minute. `given_up` were sent
+    `throughput` is of the last minute; of a range that is over, or longer ago than the store keeps single minutes, of the
+    whole range. `given_up` were sent
     again by us and died all the same.
     """
 
@@ -142,7 +143,7 @@ def earlier(store: Store, view: View, now: float) -> Sums:
     with store.borrow(limit=_LIMIT):
         died, histogram = deaths(store, view, since, until), _whole(store, view, since, until)
         known = _sums(store, view, since, until, None, histogram, died)
-        if view.seconds > _FINE:
+        if view.seconds > _FINE or view.over(now):
             return replace(known, throughput=share(known.acknowledged, until - since))
         last = _together(_minute(store, view, until), view)
     return replace(known, throughput=last["acknowledged"] / last["seconds"] if known.accepted else None)
@@ -160,6 +161,7 @@ def overview(store: Store, view: View | str, now: float, before: Sums | None = N
     with store.borrow(limit=_LIMIT):
         lately = _minute(store, view, int(at) - (0 if view.over(now) else _LAG))
         last = _together(lately, view)
+        pace = _pace(store, view, now, lately, last["seconds"])
         before = before or earlier(store, view, now)
         series = [_point(row) for row in store.rows("series", bucket=view.step, **span)]
         histograms = store.rows("latency_histograms", bucket_seconds=view.step, **span)
@@ -169,7 +171,7 @@ def overview(store: Store, view: View | str, now: float, before: Sums | None = N
             view,
             since,
             until,
-            last["acknowledged"] / last["seconds"],
+            sum(pace.values()),
             _whole(store, view, since, until),
             died,
         )
@@ -186,7 +188,7 @@ def overview(store: Store, view: View | str, now: float, before: Sums | None = N
     dead_by_topic = _counted(waiting, "topic")
     dead, causes = sum(dead_by_topic.values()), _causes(died.rows)
     by_now = {row["topic"]: (row["acknowledged"], row["dead"]) for row in lately}
-    topics = topic_rows(series, by_topic, causes, dead_by_topic, died, by_now, since_then, view, now)
+    topics = topic_rows(series, by_topic, causes, dead_by_topic, died, by_now, since_then, pace, view, now)
     return Overview(
         now=at,
         read_at=now,
@@ -271,6 +273,15 @@ def _minute(store: Store, view: View, until: int) -> Rows:
     since = until - min(MINUTE, view.seconds)
     rows = store.rows("totals_by_topic", since=since, until=until, producer=view.producer)
     return [row for row in rows if view.topic in (None, row["topic"])]
+
+
+def _pace(store: Store, view: View, now: float, lately: Rows, seconds: float) -> dict[str, float]:
+    """Acknowledged a second by topic, all over the same seconds: the last minute, or a whole range that is over."""
+    if view.over(now):
+        since, seconds = view.since(now), view.at(now) - view.since(now)
+        found = store.rows("totals_by_topic", since=since, until=view.until(now), producer=view.producer)
+        lately = [row for row in found if view.topic in (None, row["topic"])]
+    return {row["topic"]: row["acknowledged"] / seconds for row in lately}
 
 
 def _together(rows: Rows, view: View) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from producer_core.replay.active import is_over
 BARS = 50
 """About how many places a sparkline has."""
 _BAD = 0.05
-_MINUTE = 60
 
 
 @dataclass(frozen=True)
@@ -77,13 +76,14 @@ def topic_rows(
     died: Deaths,
     lately: Mapping[str, tuple[int, int]],
     since_then: Mapping[str, int],
+    pace: Mapping[str, float],
     view: View,
     now: float,
 ) -> tuple[TopicRow, ...]:
     """Every topic that was written to in the range, or of which dead letters wait; the most troubled first.
 
     `lately`: what was acknowledged and what died in the last minute, by topic; `since_then`: what was acknowledged since
-    the topic's last death.
+    the topic's last death; `pace`: what was acknowledged a second, over the seconds of the throughput of all topics.
     """
     points, histograms = _by_topic(series), defaultdict[str, dict[int, int]](dict)
     for row in buckets:
@@ -113,7 +113,7 @@ def topic_rows(
                 topic=name,
                 acknowledged=acknowledged,
                 dead=settled,
-                throughput=_throughput(points[name], at),
+                throughput=pace.get(name, 0.0),
                 failing=failing,
                 p99=next(iter(quantiles(histograms[name], (0.99,))), None),
                 waiting=waiting.get(name, 0),
@@ -153,13 +153,6 @@ def _failing(points: Sequence[Point], lately: tuple[int, int] | None) -> float |
         )
         acknowledged, dead = (last.acknowledged, last.dead) if last else (0, 0)
     return dead / (acknowledged + dead) if dead else None
-
-
-def _throughput(points: Sequence[Point], now: float) -> float:
-    """Acknowledged a second, over the last minute or the last windows that cover one."""
-    last = [point for point in points if point.at + point.seconds > now - _MINUTE]
-    seconds = now - min((point.at for point in last), default=now)
-    return sum(point.acknowledged for point in last) / max(seconds, _MINUTE)
 
 
 def _width(since: int, step: int, now: float) -> int:

@@ -39,6 +39,12 @@ class Tile(NamedTuple):
     page: str | None = None
 
 
+_PACES = {
+    False: "Acknowledged messages of the last minute, by its seconds; those of the topics below add up to it.",
+    True: "Acknowledged messages of the range, by its seconds; those of the topics below add up to it.",
+}
+
+
 def tiles(page: Overview) -> tuple[Tile, ...]:
     now, before = page.sums, page.before
     earlier = _earlier(page)
@@ -72,7 +78,7 @@ def tiles(page: Overview) -> tuple[Tile, ...]:
         ),
         tile(
             "Throughput", now.throughput, before.throughput, rate,
-            "Acknowledged messages a second, over the last minute of the range.",
+            _PACES[page.situation.over],
         ),
         *latencies,
         _pending(page),

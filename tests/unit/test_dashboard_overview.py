@@ -361,6 +361,21 @@ def test_a_change_is_an_arrow_with_words_and_honest_where_there_is_no_before():
     assert words.change(None, 0.01, words.percent).text == "before: 1.00 %"
 
 
+@pytest.mark.parametrize(("over", "expected"), [(False, 90 / 60), (True, 690 / 600)])
+def test_the_throughput_of_the_only_topic_is_that_of_all(store, over, expected):
+    """The tile said 346 /s and the only topic's row 949 /s: each had seconds of its own."""
+    end = int(NOW) // 600 * 600
+    write(store, [counts(end - 30, acknowledged=90), counts(end - 400, acknowledged=600)])
+    view = data.View(words.CUSTOM, start=end - 600, end=end) if over else data.View("15 min")
+
+    page = data.overview(store, view, end + 1.0)
+
+    (row,) = page.topics
+    assert (page.sums.throughput, row.throughput) == (pytest.approx(expected), pytest.approx(expected))
+    tile = next(one for one in figures.tiles(page) if one.label == "Throughput")
+    assert ("messages of the range, by its seconds" in tile.more) == over
+
+
 def test_numbers_are_compared_with_the_same_time_before(store):
     rows = [counts(NOW - 30, acknowledged=90, dead=10), counts(NOW - 330, acknowledged=199, dead=1)]
     slow, quick = bucket_of(0.5), bucket_of(0.005)
