@@ -32,6 +32,7 @@ class Ready:
     begun: Begun
     job: Job
     content: Fingerprint
+    restart: bool
 
 
 def can_resume(path: Path | None, delivery: str, *, dedup: bool, cluster_id: str, restart: bool) -> bool:
@@ -81,7 +82,7 @@ def resumable(path: Path, job: Job, config: ClientConfig, *, restart: bool) -> I
         with progress.told(f"reading {path.name} for its checksum") as tell:
             content = fingerprint(path, tell)
         job = replace(job, size=content.size, sha256=content.sha256)
-        yield Ready(_begin(file, job, config, restart=restart), job, content)
+        yield Ready(_begin(file, job, config, restart=restart), job, content, restart)
 
 
 def _begin(file: StateFile, job: Job, config: ClientConfig, *, restart: bool) -> Begun:

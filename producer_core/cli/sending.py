@@ -169,7 +169,8 @@ class Sending:
         self.dead_before = 0 if self.resume is None else self.resume.dead
         self.malformed_before = 0 if self.resume is None else self.resume.malformed_rows
         self.complete = False
-        self.again = again
+        self._again = again
+        self._restarts = ready is not None and ready.restart
         self._content: Fingerprint | None = None if ready is None else ready.content
         self._ears = ears or Ears()
         self._row = -1  # the number of the row that is handed over
@@ -236,6 +237,12 @@ class Sending:
         """Keep what is on its way as dead letters, at once; what can be gone on with is still in the file."""
         self.producer.close(timeout=0.5)
         self._keep_without_store()
+
+    @property
+    def again(self) -> str:
+        """The command that goes on; a restart that sent nothing is still to come."""
+        restart = self._restarts and self.resume is not None and not self.resume.begun
+        return f"{self._again} --restart" if restart else self._again
 
     @property
     def possibly_twice(self) -> int:

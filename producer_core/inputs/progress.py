@@ -44,6 +44,7 @@ class FileProgress:
     """What is done of a file, durably. It is the producer's `journal`; every method may be called from any thread.
 
     Whatever is not settled is read from the file again at the next start, so nothing else has to be kept.
+    The state file changes with the first row that is handed over or done: a command that is refused leaves none.
     """
 
     def __init__(self, file: StateFile, state: State) -> None:
@@ -54,10 +55,12 @@ class FileProgress:
         self._changed = False
         self._highest = self._highest_saved = -1
         self._reached_before = state.reached
-        self._reach_on_disk = 0
+        self._reach_on_disk = -1  # nothing of this run is
         self._most = 1 << 62  # rows of the input, once its end was read
         self._bad: set[int] = set()  # malformed, and not yet kept
         self._troubled = False
+        self.begun = False
+        """Whether a row was handed over, or is done, in this run."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._save_now_and_then, name="send-progress", daemon=True)
         self.already = len(state.settled)
@@ -87,6 +90,7 @@ class FileProgress:
         """Rows are done. Offsets alone say where the log begins for us, and are on disk when this returns."""
         ranges = ranges_of(seqs)
         with self._lock:
+            self.begun = self.begun or bool(ranges)
             for start, end in ranges:
                 self._state.settled.add(start, end)
             self._state.offsets.update(offsets or {})
@@ -97,6 +101,7 @@ class FileProgress:
     def bury(self, seqs: Iterable[int]) -> None:
         """Rows are done: their dead letters are on disk."""
         with self._lock:
+            self.begun = True
             for seq in seqs:
                 new = self._state.settled.add(seq, seq + 1)
                 if seq in self._bad:
@@ -119,7 +124,8 @@ class FileProgress:
     def reach(self, seq: int) -> None:
         """This row is about to be handed over; that it may have been is on disk before."""
         self._highest = max(self._highest, seq)
-        if self.keeps_reach and seq >= self._reach_on_disk:
+        self.begun = True
+        if self._reach_on_disk < 0 or (self.keeps_reach and seq >= self._reach_on_disk):
             self.save()
 
     def ends_at(self, rows: int) -> None:
@@ -133,21 +139,23 @@ class FileProgress:
             self._try_to_save()
 
     def save(self) -> None:
-        """Write it down. JournalFull when the disk does not take it; nothing is lost by that."""
+        """Write it down, before the first row only try to. JournalFull when the disk does not take it; nothing is
+        lost by that."""
         with self._writing:
             with self._lock:
                 self._reach_further()
-                reached, self._changed = self._state.reached, False
+                reached, begun, self._changed = self._state.reached, self.begun, False
                 data = encode(self._state)
             try:
-                self._file.write_bytes(data)
+                (self._file.write_bytes if begun else self._file.rehearse)(data)
             except OSError as error:
                 self._changed = True
                 raise JournalFull(
                     f"The state file {self._file.path} cannot be written: {error.strerror or error}.",
                     fix="Free its disk.",
                 ) from error
-            self._reach_on_disk = reached
+            if begun:
+                self._reach_on_disk = reached
 
     def _reach_further(self) -> None:
         if self.keeps_reach and self._highest >= 0 and not self._stopping.is_set():
@@ -202,6 +210,7 @@ class FileProgress:
         with self._lock:
             if sum(end - start for start, end in self._state.settled.overlap(0, rows)) < rows:
                 return False
+            self.begun = True
             if all_of_them:
                 self._state.rows = rows
         if self.keeps_reach:

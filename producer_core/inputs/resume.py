@@ -40,7 +40,7 @@ def begin(
     ends: Callable[[], dict[Where, int]] = dict,
     cut: Callable[[State], str | None] = lambda state: None,
 ) -> Begun:
-    """Reads the state file, decides, and writes down what was decided; nothing is sent before.
+    """Read the state file and decide. What was decided is written down with the first row that is sent.
 
     `look(why)` reads the topic for what is there, and is asked where exactly_once has no state to trust; `ends()`
     returns the last offset of each partition, where an exactly_once run that is begun anew

@@ -121,6 +121,14 @@ class StateFile:
 
     def write_bytes(self, data: bytes) -> None:
         """The same, of a state that was encoded before."""
+        self._draft(data).replace(self.path)
+        _sync_folder(self.path.parent)
+
+    def rehearse(self, data: bytes) -> None:
+        """Raise OSError where a write fails now; leave the file as it is."""
+        self._draft(data).unlink()
+
+    def _draft(self, data: bytes) -> Path:
         draft = self.path.with_suffix(".new")
         file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -128,12 +136,11 @@ class StateFile:
                 out.write(data)
                 out.flush()
                 os.fsync(out.fileno())
-            draft.replace(self.path)
         except OSError:
             with contextlib.suppress(OSError):
                 draft.unlink()
             raise
-        _sync_folder(self.path.parent)
+        return draft
 
     def set_aside(self) -> Path:
         """Keep a damaged one for a person."""

@@ -1,6 +1,8 @@
-"""A send that is refused for its store or its telemetry topic leaves nothing behind."""
+"""A send that is refused before its first row leaves nothing behind, so that the corrected command runs."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 from click.testing import CliRunner
@@ -9,20 +11,87 @@ from producer_core.brokers import embedded
 from producer_core.cli import main
 
 
-@pytest.mark.parametrize("options", [("--store", "/proc/no/such.duckdb"), ("--telemetry-topic", "a b")])
-def test_a_send_that_is_refused_leaves_no_resume_state(tmp_path, monkeypatch, options):
+@pytest.fixture(scope="module")
+def broker():
+    with embedded.start(brokers=1, topics={"orders": 1}) as running:
+        yield running
+
+
+@pytest.fixture
+def state(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.delenv("PRODUCER_CORE_STORE", raising=False)
-    (tmp_path / "orders.jsonl").write_text('{"n": 1}\n')
-    with embedded.start(topics={"orders": 1}) as broker:
-        asked = [
-            "send",
-            "orders",
-            str(tmp_path / "orders.jsonl"),
-            "--bootstrap-servers",
-            broker.bootstrap_servers,
-        ]
-        result = CliRunner().invoke(main, [*asked, *options])
+    return tmp_path / "state"
 
-    assert result.exit_code == 2, result.output
-    assert [path for path in (tmp_path / "state").rglob("*") if path.is_file()] == []
+
+@pytest.fixture
+def send(broker, state, tmp_path):
+    file = tmp_path / "orders.csv"
+    file.write_text("id,name\n1,a\n2\n3,c\n")
+
+    def send(*options):
+        asked = ["send", "orders", str(file), "--bootstrap-servers", broker.bootstrap_servers, *options]
+        return CliRunner().invoke(main, asked, catch_exceptions=False)
+
+    return send
+
+
+def files(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def states(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*.state")}
+
+
+REFUSED = [("--key", "nope")]
+
+
+@pytest.mark.parametrize(
+    "options", [("--store", "/proc/no/such.duckdb"), ("--telemetry-topic", "a b")], ids=" ".join
+)
+def test_a_send_that_is_refused_for_its_places_leaves_no_file(send, state, options):
+    assert send(*options).exit_code == 2
+    assert files(state) == {}
+
+
+@pytest.mark.parametrize("options", REFUSED, ids=" ".join)
+def test_after_a_send_that_was_refused_the_corrected_command_runs(send, state, options):
+    refused = send(*options)
+    left = files(state / "producer-core" / "sends")
+    corrected = send()
+
+    assert (refused.exit_code, left) == (2, {}), refused.output
+    assert "3 rows of orders.csv read, 2 accepted" in corrected.stdout, corrected.output
+
+
+@pytest.mark.parametrize("options", [("--restart", *one) for one in REFUSED], ids=" ".join)
+def test_a_send_that_is_refused_leaves_the_state_of_an_earlier_one_untouched(send, state, options):
+    begun = send("--strict")
+    before = states(state)
+
+    refused = send(*options)
+
+    assert (begun.exit_code, refused.exit_code) == (1, 2), refused.output
+    assert before
+    assert states(state) == before
+
+
+def test_the_first_row_stops_a_strict_send_and_the_corrected_file_is_sent_by_the_same_command(
+    send, state, tmp_path
+):
+    (tmp_path / "orders.csv").write_text("id,name\n1\n2,b\n")
+    stopped = send("--strict")
+    (tmp_path / "orders.csv").write_text("id,name\n1,a\n2,b\n")
+
+    assert (stopped.exit_code, states(state)) == (1, {})
+    assert send("--strict").exit_code == 0
+
+
+def test_a_restart_that_ends_before_its_first_row_says_to_restart_again(send, tmp_path):
+    send("--strict")
+    (tmp_path / "orders.csv").write_text("id,name\n1\n2,b\n")
+
+    stopped = send("--strict", "--restart", "--json")
+
+    assert json.loads(stopped.stdout)["go_on"].endswith("--restart")

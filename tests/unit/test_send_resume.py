@@ -227,6 +227,7 @@ def test_a_settled_row_and_its_offset_are_on_disk_together(file):
 
 def test_where_the_log_begins_is_on_disk_at_once_and_other_marks_soon(file):
     progress = FileProgress(file, State(JOB, 0))
+    progress.reach(0)
 
     progress.settle([0], {("orders", 0): 4})
     assert saved(file).offsets == {}
@@ -255,6 +256,7 @@ def test_after_a_clean_end_nothing_is_in_doubt_but_what_was_before(file):
     assert saved(file).possible() == 0
 
     doubtful = FileProgress(file, State(LEAST, 0, settled=Ranges([(0, 100)]), reached=150))
+    doubtful.settle([0])
     doubtful.close()
     assert saved(file).possible() == 50
 
@@ -342,6 +344,8 @@ def test_at_least_once_says_how_many_may_be_there_twice_and_adds_them_up(file):
 
     assert "Up to 10 more" in begun.text
     assert begun.progress.possibly_twice == 14
+    assert saved(file).doubtful == 4, "nothing is sent again yet"
+    begun.progress.reach(7)
     assert saved(file).doubtful == 14
 
 
@@ -381,13 +385,15 @@ def test_restart_begins_with_ids_of_its_own(file):
 
     assert (begun.how, begun.progress.done) == ("new", 0)
     assert begun.progress.session != session_of(JOB, 3)
+    assert saved(file).run == 3, "a command that is refused now leaves the earlier run"
+    begun.progress.reach(0)
     assert saved(file).run > 3
 
 
 def test_a_restart_knows_where_its_partitions_begin_so_that_a_copy_of_its_state_can_be_put_back(file):
     file.write(state())
 
-    begin(file, JOB, restart=True, ends=lambda: {("orders", 0): 9})
+    begin(file, JOB, restart=True, ends=lambda: {("orders", 0): 9}).progress.reach(0)
 
     assert saved(file).offsets == {("orders", 0): 9}
 
