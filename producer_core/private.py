@@ -8,14 +8,24 @@ from pathlib import Path
 FOLDER, FILE = 0o700, 0o600
 
 
-def make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> list[Path]:
     """Make a folder and its missing parents, each with 0700 (`Path.mkdir` makes the parents with the umask).
 
-    Folders that exist keep their mode: they may be shared on purpose.
+    Folders that exist keep their mode: they may be shared on purpose. Return those that were made.
     """
-    for one in (*reversed(folder.parents), folder):
-        if not one.is_dir():
-            one.mkdir(mode=FOLDER, exist_ok=True)
+    missing = [one for one in (*reversed(folder.parents), folder) if not one.is_dir()]
+    for one in missing:
+        one.mkdir(mode=FOLDER, exist_ok=True)
+    return missing
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names of new and deleted files durable."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def own_folder(folder: Path) -> None:

@@ -32,9 +32,12 @@ class Spill:
         if not letters:
             return
         try:
-            private.make_folder(self.path.parent)
+            for made in private.make_folder(self.path.parent):
+                _sync_names(made.parent)
             with self._locked(create=True) as file:
                 assert file is not None
+                if not os.fstat(file).st_size:
+                    _sync_names(self.path.parent)
                 _append(file, b"".join(map(write_line, letters)))
         except OSError as error:
             raise _refused(self.path, error) from error
@@ -98,6 +101,11 @@ class Spill:
         logger.warning(
             "damaged lines in the spill were set aside", extra={"path": str(aside), "count": len(lines)}
         )
+
+
+def _sync_names(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # not every file system can, nor is every folder readable
+        private.sync_folder(folder)
 
 
 def _append(file: int, data: bytes) -> None:

@@ -122,7 +122,7 @@ class StateFile:
     def write_bytes(self, data: bytes) -> None:
         """The same, of a state that was encoded before."""
         self._draft(data).replace(self.path)
-        _sync_folder(self.path.parent)
+        private.sync_folder(self.path.parent)
 
     def rehearse(self, data: bytes) -> None:
         """Raise OSError where a write fails now; leave the file as it is."""
@@ -186,11 +186,3 @@ def _is(file: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(file), path.stat())
     except FileNotFoundError:
         return False
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

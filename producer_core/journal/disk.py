@@ -6,6 +6,8 @@ import contextlib
 import os
 from pathlib import Path
 
+from producer_core.private import sync_folder
+
 
 def write_whole(file: int, data: bytes, at: int) -> None:
     """Write all of it; OSError when a part has no room."""
@@ -33,12 +35,3 @@ def replace(path: Path, data: bytes) -> None:
             new.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names of new and deleted files durable."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

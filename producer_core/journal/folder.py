@@ -13,7 +13,6 @@ from pathlib import Path
 from producer_core import private
 from producer_core.errors import JournalDamaged
 from producer_core.journal.disk import replace as replace_file
-from producer_core.journal.disk import sync_folder
 from producer_core.journal.frames import Frame, frame, frames, seed
 from producer_core.journal.lock import Lock
 from producer_core.messages import MessageIds, Span, new_session
@@ -63,9 +62,8 @@ class Folder:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path).expanduser().absolute()
-        if not self.path.is_dir():
-            private.make_folder(self.path)
-            sync_folder(self.path.parent)
+        for made in private.make_folder(self.path):
+            private.sync_folder(made.parent)
         self._lock = Lock(self.path)
         try:
             self.identity = self._identify()
@@ -117,7 +115,7 @@ class Folder:
         self._lock.release()
 
     def sync(self) -> None:
-        sync_folder(self.path)
+        private.sync_folder(self.path)
 
     def _identify(self) -> Identity:
         content = self._read("session", 0)

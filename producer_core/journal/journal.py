@@ -360,6 +360,7 @@ class Journal:
 
     def _shorten(self) -> None:
         try:
+            self._folder.sync()  # the new log says nothing of deleted files: none of them may come back
             self._log.rewrite(Step(self._segments.settled(), self._offsets, whole=True))
         except OSError as error:
             logger.warning("settle log cannot be shortened", extra={"error": str(error)})

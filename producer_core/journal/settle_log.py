@@ -74,7 +74,7 @@ class SettleLog:
                     yield step
                 else:
                     behind |= set(step.offsets)
-            elif damage is None and data[found.start : found.end].rstrip(b"\0"):
+            elif damage is None and not (found.last and _is_room(data, found)):
                 damage = found
         if damage is not None:
             end = max(len(data.rstrip(b"\0")), damage.start)
@@ -127,6 +127,14 @@ class SettleLog:
                 os.posix_fallocate(self._file, self._size, ahead)
                 self._room = self._size + ahead
                 return
+
+
+def _is_room(data: bytes, found: Damage) -> bool:
+    """Return whether these bytes are room that was taken in advance.
+
+    Before a whole step, zeros are a step that a power failure took although a later one was written.
+    """
+    return not data[found.start : found.end].rstrip(b"\0")
 
 
 def encode(step: Step) -> bytes:

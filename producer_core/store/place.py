@@ -110,7 +110,7 @@ def publish_whole(draft: Path, path: Path) -> None:
     """Like `publish`, in the place of a file that is there, and only once the new one is on the disk."""
     _sync(draft)
     publish(draft, path)
-    _sync_folder(path.parent)
+    private.sync_folder(path.parent)
 
 
 def copy(path: Path, target: Path) -> Path:
@@ -152,11 +152,3 @@ def _log_of(path: Path) -> Path:
 def _sync(path: Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
