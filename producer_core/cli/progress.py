@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _PLAIN_EVERY = 5.0
 _BAR_EVERY = 0.2
+_STAGES = {"typing": "reading the types of the columns", "checking": "checking that it can be unpacked"}
 
 
 @contextlib.contextmanager
@@ -55,8 +56,8 @@ def told(what: str) -> Iterator[Callable[[int, int], None]]:
 
 def _plain(job: Sending) -> Callable[[], None]:
     def draw() -> None:
-        if job.phase == "reading" and job.rows.stage == "typing":
-            show.say(f"reading the types of the columns{_share(job)}", err=True)
+        if before := _before_the_rows(job):
+            show.say(f"{before}{_share(job)}", err=True)
             return
         show.say(f"{_sentence(job)}{_left(job)}", err=True)
 
@@ -80,12 +81,15 @@ def _bar(job: Sending) -> Iterator[Callable[[], None]]:
 
         def draw() -> None:
             done, total = job.rows.progress()
-            typing = job.phase == "reading" and job.rows.stage == "typing"
-            text = "reading the types of the columns" if typing else _sentence(job)
-            bar.update(task, completed=done, total=total, description=text)
+            bar.update(task, completed=done, total=total, description=_before_the_rows(job) or _sentence(job))
 
         draw()
         yield draw
+
+
+def _before_the_rows(job: Sending) -> str:
+    """What is read of the input before its first row is sent; "" from then on."""
+    return _STAGES.get(job.rows.stage, "") if job.phase == "reading" else ""
 
 
 def _sentence(job: Sending) -> str:

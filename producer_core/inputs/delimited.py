@@ -37,15 +37,21 @@ class CsvRows(Rows):
         self._conversions: list[column_types.Convert] | None = None
 
     def prepare(self) -> None:
-        if self._types == "column" and self._conversions is None:
-            self.stage = "typing"
-            self.source.keep()
-            self._conversions = self._conversions_by_column()
-            self.source = self.source.reopen()
-            self.stage = "reading"
+        if self._types != "column":
+            super().prepare()
+        elif self._conversions is None:
+            self._read_types()
+
+    def _read_types(self) -> None:
+        self.stage = "typing"
+        self.source.keep()
+        self._conversions = self._conversions_by_column()
+        self.source = self.source.reopen()
+        self.stage = "reading"
 
     def _rows(self) -> Iterator[Row | Malformed]:
-        self.prepare()
+        if self._types == "column" and self._conversions is None:
+            self._read_types()
         records = self._records()
         names = self._header(records)
         convert = self._conversions or self._same_for_all(names)

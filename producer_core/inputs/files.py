@@ -62,6 +62,17 @@ class Source:
         self.stream.seek(0)
         return self
 
+    @property
+    def is_packed(self) -> bool:
+        return self.stream is not self.raw
+
+    def checked(self) -> Source:
+        """Read a packed file to its end and begin again; InputError where it is damaged."""
+        with readable(self.name, damaged="Nothing is sent now. Fetch it again and say the same command."):
+            while self.stream.read(1 << 20):
+                pass
+        return self.reopen()
+
     def keep(self) -> None:
         """Make a pipe readable twice: copy it to a temporary file, which vanishes with the process."""
         if self.size is not None:
@@ -115,7 +126,7 @@ def open_source(path: Path | str | None) -> Source:
 
 
 @contextlib.contextmanager
-def readable(name: str) -> Iterator[None]:
+def readable(name: str, *, damaged: str = "Fetch it again.") -> Iterator[None]:
     """What the operating system or an unpacker says, as one InputError."""
     try:
         yield
@@ -126,9 +137,8 @@ def readable(name: str) -> Iterator[None]:
     except IsADirectoryError as error:
         raise InputError(f"{name} is a folder.", fix="Name one file.") from error
     except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
-        raise InputError(
-            f"{name} is packed, and the packing is damaged: {error}.", fix="Fetch it again."
-        ) from error
+        text = str(error).rstrip(".")
+        raise InputError(f"{name} is packed, and the packing is damaged: {text}.", fix=damaged) from error
     except OSError as error:
         raise InputError(f"{name} cannot be read: {error.strerror or error}.") from error
 

@@ -61,8 +61,12 @@ class Rows(ABC):
         """How much of the input was read, and of how much, in bytes (Parquet: rows); None when unknown."""
         return self.source.position(), self.source.size
 
-    def prepare(self) -> None:  # noqa: B027 most formats ask for nothing
-        """Look at the whole input first where the format asks for it."""
+    def prepare(self) -> None:
+        """Look at the whole input first where that is needed: a damaged packing is found before the first row."""
+        if self.source.is_packed and self.source.size is not None:
+            self.stage = "checking"
+            self.source = self.source.checked()
+            self.stage = "reading"
 
     def stop(self) -> None:
         """End the iteration after the row that is being read."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import pytest
@@ -95,3 +96,26 @@ def test_a_restart_that_ends_before_its_first_row_says_to_restart_again(send, tm
     stopped = send("--strict", "--restart", "--json")
 
     assert json.loads(stopped.stdout)["go_on"].endswith("--restart")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--types", "text"), ("--format", "jsonl"), ("--format", "jsonl", "--dedup")],
+    ids=" ".join,
+)
+def test_a_damaged_gzip_is_refused_before_its_first_row_and_the_whole_one_is_sent_by_the_same_command(
+    send, state, tmp_path, options
+):
+    lines = b"".join(b"%d\n" % number for number in range(20_000))
+    whole = gzip.compress(lines)
+    packed = tmp_path / "orders.csv"  # packing is known by its bytes
+    packed.write_bytes(whole[: len(whole) // 2])
+    damaged = send("--json", *options)
+    left = states(state)
+    packed.write_bytes(whole)
+
+    fetched = send("--limit", "3", "--json", *options)
+
+    assert (damaged.exit_code, damaged.stdout, left) == (2, "", {}), damaged.output
+    assert "damaged" in damaged.stderr and "Fetch it again" in damaged.stderr
+    assert json.loads(fetched.stdout)["acknowledged"] == 3
