@@ -105,7 +105,7 @@ class DataGenerationConfig:
     fraud_rate: float = 0.001
     fraud_patterns: dict[str, float] = field(default_factory=_fraud_patterns)
     seasonal_events: dict[str, dict[str, Any]] = field(default_factory=_seasonal_events)
-    business_hours: dict[str, tuple[int, int]] = field(
+    business_hours: dict[str, tuple[int, int] | dict[str, int]] = field(
         default_factory=lambda: {"weekday": (6, 22), "weekend": (8, 23)}
     )
     payment_methods: dict[str, float] = field(
@@ -146,7 +146,9 @@ class DataGenerationConfig:
             "Baby Boomer": (58, 76),
         }
     )
-    age_distribution: list[float] = field(default_factory=lambda: [0.25, 0.35, 0.25, 0.15])  # as age_ranges
+    age_distribution: list[float] | dict[str, float] = field(  # in the order of age_ranges, or by their names
+        default_factory=lambda: [0.25, 0.35, 0.25, 0.15]
+    )
     marketing_channels: dict[str, float] = field(
         default_factory=lambda: {
             "organic_search": 0.35,
@@ -183,13 +185,20 @@ class DataGenerationConfig:
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=2, default=str)
 
+    @property
+    def age_weights(self) -> dict[str, float]:
+        """Each age group's weight, whichever form `age_distribution` has."""
+        if isinstance(self.age_distribution, dict):
+            return self.age_distribution
+        return dict(zip(self.age_ranges, self.age_distribution, strict=False))
+
     def get_category_weight(self, category: str) -> float:
         if category not in self.categories:
             return 0.01
         return _CATEGORY_WEIGHTS.get(category, 0.08)
 
     def get_hourly_multiplier(self, hour: int, is_weekend: bool = False) -> float:
-        opens, closes = self.business_hours["weekend" if is_weekend else "weekday"]
+        opens, closes = opening_hours(self.business_hours["weekend" if is_weekend else "weekday"])
         if not opens <= hour <= closes:
             return 0.1
         return self.peak_hour_multiplier if hour in PEAK_HOURS else 1.0
@@ -224,9 +233,15 @@ class DataGenerationConfig:
     def _weight_tables(self) -> Iterable[tuple[str, Iterable[float]]]:
         yield "Payment methods", self.payment_methods.values()
         yield "Device types", self.device_types.values()
-        yield "Age distribution", self.age_distribution
+        yield "Age distribution", self.age_weights.values()
         yield "Marketing channels", self.marketing_channels.values()
         yield "Fraud patterns", self.fraud_patterns.values()
+
+
+def opening_hours(hours: Any) -> tuple[int, int]:
+    """The first and the last business hour, of a pair or of `{"start": …, "end": …}`."""
+    first, last = (hours["start"], hours["end"]) if isinstance(hours, dict) else hours
+    return first, last
 
 
 def event_start(day: Any) -> datetime:

@@ -39,7 +39,7 @@ class People:
         self._rng = rng
         self._places = places
         self._now = now
-        self._ages = Weighted(zip(config.age_ranges, config.age_distribution, strict=False))
+        self._ages = Weighted(config.age_weights)
         self._channels = Weighted(config.marketing_channels)
 
     def user(self, number: int) -> Record:

@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta
 from random import Random
 from typing import Any
 
-from producer_core.simulate.config import PEAK_HOURS, event_start
+from producer_core.simulate.config import PEAK_HOURS, event_start, opening_hours
 
 _HOLIDAYS = ((1, 1), (2, 14), (3, 17), (5, 5), (7, 4), (10, 31), (11, 11), (11, 28), (12, 25), (12, 31))
 _SEASONS = {12: "winter", 1: "winter", 2: "winter", 3: "spring", 4: "spring", 5: "spring",
@@ -85,7 +85,9 @@ class TemporalPatterns:
 
     def _business(self, hour: int, weekend: bool) -> float:
         hours = self.config.get("business_hours", {})
-        opens, closes = hours.get("weekend" if weekend else "weekday", (8, 23) if weekend else (6, 22))
+        opens, closes = opening_hours(
+            hours.get("weekend" if weekend else "weekday", (8, 23) if weekend else (6, 22))
+        )
         if not opens <= hour <= closes:
             factor = 0.2
         else:

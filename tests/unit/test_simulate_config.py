@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from producer_core import DataGenerationConfig
+from producer_core import DataGenerationConfig, ECommerceDataGenerator, TemporalPatterns
 from producer_core.errors import ConfigError
 
 
@@ -111,3 +111,26 @@ def test_validate_lists_everything_that_cannot_work():
 
 def test_settings_are_plain_data():
     json.dumps(asdict(DataGenerationConfig()))
+
+
+def test_business_hours_and_ages_by_name_work_like_the_pairs_and_the_list():
+    """They ended in a bare TypeError: «'<=' not supported between instances of 'str' and 'int'»."""
+    listed = DataGenerationConfig(total_users=30, total_products=5)
+    named = DataGenerationConfig(
+        total_users=30,
+        total_products=5,
+        business_hours={"weekday": {"start": 6, "end": 22}, "weekend": {"start": 8, "end": 23}},
+        age_distribution={"Gen Z": 0.25, "Millennial": 0.35, "Gen X": 0.25, "Baby Boomer": 0.15},
+    )
+
+    assert named.validate() == []
+    assert [named.get_hourly_multiplier(hour) for hour in range(24)] == [
+        listed.get_hourly_multiplier(hour) for hour in range(24)
+    ]
+    groups = [
+        [user["age_group"] for user in ECommerceDataGenerator(one, seed=1).users] for one in (listed, named)
+    ]
+    assert groups[0] == groups[1]
+    moment = datetime(2024, 11, 5, 10)
+    contexts = [TemporalPatterns(asdict(one)).get_temporal_context(moment) for one in (listed, named)]
+    assert contexts[0] == contexts[1]
