@@ -6,7 +6,9 @@ columns with a dictionary are read as references, and become Python values a few
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,6 +21,10 @@ AT_ONCE = 32 << 20
 _LARGE, _RATIO = 64 << 20, 1000
 """Ordinary files are below both: text that compresses to a thousandth is repeated, and then in a dictionary."""
 _MANY = 10_000_000
+_END = 8
+_WIDE = 50_000
+_LONGEST_INDEX = 64 << 20
+"""Bytes at the end of a file that describe its columns; they take many times as much in memory."""
 
 
 class Bomb(ValueError):
@@ -27,18 +33,24 @@ class Bomb(ValueError):
 
 def opened(source: Any) -> pyarrow.parquet.ParquetFile:
     """Open a file; Bomb, or what pyarrow raises. Columns with a dictionary are read as dictionary arrays."""
+    from pyarrow import ArrowInvalid
     from pyarrow.parquet import ParquetFile
 
+    _check_index(source)
     with_types = ParquetFile(source)
     about = with_types.metadata
     _check(about)
-    return ParquetFile(source, metadata=about, read_dictionary=_repeated(about))
+    try:
+        return ParquetFile(source, metadata=about, read_dictionary=_repeated(about))
+    except KeyError as error:
+        raise ArrowInvalid(f"its index names a column that is not in its schema: {error}") from error
 
 
 def schema_of(source: Any) -> pyarrow.Schema:
     """Return the schema as the writer gave it."""
     from pyarrow.parquet import read_schema
 
+    _check_index(source)
     return read_schema(source)
 
 
@@ -51,7 +63,24 @@ def slices(batch: pyarrow.RecordBatch) -> Iterator[pyarrow.RecordBatch]:
         yield batch.slice(start, step)
 
 
+def _check_index(source: Any) -> None:
+    file = source.open("rb") if isinstance(source, Path) else source
+    try:
+        if file.seek(0, os.SEEK_END) >= _END:
+            file.seek(-_END, os.SEEK_END)
+            length = int.from_bytes(file.read(_END)[:4], "little")
+            if _LONGEST_INDEX < length <= file.tell():
+                raise Bomb(f"its index has {length:,} bytes")
+    finally:
+        if file is source:
+            file.seek(0)
+        else:
+            file.close()
+
+
 def _check(about: pyarrow.parquet.FileMetaData) -> None:
+    if about.num_columns > _WIDE:
+        raise Bomb(f"it has {about.num_columns:,} columns")
     for chunk in _chunks(about):
         packed, unpacked = max(chunk.total_compressed_size, 1), chunk.total_uncompressed_size
         if unpacked > _LARGE and unpacked > _RATIO * packed:
@@ -60,6 +89,13 @@ def _check(about: pyarrow.parquet.FileMetaData) -> None:
             raise Bomb(
                 f"the column {chunk.path_in_schema} has {chunk.num_values:,} values in {packed:,} bytes"
             )
+    for number in range(about.num_row_groups):
+        group = about.row_group(number)
+        chunks = [group.column(place) for place in range(group.num_columns)]
+        packed = max(sum(chunk.total_compressed_size for chunk in chunks), 1)
+        unpacked = sum(chunk.total_uncompressed_size for chunk in chunks)
+        if unpacked > _LARGE and unpacked > _RATIO * packed:
+            raise Bomb(f"its row group {number} unpacks from {packed:,} to {unpacked:,} bytes")
 
 
 def _repeated(about: pyarrow.parquet.FileMetaData) -> Sequence[str]:

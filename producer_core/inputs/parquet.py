@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import base64
-import io
+import shutil
+import tempfile
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import orjson
 
 from producer_core import parquet
-from producer_core.inputs.files import InputError, Source
+from producer_core.inputs.files import InputError, Source, readable
 from producer_core.inputs.rows import Malformed, Row, Rows
 
 if TYPE_CHECKING:
@@ -39,20 +40,28 @@ class ParquetRows(Rows):
         import pyarrow
 
         self.source.keep()
-        packed = self.source.stream is not self.source.raw
-        data = io.BytesIO(self.source.stream.read()) if packed else self.source.stream
         try:
-            self._file = parquet.opened(data)
+            self._file = parquet.opened(self._unpacked())
+            self.columns = tuple(self._file.schema_arrow.names)
         except parquet.Bomb as error:
             raise InputError(
                 f"{self.name} is not read: {error}.", fix="Such a file is made to fill the memory."
             ) from error
-        except (pyarrow.ArrowException, OSError) as error:
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             raise InputError(f"{self.name} is not a Parquet file: {error}.") from error
-        self.columns = tuple(self._file.schema_arrow.names)
         self._total = self._file.metadata.num_rows
         if len(set(self.columns)) < len(self.columns):
             raise InputError(f"{self.name} has a column twice; one would be lost.", fix="Rename one.")
+
+    def _unpacked(self) -> IO[bytes]:
+        """The file itself; one that is packed is unpacked on disk, for it may be larger than the memory."""
+        if self.source.stream is self.source.raw:
+            return self.source.stream
+        packed = self.source.stream
+        self.source.stream = tempfile.TemporaryFile()  # noqa: SIM115 it lives as long as this source
+        with readable(self.name), packed:
+            shutil.copyfileobj(packed, self.source.stream, 1 << 20)
+        return self.source.stream
 
     def _rows(self) -> Iterator[Row | Malformed]:
         self.prepare()
@@ -60,7 +69,7 @@ class ParquetRows(Rows):
             if self._read + batch.num_rows <= self.skip:
                 self._read += batch.num_rows
                 continue
-            for value in (value for part in parquet.slices(batch) for value in self._values(part)):
+            for value in self._each(batch):
                 if self._stopped:
                     return
                 self._read += 1
@@ -73,6 +82,15 @@ class ParquetRows(Rows):
         try:
             yield from self._file.iter_batches(batch_size=_ROWS_AT_ONCE)
         except (pyarrow.ArrowException, OSError) as error:
+            raise InputError(f"{self.name} is damaged after row {self._read}: {error}.") from error
+
+    def _each(self, batch: pyarrow.RecordBatch) -> Iterator[dict[str, Any]]:
+        import pyarrow
+
+        try:
+            for part in parquet.slices(batch):
+                yield from self._values(part)
+        except pyarrow.ArrowException as error:  # a reference to a value that the dictionary does not have
             raise InputError(f"{self.name} is damaged after row {self._read}: {error}.") from error
 
     def _values(self, batch: pyarrow.RecordBatch) -> Iterator[dict[str, Any]]:
@@ -97,7 +115,7 @@ class ParquetRows(Rows):
             return [None if text is None else text for text in column.cast(pyarrow.string()).to_pylist()]
         try:
             values: list[Any] = column.to_pylist()
-        except (ValueError, pyarrow.ArrowException) as error:
+        except (ValueError, OverflowError, pyarrow.ArrowException) as error:
             raise InputError(
                 f"The column {name!r} of {self.name} ({kind}) has no JSON form: {error}.",
                 fix="Cast it, or leave it out.",

@@ -124,7 +124,7 @@ def _rows(path: Path) -> Iterator[Item]:
         raise TransferError(
             f"{path} is not read: {error}.", fix="Such a file is made to fill the memory."
         ) from error
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise TransferError(f"{path} is not a Parquet file that can be read: {error}.") from error
     with file:
         _check_schema(path, found)
@@ -166,7 +166,7 @@ def _group(file: pyarrow.parquet.ParquetFile, group: int, first: int, rows: int)
                 for number, row in enumerate(part.to_pylist(), start=first + done):
                     yield _row(number, row)
                 done += part.num_rows
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+    except (pyarrow.ArrowException, OSError, OverflowError, UnicodeDecodeError) as error:
         left = rows - done
         yield Refused(f"rows {first + done:,} to {first + rows - 1:,}", f"damaged ({error})", left)
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
+import random
+import struct
+
 import pyarrow
 import pytest
 from pyarrow import parquet as writer
 
 from producer_core import parquet
+from producer_core.inputs.files import InputError, open_source
+from producer_core.inputs.parquet import ParquetRows
 
 VALUE = b"x" * (1 << 20)
 ROWS = 300
@@ -55,3 +61,97 @@ def test_ordinary_rows_are_read_in_whole_batches(tmp_path):
 
     assert [part.num_rows for part in parts] == [1024, 976]
     assert [row for part in parts for row in part.to_pylist()] == rows
+
+
+def test_columns_that_together_unpack_to_a_thousand_times_their_size_are_refused(tmp_path):
+    path = tmp_path / "columns.parquet"
+    zeros = pyarrow.array([b"\0" * (20 << 20)])
+    table = pyarrow.table([zeros] * 5, names=[f"c{number}" for number in range(5)])
+    writer.write_table(table, path, compression="zstd", use_dictionary=False, write_statistics=False)
+
+    with pytest.raises(InputError, match="row group 0 unpacks from"):
+        read(path)
+
+
+def test_a_hundred_thousand_columns_are_refused(tmp_path):
+    path = tmp_path / "wide.parquet"
+    schema = pyarrow.schema([(f"c{number}", pyarrow.int8()) for number in range(100_000)])
+    writer.write_table(schema.empty_table(), path)
+
+    with pytest.raises(InputError, match="has 100,000 columns"):
+        read(path)
+
+
+def test_an_index_that_takes_gigabytes_to_read_is_refused_unread(tmp_path):
+    path, length = tmp_path / "index.parquet", 1 << 30
+    with path.open("wb") as file:
+        file.write(b"PAR1")
+        file.truncate(length + 4)
+        file.seek(0, 2)
+        file.write(struct.pack("<I", length) + b"PAR1")
+
+    with pytest.raises(InputError, match="its index has 1,073,741,824 bytes"):
+        read(path)
+
+
+def not_utf_8():
+    offsets, data = pyarrow.py_buffer(struct.pack("<ii", 0, 2)), pyarrow.py_buffer(b"\xff\xfe")
+    return pyarrow.Array.from_buffers(pyarrow.string(), 1, [None, offsets, data])
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pyarrow.array([2**31 - 1], pyarrow.int32()).cast(pyarrow.date32()),
+        pyarrow.array([[{"x": 2**63 - 1}]], pyarrow.list_(pyarrow.struct([("x", pyarrow.timestamp("us"))]))),
+        not_utf_8(),
+        pyarrow.ListArray.from_arrays([0, 1], not_utf_8()),
+    ],
+    ids=["a date", "a nested moment", "a text", "a nested text"],
+)
+def test_a_value_that_has_no_form_is_said_with_its_column(tmp_path, column):
+    path = tmp_path / "values.parquet"
+    writer.write_table(pyarrow.table({"when": column}), path)
+
+    with pytest.raises(InputError, match="The column 'when'"):
+        read(path)
+
+
+def test_a_damaged_file_gives_its_rows_or_an_error_that_names_it(tmp_path):
+    path = tmp_path / "rows.parquet"
+    rows = [{"n": number, "s": f"v{number}"} for number in range(3000)]
+    writer.write_table(pyarrow.Table.from_pylist(rows), path)
+    whole, rng, said = path.read_bytes(), random.Random(1), 0
+    index = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+
+    for number in range(150):
+        damaged = bytearray(whole)
+        damaged[rng.randrange(index, len(whole) - 8) if number % 3 else rng.randrange(index)] ^= (
+            1 << rng.randrange(8)
+        )
+        path.write_bytes(
+            damaged[: rng.choice((len(whole), len(whole), len(whole), rng.randrange(len(whole))))]
+        )
+        try:
+            read(path)
+        except InputError as error:
+            assert "rows.parquet" in str(error)
+            said += 1
+    assert said > 30
+
+
+def test_a_packed_file_is_unpacked_on_disk_and_damage_of_its_packing_is_said(tmp_path):
+    path = tmp_path / "rows.parquet.gz"
+    table = pyarrow.table({"n": range(2000)})
+    writer.write_table(table, tmp_path / "rows.parquet")
+    packed = gzip.compress((tmp_path / "rows.parquet").read_bytes())
+
+    path.write_bytes(packed)
+    assert len(read(path)) == 2000
+    path.write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(InputError, match="the packing is damaged"):
+        read(path)
+
+
+def read(path):
+    return list(ParquetRows(open_source(path)))
