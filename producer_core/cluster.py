@@ -15,7 +15,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 
 from producer_core.asking import admin, topic_id
 from producer_core.config import ClientConfig, connection_settings
-from producer_core.errors import BrokerError, BrokerUnreachable, InvalidMessage
+from producer_core.errors import BrokerError, BrokerUnreachable, ConfigError, InvalidMessage
 from producer_core.failures import failure_of
 from producer_core.librdkafka import client_log
 
@@ -107,6 +107,19 @@ class Cluster:
                     fix="Create it first; this cluster does not create topics by itself.",
                 )
             self._admin.poll(0.2)
+
+    def require_partition(self, topic: str, partition: int, *, timeout: float = 5.0) -> None:
+        """Raise ConfigError when the topic has no such partition; a topic that was just made is asked again."""
+        deadline = self._clock() + timeout
+        while not (found := len(self._metadata(timeout, topic).topics[topic].partitions)):
+            if self._clock() > deadline:
+                return  # the messages themselves will tell
+            self._admin.poll(0.2)
+        if partition >= found:
+            raise ConfigError(
+                f"Topic {topic!r} has no partition {partition}.",
+                fix="It has partition 0 only." if found == 1 else f"It has partitions 0 to {found - 1}.",
+            )
 
     def topic(self, name: str, *, timeout: float = 10.0) -> TopicView:
         """A topic's replicas, limits and our permissions; BrokerError when it cannot be described."""

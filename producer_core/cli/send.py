@@ -161,6 +161,7 @@ def send(
         raise click.UsageError("--store and --no-store contradict each other.")
     if no_store and telemetry_topic:
         raise click.UsageError("--telemetry-topic needs the store: leave --no-store out.")
+    sending.check_headers(headers)
     path = None if str(file) == "-" else file
     if path is None and sys.stdin.isatty():
         show.say("Reading standard input; end it with Ctrl-D.", err=True)
@@ -174,7 +175,7 @@ def send(
     )
     with contextlib.closing(rows), contextlib.ExitStack() as stack:
         addresses, config = options.client_settings(servers, settings, config_file)
-        found = sending.check_cluster(addresses, config, topic, cluster_id, timeout=wait)
+        found = sending.check_cluster(addresses, config, topic, cluster_id, partition=partition, timeout=wait)
         sending.check_places(None if no_store else store_path, telemetry_topic)
         ready: resuming.Ready | None = None
         if resuming.can_resume(path, delivery, dedup=dedup, cluster_id=found, restart=restart):

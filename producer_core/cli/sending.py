@@ -40,6 +40,7 @@ from producer_core.inputs.identity import Fingerprint, transactional_id_of
 from producer_core.inputs.keys import key_of
 from producer_core.inputs.parquet import raw_of
 from producer_core.keeping import spill_path
+from producer_core.messages import encode_headers
 from producer_core.producer import ReliableKafkaProducer
 from producer_core.store import Store, default_path
 from producer_core.store.place import check_writable
@@ -67,8 +68,23 @@ class _Interrupted(Exception):
     """A signal came while a row was being read."""
 
 
+def check_headers(headers: tuple[tuple[str, str], ...]) -> None:
+    """Refuse a header that no message can have, instead of every row."""
+    try:
+        for name, value in headers:
+            encode_headers({name: value})
+    except InvalidMessage as error:
+        raise ConfigError(f"--header cannot be sent. {error}", fix="Nothing was sent.") from error
+
+
 def check_cluster(
-    servers: str, config: Mapping[str, Any], topic: str, expected: str | None, *, timeout: float
+    servers: str,
+    config: Mapping[str, Any],
+    topic: str,
+    expected: str | None,
+    *,
+    partition: int | None = None,
+    timeout: float,
 ) -> str:
     """The cluster's id, once a broker has answered and the topic is there; nothing is sent before."""
     settings = client_config(servers, config)
@@ -79,6 +95,8 @@ def check_cluster(
             f"{settings.bootstrap_servers} is cluster {found}, not {expected}.", fix="Nothing was sent."
         )
     cluster.require_topic(topic)
+    if partition is not None:
+        cluster.require_partition(topic, partition)
     return found
 
 

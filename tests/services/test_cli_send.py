@@ -316,8 +316,10 @@ def test_a_replay_that_fails_again_says_so_and_keeps_the_letter(broker, path):
 
 
 def test_letters_of_another_cluster_are_refused_unless_told(broker, path):
-    send(broker, path, "orders", "-", "--partition", 99, stdin=b'{"n":4}\n')
-    with embedded.start(brokers=1, topics={"orders": 100}) as other:
+    broker.reject("payments")
+    send(broker, path, "payments", "-", stdin=b'{"n":4}\n')
+    broker.accept("payments")
+    with embedded.start(brokers=1, topics={"payments": 1}) as other:
         cluster = Cluster(client_config(other.bootstrap_servers)).view().cluster_id
         words = [
             "dlq",

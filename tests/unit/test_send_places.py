@@ -45,7 +45,12 @@ def states(folder):
     return {path: path.read_bytes() for path in folder.rglob("*.state")}
 
 
-REFUSED = [("--key", "nope")]
+REFUSED = [
+    ("--key", "nope"),
+    ("--partition", "1"),
+    ("--header", "pc-id=y"),
+    ("--header", "pc-original-timestamp=1"),
+]
 
 
 @pytest.mark.parametrize(
@@ -119,3 +124,18 @@ def test_a_damaged_gzip_is_refused_before_its_first_row_and_the_whole_one_is_sen
     assert (damaged.exit_code, damaged.stdout, left) == (2, "", {}), damaged.output
     assert "damaged" in damaged.stderr and "Fetch it again" in damaged.stderr
     assert json.loads(fetched.stdout)["acknowledged"] == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--partition", "99"), "Topic 'orders' has no partition 99. It has partition 0 only."),
+        (("--header", "pc-id=y"), "The header 'pc-id' carries the message id; choose another name."),
+    ],
+)
+def test_a_wrong_option_is_refused_and_not_kept_as_a_dead_letter_of_every_row(send, state, options, words):
+    refused = send(*options)
+
+    assert refused.exit_code == 2
+    assert words in " ".join(refused.stderr.split())
+    assert list(state.rglob("*.duckdb")) == []
