@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import shlex
 from collections.abc import Iterator
 
 import orjson
@@ -25,6 +27,26 @@ class JsonRows(Rows):
         self._sure = sure
 
     def _rows(self) -> Iterator[Row | Malformed]:
+        rows = self._all_rows()
+        first = next(rows, None)
+        if first is None:
+            return
+        if self.skip == 0 and isinstance(first, Malformed):
+            self._first_is_malformed(first)
+        if self.skip == 0 and not self._sure and isinstance(first, Row) and isinstance(first.fields, list):
+            rows = self._others_follow(first, rows)
+        else:
+            yield first
+        yield from rows
+
+    def _others_follow(self, first: Row, rows: Iterator[Row | Malformed]) -> Iterator[Row | Malformed]:
+        """Return the rows with their first, an array; InputError where it is the whole input."""
+        second = next(rows, None)
+        if second is None and not self._stopped:
+            raise self._one_array("; --format jsonl sends it as one message")
+        return itertools.chain([first], [second] if second else [], rows)
+
+    def _all_rows(self) -> Iterator[Row | Malformed]:
         for number, raw in enumerate(lines(self.source), start=1):
             if self._stopped:
                 return
@@ -33,10 +55,8 @@ class JsonRows(Rows):
             row = self._row(number, raw)
             if row is None:
                 self.blank += bool(raw)
-                continue
-            if number == 1 and isinstance(row, Malformed):
-                self._first_is_malformed(row)
-            yield row
+            else:
+                yield row
 
     def _row(self, number: int, raw: bytes) -> Row | Malformed | None:
         if is_too_long(raw):
@@ -54,15 +74,19 @@ class JsonRows(Rows):
 
     def _first_is_malformed(self, row: Malformed) -> None:
         if row.raw.lstrip()[:1] == b"[":
-            raise InputError(
-                f"{self.name} begins like one JSON array, not like one JSON value a line.",
-                fix=f"Convert it: jq -c '.[]' {self.name} | producer-core send TOPIC -",
-            )
+            raise self._one_array("")
         if not self._sure:
             raise InputError(
                 f"The first line of {self.name} is not JSON: {row.text}.",
                 fix="Say --format csv or parquet, or --format jsonl to keep such lines as dead letters.",
             )
+
+    def _one_array(self, or_else: str) -> InputError:
+        read = f"{'zcat' if self.source.is_packed else 'cat'} {shlex.quote(str(self.source.path))} | "
+        return InputError(
+            f"{self.name} begins like one JSON array, not like one JSON value a line.",
+            fix=f"Convert it: {read if self.source.path else '... | '}jq -c '.[]' | producer-core send TOPIC -{or_else}.",
+        )
 
 
 def _why(error: orjson.JSONDecodeError) -> str:

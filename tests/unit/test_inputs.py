@@ -97,6 +97,26 @@ def test_one_json_array_is_said_and_not_taken_for_malformed_lines(tmp_path):
         values(written(tmp_path, "a.json", '[\n{"a": 1}\n]\n'))
 
 
+@pytest.mark.parametrize("text", ['[{"a":1},{"a":2}]', '\n[{"a":1}]\n\n', "[]\n", '[{"a":1},\n{"a":2}]'])
+def test_one_json_array_is_refused_on_one_line_as_on_several(tmp_path, text):
+    with pytest.raises(InputError, match=r"JSON array.*jq -c '\.\[\]'"):
+        values(written(tmp_path, "a.json", text))
+
+
+def test_the_way_out_of_a_packed_array_unpacks_it(tmp_path):
+    with pytest.raises(InputError, match=r"zcat \S+/a.json.gz \| jq"):
+        values(written(tmp_path, "a.json.gz", gzip.compress(b'[{"a":1}]')))
+
+
+def test_an_array_is_sent_where_others_follow_or_the_user_says_that_it_is_a_line(tmp_path):
+    lines = written(tmp_path, "a.jsonl", "[1]\n[2]\n")
+    one = written(tmp_path, "b.jsonl", "[1]\n")
+
+    assert values(lines) == [b"[1]", b"[2]"]
+    assert values(one, format="jsonl") == [b"[1]"]
+    assert values(lines, skip=1) == [b"[2]"]
+
+
 def test_a_csv_file_with_a_jsonl_name_stops_at_the_first_line(tmp_path):
     with pytest.raises(InputError, match="--format"):
         values(written(tmp_path, "a.jsonl", "id,name\n1,x\n"))
