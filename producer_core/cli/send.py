@@ -110,7 +110,9 @@ elapsed_seconds, last_position, interrupted, stopped, error, go_on and exit_code
 @click.option(
     "--null", "nulls", multiple=True, metavar="TEXT", help="A CSV text that means null, anywhere; repeatable."
 )
-@click.option("--delimiter", metavar="CHARACTER", help="Between CSV fields; default comma, for .tsv tab.")
+@click.option(
+    "--delimiter", metavar="CHARACTER", help=r"Between CSV fields (\t is a tab); default comma, for .tsv tab."
+)
 @click.option(
     "--telemetry-topic",
     metavar="TOPIC",

@@ -65,15 +65,24 @@ def _rows(
     if chosen == "parquet":
         return ParquetRows(source, skip=skip)
     if chosen == "csv":
-        separator = delimiter or ("\t" if _extension(source.inner_name) == ".tsv" else ",")
-        return CsvRows(source, skip=skip, types=types, nulls=nulls, delimiter=separator)
+        usual = "\t" if _extension(source.inner_name) == ".tsv" else ","
+        separator = "\t" if delimiter == r"\t" else delimiter or usual
+        return CsvRows(
+            source, skip=skip, types=types, nulls=nulls, delimiter=separator, sure=delimiter is not None
+        )
     return JsonRows(source, skip=skip, sure=format is not None)
 
 
 def _format_of(source: Source) -> Format:
     if source.peek(4) == b"PAR1":
         return "parquet"
-    found = _EXTENSIONS.get(_extension(source.inner_name))
+    extension = _extension(source.inner_name)
+    if extension in (".gz", ".zip") and not source.is_packed:
+        raise InputError(
+            f"{source.name} is named {extension}, but its content is not packed so.",
+            fix="Fetch it again, or rename it where it is not packed.",
+        )
+    found = _EXTENSIONS.get(extension)
     if found is None and source.path is not None and source.path.is_file():
         raise ConfigError(
             f"The format of {source.name} cannot be told from its name.",

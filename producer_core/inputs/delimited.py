@@ -13,11 +13,15 @@ from producer_core.inputs.files import InputError, Source, lines
 from producer_core.inputs.rows import Malformed, Row, Rows
 
 _LONGEST_FIELD = 16 << 20
+_CARRIAGE_RETURN = "a carriage return (CR) inside a field without quotes"
+_DELIMITERS = {";": "';'", "\t": r"'\t'", "|": "'|'", ",": ","}
+"""The usual ones, as a shell takes them."""
 
 
 class CsvRows(Rows):
     """`types`: by "column" the whole input is read once before (a pipe is kept on disk meanwhile); by "value"
-    each field by itself, as it arrives; "text" keeps every field as it is."""
+    each field by itself, as it arrives; "text" keeps every field as it is. `sure` is whether the user named the
+    delimiter; if not, a header that has another one is refused."""
 
     def __init__(
         self,
@@ -27,6 +31,7 @@ class CsvRows(Rows):
         types: str = "column",
         nulls: tuple[str, ...] = (),
         delimiter: str = ",",
+        sure: bool = False,
     ) -> None:
         super().__init__(source, skip=skip)
         if len(delimiter) != 1:
@@ -34,6 +39,7 @@ class CsvRows(Rows):
         self._types = types
         self._nulls = frozenset(nulls)
         self._delimiter = delimiter
+        self._sure = sure
         self._conversions: list[column_types.Convert] | None = None
 
     def prepare(self) -> None:
@@ -74,15 +80,37 @@ class CsvRows(Rows):
     def _header(self, records: Iterator[_Record]) -> tuple[str, ...]:
         header = next(records, None)
         if header is None or not header.fields:
-            why = header.problem if header else ""
-            raise InputError(f"{self.name} has no header line with the columns' names. {why}".strip())
+            raise self._no_header(header)
         names = tuple(header.fields)
+        if len(names) == 1 and not self._sure:
+            self._check_delimiter(names[0])
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise InputError(
                 f"{self.name} has the column {twice[0]!r} twice; one would be lost.", fix="Rename one."
             )
         self.columns = names
+        note = 'A column has no name in the header; its values are sent under the empty name "".'
+        if "" in names and note not in self.notes:
+            self.notes.append(note)
         return names
+
+    def _no_header(self, header: _Record | None) -> InputError:
+        if header is not None and b"\r" in header.raw:
+            return InputError(
+                f"{self.name} has a carriage return (CR) inside its header line; lines end with LF or CR LF.",
+                fix=f"Where each line ends with CR alone, convert it: tr '\\r' '\\n' < {self.name}.",
+            )
+        why = header.problem if header else ""
+        return InputError(f"{self.name} has no header line with the columns' names. {why}".strip())
+
+    def _check_delimiter(self, column: str) -> None:
+        other = next((one for one in _DELIMITERS if one in column and one != self._delimiter), None)
+        if other is not None:
+            raise InputError(
+                f"{self.name} has one column, {column[:60]!r}, where another delimiter seems to be meant.",
+                fix=f"Say --delimiter {_DELIMITERS[other]}, or --delimiter "
+                f"{_DELIMITERS[self._delimiter]} to keep one column.",
+            )
 
     def _same_for_all(self, names: tuple[str, ...]) -> list[column_types.Convert]:
         maker = column_types.as_text if self._types == "text" else column_types.by_value
@@ -166,7 +194,7 @@ def _records(feed: _Feed, delimiter: str) -> Iterator[_Record]:
         except StopIteration:
             return
         except csv.Error as error:
-            problem = f"not CSV: {error}"
+            problem = "not CSV: " + _CARRIAGE_RETURN if "new-line" in str(error) else f"not CSV: {error}"
         if feed.undecodable:
             problem = "not UTF-8 text"
         elif fields and width and len(fields) != width:

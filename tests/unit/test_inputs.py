@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import re
 import sys
 import zipfile
 from datetime import UTC, date, datetime, time, timedelta
@@ -337,6 +338,46 @@ def test_an_empty_csv_file_is_said(tmp_path):
 def test_tabs_separate_tsv_and_any_character_can(tmp_path):
     assert values(written(tmp_path, "a.tsv", "a\tb\n1\t2\n")) == [{"a": 1, "b": 2}]
     assert values(written(tmp_path, "a.csv", "a;b\n1;2\n"), delimiter=";") == [{"a": 1, "b": 2}]
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "advice"),
+    [
+        ("a.csv", "id;name", "--delimiter ';'"),
+        ("a.csv", "id\tname", r"--delimiter '\t'"),
+        ("a.csv", "id|name", "--delimiter '|'"),
+        ("a.tsv", "id,name", "--delimiter ,"),
+    ],
+)
+@pytest.mark.parametrize("types", ["column", "value"])
+def test_a_header_with_another_delimiter_is_refused_with_the_option_that_reads_it(
+    tmp_path, name, header, advice, types
+):
+    path = written(tmp_path, name, f"{header}\n1{header[2]}a\n")
+
+    with pytest.raises(InputError, match=re.escape(f"Say {advice}")):
+        values(path, types=types)
+
+    assert values(path, delimiter=advice.split()[1].strip("'")) == [{"id": 1, "name": "a"}]
+    assert list(values(path, delimiter="#")[0]) == [header]
+
+
+def test_a_column_without_a_name_is_told_once(tmp_path):
+    rows = open_rows(written(tmp_path, "a.csv", ",a\n0,x\n"))
+
+    assert [row.value for row in rows] == [{"": 0, "a": "x"}]
+    assert rows.notes == ['A column has no name in the header; its values are sent under the empty name "".']
+
+
+def test_lines_that_end_with_cr_alone_are_said_with_the_way_out(tmp_path):
+    with pytest.raises(InputError, match=r"carriage return .* tr "):
+        values(written(tmp_path, "cr.csv", "id,name\r1,a\r"))
+
+
+@pytest.mark.parametrize("name", ["bad.jsonl.gz", "bad.csv.zip"])
+def test_a_packed_name_without_packing_is_said(tmp_path, name):
+    with pytest.raises(InputError, match="its content is not packed so"):
+        values(written(tmp_path, name, '{"n": 1}\n'))
 
 
 def test_skipping_keeps_the_types_of_the_whole_file(tmp_path):
