@@ -99,7 +99,7 @@ def _sentence(job: Sending) -> str:
     dead = max(0, snapshot.dead - job.malformed)
     malformed = f", {job.malformed:,} malformed" if job.malformed else ""
     rate = snapshot.acknowledged / seconds
-    text = f"{job.read:,} rows{before}, {snapshot.acknowledged:,} acknowledged, {dead:,} dead{malformed}, {rate:,.0f}/s"
+    text = f"{show.count(job.read, 'row')}{before}, {snapshot.acknowledged:,} acknowledged, {dead:,} dead{malformed}, {rate:,.0f}/s"
     left = job.producer.pending_count
     if job.phase == "settling":
         text += f"; waiting for {left:,}"

@@ -176,6 +176,7 @@ class Sending:
         self.topic = topic
         self.read = self.accepted = self.malformed = self.refused = 0
         self.position = rows.skip
+        self.blank = 0
         self.problems: list[str] = []
         self.stopped = self.kept_in = ""
         self.interrupted = False
@@ -257,6 +258,11 @@ class Sending:
         self._keep_without_store()
 
     @property
+    def skipped_all(self) -> bool:
+        """Whether the input ended before its first row that --skip does not leave out."""
+        return self._exhausted and not self.read and self.rows.skip > 0
+
+    @property
     def again(self) -> str:
         """The command that goes on; a restart that sent nothing is still to come."""
         restart = self._restarts and self.resume is not None and not self.resume.begun
@@ -301,7 +307,7 @@ class Sending:
         self._waiting = True
         try:
             self.rows.prepare()
-            self._rows = iter(self.rows) if self._content is None else self._unchanged(self._content)
+            self._rows = self._read_rows() if self._content is None else self._unchanged(self._content)
             self._first = next(self._rows, None)
         finally:
             self._waiting = False
@@ -312,15 +318,20 @@ class Sending:
                 fix=f"It has {', '.join(columns)}.",
             )
 
-    def _unchanged(self, content: Fingerprint) -> Iterator[Row | Malformed]:
+    def _read_rows(self) -> Iterator[tuple[Row | Malformed, int]]:
+        """The rows, each with the number of blank lines before it."""
+        for row in self.rows:
+            yield row, self.rows.blank
+
+    def _unchanged(self, content: Fingerprint) -> Iterator[tuple[Row | Malformed, int]]:
         """The rows, as long as the file is what its checksum was made of; an error comes after what precedes it."""
         file = os.dup(self.rows.source.raw.fileno())  # the reader closes its own with the last row
-        rows = iter(self.rows)
+        rows = self._read_rows()
         problem: ProducerError | None = None
         more = True
         try:
             while more and problem is None:
-                some: list[Row | Malformed] = []
+                some: list[tuple[Row | Malformed, int]] = []
                 try:
                     some += itertools.islice(rows, _AT_ONCE)
                 except ProducerError as error:
@@ -334,14 +345,15 @@ class Sending:
             raise problem
 
     def _next(self) -> Row | Malformed | None:
-        if self._first is not None:
-            row, self._first = self._first, None
-            return row
-        self._waiting = True
-        try:
-            return next(self._rows, None)
-        finally:
-            self._waiting = False
+        found, self._first = self._first, None
+        if found is None:
+            self._waiting = True
+            try:
+                found = next(self._rows, None)
+            finally:
+                self._waiting = False
+        row, self.blank = (None, self.rows.blank) if found is None else found
+        return row
 
     def _send(self, row: Row) -> bool:
         """False when it was not accepted because we are stopping, or because --strict ends here."""

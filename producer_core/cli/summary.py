@@ -54,6 +54,8 @@ class Summary:
     complete: bool = False
     again: str = ""
     """The command that goes on; empty where nothing can be gone on with."""
+    skipped_all: bool = False
+    """`--skip` left out the whole input."""
 
     @classmethod
     def of(cls, job: Sending, snapshot: Snapshot, elapsed: float, problem: ProducerError | None) -> Summary:
@@ -69,7 +71,7 @@ class Summary:
             dead=snapshot.dead - job.malformed,
             malformed=job.malformed,
             duplicates=duplicates,
-            blank=job.rows.blank,
+            blank=job.blank,
             p50=p50,
             p95=p95,
             p99=p99,
@@ -87,6 +89,7 @@ class Summary:
             malformed_before=job.malformed_before,
             possibly_twice=job.possibly_twice + int(snapshot.total("possible_duplicates")),
             complete=job.complete,
+            skipped_all=job.skipped_all,
             again="" if job.complete or job.resume is None else job.again,
         )
 
@@ -154,11 +157,14 @@ class Summary:
             p50, p95, p99 = map(show.milliseconds, (self.p50, self.p95, self.p99))
             yield f"  latency p50 {p50}, p95 {p95}, p99 {p99}   {self.rate:,.0f} messages/s over {self.elapsed:.1f} s"
         if self.already:
-            yield f"  {show.count(self.already, 'row')} were done before: {self.dead_before:,} of them dead, {self.malformed_before:,} malformed."
+            done = show.count(self.already, "row was", "rows were")
+            yield f"  {done} done before: {self.dead_before:,} of them dead, {self.malformed_before:,} malformed."
         if self.possibly_twice:
             yield f"  Up to {show.count(self.possibly_twice, 'row')} may be on {self.topic} twice, under the same id."
         if self.blank:
             yield f"  {show.count(self.blank, 'blank line')} left out."
+        if self.skipped_all:
+            yield f"  --skip {self.last_position} leaves out every {self.unit} of {self.source}."
         yield from self._troubles()
 
     def _where_they_are(self) -> str:

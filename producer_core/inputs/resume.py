@@ -99,13 +99,13 @@ def _from_the_topic(file: StateFile, job: Job, look: Callable[[str], Found], dam
     return Begun(
         progress,
         "found",
-        f"{damage}{len(run.rows):,} rows of it are on {job.topic} already; they are not sent again.",
+        f"{damage}{_rows_are(len(run.rows), ' of it')} on {job.topic} already and not sent again.",
     )
 
 
 def _resumed(file: StateFile, state: State) -> Begun:
     done = len(state.settled)
-    text = f"Going on: {done:,} rows are done."
+    text = f"Going on: {_rows_are(done)} done."
     if state.job.delivery != "exactly_once":
         possible = state.possible()
         state.doubtful += possible
@@ -117,10 +117,16 @@ def _resumed(file: StateFile, state: State) -> Begun:
     return Begun(FileProgress(file, state), "resumed", text)
 
 
+def _rows_are(number: int, of: str = "") -> str:
+    return f"1 row{of} is" if number == 1 else f"{number:,} rows{of} are"
+
+
 def _complete(state: State) -> str:
     dead = state.dead + state.malformed
-    text = f"All {state.rows:,} rows were sent to {state.job.topic} before"
-    text += f", but for {dead:,} that are dead letters" if dead else ""
+    rows = "The only row was" if state.rows == 1 else f"All {state.rows:,} rows were"
+    text = f"{rows} sent to {state.job.topic} before"
+    if dead:
+        text += f", but for {dead:,} that {'is a dead letter' if dead == 1 else 'are dead letters'}"
     return f"{text}; nothing is sent now. {_ANEW}"
 
 

@@ -139,3 +139,23 @@ def test_a_wrong_option_is_refused_and_not_kept_as_a_dead_letter_of_every_row(se
     assert refused.exit_code == 2
     assert words in " ".join(refused.stderr.split())
     assert list(state.rglob("*.duckdb")) == []
+
+
+def test_a_strict_stop_counts_the_blank_lines_before_it_only_and_one_row_is_one_row(send, tmp_path):
+    (tmp_path / "orders.csv").write_text("id,name\n\n1,a\n2\n\n\n3,c\n")
+
+    stopped = send("--strict")
+    resumed = send()
+
+    assert "1 blank line left out" in stopped.stdout
+    assert "Going on: 1 row is done." in resumed.stderr
+    assert "1 row was done before" in resumed.stdout
+    assert "3 blank lines left out" in resumed.stdout
+
+
+def test_a_skip_beyond_the_last_line_says_that_nothing_was_left(send):
+    done = send("--skip", "99")
+
+    assert done.exit_code == 0
+    assert "--skip 99 leaves out every line of orders.csv" in done.stdout
+    assert "leaves out every" not in send("--skip", "1", "--limit", "0").stdout
