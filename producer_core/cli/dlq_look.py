@@ -76,6 +76,8 @@ def list_(
         show.emit({"total": total, "records": records, "next": following})
     elif not total:
         show.say("No dead letter matches.")
+    elif not limit:
+        show.say(f"{show.count(total, 'dead letter matches', 'dead letters match')}.")
     else:
         _list(records)
         if total > len(records):
