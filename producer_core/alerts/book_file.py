@@ -25,9 +25,14 @@ def load(path: Path) -> Book:
     """The book of a file; ConfigError names every rule and key that is wrong, with the fix."""
     try:
         text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise ConfigError(
-            f"The rules file {path.name} cannot be read: {error.__class__.__name__}."
+            f"The rules file {path.name} cannot be read: {error.strerror or error}.",
+            fix="Check its path and its permissions.",
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"The rules file {path.name} cannot be read: it is not UTF-8 text.", fix="Save it as UTF-8."
         ) from error
     book, problems = read(text)
     if problems:

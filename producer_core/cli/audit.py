@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
 
 from producer_core.cli import options, show
 from producer_core.masking import mask, mask_text
+
+if TYPE_CHECKING:
+    from producer_core.store import Store
 
 _ACTIONS = (
     "replay, replay_go, replay_pause, replay_resume, replay_cancel, replay_end, archive, restore, purge, reveal, "
@@ -40,14 +43,28 @@ def audit(store_path: Path | None, limit: int, as_json: bool, **given: Any) -> N
     """
     from producer_core.store import Store
 
-    rows = Store.open(store_path, create=False).rows("audit_latest", limit=limit, **given)
+    since, until = given["since"], given["until"]
+    if since is not None and until is not None and since >= until:
+        raise click.UsageError("--since must be before --until.")
+    store = Store.open(store_path, create=False)
+    rows = store.rows("audit_latest", limit=limit, **given)
     entries = [_entry(row) for row in rows]
     if as_json:
         show.emit(entries)
     elif not entries:
-        show.say("Nobody did that yet." if any(given.values()) else "Nobody did anything yet.")
+        show.say(_none(store, given))
     else:
         _table(entries)
+
+
+def _none(store: Store, given: dict[str, Any]) -> str:
+    """Say that nothing matches; an action may be a typing mistake."""
+    recorded = [row["action"] for row in store.rows("audit_actions")]
+    if not recorded:
+        return "No act is recorded yet."
+    if given["action"] and given["action"] not in recorded:
+        return f"No act {given['action']!r} is recorded here. There are: {', '.join(recorded)}."
+    return "No recorded act matches."
 
 
 def _entry(row: dict[str, Any]) -> dict[str, Any]:

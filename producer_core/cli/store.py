@@ -13,6 +13,7 @@ import click
 
 from producer_core.cli import options, show
 from producer_core.cli.lazy import Failed
+from producer_core.errors import StoreUnavailable
 
 
 @click.group(short_help="The store's file: inventory, copy, clean-up.")
@@ -81,6 +82,8 @@ def snapshot(target: Path, store_path: Path | None, as_json: bool) -> None:
     """
     from producer_core.store import Store
 
+    if not target.parent.is_dir():
+        raise StoreUnavailable(f"There is no folder {target.parent}.", fix="Make it, or choose another.")
     copy = Store.open(store_path, create=False).snapshot(target)
     if as_json:
         show.emit({"path": str(copy), "bytes": copy.stat().st_size})

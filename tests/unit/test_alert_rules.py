@@ -213,7 +213,7 @@ def test_an_address_or_a_secret_in_the_file_is_refused_and_not_repeated(line):
 
 
 def test_a_file_that_cannot_be_read_is_said(tmp_path):
-    with pytest.raises(ConfigError, match="cannot be read: FileNotFoundError"):
+    with pytest.raises(ConfigError, match=r"cannot be read: No such file or directory\. Check its path"):
         load(tmp_path / "alerts.toml")
 
 

@@ -318,4 +318,12 @@ def test_the_audit_is_a_table_for_people_and_masks_what_it_quotes(old_acts):
     assert {"when", "who", "from", "what", "which", "count", "outcome"} <= {*said.splitlines()[0].split()}
     assert "bob@shop" in said and f"cli on {socket.gethostname()}" in said
     assert "hunter2" not in said and "ann.lee" not in said
-    assert run(old_acts, "audit", "--who", "nobody").output == "Nobody did that yet.\n"
+    assert run(old_acts, "audit", "--who", "nobody").output == "No recorded act matches.\n"
+
+
+def test_an_action_that_is_not_there_and_a_range_that_is_empty_by_itself_are_said(old_acts):
+    unknown = run(old_acts, "audit", "--action", "archve")
+    reversed_range = run(old_acts, "audit", "--since", "1h", "--until", "2h")
+
+    assert unknown.output == "No act 'archve' is recorded here. There are: archive, restore.\n"
+    assert (reversed_range.exit_code, "--since must be before --until" in reversed_range.output) == (2, True)

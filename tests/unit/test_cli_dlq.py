@@ -266,6 +266,17 @@ def test_a_snapshot_is_a_store(path, tmp_path):
     assert as_json(tmp_path / "copy.duckdb", "dlq", "list")[0]["total"] == 4
 
 
+def test_a_snapshot_into_a_folder_that_is_not_there_is_refused_and_makes_none(path, tmp_path):
+    refused = run(path, "store", "snapshot", tmp_path / "nope" / "copy.duckdb")
+
+    assert (refused.exit_code, "There is no folder" in refused.stderr) == (2, True), refused.output
+    assert not (tmp_path / "nope").exists()
+
+
+def test_a_listing_of_no_rows_counts_them_and_calls_nothing_the_last_page(path):
+    assert run(path, "dlq", "list", "--limit", 0).output == "4 dead letters match.\n"
+
+
 def test_prune_keeps_what_waits(path):
     assert run(path, "store", "prune", "--yes").exit_code == 0
     assert waiting(path) == 4

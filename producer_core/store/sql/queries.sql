@@ -140,6 +140,10 @@ WHERE ($since IS NULL OR acted_at >= $since) AND ($until IS NULL OR acted_at < $
   AND ($action IS NULL OR action = $action) AND ($who IS NULL OR contains(lower(who), lower($who)))
 ORDER BY acted_at DESC, rowid DESC LIMIT coalesce($limit, 100);
 
+-- name: audit_actions
+-- The actions that were ever recorded.
+SELECT DISTINCT action FROM audit ORDER BY action;
+
 -- name: silences
 -- Silences that still hold at `now`.
 SELECT * FROM silences WHERE until > $now ORDER BY until;
