@@ -244,6 +244,7 @@ def test_nothing_updates_or_deletes_a_row_of_the_audit():
     using = re.compile(r"(?:FROM|INTO|JOIN)\s+audit\b", re.I)  # not the pipeline's audits
     assert {name for name, query in queries().items() if using.search(query.sql)} == {
         "add_audit",
+        "audit_actions",
         "audit_latest",
         "replay_acts",
         "replay_audit",
