@@ -116,8 +116,7 @@ def _between(since: float | None, until: float | None) -> None:
     """A beginning and an end, in the viewer's time; either may be open."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         for name, label, at in (("since", "Died at or after", since), ("until", "Died before", until)):
-            zone = words.zone_of(common.zone())
-            _set(name, None if at is None else datetime.fromtimestamp(at, zone).replace(tzinfo=None))
+            _set(name, _minute(at))
             st.datetime_input(
                 label, value=None, key=_key(name), format="YYYY-MM-DD", step=timedelta(minutes=1), width=230,
                 on_change=_moved, args=(since, until, name),
@@ -159,8 +158,19 @@ def _span_chosen() -> None:
         letter_address.during(span)
 
 
+def _minute(at: float | None) -> datetime | None:
+    """As the control has it: it knows no seconds, and reports a time that has some as another one."""
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at, words.zone_of(common.zone())).replace(
+        second=0, microsecond=0, tzinfo=None
+    )
+
+
 def _moved(since: float | None, until: float | None, name: str) -> None:
     given = st.session_state[_key(name)]
+    if given == _minute({"since": since, "until": until}[name]):
+        return  # the seconds that the address has stay
     at = None if given is None else given.replace(tzinfo=words.zone_of(common.zone())).timestamp()
     ends = {"since": since, "until": until, name: at}
     letter_address.between(ends["since"], ends["until"])
