@@ -91,7 +91,8 @@ class Gathering:
         self._ends.append("failed")
 
     def _refusal(self, error: ProducerError) -> BatchEntry:
-        logger.warning("message of a batch not accepted", extra={"error": mask_told(str(error))})
+        told = mask_told(str(error))
+        logger.warning(f"message of a batch not accepted: {told}", extra={"error": told})
         return BatchEntry(None, "failed", str(error), "not_sent")
 
     def complete(self) -> bool:

@@ -58,6 +58,11 @@ class Guarantees:
                 "Exactly-once delivery needs a journal: without one a crash forgets what was accepted.",
                 fix="Give journal_dir, a folder of this producer alone.",
             )
+        if self.journal_level != Guarantees.journal_level and self.journal_dir is None and not self.journaled:
+            raise ConfigError(
+                f"journal_level={self.journal_level!r} is only used with a journal.",
+                fix="Give journal_dir, a folder of this producer alone.",
+            )
         if self.delivery != "exactly_once" and self.transactional_id is not None:
             raise ConfigError(
                 "transactional_id is only used for exactly-once delivery.", fix='Set delivery="exactly_once".'

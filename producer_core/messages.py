@@ -377,6 +377,7 @@ def _unchecked(value: Any, option: int = 0) -> bytes:
             data = _dumps(value, _plain, _OPTIONS | option)
         except TypeError:  # perhaps a key that is no text: what knows those too is slower
             data = orjson.dumps(value, _plain, _OPTIONS | option | orjson.OPT_NON_STR_KEYS)
+            _refuse_equal_keys(data)
     except (TypeError, ValueError) as error:
         if isinstance(error.__cause__, InvalidMessage):  # ours, from _plain, wrapped by orjson
             raise error.__cause__ from None
@@ -462,6 +463,15 @@ def _refuse_nan(value: Any) -> None:
             raise InvalidMessage(
                 "NaN and infinity have no JSON form.", fix="Use None, or leave the field out."
             )
+
+
+def _refuse_equal_keys(data: bytes) -> None:
+    """Keys that are not text may become the same text, of which a reader keeps one: what it writes is shorter then."""
+    if len(orjson.dumps(orjson.loads(data))) != len(data):
+        raise InvalidMessage(
+            "Two keys of a dict become the same text in JSON, such as 1 and '1', and a reader keeps only one.",
+            fix="Use keys of one type.",
+        )
 
 
 def _has_nan(item: Any) -> bool:

@@ -243,6 +243,7 @@ class ReliableKafkaProducer(Undelivered):
         round trip or a sync is shared: at the level `power` this is how one thread sends quickly. Those of a generator
         are accepted one by one, as they come.
         """
+        self._ending.check()
         arguments.check_batch(messages, key_extractor)
         gathering = Gathering()
         deliveries = self._gathered(gathering, topic, messages, key_extractor)

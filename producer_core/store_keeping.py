@@ -221,7 +221,7 @@ class InStore:
         done = runner.run_one(operation.operation_id, timeout)
         if done.acknowledged + done.landed < done.total or not done.ended:
             logger.warning(
-                "dead letters were not replayed",
+                f"dead letters were not replayed: {done.message}",
                 extra={"topic": topic, "operation": done.operation_id, "outcome": done.message},
             )
         return done.acknowledged + done.landed

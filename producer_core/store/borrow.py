@@ -171,6 +171,8 @@ class Lender:
             if os.getpid() == pid:
                 self._let_go(instance, cursor)
                 self._attached_now = ()
+                if write:
+                    _drop_empty_log(path)
 
     def _living(self) -> duckdb.DuckDBPyConnection:
         """The instance, or a new one where it has lent often."""
@@ -189,12 +191,14 @@ class Lender:
         while True:
             try:
                 instance.execute(f"ATTACH '{quoted}' AS {ALIAS} ({options})")
-                return
+                break
             except duckdb.Error as error:
                 fault = faults.from_duckdb(error, path)
                 if not isinstance(fault, StoreLocked) or time.monotonic() >= deadline or patience.over():
                     raise fault from error
             pause.wait(0.02)
+        if write:
+            _make_log(path)
 
     def _let_go(self, instance: duckdb.DuckDBPyConnection, cursor: duckdb.DuckDBPyConnection) -> None:
         """Detach; this checkpoints. A checkpoint that finds the disk full leaves all it has in the WAL."""
@@ -266,8 +270,20 @@ def _transaction(connection: duckdb.DuckDBPyConnection, path: Path) -> Iterator[
             with contextlib.suppress(duckdb.Error):
                 connection.rollback()
         raise
-    with contextlib.suppress(OSError):  # DuckDB makes its log with the umask; it holds message bodies
-        _log_of(path).chmod(0o600)
+
+
+def _make_log(path: Path) -> None:
+    """Make the write-ahead log, which holds message bodies, for its owner alone: DuckDB makes it with the umask."""
+    with contextlib.suppress(OSError):  # no room for it: DuckDB's own words say so better
+        os.close(os.open(_log_of(path), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def _drop_empty_log(path: Path) -> None:
+    """Delete the log where nothing was written: DuckDB deletes only what it wrote."""
+    log = _log_of(path)
+    with contextlib.suppress(OSError):
+        if log.stat().st_size == 0:
+            log.unlink()
 
 
 def _log_of(path: Path) -> Path:

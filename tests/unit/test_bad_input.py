@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import embedded
 from producer_core.errors import ConfigError, InvalidMessage, ProducerClosed
+from producer_core.messages import encode_value
 from producer_core.transport import Refused
 from tests.support import eventually
 
@@ -144,6 +145,23 @@ def test_a_closed_producer_raises(broker, tmp_path):
     producer.close()
     with pytest.raises(ProducerClosed, match="closed"):
         producer.send_message("orders", {})
+    with pytest.raises(ProducerClosed, match="closed"):
+        producer.send_batch("orders", [{}])
+
+
+@pytest.mark.parametrize("value", [{1: 1, "1": 2}, {"a": [{None: 1, "null": 2}]}, {True: 1, "true": 2}])
+def test_two_keys_that_become_the_same_text_are_refused(value):
+    with pytest.raises(InvalidMessage, match="same text"):
+        encode_value(value)
+    assert (
+        encode_value({1: 1, 2: [2.5, -0.0, 1.5], "3": {4: "é"}})
+        == '{"1":1,"2":[2.5,-0.0,1.5],"3":{"4":"é"}}'.encode()
+    )
+
+
+def test_a_journal_level_without_a_journal_is_refused():
+    with pytest.raises(ConfigError, match="only used with a journal"):
+        ReliableKafkaProducer("127.0.0.1:1", store=None, journal_level="power")
 
 
 def test_a_wrong_address_becomes_dead_letters_that_were_never_sent(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import threading
 
@@ -60,6 +61,17 @@ def test_a_new_store_and_its_folder_are_for_their_owner_alone(tmp_path):
     assert stat.S_IMODE(store.path.stat().st_mode) == 0o600
     assert stat.S_IMODE(store.path.parent.stat().st_mode) == 0o700
     assert {stat.S_IMODE(file.stat().st_mode) for file in store.path.parent.iterdir()} == {0o600}
+
+
+def test_the_write_ahead_log_is_its_owners_alone_from_its_first_byte(store):
+    before = os.umask(0o022)
+    try:
+        with store.borrow(write=True) as connection:
+            connection.execute("CREATE TABLE secrets (value TEXT)")
+            log = store.path.with_name(store.path.name + ".wal")
+            assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    finally:
+        os.umask(before)
 
 
 def test_the_default_path_follows_the_environment(monkeypatch, tmp_path):
