@@ -46,6 +46,7 @@ MARK = f"PRODUCER_CORE_TEST_RUN={os.getpid()}-{uuid.uuid4().hex}"
 """In the environment of every process that a test starts, detached or not: how we know ours at the end."""
 
 os.environ.update([MARK.split("=")])
+os.environ.pop("COLUMNS", None)  # pytest-xdist sets it in its workers, and tables keep to it
 
 
 MADE = {}

@@ -284,7 +284,7 @@ def test_one_that_can_never_be_sent_failed_again_with_the_reason(store, clock):
 
     done = runner(store, Refusing(), clock).run_one(planned(store, clock).operation_id, 60)
 
-    assert done.message == "Replayed 0 of 1; 1 failed again: It is larger than the client may send."
+    assert done.message == "Replayed 0 of 1; 1 failed again: It is larger than the client may send"
     assert DeadLetters(store).count(ALL) == 1
 
 
