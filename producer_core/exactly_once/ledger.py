@@ -74,6 +74,16 @@ class Ledger:
                     kept.pop(where, None)
         self.begin(offsets)
 
+    def made_again(self, written: Iterable[Place]) -> dict[Where, int]:
+        """Return from where partitions count anew that were made again below a running producer.
+
+        What was just written cannot lie at or below `off`, unless its partition is another one by now.
+        """
+        lowest: dict[Where, int] = {}
+        for place in written:
+            lowest[place[:2]] = min(place.offset, lowest.get(place[:2], place.offset))
+        return {where: offset - 1 for where, offset in lowest.items() if offset <= self._offs.get(where, -1)}
+
     def is_own(self, id: bytes) -> bool:
         return self.number(id) is not None
 

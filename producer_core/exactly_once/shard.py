@@ -337,6 +337,8 @@ class Shard:
         """On the log for good: written down once, then reported."""
         if not landed:
             return
+        if began is not None and (again := self._ledger.made_again(place for _, place in landed)):
+            self._durably(lambda: self._ledger.begin_again(again))
         self._durably(lambda: self._ledger.settle(landed))
         latency = None if began is None else time.monotonic() - began
         self._owner.report([(one, None, Outcome(one, None, place, latency)) for one, place in landed])

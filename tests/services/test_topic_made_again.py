@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import uuid
 
 import pytest
@@ -68,3 +69,42 @@ def test_what_is_accepted_after_a_topic_was_made_again_is_on_it_once(kafka, topi
 
     assert committed(kafka, topic) == list(range(200, 400))
     assert (report.dead, report.journaled, report.lost) == (0, 0, 0)
+
+
+def test_a_crash_after_the_topic_was_made_again_and_grew_past_the_old_offsets_writes_nothing_twice(
+    kafka, topic, tmp_path
+):
+    journal, copy = tmp_path / "j", tmp_path / "copy"
+
+    def opened():
+        return ReliableKafkaProducer(
+            kafka.bootstrap_servers, store=None, journal_dir=journal, delivery="exactly_once"
+        )
+
+    def send(producer, numbers):
+        for number in numbers:
+            producer.send_message(topic, b"%d" % number, f"k{number % 7}")
+
+    producer = opened()
+    send(producer, range(1000))
+    producer.flush(120)
+    kafka.delete_topic(topic)
+    eventually(lambda: kafka.create_topic(topic, partitions=2) or True, 30)
+    send(producer, range(1000, 1050))  # below every offset that is written down
+    producer.flush(120)
+    send(producer, range(1050, 1100))
+    shutil.copytree(journal, copy)  # as a killed process leaves it: committed, and not settled
+    producer.flush(120)
+    producer.close()
+
+    foreign = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for number in range(4000):
+        foreign.produce(topic, b"foreign", partition=number % 2)
+    assert foreign.flush(60) == 0
+    shutil.rmtree(journal)
+    copy.rename(journal)
+    producer = opened()
+    producer.flush(120)
+    producer.close()
+
+    assert committed(kafka, topic) == list(range(1000, 1100))
