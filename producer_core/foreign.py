@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections.abc import Callable
 from typing import Any
+
+logger = logging.getLogger(__name__)
 
 
 def ends_here(error: BaseException) -> bool:
@@ -13,6 +17,23 @@ def ends_here(error: BaseException) -> bool:
     message again. On the main thread an interrupt is the user's, and goes on.
     """
     return isinstance(error, Exception) or threading.current_thread() is not threading.main_thread()
+
+
+def both(ours: Callable[[Any], None], theirs: Callable[[Any], None] | None) -> Callable[[Any], None]:
+    """Return a callback for the Kafka client that calls ours, then the one that the user's settings have."""
+    if theirs is None:
+        return ours
+
+    def called(heard: Any) -> None:
+        ours(heard)
+        try:
+            theirs(heard)
+        except BaseException as error:
+            if not ends_here(error):
+                raise
+            logger.exception("a callback of the client's settings failed")
+
+    return called
 
 
 def shown(value: Any, limit: int = 60) -> str:

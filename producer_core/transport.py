@@ -24,6 +24,7 @@ from producer_core.connection import produced
 from producer_core.delivery import Delivery, Report, Whereabouts
 from producer_core.errors import ForkedProducer, ProducerError
 from producer_core.events import Notice
+from producer_core.foreign import both
 from producer_core.handover import Handover
 from producer_core.landing import Landing
 from producer_core.librdkafka import client_log
@@ -234,8 +235,8 @@ class KafkaTransport:
 
     def _settings(self) -> dict[str, Any]:
         settings = dict(self._config.settings)
-        settings["stats_cb"] = self._statistics
-        settings["error_cb"] = self._listener.connection_error
+        settings["stats_cb"] = both(self._statistics, settings.get("stats_cb"))
+        settings["error_cb"] = both(self._listener.connection_error, settings.get("error_cb"))
         settings.setdefault("logger", client_log())
         return settings
 

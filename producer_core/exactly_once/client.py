@@ -20,6 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from producer_core.delivery import Delivery, Report
 from producer_core.errors import ConfigError
 from producer_core.exactly_once.judging import refused_for_good
+from producer_core.foreign import both
 
 logger = logging.getLogger(__name__)
 
@@ -68,8 +69,8 @@ class Client:
             {
                 **settings,
                 "transactional.id": transactional_id,
-                "stats_cb": lambda text: statistics(json.loads(text)),
-                "error_cb": self._heard,
+                "stats_cb": both(lambda text: statistics(json.loads(text)), settings.get("stats_cb")),
+                "error_cb": both(self._heard, settings.get("error_cb")),
             }
         )
 

@@ -159,6 +159,21 @@ def test_two_keys_that_become_the_same_text_are_refused(value):
     )
 
 
+def test_callbacks_of_the_clients_settings_are_called_too_and_a_fault_of_theirs_disturbs_nothing(caplog):
+    errors, statistics = [], []
+
+    def error_cb(error):
+        errors.append(error.name())
+        raise RuntimeError("mine")
+
+    config = {"error_cb": error_cb, "stats_cb": statistics.append, "log_level": 0}
+    with ReliableKafkaProducer("127.0.0.1:1", config, store=None) as producer:
+        eventually(lambda: "_TRANSPORT" in errors and statistics, timeout=30)
+        eventually(lambda: producer.connection.unreachable, timeout=30)
+
+    assert "a callback of the client's settings failed" in caplog.text
+
+
 def test_a_journal_level_without_a_journal_is_refused():
     with pytest.raises(ConfigError, match="only used with a journal"):
         ReliableKafkaProducer("127.0.0.1:1", store=None, journal_level="power")
