@@ -53,8 +53,11 @@ def view(path: Path, name: str) -> data.View:
             label_visibility="collapsed",
             on_change=_window_chosen,
         )
-        topic = _one_of("Topic", ALL_TOPICS, _known(reading.topics, path), "topic")
+        topics, producers = _known(reading.topics, path), _known(_producers, path)
+        topic = _one_of("Topic", ALL_TOPICS, topics, "topic")
         producer = _producer(path)
+    _say_unknown("topic", topic, topics)
+    _say_unknown("producer", producer, producers)
     start, end = _custom(now) if window == words.CUSTOM else (None, None)
     found = data.View(window, topic, producer, start, end)
     st.session_state["view"], st.session_state["page"] = found, name
@@ -119,6 +122,16 @@ def _producer(path: Path) -> str | None:
     if st.query_params.get("producer") != chosen:
         st.query_params["producer"] = chosen
     return chosen
+
+
+def _producers(path: Path) -> tuple[str, ...]:
+    return tuple(reading.producers(path))
+
+
+def _say_unknown(kind: str, chosen: str | None, known: tuple[str, ...]) -> None:
+    """A link may be older than the store, or mistyped: what follows is true of a name that nothing has."""
+    if chosen is not None and known and chosen not in known:
+        common.say("warning", f"This store has no {kind} {chosen}. Choose another one above, or all of them.")
 
 
 def _known(read: Callable[[Path], tuple[str, ...]], path: Path) -> tuple[str, ...]:

@@ -159,7 +159,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         ),
         "high_dlq_size": Rule(
             "warning",
-            "{value:,.0f} dead letters wait; the limit is {threshold:,.0f}",
+            "{value:,.0f} dead letters wait; this alert fires above {threshold:,.0f}",
             "Look at the groups of dead letters, mend the cause, then replay or archive them.",
             keep_firing_for=5 * MINUTE,
             shared=True,

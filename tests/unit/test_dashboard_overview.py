@@ -782,6 +782,15 @@ def test_a_failing_store_says_which_topic_fails_and_why_and_shows_every_part(pat
     assert "connected" in drawn["producers"]
 
 
+@pytest.mark.parametrize("address", [{"topic": "nope"}, {"producer": "nope"}])
+def test_a_link_to_a_name_that_the_store_does_not_know_says_so(path, store, monkeypatch, drawn, address):
+    shop(store, seen_at=time.time() + 60)
+    page = opened(path, monkeypatch, **address)
+    assert not page.exception
+    (kind,) = address
+    assert any(f"This store has no {kind} nope." in one.proto.body for one in page.get("html"))
+
+
 def test_an_empty_store_says_how_to_begin(path, store, monkeypatch, drawn):
     page = opened(path, monkeypatch)
     assert not page.exception
