@@ -100,7 +100,19 @@ def _number(name: str, value: Any, what: str, *, whole: bool = False, least: flo
         raise ConfigError(f"{name}={shown(value)} is not {what}.", fix="Leave it out for the default.")
 
 
+def check_timeout(value: Any, *, optional: bool = False) -> None:
+    """Refuse what is no bound in seconds; infinity is one, and None where it is `optional`."""
+    if value is None and optional:
+        return
+    if isinstance(value, bool) or not isinstance(value, Real) or math.isnan(value) or value < 0:
+        raise ConfigError(
+            f"timeout={shown(value)} is not a number of seconds.", fix="For example timeout=30."
+        )
+
+
 def _path(name: str, value: Any, *, none: str) -> None:
+    if isinstance(value, str) and ("\0" in value or value == ":memory:"):
+        raise ConfigError(f"{name}={shown(value)} is not a path.", fix=f"Give the path of a file; {none}.")
     if isinstance(value, str | os.PathLike) and not os.fspath(value):
         raise ConfigError(f"{name} is empty.", fix=f"Give a path; {none}.")
     if isinstance(value, bytes | int | float | list | tuple | set | Mapping):

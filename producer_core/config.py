@@ -73,7 +73,7 @@ _CONNECTION = (
     "socket.", "broker.address.", "client.dns.", "reconnect.",
 )  # fmt: skip
 _SECRET = re.compile(r"password|secret|\.pem$|token|jaas|oauthbearer\.config|private", re.I)
-_ADDRESS = re.compile(r"^(?:[A-Z_]+://)?(?:\[[0-9a-fA-F:.%\w]+\]|[^\s:/,@]+)(?::(?P<port>\d{1,5}))?$")
+_ADDRESS = re.compile(r"^(?:[A-Z_]+://)?(?:\[[0-9a-fA-F:.%\w]+\]|[^\s:/,@\0]+)(?::(?P<port>\d{1,5}))?$")
 _CALLBACKS = ("error_cb", "stats_cb", "throttle_cb", "oauth_cb")
 _INSTEAD = {
     "partitioner": "Name one of librdkafka's, for example 'murmur2_random', or pass partition= to send_message.",
@@ -219,6 +219,11 @@ def servers_and_settings(
             f"The settings must be a dict, not {shown(settings)}.", fix="For example {'linger.ms': 20}."
         ) from error
     if isinstance(servers, Mapping):
+        for name in servers.keys() & given.keys():
+            if servers[name] != given[name]:
+                raise ConfigError(
+                    f"The setting {shown(name)} is given twice, with two values.", fix="Keep one."
+                )
         given = {**servers, **given}
         servers = ()
     for name in given:

@@ -243,7 +243,11 @@ def encode_key(key: Any, serializer: Callable[[Any], bytes] | None = None) -> by
             ) from error
     if isinstance(key, uuid.UUID):
         return str(key).encode()
-    if hasattr(key, "item") and isinstance(item := key.item(), int | str | bytes):
+    if (
+        hasattr(key, "item")
+        and not getattr(key, "ndim", 0)
+        and isinstance(item := key.item(), int | str | bytes)
+    ):
         return encode_key(item)
     raise InvalidMessage(
         f"A key must be str, bytes or int, not {type(key).__name__}.", fix="Convert it, or pass key=str(key)."

@@ -311,6 +311,7 @@ class ReliableKafkaProducer(Undelivered):
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until everything accepted is settled, or for `timeout` seconds; what is left is logged."""
+        arguments.check_timeout(timeout, optional=True)
         if self._ending.forked:
             raise ForkedProducer
         if not self._lifecycle.wait_idle(timeout):
@@ -336,6 +337,7 @@ class ReliableKafkaProducer(Undelivered):
         The rest stays in the journal and is sent at the next start; without a journal it becomes dead letters.
         May be called again: it returns the same report.
         """
+        arguments.check_timeout(timeout)
         return self._ending.close(timeout)
 
     def __enter__(self) -> Self:

@@ -174,6 +174,36 @@ def test_callbacks_of_the_clients_settings_are_called_too_and_a_fault_of_theirs_
     assert "a callback of the client's settings failed" in caplog.text
 
 
+def test_a_timeout_that_is_no_number_of_seconds_is_refused_and_the_producer_lives(broker):
+    with ReliableKafkaProducer(broker.bootstrap_servers, store=None) as producer:
+        for wrong in ("x", float("nan"), -1, True):
+            with pytest.raises(ConfigError, match="number of seconds"):
+                producer.flush(wrong)
+            with pytest.raises(ConfigError, match="number of seconds"):
+                producer.close(wrong)
+        producer.send_message("orders", 1)
+        producer.flush()
+        assert producer.get_stats()["messages_sent"] == 1
+
+
+@pytest.mark.parametrize("store", ["a\0b", ":memory:"])
+def test_a_store_that_is_no_path_is_refused(store):
+    with pytest.raises(ConfigError, match="not a path"):
+        ReliableKafkaProducer("127.0.0.1:1", store=store)
+
+
+def test_two_addresses_for_one_client_are_refused():
+    with pytest.raises(ConfigError, match="given twice"):
+        ReliableKafkaProducer({"bootstrap.servers": "a:1"}, {"bootstrap.servers": "b:1"}, store=None)
+
+
+@pytest.mark.parametrize("key", [numpy.arange(3), numpy.arange(1)])
+def test_an_array_is_no_key(broker, key):
+    with ReliableKafkaProducer(broker.bootstrap_servers, store=None) as producer:
+        with pytest.raises(InvalidMessage, match="A key must be"):
+            producer.send_message("orders", 1, key)
+
+
 def test_a_journal_level_without_a_journal_is_refused():
     with pytest.raises(ConfigError, match="only used with a journal"):
         ReliableKafkaProducer("127.0.0.1:1", store=None, journal_level="power")
@@ -210,7 +240,7 @@ def test_messages_of_an_outage_are_called_not_sent_with_its_reason_also_after_ot
     assert "refused" in reports[0].error
 
 
-@pytest.mark.parametrize("servers", ["", [], "host:port", "a b:9092", "host:99999x"])
+@pytest.mark.parametrize("servers", ["", [], "host:port", "a b:9092", "host:99999x", "local\0host:1"])
 def test_an_address_that_is_none_raises_at_once(servers):
     with pytest.raises(ConfigError):
         ReliableKafkaProducer(servers, store=None)
