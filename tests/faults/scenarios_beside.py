@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import signal
 import time
@@ -12,22 +11,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from producer_core.brokers.proxy import Hold, Refuse, Rule, Swallow, Tap
 from tests.faults.ledger import parse, read_topic
 from tests.faults.scenario import ALO, EO, scenario
+from tests.faults.scenarios import told
 from tests.support import eventually
 
 STRANGER = 5_000_000
 """The first number of a producer that is not ours."""
-
-
-def told(stage, *kinds, timeout=60):
-    """One of these notices comes, however slow this machine is."""
-
-    def heard():
-        return set(kinds) & {kind for kind, _ in stage.notices()}
-
-    with contextlib.suppress(AssertionError):
-        stage.until(heard, timeout)
-    if not heard():
-        stage.problems.append(f"{' or '.join(kinds)} was not told")
 
 
 def send(stage, more=200):
