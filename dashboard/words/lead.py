@@ -134,15 +134,15 @@ def _goes(now: Situation) -> Iterator[Piece]:
     """How it goes where a broker is there."""
     if now.failing or now.dying:
         text = "Failing now" if now.failing else "Delivering, but some fail"
-        yield from _failing_on(now, text) if _others_failed(now) else (Piece(f"{text}. "),)
+        yield from _failing_on(now, text) if _several_failed(now) else (Piece(f"{text}. "),)
     else:
         yield Piece("Delivering again. " if now.recovered else "Delivering. ")
 
 
-def _others_failed(now: Situation) -> bool:
-    """Return whether topics that deliver now failed in the range too, so that its counts say nothing about now."""
-    failing = set(now.failing_topics)
-    return not now.over and bool(failing) and any(cause.topic not in failing for cause in _open(now))
+def _several_failed(now: Situation) -> bool:
+    """Return whether several topics failed in the range, so that its counts do not say which one fails now."""
+    failed = {cause.topic for cause in _open(now)}
+    return not now.over and bool(now.failing_topics) and len(failed.union(now.failing_topics)) > 1
 
 
 def _failing_on(now: Situation, text: str) -> Iterator[Piece]:
@@ -197,7 +197,7 @@ def _failed(now: Situation, zone: str | None) -> Iterator[Piece]:
         yield Piece(f"; {_dealt_with(now)}.")
         return
     yield Piece(f"{count(now.dead)} of {plural(total, 'message')} failed {time}{_rest(now)}")
-    if not _others_failed(now):
+    if not _several_failed(now):
         yield from _because(_open(now), now.left, lambda cause: cause.left)
     yield Piece(f".{_ended(now)}")
 
@@ -259,7 +259,7 @@ def _were(number: int) -> str:
 def _next(now: Situation) -> Iterator[Piece]:
     """What one would do next: while nothing is delivered, find out why; else deal with what failed."""
     open_ = _open(now)
-    if _others_failed(now) and (latest := _latest(now, now.failing_topics[0])):
+    if _several_failed(now) and (latest := _latest(now, now.failing_topics[0])):
         open_ = [latest]
     if not now.over and now.silent_for is not None and now.silent_for > DEAD:
         yield Piece(" ")

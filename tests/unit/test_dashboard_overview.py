@@ -276,6 +276,11 @@ def test_the_topic_that_fails_now_leads_and_the_largest_count_of_the_range_names
     text = said(dead=178, causes=[most, rejected], dying=True, failing_topics=["audit-log", "clicks"])[1]
     assert text.startswith("Delivering, but some fail on audit-log and 1 other topic: a policy of the broker")
 
+    both = said(dead=178, causes=[most, rejected], failing=True, failing_topics=["audit-log", "payments"])[1]
+    assert both.startswith(
+        "Failing now on audit-log and 1 other topic: a policy of the broker forbids this. 178 of"
+    )
+
     text = said(dead=178, causes=[most], failing=True, failing_topics=["unlettered"])[1]
     assert text.startswith("Failing now on unlettered. 178 of 12,655 messages failed in the last 15 min.")
 
