@@ -14,7 +14,7 @@ from producer_core.config import ClientConfig, RetryConfig
 from producer_core.connection import Connection
 from producer_core.copies import Copies
 from producer_core.dedup import Claim
-from producer_core.delivery import AT_REST, BEHIND_TWIN, Delivery
+from producer_core.delivery import AT_REST, BEHIND_TWIN, LOOKED_FOR, Delivery
 from producer_core.events import Attempt, Verdict
 from producer_core.failures import Failure, failure_of, judge, refused_here
 from producer_core.messages import MessageStatus
@@ -90,9 +90,16 @@ class Attempts:
             age = message.latency()
             produced_at = 0.0 if age is None else time.monotonic() - age
             if not self._connection.may_have_sent(delivery.accepted_at, produced_at):
-                self._unjudged.append(Unjudged(delivery, failure, text, partition, produced_at))
+                self._defer(Unjudged(delivery, failure, text, partition, produced_at))
                 return
         self._judged(delivery, failure, text, verdict, partition)
+
+    def _defer(self, one: Unjudged) -> None:
+        """Wait for the next statistics; meanwhile nothing hands the message out, and its lane waits for a retry of it."""
+        one.delivery.place = LOOKED_FOR
+        if isinstance(decide(one.failure, len(one.delivery.attempts) + 1, self._retry_config), RetryAfter):
+            self._lanes.failed(one.delivery)
+        self._unjudged.append(one)
 
     def evidence(self) -> None:
         """The connection has new statistics: those that waited for them get their verdict. On the poll thread."""
@@ -105,6 +112,7 @@ class Attempts:
                     "not_sent",
                     text if reason is None else f"{text}, no broker was connected: {reason}",
                 )
+            one.delivery.place = AT_REST
             self._judged(one.delivery, one.failure, text, verdict, one.partition)
 
     def _judged(
@@ -183,6 +191,7 @@ class Attempts:
     def end(self) -> None:
         """Nothing more can be done in this process for whatever is pending; the threads have stopped."""
         for one in self._unjudged:  # no statistics came after their time-out: nothing is proved
+            one.delivery.place = AT_REST
             self._judged(one.delivery, one.failure, one.text, "possibly_persisted", one.partition)
         for delivery in list(self._pending.values()):
             self._abandon(delivery)

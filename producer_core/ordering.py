@@ -59,7 +59,7 @@ class Lanes:
             return
         with self._lock:
             queue = self.queues.setdefault(lane, _Queue(delivery))
-            if queue.head is not delivery:
+            if queue.head is not delivery and delivery not in queue.waiting:
                 self._wait(queue, delivery)
 
     def turn(self, delivery: Delivery) -> bool:

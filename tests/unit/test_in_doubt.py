@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from producer_core import ReliableKafkaProducer, RetryConfig
+from producer_core.connection import Connection
 from producer_core.events import Acknowledged, Hook
 from producer_core.in_doubt import Marks, resolve
 from producer_core.landing import Landing
@@ -220,3 +221,20 @@ def test_a_floor_is_what_was_acknowledged_before_the_message_existed():
     assert marks.floors("orders", 3) == {0: 10}
     assert marks.floors("orders", 5) == {0: 20}
     assert marks.floors("other", 4) == {}
+
+
+def test_while_it_is_not_known_whether_a_message_was_sent_later_ones_of_its_key_wait(monkeypatch):
+    monkeypatch.setattr(Connection, "may_have_sent", lambda *_: False)  # nothing was transmitted in an outage
+    producer, transport = make(once("_MSG_TIMED_OUT"))
+
+    producer.send_message("orders", b"1", "a")
+    eventually(lambda: producer._lifecycle._attempts._unjudged)
+    producer.send_message("orders", b"2", "a")
+    producer.send_message("orders", b"other", "b")
+    eventually(lambda: transport.log["orders"])
+    transport.say_statistics()
+    producer.flush(30)
+
+    assert [one.value for one in transport.log["orders"]] == [b"other", b"1", b"2"]
+    assert producer.get_stats()["order_breaks"] == producer.get_stats()["possible_duplicates"] == 0
+    producer.close()
