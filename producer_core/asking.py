@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Uuid
 from confluent_kafka.admin import AdminClient
 
 from producer_core.config import connection_settings
+from producer_core.failures import failure_of
 from producer_core.librdkafka import client_log
 
 _READER: Mapping[str, Any] = MappingProxyType(
@@ -28,6 +31,25 @@ _READER: Mapping[str, Any] = MappingProxyType(
     }
 )
 _numbers = itertools.count(1)
+
+NO_SUCH = (KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART)
+_ANSWER = 30.0
+"""Seconds for which a question is asked again while its error is transient, as right after a topic is created."""
+_AGAIN = 0.2
+_Answer = TypeVar("_Answer")
+
+
+def answered(ask: Callable[[], _Answer]) -> _Answer:
+    """Return the answer to a question; ask again while its error is transient, within a bound."""
+    deadline = time.monotonic() + _ANSWER
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            passing = failure_of(error.args[0]).kind in ("temporary", "timed_out")
+            if not passing or error.args[0].code() in NO_SUCH or time.monotonic() > deadline:
+                raise
+            threading.Event().wait(_AGAIN)
 
 
 @contextmanager

@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from producer_core.asking import reader
+from producer_core.asking import NO_SUCH, answered, reader
 from producer_core.errors import BrokerError, BrokerUnreachable
-from producer_core.failures import failure_of
 from producer_core.inputs.identity import PREFIX
 from producer_core.inputs.state_file import Where
 from producer_core.journal.ranges import Ranges
 from producer_core.messages import record_id
 
-_ANSWER = 30.0
-"""Seconds for which a question is asked again while its error is transient, as right after a topic is created."""
-_AGAIN = 0.2
 _PATIENCE = 60.0
 """Seconds without a record, or an end of partition, until the brokers count as away."""
 _AT_ONCE = 1000
 _ALL = {"isolation.level": "read_uncommitted"}
 _REFUSED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED)
 
-_NO_SUCH = (KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 Tell = Callable[[int, int], None]
-_Told = TypeVar("_Told")
 
 
 @dataclass
@@ -137,7 +130,7 @@ def cut_off(settings: Mapping[str, Any], offsets: Mapping[Where, int]) -> str | 
             try:
                 _, end = _ends(consumer, topic, number)
             except KafkaException as error:
-                if error.args[0].code() not in _NO_SUCH:
+                if error.args[0].code() not in NO_SUCH:
                     raise _unreachable(error) from error
                 return f"{topic} has no partition {number} any more"
             if end <= offset:
@@ -147,7 +140,7 @@ def cut_off(settings: Mapping[str, Any], offsets: Mapping[Where, int]) -> str | 
 
 def _spans(consumer: Consumer, topic: str) -> dict[int, tuple[int, int]]:
     try:
-        partitions = _answer(lambda: _partitions(consumer, topic))
+        partitions = answered(lambda: _partitions(consumer, topic))
         return {number: _ends(consumer, topic, number) for number in partitions}
     except KafkaException as error:
         raise _unreachable(error) from error
@@ -167,20 +160,7 @@ def _ends(consumer: Consumer, topic: str, number: int) -> tuple[int, int]:
         low, end = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10, cached=False)
         return int(low), int(end)
 
-    return _answer(ask)
-
-
-def _answer(ask: Callable[[], _Told]) -> _Told:
-    """Return the answer to a question; ask again while its error is transient, within a bound."""
-    deadline = time.monotonic() + _ANSWER
-    while True:
-        try:
-            return ask()
-        except KafkaException as error:
-            passing = failure_of(error.args[0]).kind in ("temporary", "timed_out")
-            if not passing or error.args[0].code() in _NO_SUCH or time.monotonic() > deadline:
-                raise
-            threading.Event().wait(_AGAIN)
+    return answered(ask)
 
 
 def _take(message: Any, prefix: bytes, waiting: dict[int, tuple[int, int]], found: Found) -> None:

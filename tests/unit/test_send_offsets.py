@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from producer_core import asking
 from producer_core.errors import BrokerUnreachable
 from producer_core.inputs import on_the_topic
 
@@ -31,7 +32,7 @@ class Broker:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr(on_the_topic, "_AGAIN", 0.0)
+    monkeypatch.setattr(asking, "_AGAIN", 0.0)
 
 
 def test_a_topic_that_was_just_made_and_has_no_leader_yet_is_asked_again():
@@ -41,7 +42,7 @@ def test_a_topic_that_was_just_made_and_has_no_leader_yet_is_asked_again():
 
 
 def test_a_transient_error_that_does_not_pass_is_told_at_the_bound(monkeypatch):
-    monkeypatch.setattr(on_the_topic, "_ANSWER", 0.0)
+    monkeypatch.setattr(asking, "_ANSWER", 0.0)
     with pytest.raises(BrokerUnreachable, match="offsets cannot be asked: Broker: Not leader"):
         on_the_topic._spans(Broker(10**9), "orders")
 

@@ -11,6 +11,7 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
+from producer_core.asking import answered
 from producer_core.errors import BrokerError
 from producer_core.pipeline.integrity.spans import Edge
 
@@ -88,9 +89,13 @@ def _offsets(
 ) -> dict[int, tuple[int, int]]:
     """(offset, timestamp) by partition."""
     asked = {TopicPartition(topic.name, number): spec for number in topic.partitions}
-    try:
+
+    def ask() -> dict[int, Any]:
         futures = admin.list_offsets(asked, isolation_level=isolation, request_timeout=_TIMEOUT)
-        answers = {place.partition: future.result(_TIMEOUT + 1) for place, future in futures.items()}
+        return {place.partition: future.result(_TIMEOUT + 1) for place, future in futures.items()}
+
+    try:
+        answers = answered(ask)
     except (KafkaException, FutureTimeout) as error:
         raise BrokerError(
             f"The offsets of topic {topic.name!r} are not told: {_text(error)}.",
