@@ -84,11 +84,15 @@ class Attempts:
             return
         failure = failure_of(error)
         verdict = _judge(failure, message, self._retry_backoff)
+        proved = getattr(message, "verdict", None) is not None
+        if verdict == "rejected" and not proved and self._connection.troubled_at > _produced_at(message):
+            verdict = (
+                "possibly_persisted"  # a request may have left before the connection broke, and arrive late
+            )
         failure, text = self._cause(failure, error.str(), verdict)
         partition = None if message is None else message.partition()
         if verdict == "possibly_persisted" and failure.kind in _PROVABLE and not self._turns.ended:
-            age = message.latency()
-            produced_at = 0.0 if age is None else time.monotonic() - age
+            produced_at = _produced_at(message)
             if not self._connection.may_have_sent(delivery.accepted_at, produced_at):
                 self._defer(Unjudged(delivery, failure, text, partition, produced_at))
                 return
@@ -208,6 +212,12 @@ class Attempts:
         delivery.attempts = (*delivery.attempts, (attempt, verdict))
         self._audience.attempt_failed(delivery, failure, None)
         return self._settlement.keep(delivery, failure)
+
+
+def _produced_at(message: Any) -> float:
+    """Return when the client was given a message, of `time.monotonic`; 0 where its report does not say."""
+    age: float | None = message.latency()
+    return 0.0 if age is None else time.monotonic() - age
 
 
 def _judge(failure: Failure, message: Any, backoff: float) -> Verdict:

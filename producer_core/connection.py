@@ -41,6 +41,7 @@ class Connection:
     def __init__(self, tell: Callable[[Notice], None], *, clock: Callable[[], float] = time.time) -> None:
         self._tell = tell
         self._clock = clock
+        self.troubled_at = 0.0  # of `time.monotonic`: the last error of any connection
         self._transmitted: Transmitted | None = Transmitted(0, 0)  # None: not known of this client yet
         self._quiet_since = clock(), time.monotonic()  # nothing was transmitted since
         self._refusals: set[str] = set()  # told since the last connection
@@ -102,6 +103,7 @@ class Connection:
 
         Returns the reason, where the error names one.
         """
+        self.troubled_at = time.monotonic()
         down, text = error.code() == KafkaError._ALL_BROKERS_DOWN, _STATE.sub("", error.str())
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) and text not in self._refusals:
             self._refusals.add(text)

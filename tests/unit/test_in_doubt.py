@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from confluent_kafka import KafkaError
 
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.connection import Connection
@@ -238,3 +239,19 @@ def test_while_it_is_not_known_whether_a_message_was_sent_later_ones_of_its_key_
     assert [one.value for one in transport.log["orders"]] == [b"other", b"1", b"2"]
     assert producer.get_stats()["order_breaks"] == producer.get_stats()["possible_duplicates"] == 0
     producer.close()
+
+
+def test_a_refusal_after_a_connection_broke_does_not_prove_that_nothing_was_written():
+    """A request that was held back arrived after its repetition had been refused."""
+    producer, transport = make(lambda delivery: "hold")
+    reports = []
+
+    producer.send_message("orders", b"1", "a", on_delivery=reports.append)
+    eventually(lambda: transport.held)
+    producer.connection.failed(KafkaError(KafkaError._TRANSPORT, "b1:9092: Disconnected"))
+    transport.blind, transport._latency = True, 0.3
+    transport.release(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    producer.flush(30)
+    producer.close()
+
+    assert [report.verdict for report in reports] == ["possibly_persisted"]
