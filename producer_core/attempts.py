@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from confluent_kafka import KafkaError
 
@@ -31,9 +31,10 @@ _PROVABLE = ("timed_out", "local")
 
 
 class Unjudged(NamedTuple):
-    """An attempt whose verdict the next statistics decide; `produced_at` is of `time.monotonic`."""
+    """An attempt for which the next statistics prove `claim`, or not; `produced_at` is of `time.monotonic`."""
 
     delivery: Delivery
+    claim: Literal["not_sent", "rejected"]
     failure: Failure
     text: str
     partition: int | None
@@ -84,40 +85,53 @@ class Attempts:
             return
         failure = failure_of(error)
         verdict = _judge(failure, message, self._retry_backoff)
-        proved = getattr(message, "verdict", None) is not None
-        if verdict == "rejected" and not proved and self._connection.troubled_at > _produced_at(message):
-            verdict = (
-                "possibly_persisted"  # a request may have left before the connection broke, and arrive late
-            )
         failure, text = self._cause(failure, error.str(), verdict)
         partition = None if message is None else message.partition()
-        if verdict == "possibly_persisted" and failure.kind in _PROVABLE and not self._turns.ended:
-            produced_at = _produced_at(message)
-            if not self._connection.may_have_sent(delivery.accepted_at, produced_at):
-                self._defer(Unjudged(delivery, failure, text, partition, produced_at))
-                return
-        self._judged(delivery, failure, text, verdict, partition)
+        claim = self._claim(delivery, failure, verdict, message)
+        if claim is None:
+            self._judged(delivery, failure, text, verdict, partition)
+        elif self._turns.ended:  # no statistics are certain to come
+            self._judged(delivery, failure, text, "possibly_persisted", partition)
+        else:
+            self._defer(Unjudged(delivery, claim, failure, text, partition, _produced_at(message)))
+
+    def _claim(
+        self, delivery: Delivery, failure: Failure, verdict: Verdict, message: Any
+    ) -> Literal["not_sent", "rejected"] | None:
+        """Return what the next statistics may prove of an attempt; None where its report alone decides."""
+        if message is None or getattr(message, "verdict", None) is not None:
+            return None
+        if verdict == "rejected":
+            return verdict
+        provable = verdict == "possibly_persisted" and failure.kind in _PROVABLE
+        if provable and not self._connection.may_have_sent(delivery.accepted_at, _produced_at(message)):
+            return "not_sent"
+        return None
 
     def _defer(self, one: Unjudged) -> None:
-        """Wait for the next statistics; meanwhile nothing hands the message out, and its lane waits for a retry of it."""
+        """Wait for the next statistics. Until then the message is not sent again, and its lane waits for its retry."""
         one.delivery.place = LOOKED_FOR
         if isinstance(decide(one.failure, len(one.delivery.attempts) + 1, self._retry_config), RetryAfter):
             self._lanes.failed(one.delivery)
         self._unjudged.append(one)
 
     def evidence(self) -> None:
-        """The connection has new statistics: those that waited for them get their verdict. On the poll thread."""
+        """The connection has new statistics: judge the attempts that waited for them. On the poll thread."""
         unjudged, self._unjudged = self._unjudged, []
         for one in unjudged:
-            verdict: Verdict = "possibly_persisted"
+            proved = self._proved(one)
             text, reason = one.text, self._connection.unreachable
-            if not self._connection.may_have_sent(one.delivery.accepted_at, one.produced_at):
-                verdict, text = (
-                    "not_sent",
-                    text if reason is None else f"{text}, no broker was connected: {reason}",
-                )
+            if proved and one.claim == "not_sent" and reason is not None:
+                text = f"{text}, no broker was connected: {reason}"
             one.delivery.place = AT_REST
+            verdict: Verdict = one.claim if proved else "possibly_persisted"
             self._judged(one.delivery, one.failure, text, verdict, one.partition)
+
+    def _proved(self, one: Unjudged) -> bool:
+        refuted = (
+            self._connection.may_have_repeated if one.claim == "rejected" else self._connection.may_have_sent
+        )
+        return not refuted(one.delivery.accepted_at, one.produced_at)
 
     def _judged(
         self, delivery: Delivery, failure: Failure, text: str, verdict: Verdict, partition: int | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError
@@ -41,9 +41,10 @@ class Connection:
     def __init__(self, tell: Callable[[Notice], None], *, clock: Callable[[], float] = time.time) -> None:
         self._tell = tell
         self._clock = clock
-        self.troubled_at = 0.0  # of `time.monotonic`: the last error of any connection
         self._transmitted: Transmitted | None = Transmitted(0, 0)  # None: not known of this client yet
         self._quiet_since = clock(), time.monotonic()  # nothing was transmitted since
+        self._interruptions: dict[int, int] = {}  # by node id: disconnects, time-outs and retries so far
+        self._undisturbed_since = 0.0, 0.0  # none of these since
         self._refusals: set[str] = set()  # told since the last connection
         self._lost = False  # had a connection and lost it, which was told
         self._unconnected = 0  # statistics in a row without any connection, once something went wrong
@@ -62,8 +63,15 @@ class Connection:
         tell, so it holds for a message whose report came before them. Two clocks, because one of them may be set, and the
         age in a delivery report is taken a little late.
         """
-        accepted_since, produced_since = self._quiet_since
-        return self._transmitted is None or accepted_at < accepted_since or produced_at < produced_since
+        return self._transmitted is None or _before(self._quiet_since, accepted_at, produced_at)
+
+    def may_have_repeated(self, accepted_at: float, produced_at: float) -> bool:
+        """Return whether the client may have transmitted a message more than once; times as in `may_have_sent`.
+
+        It transmits a request again after a disconnect or a time-out, which its statistics count before it does so
+        (rd_kafka_broker_fail). An earlier transmission may be appended after a later one was refused.
+        """
+        return _before(self._undisturbed_since, accepted_at, produced_at)
 
     @property
     def unreachable(self) -> str | None:
@@ -85,6 +93,10 @@ class Connection:
         before, self._transmitted = self._transmitted, transmitted(statistics)
         if before is None or self._transmitted.follows(before):
             self._quiet_since = self._clock(), time.monotonic()
+        interruptions = _interruptions(brokers)
+        if not _same(self._interruptions, interruptions):
+            self._undisturbed_since = self._clock(), time.monotonic()
+        self._interruptions = interruptions
         self._now(any(broker.get("state") == "UP" for broker in brokers))
         self._never()
 
@@ -103,7 +115,6 @@ class Connection:
 
         Returns the reason, where the error names one.
         """
-        self.troubled_at = time.monotonic()
         down, text = error.code() == KafkaError._ALL_BROKERS_DOWN, _STATE.sub("", error.str())
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) and text not in self._refusals:
             self._refusals.add(text)
@@ -125,6 +136,7 @@ class Connection:
         """
         if sent:
             self._transmitted = None
+            self._undisturbed_since = self._clock(), time.monotonic()
         if error.name() != self._broken:
             self._broken = error.name()
             text = f"The Kafka client failed and was re-created: {error.str()}"
@@ -153,6 +165,24 @@ class Connection:
         if self._unconnected == _PATIENCE and not self._refusals and not self._lost:
             text = f"No broker is connected: {self.error}"
             self._tell(Notice("connection_lost", "critical", text, self._clock()))
+
+
+def _before(since: tuple[float, float], accepted_at: float, produced_at: float) -> bool:
+    return accepted_at < since[0] or produced_at < since[1]
+
+
+def _interruptions(brokers: Iterable[Mapping[str, Any]]) -> dict[int, int]:
+    """Return disconnects, request time-outs and retries by node id; no message is produced to a bootstrap address."""
+    return {
+        broker["nodeid"]: sum(broker.get(name, 0) for name in ("disconnects", "req_timeouts", "txretries"))
+        for broker in brokers
+        if broker.get("nodeid", -1) >= 0
+    }
+
+
+def _same(before: Mapping[int, int], now: Mapping[int, int]) -> bool:
+    """Whether no counter rose, and no broker was dropped: its counters start again from zero when it returns."""
+    return before.keys() <= now.keys() and all(count == before.get(node, 0) for node, count in now.items())
 
 
 def produced(statistics: Mapping[str, Any]) -> bool:

@@ -52,7 +52,8 @@ class InMemoryTransport:
     """A cluster in memory: one partition a topic, outcomes by script, reports on a thread of its own.
 
     Pass `transport=InMemoryTransport.factory(...)` to ReliableKafkaProducer. `log` holds what was appended.
-    A code with a `+` before it ("+_MSG_TIMED_OUT") appends the message and fails it all the same.
+    A code with a `+` before it ("+_MSG_TIMED_OUT") appends the message and fails it all the same. Statistics come at
+    the start, before a batch of reports with a failure, and after it unless `automatic_statistics` is switched off.
     """
 
     proves = False
@@ -71,6 +72,8 @@ class InMemoryTransport:
         self.log: dict[str, list[Delivery]] = defaultdict(list)
         self.blind = False
         self.producer_id = -1
+        self.disconnects = 0
+        self.automatic_statistics = True
         self._listener = listener
         self._script = script or (lambda delivery: None)
         self._capacity = capacity
@@ -104,7 +107,8 @@ class InMemoryTransport:
 
     def say_statistics(self) -> None:
         """Tell what librdkafka's statistics would: a connection, the requests so far, and the `producer_id`."""
-        memory = {"state": "UP", "req": {"Produce": self._requests}}
+        requests = {"Produce": self._requests}
+        memory = {"state": "UP", "nodeid": 1, "req": requests, "disconnects": self.disconnects}
         self._listener.statistics({"brokers": {"memory": memory}, "eos": {"producer_id": self.producer_id}})
 
     def produce(self, delivery: Delivery) -> None:
@@ -212,11 +216,14 @@ class InMemoryTransport:
 
     def _report(self, outcomes: Iterable[tuple[Delivery, int | None]]) -> None:
         reports = [self._settled(delivery, code) for delivery, code in outcomes]
-        if any(error is not None for _, error, _ in reports):
+        failed = any(error is not None for _, error, _ in reports)
+        if failed:
             self._requests += 1
             self.say_statistics()
         if reports:
             self._listener.reports(reports)
+        if failed and self.automatic_statistics:
+            self.say_statistics()
 
     def _settled(
         self, delivery: Delivery, code: int | None

@@ -153,6 +153,40 @@ def test_a_message_is_proved_unsent_where_nothing_was_transmitted_since_it_was_a
     assert connection.may_have_sent(100.5, time.monotonic())
 
 
+def counting(node=1, **counters):
+    return {"brokers": {f"b{node}:9092/{node}": {"state": "UP", "nodeid": node, **counters}}}
+
+
+@pytest.mark.parametrize(
+    "interrupted",
+    [
+        counting(disconnects=3),
+        counting(disconnects=2, req_timeouts=1),
+        counting(disconnects=2, txretries=1),
+        counting(disconnects=1),  # dropped in an outage, and known again
+        {"brokers": {}},
+    ],
+    ids=["disconnect", "time-out", "retry", "counted from zero", "dropped"],
+)
+def test_a_message_may_have_been_transmitted_twice_once_a_connection_was_interrupted(connection, interrupted):
+    accepted = 0.0  # of a clock that stands
+    connection.statistics(counting(disconnects=2))
+    before = time.monotonic()
+    connection.statistics(counting(disconnects=2))
+    assert not connection.may_have_repeated(accepted, before)
+
+    connection.statistics(interrupted)
+    assert connection.may_have_repeated(accepted, before)
+    assert not connection.may_have_repeated(accepted, time.monotonic())
+
+
+def test_what_a_bootstrap_address_counts_says_nothing_about_messages(connection):
+    connection.statistics(counting(-1, disconnects=0))
+    before = time.monotonic()
+    connection.statistics(counting(-1, disconnects=4))
+    assert not connection.may_have_repeated(0.0, before)
+
+
 def test_the_cause_of_a_message_that_never_left_has_advice_that_helps(connection):
     connection.failed(refused_connection())
     assert connection.cause == "_ALL_BROKERS_DOWN"
