@@ -155,7 +155,7 @@ class Parts:
         if self.deduplicator is not None:
             self.deduplicator.close(deadline.left(at_least=_LEAST, at_most=1.0))
         for check in self._duplicates:
-            check.stop()
+            check.stop(max(_LEAST, deadline.left(at_most=5.0) / 2))
         self._replication.stop()
         self.standing.stop(max(_LEAST, deadline.left(at_most=5.0) / 2))
         self.keeping.stop(deadline.left(at_least=_FOR_THE_STORE, at_most=_STORE_AT_MOST))

@@ -58,7 +58,7 @@ class DuplicateCheck(Hook):
         self._known: dict[bytes, int] = {}  # by id: copies that are counted elsewhere
         self._sessions: set[bytes] = set()
         self._waiting: deque[tuple[int, list[PartitionGaps]]] = deque()
-        self._reading = False
+        self._reading: list[PartitionGaps] | None = None
         self._stopping = False
         self._thread: threading.Thread | None = None
 
@@ -84,7 +84,7 @@ class DuplicateCheck(Hook):
         self._gaps.tick(self._open.__contains__)
 
     def stop(self, timeout: float = 5.0) -> None:
-        """The producer is closed: what is suspected is read once, and counted where it cannot be."""
+        """Read what is suspected once, at the end of the producer; count it where it cannot be read in time."""
         if self._open or self._suspicious:
             for topic in self._gaps.topics():
                 self._look(topic)
@@ -93,14 +93,19 @@ class DuplicateCheck(Hook):
             self._changed.notify_all()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
-        while self._waiting:
-            _, gaps = self._waiting.popleft()
+        with self._changed:
+            unread = [gaps for _, gaps in self._waiting]
+            if self._reading is not None:
+                unread.append(self._reading)
+            self._waiting.clear()
+            self._reading = None
+        for gaps in unread:
             self._count(gaps, Reading(unread=_all_of(gaps)))
 
     def wait(self, timeout: float) -> bool:
         """Until every gap that is suspected was read; False when the time ran out first."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._waiting and not self._reading, timeout)
+            return self._changed.wait_for(lambda: not self._waiting and self._reading is None, timeout)
 
     # on the poll thread
 
@@ -161,6 +166,8 @@ class DuplicateCheck(Hook):
                 logger.exception("gaps were not read", extra={"topic": gaps[0].topic})
                 found = Reading(unread=_all_of(gaps))
             with self._changed:
+                if self._reading is not gaps:
+                    return  # `stop` did not wait for it, and counted it
                 again = found.passing and tries < _TRIES and not self._stopping
                 if again:
                     self._waiting.append((tries + 1, gaps))
@@ -168,7 +175,7 @@ class DuplicateCheck(Hook):
             if not again:
                 self._count(gaps, found)
             with self._changed:
-                self._reading = False
+                self._reading = None
                 self._changed.notify_all()
 
     def _next(self) -> tuple[int, list[PartitionGaps]] | None:
@@ -176,8 +183,9 @@ class DuplicateCheck(Hook):
             self._changed.wait_for(lambda: self._waiting or self._stopping)
             if not self._waiting:
                 return None
-            self._reading = True
-            return self._waiting.popleft()
+            tries, gaps = self._waiting.popleft()
+            self._reading = gaps
+            return tries, gaps
 
     def _count(self, gaps: Sequence[PartitionGaps], found: Reading) -> None:
         topic, by_place = gaps[0].topic, {gap.where: gap for gap in gaps}

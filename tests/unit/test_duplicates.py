@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections import Counter
 
@@ -14,6 +15,7 @@ from producer_core.duplicates.gaps import OffsetGaps
 from producer_core.duplicates.reading import Reading
 from producer_core.events import Acknowledged, AttemptFailed
 from producer_core.messages import id_bytes, id_text
+from tests.support import eventually
 
 SESSION = uuid.uuid4()
 PATIENCE = 20
@@ -187,6 +189,28 @@ def test_a_producer_that_closes_before_the_next_statistics_counts_all_the_same(t
     bench.check.stop()
 
     assert bench.counted == {"orders": 2}
+
+
+def test_a_broker_that_does_not_answer_holds_a_close_up_for_no_longer_than_its_bound(twice):
+    bench = Bench(twice)
+    warm(bench)
+    answered, read = threading.Event(), bench.read
+
+    def silent(gaps, timeout):
+        assert answered.wait(PATIENCE)
+        return read(gaps, timeout)
+
+    bench.check._read = silent
+    bench.check.acknowledged(acknowledged((0, 13, 1), (0, 14, 2)))
+    bench.check.client_statistics(eos(1))
+    eventually(lambda: bench.check._reading)
+    bench.check.stop(timeout=0.05)
+    counted = dict(bench.counted)
+    answered.set()
+    bench.check._thread.join(PATIENCE)
+
+    assert counted == {"orders": 2}
+    assert bench.counted == counted  # the late answer counts nothing again
 
 
 def test_a_new_client_after_a_fatal_error_is_no_rise(twice):
