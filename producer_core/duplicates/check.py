@@ -56,6 +56,7 @@ class DuplicateCheck(Hook):
         self._suspicious = 0  # ticks
         self._changed = threading.Condition()  # guards everything below
         self._known: dict[bytes, int] = {}  # by id: copies that are counted elsewhere
+        self._failed: dict[bytes, bytes] = {}  # by session: the lowest id whose attempt may have been written
         self._sessions: set[bytes] = set()
         self._waiting: deque[tuple[int, list[PartitionGaps]]] = deque()
         self._reading: list[PartitionGaps] | None = None
@@ -151,6 +152,8 @@ class DuplicateCheck(Hook):
     def _know(self, message_id: bytes) -> None:
         """One copy of it is accounted for."""
         with self._changed:
+            session = message_id[:16]
+            self._failed[session] = min(self._failed.get(session, message_id), message_id)
             self._known[message_id] = self._known.get(message_id, 0) + 1
             if len(self._known) > _MOST_KNOWN:
                 del self._known[next(iter(self._known))]
@@ -190,7 +193,7 @@ class DuplicateCheck(Hook):
     def _count(self, gaps: Sequence[PartitionGaps], found: Reading) -> None:
         topic, by_place = gaps[0].topic, {gap.where: gap for gap in gaps}
         seen = sum(
-            by_place[where].may_hold(offset, message_id) and self._is_copy(message_id)
+            by_place[where].may_hold(offset, message_id, self._failed) and self._is_copy(message_id)
             for where, offset, message_id in found.records
         )
         unread = sum(min(gap.own, gap.unlisted + found.unread.get(gap.where, 0)) for gap in gaps)

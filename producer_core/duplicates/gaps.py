@@ -7,7 +7,7 @@ writer has no other gaps.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -47,13 +47,19 @@ class PartitionGaps:
     def where(self) -> TopicPartition:
         return self.topic, self.partition
 
-    def may_hold(self, offset: int, message_id: bytes) -> bool:
-        """Whether the record at this offset can be a copy: before our first acknowledgement of a partition stands what
-        earlier processes wrote under our session, whose numbers are lower."""
+    def may_hold(self, offset: int, message_id: bytes, failed: Mapping[bytes, bytes]) -> bool:
+        """Return whether the record at this offset can be a copy.
+
+        Before our first acknowledgement of a partition are also the records that earlier processes wrote under our
+        session, under lower numbers. Ours begin with the one acknowledged first, or with the lowest whose attempt `failed`
+        (by the first 16 bytes of its id): a look may have found it on the topic.
+        """
         first = self.gaps[0]
         if first.start is not None or offset >= first.end:
             return True
-        return message_id[:16] == first.behind[:16] and message_id >= first.behind
+        session = message_id[:16]
+        lowest = failed.get(session, first.behind)
+        return session == first.behind[:16] and message_id >= min(lowest, first.behind)
 
 
 class OffsetGaps:

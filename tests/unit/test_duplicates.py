@@ -155,6 +155,21 @@ def test_the_copy_of_a_message_whose_failed_attempt_is_told_elsewhere_is_not_cou
     assert bench.counted == {"orders": 1}
 
 
+def test_the_copy_of_a_message_that_a_look_found_is_counted_before_anything_is_acknowledged_there():
+    """Its two records are the first ones of its partition, and the first acknowledgement of it comes after both."""
+    log = {0: {0: id_bytes(SESSION, 8), 1: id_bytes(SESSION, 8), 2: id_bytes(SESSION, 90)}}
+    bench = Bench(log)
+    bench.check.attempt_failed(
+        AttemptFailed(
+            id_text(id_bytes(SESSION, 8)), "orders", "_MSG_TIMED_OUT", "late", "", 1, None, True, 0.0
+        )
+    )
+    bench.check.acknowledged(acknowledged((0, 2, 90)))
+    bench.second(1)
+
+    assert bench.counted == {"orders": 1}
+
+
 def test_what_was_acknowledged_without_an_offset_is_where_the_gap_is(twice):
     bench = Bench({0: {11: id_bytes(SESSION, 1), 12: id_bytes(SESSION, 2)}})
     warm(bench)
