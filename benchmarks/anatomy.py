@@ -77,7 +77,7 @@ class Ours:
         self, servers: str, topic: str, folder: Path, *, once: bool = False, journal: str = ""
     ) -> None:
         from producer_core import ReliableKafkaProducer
-        from producer_core.transport import KafkaTransport
+        from producer_core.delivery.transport import KafkaTransport
 
         self.hear = self.settle = 0.0
         ours = self

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import duckdb
 
-from producer_core.failures import fingerprint
-from producer_core.store import Store, counts
+from producer_core.kafka.classify import fingerprint
+from producer_core.store import Store, dead_letter_counts
 
 START = 1_790_000_000.0
 SPAN = 30 * 86_400.0
@@ -52,7 +52,7 @@ def make(path: Path, count: int) -> None:
             connection.execute(_BODIES, bounds | {"start": START, "span": SPAN})
         for _, sql in indexes:
             connection.execute(sql)
-        counts.add_up(connection)
+        dead_letter_counts.add_up(connection)
         connection.execute("CHECKPOINT")
 
 

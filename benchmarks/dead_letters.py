@@ -28,7 +28,7 @@ from benchmarks import dead_letter_store as made
 from benchmarks.machine import hardware
 from producer_core.dlq import Cursor, DeadLetterFilter, DeadLetters
 from producer_core.events import DeadLetter
-from producer_core.failures import fingerprint
+from producer_core.kafka.classify import fingerprint
 from producer_core.store import Store
 
 DAY = 86_400.0

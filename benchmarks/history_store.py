@@ -8,8 +8,8 @@ import duckdb
 
 from benchmarks.dead_letters import batch
 from producer_core.dlq import DeadLetters
+from producer_core.metrics.batch import KINDS, ProducerRow
 from producer_core.store import Store
-from producer_core.store.batch import KINDS, ProducerRow
 from producer_core.store.retention import Retention
 
 NOW = 1_795_000_000

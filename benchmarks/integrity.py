@@ -225,17 +225,17 @@ def in_another(**task: Any) -> dict[str, Any]:
 
 def work(task: dict[str, Any]) -> None:
     """In a process of its own: read, read, audit, and again …"""
-    from producer_core.asking import admin
     from producer_core.config import client_config
+    from producer_core.kafka.clients import admin
     from producer_core.pipeline import audit
-    from producer_core.pipeline.integrity import edges
-    from producer_core.pipeline.integrity.reading import fetches
+    from producer_core.pipeline.integrity import topic_bounds
+    from producer_core.pipeline.integrity.read_topic import fetches
     from producer_core.pipeline.session import open_session
 
     session = open_session(name="benchmark", master=task["master"], driver_memory=task["memory"])
     config = client_config(task["servers"])
     asking = admin(config.settings)
-    ends = edges.edges(asking, edges.facts(asking, task["orders"]))
+    ends = topic_bounds.edges(asking, topic_bounds.facts(asking, task["orders"]))
     told: dict[str, Any] = {"audits": [], "reports": [], **{reader: [] for reader in READERS}}
     told["records"] = sum(edge.stable - edge.low for edge in ends.values())
     for _ in range(task["rounds"] + 1):

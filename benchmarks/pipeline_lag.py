@@ -70,7 +70,7 @@ def send(servers: str, topic: str, producers: str, seconds: str) -> None:
 
 
 def _encoded(fleet: Any, name: str, sequence: int) -> bytes:
-    from producer_core.telemetry import encode
+    from producer_core.metrics.telemetry import encode
 
     return encode(fleet.batch(name, sequence, time.time()))
 
@@ -155,7 +155,7 @@ def backlog(spark: Any, cluster: kafka.Cluster, folder: Path, count: int) -> str
 
 
 def _at(fleet: Any, name: str, sequence: int, now: float) -> bytes:
-    from producer_core.telemetry import encode
+    from producer_core.metrics.telemetry import encode
 
     return encode(fleet.batch(name, sequence, now - 3_600 + sequence))
 

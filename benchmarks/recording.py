@@ -261,8 +261,8 @@ def _watched(bench: Bench, broker: Broker) -> Runs:
 
 def _remember_somebody(store: Path) -> None:
     """A page over an empty store says how to begin; with a row there are charts from the start."""
+    from producer_core.metrics.batch import Batch, StatisticsRow
     from producer_core.store import Store
-    from producer_core.store.batch import Batch, StatisticsRow
 
     row = StatisticsRow(
         int(time.time()) - 60, "bench", "somebody", "orders", 1, 1, 0, 0, 0, 0, 0, 0, 200, 0.01

@@ -87,7 +87,7 @@ def stored(*, count: int, store: str) -> dict[str, float]:
     from producer_core.dlq import DeadLetterFilter
     from producer_core.replay import plan
     from producer_core.replay.claims import Claims
-    from producer_core.replay.in_hand import Outcome
+    from producer_core.replay.outcome import Outcome
     from producer_core.store import Store
 
     opened = Store.open(Path(store))
@@ -108,10 +108,10 @@ def stored(*, count: int, store: str) -> dict[str, float]:
 
 
 def sent(*, count: int, servers: str, topic: str) -> dict[str, float]:
-    from producer_core.burial import Letter, delivery_of
     from producer_core.config import client_config
-    from producer_core.exactly_once.client import Client
-    from producer_core.exactly_once.transport import transactional_settings
+    from producer_core.delivery.dead_letter import Letter, delivery_of
+    from producer_core.delivery.exactly_once.transactional_client import Client
+    from producer_core.delivery.exactly_once.transactional_transport import transactional_settings
 
     letters = [
         Letter._make(getattr(one, name) for name in Letter._fields)

@@ -30,11 +30,11 @@ import confluent_kafka
 from benchmarks.machine import hardware
 from producer_core import ReliableKafkaProducer, replay
 from producer_core.brokers import kafka
-from producer_core.burial import delivery_of
 from producer_core.config import client_config
+from producer_core.delivery.dead_letter import delivery_of
+from producer_core.delivery.exactly_once.transactional_transport import transactional_settings
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.events import Attempt, DeadLetter
-from producer_core.exactly_once.transport import transactional_settings
 from producer_core.messages import id_bytes, id_text
 from producer_core.pipeline.reprocess import reprocess
 from producer_core.pipeline.session import open_session

@@ -34,7 +34,7 @@ from benchmarks.guarantees import machine, message
 from benchmarks.native import native
 from producer_core.brokers import embedded, kafka
 from producer_core.brokers.proxy import BlackHole, Delay, FaultProxy, Hold, Reset, Rule, Slow, Swallow
-from producer_core.histogram import Histogram
+from producer_core.metrics.histogram import Histogram
 
 TOPIC, PARTITIONS = "soak", 6
 _STEP = 0.01

@@ -11,8 +11,8 @@ from typing import Any
 from dashboard.admission import Admission
 from dashboard.door import COOKIE
 from dashboard.sessions import Attempts, Ended, Sessions
+from producer_core._internal.actor import person
 from producer_core.errors import ProducerError
-from producer_core.person import person
 
 
 class NotAllowed(ProducerError):

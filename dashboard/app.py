@@ -24,8 +24,8 @@ from dashboard.views import (
     replays,
     settings,
 )
+from producer_core._internal.masking import rules
 from producer_core.errors import ProducerError
-from producer_core.masking import rules
 from producer_core.store import default_path
 
 PAGES: tuple[tuple[str, str, Callable[[Path], None]], ...] = (

@@ -14,7 +14,7 @@ from dashboard.watching import store_at
 from producer_core.cli.options import read_settings
 from producer_core.config import client_config
 from producer_core.errors import ConfigError, ProducerError
-from producer_core.producer import ReliableKafkaProducer
+from producer_core.producer.producer import ReliableKafkaProducer
 from producer_core.store import Store
 
 logger = logging.getLogger(__name__)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from dashboard.data.settings import Reach
-from producer_core.doctor import check_store, examine, java
-from producer_core.doctor.finding import Finding, Level
-from producer_core.doctor.machine import java_version, versions
+from producer_core.diagnostics.doctor import check_store, examine, java
+from producer_core.diagnostics.doctor.finding import Finding, Level
+from producer_core.diagnostics.doctor.machine_checks import java_version, versions
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from producer_core import private
+from producer_core._internal import private_files
 
 HOST = "127.0.0.1"
 
@@ -95,7 +95,7 @@ def launch_folder() -> Path:
     """
     state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
     folder = state / "producer-core" / "dashboard-4"
-    private.own_folder(folder)  # its scripts are executed
+    private_files.own_folder(folder)  # its scripts are executed
     put_plotly(folder / "static")
     for name, text in (("app.py", _LAUNCHER), ("page.py", _PAGE)):
         _put(folder / name, len(text.encode()), _writer(text))
@@ -103,7 +103,7 @@ def launch_folder() -> Path:
 
 
 def _writer(text: str) -> Callable[[Path], object]:
-    return lambda part: private.write(part, text)
+    return lambda part: private_files.write(part, text)
 
 
 def names_of(address: str) -> tuple[str, ...]:
@@ -120,9 +120,11 @@ def names_of(address: str) -> tuple[str, ...]:
 
 def put_plotly(static: Path) -> None:
     """plotly.js into the folder that Streamlit serves as `app/static`."""
-    private.make_folder(static)
+    private_files.make_folder(static)
     source = Path(__file__).parent / PLOTLY_JS
-    _put(static / PLOTLY_JS, source.stat().st_size, lambda part: private.write(part, source.read_bytes()))
+    _put(
+        static / PLOTLY_JS, source.stat().st_size, lambda part: private_files.write(part, source.read_bytes())
+    )
 
 
 def _put(target: Path, size: int, write: Callable[[Path], object]) -> None:

@@ -9,9 +9,9 @@ import threading
 import time
 from pathlib import Path
 
+from producer_core._internal.read_activity import nobody_looks
 from producer_core.alerts import Watcher
 from producer_core.errors import ProducerError
-from producer_core.looking import nobody_looks
 from producer_core.replay.operation import end_abandoned
 from producer_core.store import Store
 

@@ -11,24 +11,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what __getattr__ answers, for type checkers and editors
+    from producer_core.alerts.health import HealthMonitor as HealthMonitor
+    from producer_core.alerts.health import default_alert_handler as default_alert_handler
     from producer_core.config import ClientConfig as ClientConfig
     from producer_core.config import RetryConfig as RetryConfig
-    from producer_core.dedup import MessageDeduplicator as MessageDeduplicator
+    from producer_core.delivery.dedup.deduplicator import MessageDeduplicator as MessageDeduplicator
+    from producer_core.delivery.retry import RetryManager as RetryManager
     from producer_core.dlq import DeadLetterFilter as DeadLetterFilter
     from producer_core.dlq import DeadLetterQueue as DeadLetterQueue
     from producer_core.errors import ProducerError as ProducerError
     from producer_core.events import Acknowledged as Acknowledged
     from producer_core.events import DeadLetter as DeadLetter
     from producer_core.events import Hook as Hook
-    from producer_core.health import HealthMonitor as HealthMonitor
-    from producer_core.health import default_alert_handler as default_alert_handler
+    from producer_core.kafka.duplicate_filter import Seen as Seen
+    from producer_core.kafka.duplicate_filter import unique as unique
     from producer_core.messages import Message as Message
     from producer_core.messages import MessageStatus as MessageStatus
-    from producer_core.monitor import Monitor as Monitor
-    from producer_core.producer import ReliableKafkaProducer as ReliableKafkaProducer
-    from producer_core.reader import Seen as Seen
-    from producer_core.reader import unique as unique
-    from producer_core.retry import RetryManager as RetryManager
+    from producer_core.producer.monitor import Monitor as Monitor
+    from producer_core.producer.producer import ReliableKafkaProducer as ReliableKafkaProducer
+    from producer_core.producer.upstream_offsets import UpstreamOffsets as UpstreamOffsets
+    from producer_core.producer.upstream_offsets import in_order as in_order
     from producer_core.simulate.config import DataGenerationConfig as DataGenerationConfig
     from producer_core.simulate.generator import ECommerceDataGenerator as ECommerceDataGenerator
     from producer_core.simulate.orchestrator import DataGenerationOrchestrator as DataGenerationOrchestrator
@@ -41,8 +43,6 @@ if TYPE_CHECKING:  # what __getattr__ answers, for type checkers and editors
     from producer_core.simulate.patterns import TemporalPatterns as TemporalPatterns
     from producer_core.simulate.streaming import KafkaDataProducer as KafkaDataProducer
     from producer_core.store import Store as Store
-    from producer_core.upstream import UpstreamOffsets as UpstreamOffsets
-    from producer_core.upstream import in_order as in_order
 
 __version__ = "0.1.0"
 
@@ -59,26 +59,26 @@ _HOME = {
     "FraudType": "simulate.patterns",
     "GeographicLocation": "simulate.patterns",
     "GeographicPatterns": "simulate.patterns",
-    "HealthMonitor": "health",
+    "HealthMonitor": "alerts.health",
     "Hook": "events",
     "KafkaDataProducer": "simulate.streaming",
     "Message": "messages",
-    "MessageDeduplicator": "dedup",
+    "MessageDeduplicator": "delivery.dedup.deduplicator",
     "MessageStatus": "messages",
-    "Monitor": "monitor",
+    "Monitor": "producer.monitor",
     "ProducerError": "errors",
-    "ReliableKafkaProducer": "producer",
+    "ReliableKafkaProducer": "producer.producer",
     "RetryConfig": "config",
-    "RetryManager": "retry",
+    "RetryManager": "delivery.retry",
     "SeasonalPatterns": "simulate.patterns",
-    "Seen": "reader",
+    "Seen": "kafka.duplicate_filter",
     "Store": "store",
     "TemporalContext": "simulate.patterns",
     "TemporalPatterns": "simulate.patterns",
-    "UpstreamOffsets": "upstream",
-    "default_alert_handler": "health",
-    "in_order": "upstream",
-    "unique": "reader",
+    "UpstreamOffsets": "producer.upstream_offsets",
+    "default_alert_handler": "alerts.health",
+    "in_order": "producer.upstream_offsets",
+    "unique": "kafka.duplicate_filter",
 }
 
 __all__ = sorted(_HOME)

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from producer_core._internal.librdkafka import client_refusal, knows_property, property_names, refusal
+from producer_core._internal.user_callbacks import shown
 from producer_core.errors import ConfigError
-from producer_core.foreign import shown
-from producer_core.librdkafka import client_refusal, knows_property, property_names, refusal
 
 DEFAULT_RETRIABLE = (
     "KafkaTimeoutError",

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from producer_core._internal.json_values import AS_TEXT, path_to, unknown
+from producer_core._internal.user_callbacks import shown
 from producer_core.errors import InvalidMessage
-from producer_core.foreign import shown
-from producer_core.json_values import AS_TEXT, path_to, unknown
 
 ID_HEADER = "pc-id"
 """Header of each record: 16 bytes of the session, then the sequence as 8 bytes big-endian."""

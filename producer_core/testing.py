@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError
 
-from producer_core.compaction import NONE_NEWER, Missing, NewerRecords
 from producer_core.config import ClientConfig
-from producer_core.delivery import Delivery, Whereabouts
-from producer_core.landing import Landing
+from producer_core.delivery.delivery import Delivery, Whereabouts
+from producer_core.delivery.report_batch import Placed
+from producer_core.delivery.transport import Full, Listener, Refused
+from producer_core.kafka.compaction import NONE_NEWER, Missing, NewerRecords
+from producer_core.kafka.newer_keys import Number
+from producer_core.kafka.record_lookup import Landing
 from producer_core.messages import id_text
-from producer_core.newer_keys import Number
-from producer_core.reported import Placed
-from producer_core.transport import Full, Listener, Refused
 
 Script = Callable[[Delivery], "int | str | None"]
 """What becomes of a message: None acknowledges it, a code fails it, "hold" keeps it in flight."""

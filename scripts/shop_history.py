@@ -7,9 +7,9 @@ import random
 import uuid
 from collections.abc import Iterator
 
-from producer_core.histogram import bucket_of
+from producer_core.metrics.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
+from producer_core.metrics.histogram import bucket_of
 from producer_core.store import Store
-from producer_core.store.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
 
 CLUSTER = "shop"
 HOUR = 3600

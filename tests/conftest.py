@@ -136,7 +136,7 @@ def own_state(tmp_path_factory, monkeypatch):
 @pytest.fixture(autouse=True)
 def patient_reads(monkeypatch):
     """The store cancels a read after 2 s; a loaded machine must not decide what a test sees."""
-    monkeypatch.setattr("producer_core.store.borrow.READ_LIMIT", 60.0)
+    monkeypatch.setattr("producer_core.store.connection_pool.READ_LIMIT", 60.0)
 
 
 @pytest.fixture(autouse=True)

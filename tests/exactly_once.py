@@ -9,10 +9,10 @@ import uuid
 from collections import Counter, defaultdict
 
 from producer_core.config import client_config
-from producer_core.delivery import Delivery
-from producer_core.exactly_once import TransactionalTransport
+from producer_core.delivery.delivery import Delivery
+from producer_core.delivery.exactly_once import TransactionalTransport
+from producer_core.delivery.transport import Full
 from producer_core.messages import MessageIds, Placement
-from producer_core.transport import Full
 from tests.support import eventually
 
 

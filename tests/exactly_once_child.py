@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
-from producer_core.journal import Journal, Record
+from producer_core.delivery.journal import Journal, Record
 from producer_core.messages import Placement
 from tests.exactly_once import Sender
 

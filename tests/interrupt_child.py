@@ -16,7 +16,7 @@ from pathlib import Path
 
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
-from producer_core.journal import Journal
+from producer_core.delivery.journal import Journal
 
 _LONG = 0.1
 """Seconds without an interrupt after which Python has swallowed it: one that comes in a finalizer only is printed."""

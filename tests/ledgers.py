@@ -6,10 +6,10 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from producer_core.ledger import NOTHING, Before, GivenUpRow, LedgerRow, rows_of, unplaced_rows
-from producer_core.store.batch import Batch, ProducerRow
-from producer_core.store.sizing import split
-from producer_core.telemetry import encode
+from producer_core.metrics.ack_ledger import NOTHING, Before, GivenUpRow, LedgerRow, rows_of, unplaced_rows
+from producer_core.metrics.batch import Batch, ProducerRow
+from producer_core.metrics.batch_size import split
+from producer_core.metrics.telemetry import encode
 
 
 class Acked(NamedTuple):

@@ -16,7 +16,7 @@ import orjson
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from producer_core.ledger import rows_of, unplaced_rows
+from producer_core.metrics.ack_ledger import rows_of, unplaced_rows
 from producer_core.pipeline.integrity.spans import Edge
 
 FOREIGN = -1

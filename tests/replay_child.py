@@ -14,8 +14,9 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from producer_core import landing, replay
+from producer_core import replay
 from producer_core.events import DeadLetter
+from producer_core.kafka import record_lookup
 from producer_core.messages import ID_HEADER, parse_id
 from producer_core.replay import Resent
 from producer_core.store import Store
@@ -72,7 +73,7 @@ def run_replays(store: str, bootstrap: str, cluster_id: str, lease: float, die_a
     runner = replay.ReplayRunner(
         Store.open(Path(store)),
         sender,
-        probe=landing.prober({"bootstrap.servers": bootstrap}),
+        probe=record_lookup.prober({"bootstrap.servers": bootstrap}),
         lease=lease,
         in_flight=50,
         interval=0.05,

@@ -10,8 +10,9 @@ import os
 import signal
 import sys
 
-from producer_core.pipeline.reprocess import reprocess, spreading, waves
-from producer_core.pipeline.reprocess.sending import send
+from producer_core.pipeline.reprocess import batches as reprocess_batches
+from producer_core.pipeline.reprocess import reprocess, spark_replay
+from producer_core.pipeline.reprocess.slice_task import send
 from producer_core.store import Store
 
 
@@ -21,8 +22,8 @@ def dying_worker(errand):
     def run(batches):
         from pyspark import TaskContext
 
-        from producer_core.exactly_once.client import Client
-        from producer_core.pipeline.reprocess.sending import send
+        from producer_core.delivery.exactly_once.transactional_client import Client
+        from producer_core.pipeline.reprocess.slice_task import send
 
         task, commit = TaskContext.get(), Client._commit
         if task.partitionId() == 0 and task.attemptNumber() == 0:
@@ -35,7 +36,7 @@ def dying_worker(errand):
     return run
 
 
-class Here(waves.Wave):
+class Here(reprocess_batches.Wave):
     def _sent(self):
         return [row for batch in send(self._errand, self._letters.to_batches()) for row in batch.to_pylist()]
 
@@ -47,7 +48,7 @@ class NoSpark:
 
 
 def main(servers, store, wave, canary=0):
-    find_out, waves_left = spreading.Spreading._find_out, [2]
+    find_out, waves_left = spark_replay.Spreading._find_out, [2]
 
     def last(self, told):
         waves_left[0] -= 1
@@ -55,7 +56,7 @@ def main(servers, store, wave, canary=0):
             os.kill(os.getpid(), signal.SIGKILL)
         return find_out(self, told)
 
-    spreading.Wave, spreading.Spreading._find_out = Here, last
+    spark_replay.Wave, spark_replay.Spreading._find_out = Here, last
     reprocess(NoSpark, Store.open(store), servers, who="bob", wave=int(wave), slices=3, canary=int(canary))
 
 

@@ -14,11 +14,10 @@ import signal
 import sys
 from pathlib import Path
 
-from producer_core import transfer
-from producer_core.dlq import DeadLetterFilter, taking_in
+from producer_core.dlq import DeadLetterFilter, files, upsert
+from producer_core.dlq.files import importer
+from producer_core.dlq.files.atomic_file import Draft
 from producer_core.store import Store
-from producer_core.transfer import importing
-from producer_core.transfer.draft import Draft
 
 ME = {"who": "child", "origin": "test"}
 
@@ -37,8 +36,8 @@ def arrange(when):
         whole = Draft.publish
         Draft.publish = lambda self: whole(self) if self.target.name.endswith(".json") else die()
     if when == "written":
-        importing.take_in = lambda *arguments, **options: (
-            taking_in.take_in(*arguments, **options),
+        importer.take_in = lambda *arguments, **options: (
+            upsert.take_in(*arguments, **options),
             die(),
         )
     return None
@@ -47,12 +46,12 @@ def arrange(when):
 def main(act, store, file, when=""):
     progress = arrange(when)
     if act == "export":
-        made = transfer.export(
+        made = files.export(
             Store.open(store), DeadLetterFilter(), Path(file), **ME, overwrite=True, progress=progress
         )
         print(made.rows)
     else:
-        done = transfer.import_(Store.open(store), Path(file), **ME, progress=progress)
+        done = files.import_(Store.open(store), Path(file), **ME, progress=progress)
         print(done.new, done.known)
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 

@@ -10,7 +10,7 @@ from functools import cache
 from dashboard.actions.result import ORIGIN, Done, attempt
 from producer_core.alerts import AlertLog, book_of
 from producer_core.alerts.routes import routes_of
-from producer_core.alerts.trial import trial
+from producer_core.alerts.send_test import trial
 from producer_core.errors import ProducerError
 from producer_core.store import Store
 

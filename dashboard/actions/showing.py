@@ -10,12 +10,11 @@ from pathlib import Path
 
 from dashboard.access import actor
 from dashboard.actions.result import ORIGIN, Done
-from producer_core import transfer
-from producer_core.cli.selection import to_options
-from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.cli.dlq.filter_options import to_options
+from producer_core.dlq import DeadLetterFilter, DeadLetters, files
+from producer_core.dlq.files.manifest import Format
 from producer_core.errors import ProducerError, TransferError
 from producer_core.store import Store
-from producer_core.transfer.manifest import Format
 
 MOST_LETTERS = 20_000
 MOST_BYTES = 64 << 20
@@ -51,7 +50,7 @@ def export(store: Store, where: DeadLetterFilter, format: Format, *, who: str, n
     name = f"dead-letters-{datetime.fromtimestamp(now, UTC):%Y%m%d-%H%M%S}.{format}"
     with tempfile.TemporaryDirectory(prefix="producer-core-") as folder:
         target = Path(folder) / name
-        manifest = transfer.export(store, where, target, who=who, origin=ORIGIN, format=format, masked=True)
+        manifest = files.export(store, where, target, who=who, origin=ORIGIN, format=format, masked=True)
         return File(name, target.read_bytes(), manifest.text)
 
 

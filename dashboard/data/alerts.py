@@ -14,9 +14,9 @@ from dashboard.data.urgency import Urgency, urgency
 from dashboard.data.view import View
 from producer_core.alerts import Alert, AlertLog, Book, Rule, Silence, book_of
 from producer_core.alerts.conditions import DAY, HOUR, MINUTE, Told, windows_of
-from producer_core.alerts.deciding import said_twice
-from producer_core.alerts.judging import ALL_TOPICS
+from producer_core.alerts.evaluate_rules import ALL_TOPICS
 from producer_core.alerts.lease import LEASE
+from producer_core.alerts.notify_policy import said_twice
 from producer_core.alerts.routes import WEBHOOK, missing_addresses, routes_of
 from producer_core.errors import ConfigError
 from producer_core.replay import Operation

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dashboard.data.view import View
-from producer_core.replay.active import LATE
+from producer_core.replay.active_cause import LATE
 from producer_core.store import Store
 
 _MOST = 10_000

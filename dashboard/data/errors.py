@@ -11,7 +11,7 @@ from dashboard.data.deaths import Deaths, deaths, retry_success
 from dashboard.data.error_groups import GroupLine, groups_of
 from dashboard.data.view import View
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.failures import Failure, failure_of
+from producer_core.kafka.classify import Failure, failure_of
 from producer_core.store import Store
 
 Rows = Sequence[Mapping[str, Any]]

@@ -9,7 +9,7 @@ from dashboard.data.situation import Rows
 from dashboard.data.urgency import Urgency, urgency_of
 from dashboard.data.view import View
 from producer_core.alerts.conditions import Absence, BurnRate, Threshold
-from producer_core.alerts.deciding import said_twice
+from producer_core.alerts.notify_policy import said_twice
 from producer_core.alerts.rules import RULES, Rule
 
 _LOOK_BACK = ("error_budget_fast", "error_budget_slow", "dead_letters_growing")

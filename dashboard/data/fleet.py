@@ -16,7 +16,7 @@ from dashboard.data.urgency import urgency_of
 from dashboard.data.view import View
 from producer_core.alerts.rules import RULES
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.histogram import quantiles
+from producer_core.metrics.histogram import quantiles
 from producer_core.store import Store
 
 State = Literal["silent", "cut off", "alerting", "failing", "full", "well", "idle", "gone", "closed"]

@@ -9,8 +9,8 @@ from typing import Any
 
 from dashboard.data.deaths import Deaths, deaths
 from dashboard.data.view import View
-from producer_core.diagnosis import BrokerNumbers, Finding, Numbers, mean, merged, over_time
-from producer_core.histogram import SCALE, quantiles, upper_bound
+from producer_core.diagnostics.causes import BrokerNumbers, Finding, Numbers, mean, merged, over_time
+from producer_core.metrics.histogram import SCALE, quantiles, upper_bound
 from producer_core.store import Store
 
 LATENCY_QUANTILES = (0.5, 0.95, 0.99, 0.999)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from producer_core.dlq import Cursor, DeadLetterFilter, DeadLetters, Found, Group
-from producer_core.dlq.bounds import Bounds, Excess, Load, judge, measure
+from producer_core.dlq.limits import Bounds, Excess, Load, judge, measure
 from producer_core.dlq.timeline import Moment, timeline
 from producer_core.events import SAFE_VERDICTS, DeadLetter
 from producer_core.store import Store

@@ -27,8 +27,8 @@ from dashboard.data.view import View
 from dashboard.words import Cause, Situation
 from producer_core.alerts import book_of
 from producer_core.alerts.rules import RULES
-from producer_core.failures import failure_of
-from producer_core.histogram import quantiles
+from producer_core.kafka.classify import failure_of
+from producer_core.metrics.histogram import quantiles
 from producer_core.store import Store
 
 QUANTILES = LATENCY_QUANTILES

@@ -13,7 +13,7 @@ from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ConfigError, OtherCluster
 from producer_core.replay import Inconclusive, Newer, Operation
-from producer_core.replay.active import still_active
+from producer_core.replay.active_cause import still_active
 from producer_core.replay.dry_run import DryRun, dry_run
 from producer_core.store import Store
 

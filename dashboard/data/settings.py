@@ -11,11 +11,11 @@ from importlib.metadata import PackageNotFoundError, version
 import orjson
 
 from producer_core import __version__
-from producer_core.alerts.book import Book
-from producer_core.alerts.book_file import VARIABLE, book_of
+from producer_core._internal.masking import Rules, rules, rules_path
+from producer_core.alerts.rule_set import Book
+from producer_core.alerts.rule_set_file import VARIABLE, book_of
 from producer_core.config import connection_settings
-from producer_core.dlq.bounds import Bounds, Load, measure
-from producer_core.masking import Rules, rules, rules_path
+from producer_core.dlq.limits import Bounds, Load, measure
 from producer_core.store import Store
 from producer_core.store.inspect import StoreInfo
 from producer_core.store.retention import Retention

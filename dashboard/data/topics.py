@@ -10,8 +10,8 @@ from typing import Any
 from dashboard.data.deaths import Deaths
 from dashboard.data.view import View
 from dashboard.words import Cause
-from producer_core.histogram import quantiles
-from producer_core.replay.active import is_over
+from producer_core.metrics.histogram import quantiles
+from producer_core.replay.active_cause import is_over
 
 BARS = 50
 """About how many places a sparkline has."""

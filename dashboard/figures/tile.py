@@ -20,7 +20,7 @@ from dashboard.words import (
     retries,
     size,
 )
-from producer_core.histogram import RELATIVE_ERROR
+from producer_core.metrics.histogram import RELATIVE_ERROR
 
 _SHARES = ("half", "95 of 100", "99 of 100", "999 of 1,000")
 _NOTHING = Change("", "", "")

@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any, TypedDict
 
 from dashboard import actions, words
+from producer_core._internal.actor import NOTEBOOK, person
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ReplayError
-from producer_core.person import NOTEBOOK, person
 from producer_core.replay import Operation, live
 from producer_core.replay.dry_run import DryRun, dry_run
-from producer_core.replaying import progress
+from producer_core.replay.handle import progress
 from producer_core.store import Store
 
 LATE = 6.0

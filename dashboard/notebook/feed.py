@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dashboard import data, words
+from producer_core._internal.masking import mask_told
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Group
 from producer_core.events import SAFE_VERDICTS
-from producer_core.masking import mask_told
 from producer_core.replay import runners
 from producer_core.store import Store
 

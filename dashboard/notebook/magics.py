@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 from dashboard.notebook.watching import Watch
 from producer_core.dlq import DeadLetterFilter, Groups
 from producer_core.errors import ConfigError
-from producer_core.monitor import Monitor
-from producer_core.producer import ReliableKafkaProducer
+from producer_core.producer.monitor import Monitor
+from producer_core.producer.producer import ReliableKafkaProducer
 from producer_core.store import Store
 
 

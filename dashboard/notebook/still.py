@@ -6,7 +6,7 @@ import html
 from base64 import b64encode
 
 from dashboard.notebook.feed import Moment, Series, spark
-from producer_core.shown import text
+from producer_core._internal.html import text
 
 BLUE, RED, GREY = "#2563eb", "#dc2626", "#7f7f7f"
 _LEFT = "text-align:left;vertical-align:top"

@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from dashboard import words
+from producer_core._internal.html import page
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Groups
 from producer_core.errors import StoreError
-from producer_core.shown import page
 from producer_core.store import Store
 
 _EVERY = 1.0

@@ -10,8 +10,8 @@ import streamlit as st
 from dashboard import actions
 from dashboard.stores import opened
 from dashboard.views import common, reading
+from producer_core._internal.masking import mask_text
 from producer_core.errors import StoreError
-from producer_core.masking import mask_text
 from producer_core.store import Store
 
 _TROUBLE = "replay_trouble"

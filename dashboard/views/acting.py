@@ -15,9 +15,9 @@ from dashboard.data.looking import Looking
 from dashboard.stores import opened
 from dashboard.views import common, letter_address, operation, reading
 from dashboard.words import replays as told
+from producer_core._internal.masking import mask_text
 from producer_core.dlq import DeadLetterFilter
 from producer_core.errors import ReplayError, StoreError
-from producer_core.masking import mask_text
 from producer_core.store import Store
 
 _OTHERS = 3

@@ -17,8 +17,8 @@ from dashboard.nodes import Node, link, node
 from dashboard.stores import opened
 from dashboard.views import alert_reading, common, header
 from dashboard.words import alerts as said
+from producer_core._internal.masking import mask_text
 from producer_core.alerts import Alert, Rule, Silence
-from producer_core.masking import mask_text
 from producer_core.store import Store
 
 ALL = "everything that the rule is about"

@@ -11,9 +11,9 @@ from dashboard import words
 from dashboard.data import alerts as of
 from dashboard.views import alert_cards, alert_reading, common, header
 from dashboard.words import alerts as said
+from producer_core._internal.masking import mask_text
 from producer_core.dlq import DeadLetterFilter
 from producer_core.errors import ConfigError
-from producer_core.masking import mask_text
 
 
 def show(path: Path, alert_id: str) -> None:

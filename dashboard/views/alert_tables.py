@@ -15,9 +15,9 @@ from dashboard.live_table import Column, Part, TableRow, live_table
 from dashboard.stores import opened
 from dashboard.views import alert_cards, common, header
 from dashboard.words import alerts as said
+from producer_core._internal.masking import mask_text
 from producer_core.alerts import Alert
 from producer_core.alerts.conditions import span
-from producer_core.masking import mask_text
 
 LOOKS = {"critical": "bad", "warning": "warning", "info": "quiet"}
 

@@ -15,7 +15,7 @@ from dashboard.nodes import link, node
 from dashboard.stores import opened
 from dashboard.views import common, header, pace, pipeline, replay_tables
 from dashboard.words import audits as told
-from producer_core.masking import mask_text
+from producer_core._internal.masking import mask_text
 
 _PARTS = 200
 

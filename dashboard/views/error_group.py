@@ -17,8 +17,8 @@ from dashboard.nodes import Node, link, node
 from dashboard.stores import opened
 from dashboard.views import common, header, pace
 from dashboard.words import errors as say
-from producer_core.failures import failure_of
-from producer_core.masking import mask_text
+from producer_core._internal.masking import mask_text
+from producer_core.kafka.classify import failure_of
 
 _LONGEST = 2000
 

@@ -18,7 +18,7 @@ from dashboard.live_table import Cell, Column, Line, Part, TableRow
 from dashboard.stores import opened
 from dashboard.views import common, error_group, header, pace, tiles
 from dashboard.words import errors as say
-from producer_core.masking import mask_text
+from producer_core._internal.masking import mask_text
 
 _MOST = 40
 """Rows of a table; who needs more narrows the page to a topic."""

@@ -18,7 +18,7 @@ from dashboard.live_table import Column, Line, Part, TableRow
 from dashboard.stores import opened
 from dashboard.views import audit, common, header, pace, pipeline, tiles
 from dashboard.words import fleet as say
-from producer_core.histogram import RELATIVE_ERROR
+from producer_core.metrics.histogram import RELATIVE_ERROR
 
 SHOWN = 50
 WHO = ("In the range", "In trouble", "All known")

@@ -13,7 +13,7 @@ from dashboard import data, figures, words
 from dashboard.live_dom import live_dom
 from dashboard.live_plotly import live_plotly
 from dashboard.views import common, header, reading, tiles, why
-from producer_core.histogram import RELATIVE_ERROR
+from producer_core.metrics.histogram import RELATIVE_ERROR
 
 
 def show(path: Path) -> None:

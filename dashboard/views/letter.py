@@ -14,11 +14,11 @@ from dashboard.data import letters as of_letters
 from dashboard.stores import opened
 from dashboard.views import common, header, letter_address, letter_reading
 from dashboard.words import letters as said
+from producer_core._internal.masking import mask_text, rules
 from producer_core.dlq.timeline import Moment
 from producer_core.errors import StoreError
 from producer_core.events import SAFE_VERDICTS, DeadLetter
-from producer_core.failures import failure_of
-from producer_core.masking import mask_text, rules
+from producer_core.kafka.classify import failure_of
 
 _REVEALED = "letter_revealed"
 _TONES = {

@@ -12,8 +12,8 @@ from dashboard.actions import showing
 from dashboard.stores import opened
 from dashboard.views import common
 from producer_core.dlq import DeadLetterFilter
+from producer_core.dlq.files.manifest import Format
 from producer_core.errors import ProducerError
-from producer_core.transfer.manifest import Format
 
 
 def show(path: Path, about: DeadLetterFilter, number: int) -> None:

@@ -13,10 +13,10 @@ from dashboard import data
 from dashboard.data import letters as of_letters
 from dashboard.stores import opened
 from dashboard.words import letters as said
+from producer_core._internal.masking import Rules
 from producer_core.dlq import Cursor, DeadLetterFilter
 from producer_core.dlq.timeline import Moment
 from producer_core.events import DeadLetter
-from producer_core.masking import Rules
 
 P = ParamSpec("P")
 T = TypeVar("T")

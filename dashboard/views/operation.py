@@ -13,7 +13,7 @@ from dashboard import actions, data, live_table, words
 from dashboard.bring import bring
 from dashboard.views import acted, common, dry_run, reading, replay_tables
 from dashboard.words import replays as told
-from producer_core.cli.selection import to_options
+from producer_core.cli.dlq.filter_options import to_options
 from producer_core.dlq import DeadLetterFilter
 from producer_core.replay import Operation
 from producer_core.store import Store

@@ -16,7 +16,7 @@ from dashboard.views import common, header
 from dashboard.words import audits as told
 from dashboard.words import fleet as say
 from dashboard.words import jobs as of
-from producer_core.masking import mask_text
+from producer_core._internal.masking import mask_text
 
 _JOBS, _TOPICS = 20, 50
 

@@ -14,9 +14,9 @@ from dashboard.live_table import Cell, Column, Part, TableRow, live_table
 from dashboard.views import common, header
 from dashboard.words import replays as told
 from dashboard.words.dry_run import topics as of_a_dry_run
-from producer_core.masking import mask_text
+from producer_core._internal.masking import mask_text
 from producer_core.replay.dry_run import DryRun
-from producer_core.replay.words import done_about
+from producer_core.replay.text import done_about
 
 _TOPICS = 20
 

@@ -13,10 +13,10 @@ import streamlit as st
 from dashboard import data, live_table
 from dashboard.views import common, header, letter_reading, operation, reading, replay_tables
 from dashboard.words import replays as told
+from producer_core._internal.masking import mask_text
 from producer_core.errors import ReplayError
-from producer_core.masking import mask_text
 from producer_core.replay import Operation
-from producer_core.replay.check import Check
+from producer_core.replay.broker_check import Check
 
 _REFRESH = 1.0
 _STILL = 5.0

@@ -17,8 +17,8 @@ from dashboard.stores import opened
 from dashboard.views import common, header, pace, reading
 from dashboard.words import replays
 from dashboard.words import settings as say
-from producer_core.doctor.finding import Finding
-from producer_core.masking import mask_text
+from producer_core._internal.masking import mask_text
+from producer_core.diagnostics.doctor.finding import Finding
 
 REFRESH = 5.0
 _FOLLOW = 0.7

@@ -9,7 +9,7 @@ import streamlit as st
 
 from dashboard import data, words
 from dashboard.views import common
-from producer_core.diagnosis import Finding
+from producer_core.diagnostics.causes import Finding
 
 _SHOWN = 6
 

@@ -9,7 +9,7 @@ from typing import Literal
 from dashboard.data.audits import FAULTS, KINDS, Audit, TopicAudit
 from dashboard.words.moments import age, stamp
 from dashboard.words.numbers import count, plural
-from producer_core.masking import mask_text
+from producer_core._internal.masking import mask_text
 
 Tone = Literal["bad", "warning", "good", "quiet"]
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from dashboard.words.numbers import plural, size
 from dashboard.words.replays import duration
-from producer_core.replay.check import TopicCheck
+from producer_core.replay.broker_check import TopicCheck
 from producer_core.replay.dry_run import DryRun
-from producer_core.replay.words import asked_for, newer_keys, there
+from producer_core.replay.text import asked_for, newer_keys, there
 
 
 def before(number: int, length: int) -> str:

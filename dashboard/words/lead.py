@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dashboard.words.moments import age, during
 from dashboard.words.numbers import count, plural
-from producer_core.replay.active import QUIET
+from producer_core.replay.active_cause import QUIET
 
 DEAD = 40.0
 """Seconds without a word after which a producer may have died."""

@@ -11,9 +11,9 @@ import orjson
 
 from dashboard.words.moments import age, last, moment
 from dashboard.words.numbers import plural, size
+from producer_core._internal.masking import LONGEST, mask_headers, rules, shown, shown_key
 from producer_core.dlq import DeadLetterFilter
-from producer_core.dlq.bounds import Bounds, Excess, Load
-from producer_core.masking import LONGEST, mask_headers, rules, shown, shown_key
+from producer_core.dlq.limits import Bounds, Excess, Load
 
 VERDICTS: Mapping[str, str] = {
     "not_sent": "never left the client, safe to send again",

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from dashboard.words.moments import age
 from dashboard.words.numbers import plural, rate, sentence_case
+from producer_core._internal.masking import mask_text
 from producer_core.dlq import DeadLetterFilter
-from producer_core.masking import mask_text
 from producer_core.replay import Operation
 from producer_core.replay.operation import SENT_ANYWAY
-from producer_core.replay.words import INCONCLUSIVE, NEWER, delivered, rule
+from producer_core.replay.text import INCONCLUSIVE, NEWER, delivered, rule
 
 Tone = str
 

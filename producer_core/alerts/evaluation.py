@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from producer_core.alerts.alert_state import Alert, Change, advance, resolved
 from producer_core.alerts.conditions import Told
-from producer_core.alerts.deciding import by_key, decide, told_of_nothing_more
-from producer_core.alerts.judging import judge, unreadable
-from producer_core.alerts.life import Alert, Change, advance, resolved
-from producer_core.alerts.reading import Reading
+from producer_core.alerts.evaluate_rules import judge, unreadable
+from producer_core.alerts.notify_policy import by_key, decide, told_of_nothing_more
 from producer_core.alerts.rules import Rule
+from producer_core.alerts.snapshot import Reading
 
 
 def evaluate(rules: Mapping[str, Rule], reading: Reading, known: Iterable[Alert]) -> list[Change]:

@@ -10,13 +10,13 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from producer_core.alerts.book import Book
-from producer_core.alerts.book_file import Books
+from producer_core.alerts.alert_log import AlertLog
+from producer_core.alerts.alert_state import Change
 from producer_core.alerts.evaluation import evaluate
 from producer_core.alerts.lease import LEASE, Lease
-from producer_core.alerts.life import Change
-from producer_core.alerts.log import AlertLog
-from producer_core.alerts.reader import Reader
+from producer_core.alerts.rule_set import Book
+from producer_core.alerts.rule_set_file import Books
+from producer_core.alerts.snapshot_reader import Reader
 
 if TYPE_CHECKING:
     from producer_core.store import Store

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from producer_core.alerts.life import Alert
+from producer_core.alerts.alert_state import Alert
 
 if TYPE_CHECKING:
     from producer_core.alerts.routes import Answer, Route

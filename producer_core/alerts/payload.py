@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from producer_core.alerts.book import Book
-from producer_core.alerts.life import Alert
+from producer_core._internal.masking import mask_told
+from producer_core.alerts.alert_state import Alert
 from producer_core.alerts.routes import Notification
+from producer_core.alerts.rule_set import Book
 from producer_core.alerts.rules import Rule
-from producer_core.masking import mask_told
 
 Status = Literal["firing", "resolved"]
 

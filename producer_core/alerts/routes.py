@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
-from producer_core.alerts.book import Book, RouteSettings
+from producer_core.alerts.rule_set import Book, RouteSettings
 from producer_core.errors import ConfigError
 
 WEBHOOK = "PRODUCER_CORE_ALERT_WEBHOOK"

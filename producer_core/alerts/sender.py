@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from producer_core.alerts.book import Book
+from producer_core._internal.read_activity import nobody_looks
+from producer_core.alerts.alert_state import Alert
 from producer_core.alerts.lease import LEASE, Lease
-from producer_core.alerts.life import Alert
 from producer_core.alerts.outbox import LONGEST_PAUSE, Entry, Outbox, pause
 from producer_core.alerts.payload import Status, notification
 from producer_core.alerts.routes import Answer, Notification, Route
+from producer_core.alerts.rule_set import Book
 from producer_core.errors import StoreError
-from producer_core.looking import nobody_looks
 
 if TYPE_CHECKING:
     from producer_core.store import Store

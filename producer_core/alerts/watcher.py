@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from producer_core.alerts.book import Book
+from producer_core._internal.read_activity import nobody_looks
+from producer_core._internal.user_callbacks import ends_here
+from producer_core.alerts.alert_state import Alert, Change, alert, resolved
 from producer_core.alerts.evaluator import Evaluator
-from producer_core.alerts.life import Alert, Change, alert, resolved
 from producer_core.alerts.routes import Route, routes_of
+from producer_core.alerts.rule_set import Book
 from producer_core.alerts.sender import Sender
 from producer_core.errors import ConfigError, StoreError
-from producer_core.foreign import ends_here
-from producer_core.looking import nobody_looks
 
 if TYPE_CHECKING:
     from producer_core.store import Store

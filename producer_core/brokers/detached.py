@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from producer_core import private
+from producer_core._internal import private_files
 from producer_core.brokers import kafka, layout, readiness
 from producer_core.brokers import secure as access
 from producer_core.brokers.kafka import Progress
@@ -138,7 +138,7 @@ def _forget(state: State) -> None:
 def _place() -> Path:
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     place = Path(state).expanduser() / "producer-core" / "broker"
-    private.own_folder(place)
+    private_files.own_folder(place)
     return place
 
 
@@ -167,7 +167,7 @@ def _write(state: State) -> None:
         indent=2,
     )
     draft = _file().with_suffix(".new")
-    private.write(draft, text)
+    private_files.write(draft, text)
     draft.replace(_file())
 
 

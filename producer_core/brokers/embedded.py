@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient
 from producer_core.brokers.mock import MockCluster
 from producer_core.brokers.rejections import Rejections, drain
 from producer_core.errors import BrokerError, ConfigError
-from producer_core.failures import lookup
+from producer_core.kafka.classify import lookup
 
 
 def start(*, brokers: int = 3, topics: Mapping[str, int] | None = None) -> EmbeddedBroker:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from producer_core import private
+from producer_core._internal import private_files
 from producer_core.errors import BrokerError, MissingTool
 
 VERSION = "4.3.1"
@@ -37,7 +37,7 @@ def fetch(progress: Callable[[str], None] = lambda text: None) -> Path:
     target = folder()
     if target.is_dir():
         return target
-    private.make_folder(target.parent)
+    private_files.make_folder(target.parent)
     with _locked(target.with_suffix(".lock")):
         if not target.is_dir():
             progress(f"fetching Apache Kafka {VERSION} (45 MB, once)")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from producer_core import private
+from producer_core._internal import private_files
 from producer_core.brokers.ports import free_ports
 from producer_core.errors import BrokerError
 
@@ -102,14 +102,14 @@ def settings(node: Node, nodes: Sequence[Node], *, auto_create: bool) -> dict[st
 
 def write(node: Node, properties: Mapping[str, str]) -> None:
     try:
-        private.make_folder(node.folder)
+        private_files.make_folder(node.folder)
     except OSError as error:
         raise BrokerError(
             f"The folder {node.folder} for a broker cannot be made ({error.strerror}).",
             fix="Choose another one.",
         ) from error
     lines = (f"{name}={_escaped(value)}\n" for name, value in properties.items())
-    private.write(node.settings_file, "".join(lines))  # passwords of test listeners go in here
+    private_files.write(node.settings_file, "".join(lines))  # passwords of test listeners go in here
     (node.folder / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
 
 

@@ -9,8 +9,8 @@ from itertools import count
 from threading import Event, RLock
 from typing import Any
 
+from producer_core._internal.librdkafka import library
 from producer_core.errors import BrokerError, MissingTool
-from producer_core.librdkafka import library
 
 PRODUCE = 0  # ApiKey of the Produce request
 _BATCH = 100  # errors pushed in one variadic call: ctypes takes 1,024 arguments at most

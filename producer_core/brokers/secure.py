@@ -30,10 +30,10 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from producer_core import private
+from producer_core._internal import private_files
 from producer_core.brokers.layout import Node
 from producer_core.errors import BrokerError, ConfigError, MissingTool
-from producer_core.permissions import Permission
+from producer_core.kafka.acls import Permission
 
 HOST = "localhost"
 """The name in the certificate, and its only one."""
@@ -89,7 +89,7 @@ class Security:
 def prepare(folder: Path) -> Security:
     """Certificates and passwords in this folder; those that are there already stay as they are."""
     security = Security(folder)
-    private.make_folder(folder)
+    private_files.make_folder(folder)
     if not security.broker.exists():
         certify(security.ca, security.broker)
     for user in USERS:
@@ -196,7 +196,7 @@ def _openssl(folder: Path, command: str) -> None:
 def _write(path: Path, text: str) -> None:
     draft = path.with_suffix(path.suffix + ".new")
     draft.unlink(missing_ok=True)
-    private.write(draft, text)
+    private_files.write(draft, text)
     draft.replace(path)
 
 

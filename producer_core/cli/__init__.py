@@ -5,24 +5,26 @@ from __future__ import annotations
 import click
 
 from producer_core import __version__
-from producer_core.cli.lazy import Command, LazyGroup
+from producer_core.cli.lazy_group import Command, LazyGroup
 
 COMMANDS = (
-    Command("send", "Send a file's rows, or standard input, to a topic."),
-    Command("demo", "See what the producer does: retries, dead letters, health."),
-    Command("simulate", "Send made-up shop traffic, in one of several scenarios."),
-    Command("stats", "What was sent, retried and lost, by topic."),
-    Command("health", "Whether producers and alerts are in order; exit code 0 or 1."),
-    Command("explain", "What an error code means and what to do about it."),
-    Command("dlq", "Dead letters: look, replay, archive, restore, purge."),
-    Command("replay", "Replays under way: progress, pause, resume, cancel."),
-    Command("alerts", "Alerts: list, acknowledge, silence, rules, webhook."),
-    Command("audit", "Who did what to dead letters and alerts, and when."),
-    Command("store", "The store's file: inventory, copy, clean-up."),
-    Command("doctor", "Check brokers, topic, store, Redis and Java; each finding with its fix."),
-    Command("broker", "Start, stop and ask about a Kafka of your own."),
-    Command("pipeline", "Spark jobs for a fleet: telemetry, audit, large replays."),
-    Command("dashboard", "Open the live dashboard in a browser."),
+    Command("send", "Send a file's rows, or standard input, to a topic.", "send.send_command"),
+    Command("demo", "See what the producer does: retries, dead letters, health.", "demo"),
+    Command("simulate", "Send made-up shop traffic, in one of several scenarios.", "simulate"),
+    Command("stats", "What was sent, retried and lost, by topic.", "stats"),
+    Command("health", "Whether producers and alerts are in order; exit code 0 or 1.", "health"),
+    Command("explain", "What an error code means and what to do about it.", "explain"),
+    Command("dlq", "Dead letters: look, replay, archive, restore, purge.", "dlq.dlq_group"),
+    Command("replay", "Replays under way: progress, pause, resume, cancel.", "replay.replay_group"),
+    Command("alerts", "Alerts: list, acknowledge, silence, rules, webhook.", "alerts"),
+    Command("audit", "Who did what to dead letters and alerts, and when.", "audit"),
+    Command("store", "The store's file: inventory, copy, clean-up.", "store"),
+    Command("doctor", "Check brokers, topic, store, Redis and Java; each finding with its fix.", "doctor"),
+    Command("broker", "Start, stop and ask about a Kafka of your own.", "broker"),
+    Command(
+        "pipeline", "Spark jobs for a fleet: telemetry, audit, large replays.", "pipeline.pipeline_group"
+    ),
+    Command("dashboard", "Open the live dashboard in a browser.", "dashboard"),
 )
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from producer_core.cli import options, show
-from producer_core.cli.lazy import Failed
+from producer_core.cli import options, output
+from producer_core.cli.lazy_group import Failed
 
 if TYPE_CHECKING:
     from producer_core.alerts import Alert, AlertLog, Book, Change, Route, Rule
@@ -42,17 +42,17 @@ def list_(store_path: Path | None, everything: bool, limit: int, as_json: bool) 
     found, more = found[:limit], len(found) > limit
     if as_json:
         alerts_ = [{"alert_id": item.alert_id, **dataclasses.asdict(item)} for item in found]
-        show.emit({"alerts": alerts_, "more": more})
+        output.emit({"alerts": alerts_, "more": more})
     elif not found:
-        show.say("No alert fires." if not everything else "No alert has fired yet.")
+        output.say("No alert fires." if not everything else "No alert has fired yet.")
     else:
-        show.table(
+        output.table(
             ("id", "severity", "state", "since", "what", "seen by"),
             [_row(item) for item in found],
             shrink=("what", "seen by"),
         )
         for advice in dict.fromkeys(item.advice for item in found if item.state == "firing"):
-            show.advise(advice)
+            output.advise(advice)
 
 
 @alerts.command()
@@ -64,7 +64,7 @@ def ack(alert_id: str, store_path: Path | None) -> None:
         raise Failed(
             f"There is no alert {alert_id} that waits for somebody.", "See producer-core alerts list."
         )
-    show.say(f"Acknowledged {alert_id} as {options.me()}.")
+    output.say(f"Acknowledged {alert_id} as {options.me()}.")
 
 
 @alerts.command(short_help="Keep RULE quiet for a while.")
@@ -85,7 +85,7 @@ def silence(rule: str, subject: str, length: float, why: str, store_path: Path |
         )
     except ValueError as error:
         raise Failed(str(error)) from error
-    show.say(f"{rule} is quiet{f' for {subject}' if subject else ''} until {show.moment(quiet.until)}.")
+    output.say(f"{rule} is quiet{f' for {subject}' if subject else ''} until {output.moment(quiet.until)}.")
 
 
 @alerts.command(short_help="End a silence now.")
@@ -96,7 +96,7 @@ def unsilence(rule: str, subject: str, store_path: Path | None) -> None:
     """End a silence of RULE now; what fires is told within seconds."""
     if not _log(store_path).unsilence(rule, subject, who=options.me(), origin="cli"):
         raise Failed(f"Nothing keeps {rule}{f' for {subject}' if subject else ''} quiet.")
-    show.say(f"{rule} is not quiet any more{f' for {subject}' if subject else ''}.")
+    output.say(f"{rule} is not quiet any more{f' for {subject}' if subject else ''}.")
 
 
 @alerts.command(short_help="The rules that hold, and over what people are told.")
@@ -110,7 +110,7 @@ def rules(store_path: Path | None, as_json: bool) -> None:
     store = _store(store_path)
     book, quiet, routes = book_of(store), AlertLog(store).silences(), store.rows("alert_routes")
     if as_json:
-        show.emit(
+        output.emit(
             {
                 "file": str(book.path) if book.path else None,
                 "problem": book.problem,
@@ -120,20 +120,20 @@ def rules(store_path: Path | None, as_json: bool) -> None:
             }
         )
         return
-    show.say(f"Rules of {book.path}." if book.path else "The built-in rules; there is no file of rules.")
+    output.say(f"Rules of {book.path}." if book.path else "The built-in rules; there is no file of rules.")
     if book.problem:
-        show.say(f"The file does not count: {book.problem}")
+        output.say(f"The file does not count: {book.problem}")
     judged = {name: rule for name, rule in book.rules.items() if not isinstance(rule.condition, Told)}
-    show.table(
+    output.table(
         ("rule", "severity", "fires when", "for", "keeps firing for"),
         [_rule_row(name, rule) for name, rule in judged.items()],
     )
-    show.say(f"Told by producers themselves: {', '.join(sorted(book.rules.keys() - judged.keys()))}.")
+    output.say(f"Told by producers themselves: {', '.join(sorted(book.rules.keys() - judged.keys()))}.")
     for item in quiet:
         about = f"{item.rule} for {item.subject}" if item.subject else item.rule
-        show.say(f"Silenced until {show.moment(item.until)} by {item.who}: {about}. {item.why}".rstrip())
+        output.say(f"Silenced until {output.moment(item.until)} by {item.who}: {about}. {item.why}".rstrip())
     for row in routes:
-        show.say(_route_line(row))
+        output.say(_route_line(row))
 
 
 @alerts.command(short_help="Whether a file of rules is right.")
@@ -147,13 +147,13 @@ def check(file: Path) -> None:
     book = load(file)
     own = [name for name in book.rules if name not in RULES]
     changed = [name for name in RULES if book.rules[name] != RULES[name]]
-    show.say(
-        f"{file.name} is right: {show.count(len(own), 'rule')} of your own, "
-        f"{show.count(len(changed), 'built-in rule')} changed, {show.count(len(book.routes), 'route')}."
+    output.say(
+        f"{file.name} is right: {output.count(len(own), 'rule')} of your own, "
+        f"{output.count(len(changed), 'built-in rule')} changed, {output.count(len(book.routes), 'route')}."
     )
     for settings in missing_addresses(book):
         source = f"${settings.url_env}" if settings.url_env else settings.url_file
-        show.say(f"  The route {settings.name} has no address here: {source} is empty.")
+        output.say(f"  The route {settings.name} has no address here: {source} is empty.")
 
 
 @alerts.command(short_help="Judge alerts and tell people, until stopped.")
@@ -164,14 +164,14 @@ def run(store_path: Path | None) -> None:
     Run it wherever the store is and alerts must be judged while no producer and no dashboard runs. Several do no
     harm: one judges, the others stand by.
     """
+    from producer_core._internal.stop_signal import Stop
     from producer_core.alerts import Watcher
-    from producer_core.stopping import Stop
 
     stop = Stop()
     store = _store(store_path)
     watcher = Watcher(store, heard=_say_changes)
     names = ", ".join(route.name for route in watcher.routes) or "nobody: no route has an address here"
-    show.say(f"Watching {store.path}; told: {names}. Stop with Ctrl-C.")
+    output.say(f"Watching {store.path}; told: {names}. Stop with Ctrl-C.")
     with watcher:
         stop.wait()
 
@@ -204,14 +204,14 @@ def test(route: str | None, store_path: Path | None) -> None:
         )
     answers = [(item.name, *_try(item, book, str(store.path))) for item in found]
     for name, good, text in answers:
-        show.say(f"{name}: {'taken' if good else 'NOT taken'}. {text}")
+        output.say(f"{name}: {'taken' if good else 'NOT taken'}. {text}")
     if not all(good for _, good, _ in answers):
         raise click.exceptions.Exit(1)
 
 
 def _try(route: Route, book: Book, store: str) -> tuple[bool, str]:
     """What a receiver says to a test alert that fires and, when that is taken, resolves."""
-    from producer_core.alerts.trial import trial
+    from producer_core.alerts.send_test import trial
 
     answer = trial(route, book, store=store, who=options.me())
     return answer.taken, f"{answer.text}.{f' It wrote: {answer.body}' if answer.body else ''}"
@@ -221,7 +221,9 @@ def _say_changes(changes: Sequence[Change]) -> None:
     for change in changes:
         if change.kind in ("fired", "resolved"):
             item = change.alert
-            show.say(f"{show.moment(item.changed_at)} {change.kind} {item.severity} {item.rule}: {item.text}")
+            output.say(
+                f"{output.moment(item.changed_at)} {change.kind} {item.severity} {item.rule}: {item.text}"
+            )
 
 
 def _store(store_path: Path | None) -> Store:
@@ -240,7 +242,14 @@ def _row(item: Alert) -> tuple[str | None, ...]:
     state = f"{item.state} (silenced)" if item.silenced else item.state
     if item.muted_by and not item.silenced and item.state == "firing":
         state = f"{item.state} (muted)"
-    return item.alert_id, item.severity, state, show.moment(item.started_at), item.text, item.acknowledged_by
+    return (
+        item.alert_id,
+        item.severity,
+        state,
+        output.moment(item.started_at),
+        item.text,
+        item.acknowledged_by,
+    )
 
 
 def _rule_row(name: str, rule: Rule) -> tuple[str, ...]:
@@ -260,8 +269,8 @@ def _rule_json(name: str, rule: Rule) -> dict[str, object]:
 
 
 def _route_line(row: dict[str, object]) -> str:
-    told = show.moment(row["told_at"])  # type: ignore[arg-type]  # a DOUBLE of the store, or NULL
+    told = output.moment(row["told_at"])  # type: ignore[arg-type]  # a DOUBLE of the store, or NULL
     line = f"Route {row['name']}: last told {told}, {row['waiting']} waiting, {row['given_up']} given up."
     if row["failing_since"] is None:
         return line
-    return f"{line} Failing since {show.moment(row['failing_since'])}: {row['answer']}"  # type: ignore[arg-type]
+    return f"{line} Failing since {output.moment(row['failing_since'])}: {row['answer']}"  # type: ignore[arg-type]

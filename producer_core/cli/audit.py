@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
-from producer_core.cli import options, show
-from producer_core.masking import mask, mask_text
+from producer_core._internal.masking import mask, mask_text
+from producer_core.cli import options, output
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -50,9 +50,9 @@ def audit(store_path: Path | None, limit: int, as_json: bool, **given: Any) -> N
     rows = store.rows("audit_latest", limit=limit, **given)
     entries = [_entry(row) for row in rows]
     if as_json:
-        show.emit(entries)
+        output.emit(entries)
     elif not entries:
-        show.say(_none(store, given))
+        output.say(_none(store, given))
     else:
         _table(entries)
 
@@ -73,11 +73,11 @@ def _entry(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _table(entries: list[dict[str, Any]]) -> None:
-    show.table(
+    output.table(
         ("when", "who", "from", "what", "which", "count", "outcome"),
         [
-            (show.moment(row["acted_at"]), row["who"], _origin(row), row["action"], _which(row["selection"]),
-             row["count"], show.shorten(row["outcome"], 60))
+            (output.moment(row["acted_at"]), row["who"], _origin(row), row["action"], _which(row["selection"]),
+             row["count"], output.shorten(row["outcome"], 60))
             for row in entries
         ],
         right=("count",),
@@ -92,5 +92,5 @@ def _origin(row: dict[str, Any]) -> str:
 
 def _which(selection: Any) -> str:
     if not isinstance(selection, dict):
-        return show.shorten(str(selection), 40)
-    return show.shorten(" ".join(f"{name}={value}" for name, value in selection.items()), 40) or "all"
+        return output.shorten(str(selection), 40)
+    return output.shorten(" ".join(f"{name}={value}" for name, value in selection.items()), 40) or "all"

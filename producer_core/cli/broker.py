@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from producer_core.cli import options, show
-from producer_core.cli.lazy import Failed
-from producer_core.permissions import FEATURES, Feature
+from producer_core.cli import options, output
+from producer_core.cli.lazy_group import Failed
+from producer_core.kafka.acls import FEATURES, Feature
 
 if TYPE_CHECKING:
     from producer_core.brokers.detached import State
     from producer_core.brokers.secure import Security
-    from producer_core.permissions import Permission
+    from producer_core.kafka.acls import Permission
 
 
 def _granting(command: options.F) -> options.F:
@@ -105,14 +105,14 @@ def start(
             progress=progress,
         )
     if not new:
-        asked = "" if len(state.nodes) == nodes else f", with {show.count(len(state.nodes), 'node')}"
+        asked = "" if len(state.nodes) == nodes else f", with {output.count(len(state.nodes), 'node')}"
         if secure != (state.security is not None):
             asked += ", not secured" if secure else ", secured"
-        show.say(f"It is running already{asked}; end it with: producer-core broker stop", err=True)
+        output.say(f"It is running already{asked}; end it with: producer-core broker stop", err=True)
     if as_json:
-        show.emit(_described(state))
+        output.emit(_described(state))
         return
-    show.say(str(state.security.config_file("app") if state.security else state.bootstrap_servers))
+    output.say(str(state.security.config_file("app") if state.security else state.bootstrap_servers))
 
 
 @broker.command(short_help="Which brokers run, and where.")
@@ -136,13 +136,13 @@ def status(ctx: click.Context, /, servers: bool, user: str | None, as_json: bool
 
     state = detached.status()
     if as_json:
-        show.emit(_described(state) if state else {"bootstrap_servers": "", "nodes": []})
+        output.emit(_described(state) if state else {"bootstrap_servers": "", "nodes": []})
     elif state is None:
-        show.say("No broker was started. Start one with: producer-core broker start", err=True)
+        output.say("No broker was started. Start one with: producer-core broker start", err=True)
     elif user:
-        show.say(str(_security(state).config_file(user)))
+        output.say(str(_security(state).config_file(user)))
     elif servers:
-        show.say(state.bootstrap_servers)
+        output.say(state.bootstrap_servers)
     else:
         _show(state)
     ctx.exit(0 if state and state.alive else 1)
@@ -157,7 +157,7 @@ def grant(user: str, feature: Feature, topics: tuple[str, ...], transactional_id
       producer-core broker grant app2 send orders payments
     """
     from producer_core.brokers import secure as access
-    from producer_core.permissions import needed
+    from producer_core.kafka.acls import needed
 
     _change(access.grant, user, needed(feature, topics, transactional_id=transactional_id), "may now")
 
@@ -167,7 +167,7 @@ def grant(user: str, feature: Feature, topics: tuple[str, ...], transactional_id
 def revoke(user: str, feature: Feature, topics: tuple[str, ...], transactional_id: str | None) -> None:
     """Take back from USER what `broker grant` allowed."""
     from producer_core.brokers import secure as access
-    from producer_core.permissions import needed
+    from producer_core.kafka.acls import needed
 
     _change(access.revoke, user, needed(feature, topics, transactional_id=transactional_id), "may no longer")
 
@@ -179,10 +179,10 @@ def stop() -> None:
 
     state = detached.stop()
     if state is None:
-        show.say("No broker was running.", err=True)
+        output.say("No broker was running.", err=True)
         return
     kept = "Its data are deleted." if state.temporary else f"Its data stay in {state.folder}."
-    show.say(f"Stopped {show.count(len(state.nodes), 'broker')}. {kept}")
+    output.say(f"Stopped {output.count(len(state.nodes), 'broker')}. {kept}")
 
 
 @broker.command(short_help="Fetch Apache Kafka's jars now.")
@@ -192,7 +192,7 @@ def fetch() -> None:
 
     with _progress() as progress:
         folder = jars.fetch(progress)
-    show.say(f"Apache Kafka {jars.VERSION} is in {folder}")
+    output.say(f"Apache Kafka {jars.VERSION} is in {folder}")
 
 
 def _change(
@@ -208,7 +208,7 @@ def _change(
     assert state is not None
     act(state.direct_servers, user, permissions)
     for permission in permissions:
-        show.say(f"{user} {words}: {permission}")
+        output.say(f"{user} {words}: {permission}")
 
 
 def _security(state: State | None) -> Security:
@@ -258,7 +258,7 @@ def _credentials(state: State, security: Security) -> dict[str, Any]:
 
 
 def _show(state: State) -> None:
-    show.pairs(
+    output.pairs(
         [
             ("bootstrap servers", state.bootstrap_servers),
             ("cluster id", state.cluster_id),
@@ -266,7 +266,7 @@ def _show(state: State) -> None:
             *([("client settings", str(state.security.config_file("app")))] if state.security else []),
         ]
     )
-    show.table(
+    output.table(
         ("node", "state", "process", "log"),
         [
             (str(node.number), "runs" if process.alive else "ended", str(process.pid), str(node.log))
@@ -279,7 +279,7 @@ def _show(state: State) -> None:
 def _progress() -> Iterator[Callable[[str], None]]:
     """What happens now, on one line of a terminal that is gone afterwards; plain lines elsewhere."""
     if not sys.stderr.isatty():
-        yield lambda text: show.say(text, err=True)
+        yield lambda text: output.say(text, err=True)
         return
     from rich.console import Console
 

@@ -17,12 +17,12 @@ from urllib.parse import urlsplit
 
 import click
 
-from producer_core.cli import options, show
-from producer_core.cli.lazy import Failed
-from producer_core.stopping import Stop
+from producer_core._internal.stop_signal import Stop
+from producer_core.cli import options, output
+from producer_core.cli.lazy_group import Failed
 
 if TYPE_CHECKING:
-    from producer_core.simulate.child import Child
+    from producer_core.simulate.dashboard_process import Child
 
 _LOOPBACK = "127.0.0.1"
 _STARTS_WITHIN = 60.0
@@ -127,9 +127,11 @@ def password(name: str, from_stdin: bool) -> None:
         kept = import_module("dashboard.password").hashed(given)
     except ValueError as error:
         raise Failed(str(error)) from None
-    show.say("Put this into .streamlit/secrets.toml (chmod 600), then start the dashboard again:\n", err=True)
-    show.say("[dashboard.passwords]")
-    show.say(f"{_quoted(name)} = {_quoted(kept)}")
+    output.say(
+        "Put this into .streamlit/secrets.toml (chmod 600), then start the dashboard again:\n", err=True
+    )
+    output.say("[dashboard.passwords]")
+    output.say(f"{_quoted(name)} = {_quoted(kept)}")
 
 
 class _Place(NamedTuple):
@@ -164,13 +166,13 @@ def _refuse_strangers(place: _Place, port: int) -> None:
     if admitted.oidc:
         _comes_back(admitted.comes_back_to, place)
     if admitted.passwords and admission.loopback(place.address) and place.hosts and not place.proxies:
-        show.say(
+        output.say(
             "Behind a proxy also give --proxy with its address: without it wrong passwords of one browser make all "
             "others wait.",
             err=True,
         )
     if not admission.loopback(place.address) and place.tls is None:
-        show.say(
+        output.say(
             "This is plain http: passwords and data travel readable. Give --tls-cert and --tls-key, or put a proxy "
             "with https before it.",
             err=True,
@@ -194,14 +196,14 @@ def _comes_back(address: str, place: _Place) -> None:
 
 
 def _serve(store_path: Path | None, wanted: int, place: _Place) -> None:
-    from producer_core.simulate.child import Child, Port
-    from producer_core.store.place import resolve
+    from producer_core.simulate.dashboard_process import Child, Port
+    from producer_core.store.paths import resolve
 
     store, stop = resolve(store_path), Stop()
     serve: Any = import_module("dashboard.serve")
     port = Port.first_free(serve.free_port(wanted, place.address))
     if port.number != wanted:
-        show.say(f"Port {wanted} is taken; using {port.number}.", err=True)
+        output.say(f"Port {wanted} is taken; using {port.number}.", err=True)
     command: Callable[[int], Sequence[str]] = lambda number: serve.command(  # noqa: E731
         store, number, place.address, hosts=place.hosts, proxies=place.proxies, tls=place.tls
     )
@@ -209,7 +211,7 @@ def _serve(store_path: Path | None, wanted: int, place: _Place) -> None:
     try:
         if _answers(child, place, stop):
             scheme = "https" if place.tls else "http"
-            show.say(
+            output.say(
                 f"The dashboard of {store} is at {scheme}://{_reached_at(place)}:{port.number} (Ctrl-C ends it)"
             )
             sys.stdout.flush()

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from producer_core.cli import options, show
-from producer_core.permissions import FEATURES, Feature
+from producer_core.cli import options, output
+from producer_core.kafka.acls import FEATURES, Feature
 
 if TYPE_CHECKING:
-    from producer_core.doctor import Finding
+    from producer_core.diagnostics.doctor import Finding
 _SIGNS = {"ok": "ok      ", "warning": "WARNING ", "problem": "PROBLEM "}
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
@@ -61,7 +61,7 @@ def doctor(
     Exit code 0 without a problem (warnings are none), 1 with one.
     The JSON is {"status": "ok" | "warning" | "problem", "findings": [{"check", "level", "text", "fix"}]}.
     """
-    from producer_core.doctor import DEFAULT_FEATURES, examine
+    from producer_core.diagnostics.doctor import DEFAULT_FEATURES, examine
 
     addresses, config = options.client_settings(servers, settings, config_file)
     found: list[Finding] = []
@@ -81,18 +81,18 @@ def doctor(
     levels = [finding.level for finding in found]
     status = next((level for level in ("problem", "warning") if level in levels), "ok")
     if as_json:
-        show.emit({"status": status, "findings": [dataclasses.asdict(finding) for finding in found]})
+        output.emit({"status": status, "findings": [dataclasses.asdict(finding) for finding in found]})
     else:
         counts = (
-            show.count(levels.count("problem"), "problem"),
-            show.count(levels.count("warning"), "warning"),
+            output.count(levels.count("problem"), "problem"),
+            output.count(levels.count("warning"), "warning"),
         )
-        show.say(f"\n{counts[0]}, {counts[1]}.")
+        output.say(f"\n{counts[0]}, {counts[1]}.")
     ctx.exit(1 if status == "problem" else 0)
 
 
 def _say(finding: Finding) -> None:
     sign = click.style(_SIGNS[finding.level], fg=_COLOURS[finding.level])
-    show.say(f"{finding.check}: {finding.text}", sign=sign)
+    output.say(f"{finding.check}: {finding.text}", sign=sign)
     if finding.fix and finding.level != "ok":
-        show.say(f"        {finding.fix}")
+        output.say(f"        {finding.fix}")

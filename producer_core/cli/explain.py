@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import click
 
 from producer_core import errors
-from producer_core.cli import options, show
-from producer_core.cli.lazy import Failed
+from producer_core.cli import options, output
+from producer_core.cli.lazy_group import Failed
 
 if TYPE_CHECKING:
-    from producer_core.failures import Failure
+    from producer_core.kafka.classify import Failure
 
 _KINDS = {
     "local": "local: the client refused it, nothing left this machine",
@@ -46,7 +46,7 @@ def explain(code: str | None, everything: bool, as_json: bool) -> None:
       producer-core explain 19
       producer-core explain --all
     """
-    from producer_core.failures import known_failures, lookup, other_names
+    from producer_core.kafka.classify import known_failures, lookup, other_names
 
     if everything:
         _list(known_failures(), as_json)
@@ -54,22 +54,24 @@ def explain(code: str | None, everything: bool, as_json: bool) -> None:
     if code is None:
         raise click.UsageError("Missing argument 'CODE'; --all lists every code.")
     if (told := _exception(code)) is not None:
-        show.emit({"code": code, "meaning": told}) if as_json else show.say(f"{code}\n{_filled('', told)}")
+        output.emit({"code": code, "meaning": told}) if as_json else output.say(
+            f"{code}\n{_filled('', told)}"
+        )
         return
     failure = lookup(code)
     if failure.code not in {known.code for known in known_failures()}:
         raise Failed(f"There is no error code {code}.", "See producer-core explain --all.")
     others = other_names(failure.code)
     if as_json:
-        show.emit({**dataclasses.asdict(failure), "also_called": others})
+        output.emit({**dataclasses.asdict(failure), "also_called": others})
         return
-    show.say(f"{failure.code} ({failure.number})")
-    show.say(textwrap.fill(failure.meaning, 96, initial_indent="  ", subsequent_indent="  "))
+    output.say(f"{failure.code} ({failure.number})")
+    output.say(textwrap.fill(failure.meaning, 96, initial_indent="  ", subsequent_indent="  "))
     if others:
-        show.say(_filled("Also", ", ".join(others)))
-    show.say(f"  Kind     {_KINDS.get(failure.kind, failure.kind)}")
-    show.say(f"  Verdict  {_VERDICTS.get(failure.verdict, failure.verdict)}")
-    show.say(_filled("To do", failure.advice))
+        output.say(_filled("Also", ", ".join(others)))
+    output.say(f"  Kind     {_KINDS.get(failure.kind, failure.kind)}")
+    output.say(f"  Verdict  {_VERDICTS.get(failure.verdict, failure.verdict)}")
+    output.say(_filled("To do", failure.advice))
 
 
 def _exception(name: str) -> str | None:
@@ -97,7 +99,7 @@ def _filled(word: str, text: str) -> str:
 
 def _list(failures: Sequence[Failure], as_json: bool) -> None:
     if as_json:
-        show.emit([dataclasses.asdict(failure) for failure in failures])
+        output.emit([dataclasses.asdict(failure) for failure in failures])
         return
     rows = [(failure.code, failure.number or "", failure.kind, failure.meaning) for failure in failures]
-    show.table(("code", "number", "kind", "meaning"), rows, right=("number",), shrink=("meaning",))
+    output.table(("code", "number", "kind", "meaning"), rows, right=("number",), shrink=("meaning",))

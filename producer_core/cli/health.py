@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import click
 
-from producer_core.cli import options, show
+from producer_core.cli import options, output
 
 Status = Literal["healthy", "degraded", "unhealthy", "unknown"]
 _ORDER: tuple[Status, ...] = ("healthy", "degraded", "unhealthy")
@@ -52,7 +52,7 @@ def health(ctx: click.Context, store_path: Path | None, as_json: bool) -> None:
     (totals,) = store.rows("totals", since=int(now - _WINDOW))
     found = judge(producers, alerts, totals, now)
     if as_json:
-        show.emit(_json(found, producers, alerts))
+        output.emit(_json(found, producers, alerts))
     else:
         _say(found, alerts)
     ctx.exit(0 if found.status == "healthy" else 1)
@@ -84,7 +84,7 @@ def _of_producer(row: Mapping[str, Any], now: float) -> tuple[Status, str]:
     name = f"{row['client_id']} ({row['host']}, process {row['pid']})"
     silent = now - row["seen_at"]
     if silent > _ALIVE:
-        return "unhealthy", f"{name} was not closed and is silent since {show.duration(silent)}."
+        return "unhealthy", f"{name} was not closed and is silent since {output.duration(silent)}."
     if not row["connected"]:
         return "unhealthy", f"{name} is not connected: {row['connection_error'] or 'no broker answered yet'}."
     if row["queue_limit"] and row["queue_messages"] > 0.9 * row["queue_limit"]:
@@ -96,19 +96,19 @@ def _summary(producers: Sequence[Mapping[str, Any]], totals: Mapping[str, Any], 
     alive = sum(row["closed_at"] is None and now - row["seen_at"] <= _ALIVE for row in producers)
     last = max(row["seen_at"] for row in producers)
     who = (
-        f"{show.count(alive, 'producer')} running"
+        f"{output.count(alive, 'producer')} running"
         if alive
-        else f"No producer running; the last was seen {show.ago(last)}"
+        else f"No producer running; the last was seen {output.ago(last)}"
     )
     return f"{who}; in the last 5 minutes {totals['acknowledged']:,} messages sent, {totals['dead']:,} died."
 
 
 def _say(found: Health, alerts: Sequence[Mapping[str, Any]]) -> None:
-    show.say(f"{found.status}: {found.summary}")
+    output.say(f"{found.status}: {found.summary}")
     for issue in found.issues:
-        show.say(f"  - {issue}")
+        output.say(f"  - {issue}")
     for advice in dict.fromkeys(row["advice"] for row in alerts if row["advice"]):
-        show.advise(advice)
+        output.advise(advice)
 
 
 def _json(

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 import click
 import orjson
 
-from producer_core.cli.lazy import Failed
+from producer_core.cli.lazy_group import Failed
+from producer_core.cli.send.input_file import readable
 from producer_core.errors import ConfigError
-from producer_core.inputs.files import readable
 
 F = TypeVar("F", bound=Callable[..., Any])
 

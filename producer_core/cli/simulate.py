@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
-from producer_core.cli import options, show, simulating
-from producer_core.cli.lazy import Failed
+from producer_core.cli import options, simulate_setup
+from producer_core.cli import output as cli_output
+from producer_core.cli.lazy_group import Failed
 
 if TYPE_CHECKING:
     from producer_core.simulate.config import DataGenerationConfig
@@ -67,7 +68,7 @@ def simulate(ctx: click.Context, shop_file: Path | None) -> None:
       producer-core simulate fraud_testing --dry-run
       producer-core simulate generate -t transactions -n 1000 --seed 7 -o transactions.jsonl
     """
-    ctx.obj = simulating.shop_of(shop_file)
+    ctx.obj = simulate_setup.shop_of(shop_file)
 
 
 def _streaming_options(command: F) -> F:
@@ -155,14 +156,14 @@ def _stream(
     if not topics and "fraud_rate_override" in about:
         shop.fraud_rate = about["fraud_rate_override"]
     if dry_run:
-        simulating.plan(shop, chosen, duration, multiplier, rate, seed)
+        simulate_setup.plan(shop, chosen, duration, multiplier, rate, seed)
         return
     address, client = options.client_settings(servers, settings, config_file)
-    with simulating.orchestrator(
-        shop, address, client, simulating.store_of(store_path, no_store), seed
+    with simulate_setup.orchestrator(
+        shop, address, client, simulate_setup.store_of(store_path, no_store), seed
     ) as work:
-        show.say(
-            f"Sending {', '.join(chosen)} to {address} for {show.duration(duration)}; Ctrl-C ends it.",
+        cli_output.say(
+            f"Sending {', '.join(chosen)} to {address} for {cli_output.duration(duration)}; Ctrl-C ends it.",
             err=True,
         )
         with _interruptible("Interrupted; waiting for what was sent."):
@@ -199,8 +200,8 @@ def historical(
     Thirty days of the default shop are 79 million messages: --days 1 is a good start.
     """
     address, client = options.client_settings(servers, settings, config_file)
-    with simulating.orchestrator(
-        shop, address, client, simulating.store_of(store_path, no_store), seed
+    with simulate_setup.orchestrator(
+        shop, address, client, simulate_setup.store_of(store_path, no_store), seed
     ) as work:
         with _interruptible("Interrupted; waiting for what was sent."):
             work.generate_historical_data(days, batch_size=batch_size)
@@ -211,7 +212,7 @@ def historical(
     "--type",
     "-t",
     "kind",
-    type=click.Choice((*simulating.TYPES, "all")),
+    type=click.Choice((*simulate_setup.TYPES, "all")),
     required=True,
     help="Which records.",
 )
@@ -253,7 +254,7 @@ def generate(
     start = start_date or end - week
     if end < start:
         raise click.UsageError(f"--end-date {end:%Y-%m-%d} lies before --start-date {start:%Y-%m-%d}.")
-    records = simulating.records_of(ECommerceDataGenerator(shop, seed=seed), kind, count, start, end)
+    records = simulate_setup.records_of(ECommerceDataGenerator(shop, seed=seed), kind, count, start, end)
     with _output(output) as file:
         if pretty:
             json.dump(list(records), file, indent=2)
@@ -262,7 +263,7 @@ def generate(
             for record in records:
                 file.write(json.dumps(record) + "\n")
     if output is not None:
-        show.say(f"{show.count(count, 'record')} written to {output}.", err=True)
+        cli_output.say(f"{cli_output.count(count, 'record')} written to {output}.", err=True)
 
 
 @simulate.command(short_help="Print the shop's settings as JSON, to change them.")
@@ -282,7 +283,7 @@ def _interruptible(text: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        show.say(f"\n{text}", err=True)
+        cli_output.say(f"\n{text}", err=True)
         raise
 
 

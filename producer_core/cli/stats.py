@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from producer_core.cli import options, show
-from producer_core.histogram import quantiles
+from producer_core.cli import options, output
+from producer_core.metrics.histogram import quantiles
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -47,7 +47,7 @@ def stats(store_path: Path | None, since: float | None, topic: str | None, as_js
     from producer_core.store import Store
 
     found = collect(Store.open(store_path, create=False), since=since, topic=topic, now=time.time())
-    show.emit(found) if as_json else _say(found)
+    output.emit(found) if as_json else _say(found)
 
 
 def collect(store: Store, *, since: float | None, topic: str | None, now: float) -> dict[str, Any]:
@@ -112,14 +112,14 @@ def _latencies(counts: Mapping[int, int], average: float) -> dict[str, float]:
 
 def _say(found: Mapping[str, Any]) -> None:
     if not found["topic_stats"]:
-        show.say(f"No messages in {found['store']} in that time.")
+        output.say(f"No messages in {found['store']} in that time.")
         return
-    show.say(
-        f"{show.moment(found['since'])} to {show.moment(found['until'])} ({show.duration(found['elapsed_seconds'])})"
+    output.say(
+        f"{output.moment(found['since'])} to {output.moment(found['until'])} ({output.duration(found['elapsed_seconds'])})"
     )
     columns = ("topic", "sent", "failed attempts", "retried", "dead", "duplicates", "dead letters now")
     waiting = found["dlq_stats"]["topic_breakdown"]
-    show.table(
+    output.table(
         columns,
         [
             (
@@ -135,14 +135,14 @@ def _say(found: Mapping[str, Any]) -> None:
         ],
         right=columns[1:],
     )
-    show.say(
-        f"{show.count(found['messages_sent'], 'message')} sent, {found['messages_per_second']:,.1f}/s, "
-        f"{show.size(found['total_bytes_sent'])}; {found['message_error_rate']:.2%} of the messages died; "
+    output.say(
+        f"{output.count(found['messages_sent'], 'message')} sent, {found['messages_per_second']:,.1f}/s, "
+        f"{output.size(found['total_bytes_sent'])}; {found['message_error_rate']:.2%} of the messages died; "
         f"{found['pending_messages']:,} on their way now."
     )
     if latencies := found.get("latency_stats"):
         words = ", ".join(f"{name} {latencies[f'{key}_ms']:,.1f} ms" for name, key in _SHOWN)
-        show.say(f"Latency: {words}.")
+        output.say(f"Latency: {words}.")
 
 
 _SHOWN = (("median", "median"), ("p95", "p95"), ("p99", "p99"), ("average", "avg"))

@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from producer_core.cli import options, show
-from producer_core.cli.lazy import Failed
+from producer_core.cli import options, output
+from producer_core.cli.lazy_group import Failed
 from producer_core.errors import StoreUnavailable
 
 
@@ -35,38 +35,38 @@ def info(store_path: Path | None, as_json: bool) -> None:
     opened = Store.open(store_path, create=False)
     found = opened.info()
     if as_json:
-        show.emit(dataclasses.asdict(found))
+        output.emit(dataclasses.asdict(found))
         return
     keep = found.retention
-    show.pairs(
+    output.pairs(
         [
             ("path", str(found.path)),
-            ("size", show.size(found.bytes)),
+            ("size", output.size(found.bytes)),
             ("schema", f"version {found.schema_version}"),
-            ("statistics", f"{show.moment(found.oldest)} to {show.moment(found.newest)}" if found.oldest else "none yet"),
-            ("kept", f"seconds {show.duration(keep.keep_seconds)}, minutes {show.duration(keep.keep_minutes)}, "
-             f"hours {show.duration(keep.keep_hours)}, settled dead letters {show.duration(keep.keep_settled)}, "
-             f"the ledger {show.duration(keep.keep_ledger)}"),
+            ("statistics", f"{output.moment(found.oldest)} to {output.moment(found.newest)}" if found.oldest else "none yet"),
+            ("kept", f"seconds {output.duration(keep.keep_seconds)}, minutes {output.duration(keep.keep_minutes)}, "
+             f"hours {output.duration(keep.keep_hours)}, settled dead letters {output.duration(keep.keep_settled)}, "
+             f"the ledger {output.duration(keep.keep_ledger)}"),
             ("alert", _bounds(opened.settings())),
         ]
     )  # fmt: skip
     if found.network_file_system:
-        show.say(
+        output.say(
             f"Warning: this is a network file system ({found.network_file_system}); locks are unsafe there."
         )
-    show.table(
+    output.table(
         ("table", "rows"), [(name, rows) for name, rows in found.rows.items() if rows], right=("rows",)
     )
 
 
 def _bounds(settings: dict[str, Any]) -> str:
     """The bounds of dead letters in words; a producer may bring a number of its own."""
-    from producer_core.dlq.bounds import Bounds
+    from producer_core.dlq.limits import Bounds
 
     bounds = Bounds().set_by(settings)
-    said = [f"more than {show.count(bounds.letters, 'dead letter')} wait"] if bounds.letters else []
-    said += [f"more than {show.size(bounds.bytes)} of them"] if bounds.bytes else []
-    said += [f"one for more than {show.duration(bounds.age)}"] if bounds.age else []
+    said = [f"more than {output.count(bounds.letters, 'dead letter')} wait"] if bounds.letters else []
+    said += [f"more than {output.size(bounds.bytes)} of them"] if bounds.bytes else []
+    said += [f"one for more than {output.duration(bounds.age)}"] if bounds.age else []
     return f"when {', or '.join(said)}" if said else "never: there is no bound"
 
 
@@ -86,9 +86,9 @@ def snapshot(target: Path, store_path: Path | None, as_json: bool) -> None:
         raise StoreUnavailable(f"There is no folder {target.parent}.", fix="Make it, or choose another.")
     copy = Store.open(store_path, create=False).snapshot(target)
     if as_json:
-        show.emit({"path": str(copy), "bytes": copy.stat().st_size})
+        output.emit({"path": str(copy), "bytes": copy.stat().st_size})
     else:
-        show.say(f"Copied to {copy} ({show.size(copy.stat().st_size)}).")
+        output.say(f"Copied to {copy} ({output.size(copy.stat().st_size)}).")
 
 
 @store.command(short_help="Sum up old seconds, delete what has had its time.")
@@ -106,11 +106,11 @@ def prune(store_path: Path | None, yes: bool, as_json: bool) -> None:
     options.confirm(f"Delete from {found.path} what is older than it is kept?", yes)
     with found.borrow(write=True):
         summed, deleted = found.rollup(now), found.prune(now)
-        outcome = f"{show.count(summed, 'row')} summed up, {show.count(deleted, 'row')} deleted."
+        outcome = f"{output.count(summed, 'row')} summed up, {output.count(deleted, 'row')} deleted."
         found.audit(
             who=options.me(), origin="cli", action="prune", selection={}, count=deleted, outcome=outcome
         )
-    show.emit({"summed_up": summed, "deleted": deleted}) if as_json else show.say(outcome)
+    output.emit({"summed_up": summed, "deleted": deleted}) if as_json else output.say(outcome)
 
 
 @store.command(short_help="Write the file anew, without what was deleted.")
@@ -127,11 +127,13 @@ def compact(store_path: Path | None, yes: bool, as_json: bool) -> None:
     from producer_core.store import Store
 
     found = Store.open(store_path, create=False)
-    options.confirm(f"Write {found.path} ({show.size(found.path.stat().st_size)}) anew?", yes)
+    options.confirm(f"Write {found.path} ({output.size(found.path.stat().st_size)}) anew?", yes)
     smaller = found.compact()
-    outcome = f"{show.size(abs(smaller))} {'smaller' if smaller >= 0 else 'larger'}."
+    outcome = f"{output.size(abs(smaller))} {'smaller' if smaller >= 0 else 'larger'}."
     found.audit(who=options.me(), origin="cli", action="compact", selection={}, count=1, outcome=outcome)
-    show.emit({"bytes": found.path.stat().st_size, "smaller_by": smaller}) if as_json else show.say(outcome)
+    output.emit({"bytes": found.path.stat().st_size, "smaller_by": smaller}) if as_json else output.say(
+        outcome
+    )
 
 
 @store.command(name="set", short_help="Set how long things are kept, and when dead letters are too many.")
@@ -160,7 +162,7 @@ def set_(settings: tuple[tuple[str, str], ...], store_path: Path | None, as_json
     changes = {name: _setting(name, text) for name, text in settings}
     found = Store.open(store_path, create=False)
     found.change_settings(changes, who=options.me(), origin="cli")
-    show.emit(found.settings()) if as_json else show.say(
+    output.emit(found.settings()) if as_json else output.say(
         "\n".join(f"{name} is {'the default' if text == 'default' else text}." for name, text in settings)
     )
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from producer_core.dlq.by_id import among
-from producer_core.dlq.coding import Headers, key_mark
+from producer_core.dlq.codec import Headers, key_mark
+from producer_core.dlq.lookup import among
 from producer_core.errors import ConfigError
 from producer_core.events import DeadLetter
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from producer_core.dlq.counting import HOUR, HOUR_OF, answered, counted
+from producer_core._internal.masking import mask_told
+from producer_core.dlq.count import HOUR, HOUR_OF, answered, counted
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.errors import ConfigError
 from producer_core.events import SAFE_VERDICTS
-from producer_core.failures import lookup
-from producer_core.masking import mask_told
+from producer_core.kafka.classify import lookup
 
 if TYPE_CHECKING:
     import duckdb
@@ -62,7 +62,7 @@ class Groups(list[Group]):
     """A list of groups that a notebook shows as a table."""
 
     def _repr_html_(self) -> str:
-        from producer_core import shown
+        from producer_core._internal import html
 
         rows = [
             (
@@ -79,7 +79,7 @@ class Groups(list[Group]):
             f"{sum(one.count for one in self):,} dead letters by cause" if self else "No dead letters wait."
         )
         columns = ("letters", "code", "topics", "error", "what it means, what to do", "sent again")
-        return shown.page(title, columns=columns, rows=rows)
+        return html.page(title, columns=columns, rows=rows)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Text for a terminal."""

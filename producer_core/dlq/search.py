@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from producer_core.dlq import coding
-from producer_core.dlq.by_id import fetch
+from producer_core.dlq import codec
 from producer_core.dlq.filter import DeadLetterFilter, holds
 from producer_core.dlq.listing import Cursor, listing
+from producer_core.dlq.lookup import fetch
 from producer_core.errors import ConfigError
 from producer_core.events import DeadLetter
 
@@ -95,14 +95,14 @@ def search(
 
 
 def _holds(wanted: str, row: Mapping[str, Any], body: Mapping[str, Any] | None) -> bool:
-    value, headers = (body["value"], coding.read_headers(body["headers"])) if body else (None, ())
+    value, headers = (body["value"], codec.read_headers(body["headers"])) if body else (None, ())
     return holds(wanted, row["key"], value, headers)
 
 
 def _listed(store: Store, ids: Sequence[str]) -> tuple[DeadLetter, ...]:
     with store.borrow(limit=_PATIENCE) as connection:
-        rows = fetch(connection, "dead_letters", coding.LETTER_COLUMNS, ids)
-    return tuple(coding.read_letter(rows[message_id]) for message_id in ids if message_id in rows)
+        rows = fetch(connection, "dead_letters", codec.LETTER_COLUMNS, ids)
+    return tuple(codec.read_letter(rows[message_id]) for message_id in ids if message_id in rows)
 
 
 def frozen(where: DeadLetterFilter, found: Found) -> DeadLetterFilter:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from producer_core.dlq.by_id import fetch
-from producer_core.dlq.coding import BODY_COLUMNS, LETTER_COLUMNS, read_letter
+from producer_core.dlq.codec import BODY_COLUMNS, LETTER_COLUMNS, read_letter
+from producer_core.dlq.lookup import fetch
 from producer_core.events import Attempt, DeadLetter
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from producer_core import private
+from producer_core._internal import private_files
 from producer_core.errors import CheckpointDamaged, ConfigError, PipelineError
-from producer_core.pipeline.locked import Lock
-from producer_core.pipeline.merging import merged_through
+from producer_core.pipeline.folder_lock import Lock
+from producer_core.pipeline.merge_batch import merged_through
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -103,7 +103,7 @@ def held(folder: Path, cluster_id: str, topics: Mapping[str, str] | None = None)
 
 def _take(folder: Path) -> Lock:
     try:
-        private.make_folder(folder)
+        private_files.make_folder(folder)
         return Lock.take(folder / _LOCK, f"the checkpoint {folder}")
     except OSError as error:
         raise PipelineError(
@@ -119,7 +119,7 @@ def _ids(folder: Path) -> dict[str, object]:
 
 def _write(file: Path, text: str) -> None:
     draft = file.with_suffix(".draft")
-    private.write(draft, text)
+    private_files.write(draft, text)
     draft.replace(file)
 
 

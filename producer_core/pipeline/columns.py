@@ -14,9 +14,9 @@ from typing import Any, get_args, get_type_hints
 import orjson
 import pyarrow as pa
 
+from producer_core.metrics.batch import KINDS
+from producer_core.metrics.telemetry import HIGHEST, SCHEMA_VERSION
 from producer_core.store import ProducerRow
-from producer_core.store.batch import KINDS
-from producer_core.telemetry import HIGHEST, SCHEMA_VERSION
 
 _TYPES = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
 _SMALL = ("bucket", "broker_id")
@@ -45,7 +45,7 @@ class Typed:
 
 
 def typed(values: Iterable[bytes | None]) -> Typed:
-    """Records' values as a table of `SCHEMA`. What `producer_core.telemetry.encode` makes always fits."""
+    """Records' values as a table of `SCHEMA`. What `producer_core.metrics.telemetry.encode` makes always fits."""
     tables: list[pa.Table] = []
     strange: dict[int, int | None] = {}
     for some in _portions(values):

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from producer_core import private
+from producer_core._internal import private_files
 from producer_core.errors import ConfigError, MissingTool
 
 _NEEDED = (
@@ -62,7 +62,7 @@ def folder() -> Path:
 
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     found = cache / "producer-core" / f"spark-{pyspark.__version__}"
-    private.own_folder(found)
+    private_files.own_folder(found)
     return found
 
 
@@ -107,7 +107,7 @@ def fetch_connector(timeout: float = SILENCE) -> list[Path]:
         _resolve(ivy, timeout)
         jars = sorted((ivy / "jars").glob("*.jar"))
         draft = done.with_suffix(f".{os.getpid()}")
-        private.write(draft, "\n".join(str(jar) for jar in jars))
+        private_files.write(draft, "\n".join(str(jar) for jar in jars))
         draft.replace(done)
     return [Path(line) for line in done.read_text().splitlines()]
 

@@ -7,9 +7,9 @@ import threading
 import time
 from collections.abc import Sequence
 
-from producer_core.cluster import Cluster, ClusterView
 from producer_core.config import ClientConfig
 from producer_core.errors import BrokerError
+from producer_core.kafka.cluster import Cluster, ClusterView
 
 _ANSWER = 8.0
 _NEW_TOPIC = 2.0

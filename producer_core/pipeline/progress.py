@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
-from producer_core.repeating import repeating
+from producer_core._internal.periodic import repeating
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

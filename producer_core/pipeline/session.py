@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import producer_core
-from producer_core import private
+from producer_core._internal import private_files
 from producer_core.brokers.java import find_java
 from producer_core.errors import MissingTool
 from producer_core.pipeline.connector import fetch_connector, folder, named_jars, overriding
-from producer_core.pipeline.masters import check_master, deaf, default_master, is_local, workers
 from producer_core.pipeline.spark_errors import spark_error
+from producer_core.pipeline.spark_master import check_master, deaf, default_master, is_local, workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -178,7 +178,7 @@ def _settings(
     if not verbose:
         properties = folder() / "log4j2.properties"
         if not properties.exists() or properties.read_text() != _LOG4J:  # another job may be reading it
-            private.write(properties, _LOG4J)
+            private_files.write(properties, _LOG4J)
         quiet = f"-Dlog4j2.configurationFile=file:{properties}"
         driver.append(quiet)
         if master.startswith("local-cluster"):

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from producer_core import private
+from producer_core._internal import private_files
 from producer_core.errors import ConfigError, PipelineError
 from producer_core.pipeline.columns import typed
-from producer_core.pipeline.history import History
-from producer_core.pipeline.merging import Overtaken, merge, unseen
-from producer_core.pipeline.pieces import pieces
+from producer_core.pipeline.merge_batch import Overtaken, merge, unseen
+from producer_core.pipeline.parquet_history import History
+from producer_core.pipeline.slices import pieces
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -162,7 +162,7 @@ def _set_aside(values: pa.Table, target: Path) -> None:
     any topic that was named by mistake, so they are for their owner's eyes."""
     from pyarrow import parquet
 
-    private.make_folder(target.parent)
+    private_files.make_folder(target.parent)
     draft = target.with_suffix(".draft")
     draft.touch(mode=0o600)
     parquet.write_table(values, draft, compression="zstd")

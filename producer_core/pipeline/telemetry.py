@@ -17,18 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from producer_core.cluster import Cluster
+from producer_core._internal.periodic import repeating
 from producer_core.config import ClientConfig, client_config
 from producer_core.errors import BrokerError, BrokerUnreachable, ProducerError, StoreLocked
+from producer_core.kafka.cluster import Cluster
 from producer_core.pipeline import checkpoint as notes
-from producer_core.pipeline.batches import read
-from producer_core.pipeline.history import History
-from producer_core.pipeline.jobs import Told, noted
+from producer_core.pipeline.job_status import Told, noted
 from producer_core.pipeline.kafka_options import kafka_options
+from producer_core.pipeline.parquet_history import History
 from producer_core.pipeline.preflight import reach
 from producer_core.pipeline.sink import Merged, Reached, Sink
 from producer_core.pipeline.spark_errors import spark_error
-from producer_core.repeating import repeating
+from producer_core.pipeline.telemetry_stream import read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

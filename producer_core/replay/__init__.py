@@ -7,7 +7,8 @@ the topic is looked at first: found is settled as landed. Not found proves nothi
 arrive: it stays a dead letter with the verdict inconclusive, unless the plan says inconclusive="send".
 """
 
-from producer_core.replay.lease import LEASE
+from producer_core.delivery.reports import Resent
+from producer_core.replay.at_least_once import Sender
 from producer_core.replay.operation import (
     Inconclusive,
     Newer,
@@ -22,10 +23,9 @@ from producer_core.replay.operation import (
     resume,
 )
 from producer_core.replay.operation import list_operations as list  # read as replay.list(store)
-from producer_core.replay.planning import ALIVE, plan, refusal, runners, selection_text, under_way
-from producer_core.replay.resending import Sender
+from producer_core.replay.operation_lease import LEASE
+from producer_core.replay.planner import ALIVE, plan, refusal, runners, selection_text, under_way
 from producer_core.replay.runner import ReplayRunner
-from producer_core.reports import Resent
 
 __all__ = [
     "ALIVE",

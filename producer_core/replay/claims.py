@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from producer_core.burial import Letter
+from producer_core.delivery.dead_letter import Letter
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.dlq.in_bulk import claim_next, end_records, letters_of, settle
+from producer_core.dlq.bulk_update import claim_next, end_records, letters_of, settle
 from producer_core.replay import operation as operations
-from producer_core.replay.check import Check, Listed
-from producer_core.replay.in_hand import Ending, Orphan, Outcome
+from producer_core.replay.broker_check import Check, Listed
 from producer_core.replay.operation import Operation
+from producer_core.replay.outcome import Ending, Orphan, Outcome
 from producer_core.store.queries import run
 
 if TYPE_CHECKING:

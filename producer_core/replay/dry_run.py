@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from producer_core.delivery.prober import QUIET
 from producer_core.events import SAFE_VERDICTS
-from producer_core.in_doubt import QUIET
-from producer_core.replay.active import still_active
-from producer_core.replay.check import Check, TopicCheck
-from producer_core.replay.counting import Row, main_cluster, of_operation, of_selection
-from producer_core.replay.promise import UNKNOWN, Promise, beforehand
+from producer_core.replay.active_cause import still_active
+from producer_core.replay.broker_check import Check, TopicCheck
+from producer_core.replay.guarantee import UNKNOWN, Promise, beforehand
+from producer_core.replay.selection_counts import Row, main_cluster, of_operation, of_selection
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
@@ -98,12 +98,12 @@ class DryRun:
         return known and not (self.too_large or self.newer_keys or self.no_topic or self.lost_partitions)
 
     def _repr_html_(self) -> str:
-        from producer_core import shown
+        from producer_core._internal import html
 
         facts = [("records", self.total), ("bytes", self.bytes)]
         facts += [(f"on {topic}", count) for topic, count in self.by_topic.items()]
         facts += [(verdict.replace("_", " "), count) for verdict, count in self.by_verdict.items()]
-        return shown.page("A replay would", facts=facts[:12], lines=self.sentences)
+        return html.page("A replay would", facts=facts[:12], lines=self.sentences)
 
     def to_dict(self) -> dict[str, Any]:
         """For programs."""

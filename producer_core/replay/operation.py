@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
+from producer_core._internal.masking import mask_told
 from producer_core.errors import ReplayError
-from producer_core.masking import mask_told
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -119,11 +119,11 @@ class Operation:
         return self.total - self.acknowledged - self.landed - self.failed_again - self.skipped
 
     def _repr_html_(self) -> str:
-        from producer_core import shown
+        from producer_core._internal import html
 
         names = ("state", "total", "acknowledged", "landed", "failed_again", "skipped", "who")
         facts = [(name.replace("_", " "), getattr(self, name)) for name in names]
-        return shown.page(f"Replay {self.operation_id}", facts=facts, lines=[self.message or ""])
+        return html.page(f"Replay {self.operation_id}", facts=facts, lines=[self.message or ""])
 
 
 def get(store: Store, operation_id: str) -> Operation:

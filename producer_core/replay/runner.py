@@ -10,28 +10,28 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from producer_core._internal.read_activity import nobody_looks
 from producer_core.config import ClientConfig
+from producer_core.delivery.prober import QUIET
 from producer_core.errors import OtherCluster, ProducerError, ReplayError, StoreError, StoreLocked
-from producer_core.in_doubt import QUIET
-from producer_core.landing import prober
-from producer_core.looking import nobody_looks
+from producer_core.kafka.record_lookup import prober
 from producer_core.replay import operation as operations
-from producer_core.replay.ahead import look_ahead
+from producer_core.replay.at_least_once import Resending, Sender
+from producer_core.replay.broker_check import Check
 from producer_core.replay.candidates import Candidate, Candidates
-from producer_core.replay.check import Check
 from producer_core.replay.claims import Claims, Held, floors_of
-from producer_core.replay.doubt import Doubt
+from producer_core.replay.doubtful_records import Doubt
+from producer_core.replay.execution import DRAIN, INTERVAL, Work
+from producer_core.replay.guarantee import NO_CLIENT, Promise, beforehand, lacking, promise
 from producer_core.replay.guard import GROWTH, Guard, rule_of
-from producer_core.replay.lease import LEASE, Watch
 from producer_core.replay.operation import STALE, Operation, end_abandoned
-from producer_core.replay.promise import NO_CLIENT, Promise, beforehand, lacking, promise
-from producer_core.replay.resending import Resending, Sender
-from producer_core.replay.transacting import Transacting
-from producer_core.replay.way import Way
-from producer_core.replay.work import DRAIN, INTERVAL, Work
+from producer_core.replay.operation_lease import LEASE, Watch
+from producer_core.replay.preflight import look_ahead
+from producer_core.replay.strategy import Way
+from producer_core.replay.transactional import Transacting
 
 if TYPE_CHECKING:
-    from producer_core.landing import Prober
+    from producer_core.kafka.record_lookup import Prober
     from producer_core.store import Store
 
 logger = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
-from producer_core.simulate.chance import Weighted, words
 from producer_core.simulate.config import DataGenerationConfig
+from producer_core.simulate.weighted_choice import Weighted, words
 
 Record = dict[str, Any]
 

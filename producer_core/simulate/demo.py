@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from producer_core.alerts.health import default_alert_handler
 from producer_core.brokers import embedded
-from producer_core.cluster import Cluster
 from producer_core.config import RetryConfig, client_config
-from producer_core.health import default_alert_handler
-from producer_core.producer import ReliableKafkaProducer
+from producer_core.kafka.cluster import Cluster
+from producer_core.producer.producer import ReliableKafkaProducer
 from producer_core.simulate.faults import BrokerFaults
 from producer_core.simulate.generator import ECommerceDataGenerator
 

@@ -8,9 +8,9 @@ from enum import Enum
 from random import Random
 from typing import Any
 
-from producer_core.simulate.chance import Weighted
 from producer_core.simulate.config import DataGenerationConfig
 from producer_core.simulate.places import GeographicLocation, GeographicPatterns
+from producer_core.simulate.weighted_choice import Weighted
 
 
 class FraudType(Enum):

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from random import Random
 from typing import Any
 
-from producer_core.simulate import chance
+from producer_core.simulate import weighted_choice
 from producer_core.simulate.config import DataGenerationConfig
 from producer_core.simulate.patterns import (
     FraudPatterns,
@@ -181,7 +181,7 @@ class ECommerceDataGenerator:
     def analytics_result(self, at: datetime | None = None) -> Record:
         rng = self._results
         return {
-            "result_id": chance.identifier(rng),
+            "result_id": weighted_choice.identifier(rng),
             "metric_type": rng.choice(_METRICS),
             "timestamp": (at or self._clock()).isoformat(),
             "time_period": "hourly",
@@ -208,7 +208,7 @@ class ECommerceDataGenerator:
         }
 
     def _source(self, name: str) -> Random:
-        return chance.source(self.seed, name)
+        return weighted_choice.source(self.seed, name)
 
     def _moments(
         self, kind: str, count: int | None, start: datetime | None, end: datetime | None

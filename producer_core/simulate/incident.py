@@ -18,12 +18,12 @@ from typing import Any, Self, cast
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from producer_core import asking
 from producer_core.brokers import embedded
 from producer_core.dlq import DeadLetterFilter
+from producer_core.kafka import clients
 from producer_core.messages import parse_id, record_id
-from producer_core.monitor import Monitor
-from producer_core.producer import ReliableKafkaProducer
+from producer_core.producer.monitor import Monitor
+from producer_core.producer.producer import ReliableKafkaProducer
 from producer_core.simulate.faults import FaultRun, FaultSchedule, OnBroker, Reject, Slow, Window
 from producer_core.simulate.load import Load, topic_names
 
@@ -75,11 +75,11 @@ class Proof:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from producer_core import shown
+        from producer_core._internal import html
 
         counts = ("accepted", "once", "twice", "dead", "missing")
         facts = [(name, getattr(self, name)) for name in counts]
-        return shown.page("Proved" if self.holds else "Not proved", facts=facts, lines=[str(self)])
+        return html.page("Proved" if self.holds else "Not proved", facts=facts, lines=[str(self)])
 
 
 class Incident:
@@ -141,7 +141,7 @@ class Incident:
         )
 
     def _on_topics(self) -> Iterator[bytes]:
-        with asking.reader({"bootstrap.servers": self.broker.bootstrap_servers}, name="proof") as consumer:
+        with clients.reader({"bootstrap.servers": self.broker.bootstrap_servers}, name="proof") as consumer:
             left = {
                 (topic, partition): TopicPartition(topic, partition, 0)
                 for topic, partitions in topic_names().items()

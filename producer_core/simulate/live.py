@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from producer_core.stopping import Stop
+from producer_core._internal.stop_signal import Stop
 
 if TYPE_CHECKING:
     from producer_core.simulate.live_run import LiveRun

@@ -14,12 +14,12 @@ from types import TracebackType
 from typing import Self
 
 from producer_core.errors import MissingTool
-from producer_core.producer import ReliableKafkaProducer
-from producer_core.simulate.child import Child, Command, Port
+from producer_core.producer.producer import ReliableKafkaProducer
+from producer_core.simulate.dashboard_process import Child, Command, Port
 from producer_core.simulate.faults import FaultRun, shop_schedule
 from producer_core.simulate.load import Load
 from producer_core.simulate.own_store import own_store
-from producer_core.simulate.place import Place, embedded_place, real_place, store_path
+from producer_core.simulate.target_cluster import Place, embedded_place, real_place, store_path
 from producer_core.store import Store
 
 _CLOSE_WITHIN = 4.0

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from producer_core.producer import ReliableKafkaProducer
-from producer_core.simulate.chance import identifier, source
+from producer_core.producer.producer import ReliableKafkaProducer
 from producer_core.simulate.generator import ECommerceDataGenerator
 from producer_core.simulate.streams import Stream, Streams
 from producer_core.simulate.traffic import TOPICS
+from producer_core.simulate.weighted_choice import identifier, source
 
 Record = dict[str, Any]
 

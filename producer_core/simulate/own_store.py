@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from producer_core import private
+from producer_core._internal import private_files
 from producer_core.errors import StoreLocked
-from producer_core.store.locks import Turnstile
+from producer_core.store.file_lock import Turnstile
 
 if sys.platform != "win32":
     import fcntl
@@ -28,8 +28,8 @@ def own_store(path: Path) -> Iterator[Path | None]:
     None where there is nothing to set aside: the first run, a store that another run uses at present, which is joined, or
     one that another process holds.
     """
-    private.make_folder(path.parent)
-    handle = os.open(_beside(path, ".run"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, private.FILE)
+    private_files.make_folder(path.parent)
+    handle = os.open(_beside(path, ".run"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, private_files.FILE)
     try:
         yield _first(handle, path)
     finally:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
 
-from producer_core.simulate.chance import Weighted
+from producer_core.simulate.weighted_choice import Weighted
 
 _EARTH_RADIUS = 6371.0  # km
 _NOISE = 0.1  # degrees

@@ -7,11 +7,11 @@ from datetime import datetime
 from random import Random
 from typing import Any
 
-from producer_core.simulate.chance import Weighted, identifier
 from producer_core.simulate.config import DataGenerationConfig
 from producer_core.simulate.fraud import FraudPatterns, FraudType
 from producer_core.simulate.places import GeographicLocation, GeographicPatterns
 from producer_core.simulate.shop import Shop
+from producer_core.simulate.weighted_choice import Weighted, identifier
 
 Record = dict[str, Any]
 

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
-from producer_core.simulate.chance import identifier
 from producer_core.simulate.config import DataGenerationConfig
+from producer_core.simulate.weighted_choice import identifier
 
 _CONTINUES = 0.7
 _OPEN_AT_MOST = 2000

@@ -10,11 +10,11 @@ from random import Random
 from typing import Any
 
 from producer_core.simulate.catalogue import Catalogue
-from producer_core.simulate.chance import Weighted, source
 from producer_core.simulate.config import DataGenerationConfig
 from producer_core.simulate.people import Devices, People
 from producer_core.simulate.places import GeographicPatterns
 from producer_core.simulate.times import SeasonalPatterns
+from producer_core.simulate.weighted_choice import Weighted, source
 
 Record = dict[str, Any]
 

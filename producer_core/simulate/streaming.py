@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from producer_core.cluster import Cluster
+from producer_core.delivery.reports import DeliveryReport
 from producer_core.errors import BrokerError
-from producer_core.producer import ReliableKafkaProducer
-from producer_core.reports import DeliveryReport
+from producer_core.kafka.cluster import Cluster
+from producer_core.producer.producer import ReliableKafkaProducer
 from producer_core.simulate.generator import ECommerceDataGenerator
 from producer_core.simulate.streams import Stream, Streams
 from producer_core.simulate.traffic import TOPICS, Source, rate_now

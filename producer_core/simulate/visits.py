@@ -6,10 +6,10 @@ from datetime import datetime
 from random import Random
 from typing import Any
 
-from producer_core.simulate.chance import Weighted, identifier, words
 from producer_core.simulate.config import DataGenerationConfig
 from producer_core.simulate.sessions import Sessions
 from producer_core.simulate.shop import Shop
+from producer_core.simulate.weighted_choice import Weighted, identifier, words
 
 Record = dict[str, Any]
 

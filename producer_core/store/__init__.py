@@ -1,6 +1,6 @@
 """The store: what producers did, in one DuckDB file that many processes share."""
 
-from producer_core.store.batch import (
+from producer_core.metrics.batch import (
     Batch,
     BrokerRow,
     ClientRow,
@@ -10,7 +10,7 @@ from producer_core.store.batch import (
     StatisticsRow,
 )
 from producer_core.store.inspect import StoreInfo
-from producer_core.store.place import default_path
+from producer_core.store.paths import default_path
 from producer_core.store.retention import Retention
 from producer_core.store.store import Store
 

@@ -12,9 +12,9 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from producer_core import private
+from producer_core._internal import private_files
 from producer_core.events import SAFE_VERDICTS
-from producer_core.store import counts
+from producer_core.store import dead_letter_counts
 
 if TYPE_CHECKING:
     import duckdb
@@ -38,7 +38,7 @@ def doubt(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
 
     Their messages are looked for on their topics before they are sent again, as those of any ambiguous failure.
     """
-    with counts.in_place(connection, _PLACES):
+    with dead_letter_counts.in_place(connection, _PLACES):
         changed = connection.execute(
             "UPDATE dead_letters SET verdict = 'possibly_persisted', verdict_reason = concat(?, ' Before: ', verdict_reason)"
             f" WHERE rowid IN ({_PLACES})",
@@ -82,7 +82,7 @@ def _write(connection: duckdb.DuckDBPyConnection, path: Path, number: int) -> No
     """The file first: where the transaction fails after it, the store is only doubted without need."""
     draft = _file(path).with_suffix(".generation.new")
     try:
-        private.write(draft, str(number))
+        private_files.write(draft, str(number))
         draft.replace(_file(path))
     except OSError as error:
         logger.warning("store generation not written", extra={"path": str(_file(path)), "error": str(error)})

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import duckdb
 
-from producer_core.store import place
+from producer_core.store import paths
 from producer_core.store.migrate import version_of
 from producer_core.store.retention import Retention
 
@@ -39,7 +39,7 @@ def describe(connection: duckdb.DuckDBPyConnection, path: Path, keep: Retention)
         oldest=oldest,
         newest=newest,
         retention=keep,
-        network_file_system=place.network_file_system(path),
+        network_file_system=paths.network_file_system(path),
     )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import duckdb
 import orjson
 
-from producer_core.ledger import GivenUpRow, LedgerRow
-from producer_core.store.batch import KINDS, Batch, ProducerRow
+from producer_core.metrics.ack_ledger import GivenUpRow, LedgerRow
+from producer_core.metrics.batch import KINDS, Batch, ProducerRow
 
 _RANGES = "SELECT first_batch, last_batch FROM merged_batches WHERE producer_id = ?"
 _EXTEND = "UPDATE merged_batches SET last_batch = ? WHERE producer_id = ? AND last_batch = ?"

@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 
-from producer_core.store.batch import KINDS
+from producer_core.metrics.batch import KINDS
 
 _HOUR, _DAY = 3600.0, 86400.0
 

@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import orjson
 
+from producer_core._internal.actor import person
+from producer_core._internal.read_activity import unattended
 from producer_core.errors import StoreUnavailable
-from producer_core.looking import unattended
-from producer_core.person import person
+from producer_core.metrics.batch import Batch
+from producer_core.store import compact as store_compact
 from producer_core.store import (
-    compacting,
-    counts,
-    faults,
+    dead_letter_counts,
+    file_errors,
     generation,
     inspect,
     merge,
-    place,
+    paths,
     retention,
     setting_values,
 )
-from producer_core.store.batch import Batch
-from producer_core.store.borrow import Lender
+from producer_core.store.connection_pool import Lender
 from producer_core.store.inspect import StoreInfo
 from producer_core.store.migrate import check, migrate, newest
 from producer_core.store.queries import query, run
@@ -61,9 +61,9 @@ class Store:
 
         With `create=False` a missing file is StoreUnavailable.
         """
-        store = cls(place.resolve(path), create=create, clock=clock)
+        store = cls(paths.resolve(path), create=create, clock=clock)
         store._prepare()
-        if network := place.network_file_system(store.path):
+        if network := paths.network_file_system(store.path):
             logger.warning("store on a network file system", extra={"path": str(store.path), "type": network})
         return store
 
@@ -77,7 +77,7 @@ class Store:
         Fetch results inside the block, and never wait for anything else there: others are waiting.
         Within its own block a thread may call the store's other methods; they use the same connection.
         """
-        if not place.has_content(self.path):  # DuckDB would make an empty file a database without tables
+        if not paths.has_content(self.path):  # DuckDB would make an empty file a database without tables
             self._prepare()
         return self._lender.borrow(write=write, timeout=timeout, limit=limit)
 
@@ -200,10 +200,10 @@ class Store:
     def add_up(self) -> None:
         """Make one row of equal counts of dead letters. Quick when few wait."""
         with self.borrow() as connection:
-            if not counts.add_up_due(connection):
+            if not dead_letter_counts.add_up_due(connection):
                 return
         with self.borrow(write=True) as connection:
-            counts.add_up(connection)
+            dead_letter_counts.add_up(connection)
 
     def info(self) -> StoreInfo:
         """What the store holds, for people."""
@@ -216,7 +216,7 @@ class Store:
         with contextlib.suppress(StoreUnavailable), self.borrow(write=True):
             pass  # an exclusive visit leaves no write-ahead log behind
         with self.borrow(limit=600):
-            return place.copy(self.path, place.resolve(target))
+            return paths.copy(self.path, paths.resolve(target))
 
     def compact(self) -> int:
         """Write the file anew, without the room that deleted rows have left in it; the bytes it became smaller.
@@ -224,7 +224,7 @@ class Store:
         What was purged is then in no byte of the file. Everyone else waits meanwhile, and what a producer has to write
         down is buffered or spilled; the disk needs room for a second file.
         """
-        return compacting.compact(self._lender, self.path, now=self._clock())
+        return store_compact.compact(self._lender, self.path, now=self._clock())
 
     def close(self) -> None:
         """Free the memory this object holds. It can be used again."""
@@ -237,14 +237,14 @@ class Store:
         try:
             self._make_ready()
         except OSError as error:
-            raise faults.from_system(error, self.path) from error
+            raise file_errors.from_system(error, self.path) from error
 
     def _make_ready(self) -> None:
-        place.check_file(self.path)
-        if not place.has_content(self.path):
-            emptied = place.was_emptied(self.path)
+        paths.check_file(self.path)
+        if not paths.has_content(self.path):
+            emptied = paths.was_emptied(self.path)
             if not self._create:
-                raise faults.emptied(self.path) if emptied else faults.missing(self.path)
+                raise file_errors.emptied(self.path) if emptied else file_errors.missing(self.path)
             made = self._make()
             if emptied:
                 self._tell_emptied()
@@ -289,13 +289,13 @@ class Store:
 
     def _make(self) -> bool:
         """Make the file complete beside its place, then move it there; False where another process was quicker."""
-        place.make_folder(self.path.parent)
+        paths.make_folder(self.path.parent)
         with self._lender.alone():
-            if place.has_content(self.path):
+            if paths.has_content(self.path):
                 return False
-            draft = place.clean_draft(self.path)
+            draft = paths.clean_draft(self.path)
             self._fill(draft)
-            place.publish(draft, self.path)
+            paths.publish(draft, self.path)
         return True
 
     def _fill(self, draft: Path) -> None:
@@ -306,4 +306,4 @@ class Store:
                 migrate(connection, now=self._clock())
                 connection.commit()
         except duckdb.Error as error:
-            raise faults.from_duckdb(error, self.path) from error
+            raise file_errors.from_duckdb(error, self.path) from error

@@ -40,7 +40,7 @@ def stream(stage, *rules, count=None, rate=None, timeout=None, **settings):
 
 @scenario("S1", "every error code that a broker can answer, once and for some time", ("embedded", ALO))
 def every_error_code(stage):
-    from producer_core.failures import failure_of
+    from producer_core.kafka.classify import failure_of
 
     codes = sorted(code for code in range(1, 120) if failure_of(code).kind != "local")
     chosen = codes if stage.long else stage.chance.sample(codes, 12)

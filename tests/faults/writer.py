@@ -76,8 +76,9 @@ class Reliable(Writer):
     """Our producer."""
 
     def run(self):
-        from producer_core import ReliableKafkaProducer, ambiguous
+        from producer_core import ReliableKafkaProducer
         from producer_core.config import RetryConfig
+        from producer_core.delivery import ambiguity
         from producer_core.errors import Fenced, NotAccepted, ProducerError
         from producer_core.events import Hook
 
@@ -88,7 +89,7 @@ class Reliable(Writer):
         if (
             settings["quiet"] is not None
         ):  # so that a scenario need not last for a minute; no promise rests on it
-            ambiguous.QUIET = settings["quiet"]
+            ambiguity.QUIET = settings["quiet"]
 
         class Heard(Hook):
             def counted(self, topic, what):

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Producer
 
+from producer_core.metrics.telemetry import SCHEMA_VERSION, encode
 from producer_core.store import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
-from producer_core.telemetry import SCHEMA_VERSION, encode
 
 HOUR, DAY = 3600, 86400
 TOPICS = ("orders", "payments")

@@ -7,7 +7,7 @@ import time
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import kafka, secure
 from producer_core.errors import BrokerError
-from producer_core.permissions import Permission
+from producer_core.kafka.acls import Permission
 from producer_core.pipeline import audit, telemetry
 from producer_core.pipeline.session import open_session
 from producer_core.store import Store

@@ -18,7 +18,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from producer_core import replay
-from producer_core.burial import delivery_of
+from producer_core.delivery.dead_letter import delivery_of
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreError
 from producer_core.messages import id_bytes, id_text

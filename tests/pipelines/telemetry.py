@@ -12,7 +12,7 @@ from pathlib import Path
 
 import duckdb
 
-from producer_core.pipeline.merging import missing
+from producer_core.pipeline.merge_batch import missing
 from producer_core.store import Store
 from tests.pipelines.fleet import POINTS, Fleet, difference, found, found_in_history, publish
 from tests.pipelines.scenario import scenario

@@ -44,7 +44,7 @@ def say(settings, **what):
 def runner(settings):
     """A sender and a runner, with a lease that a test can wait for."""
     from producer_core import ReliableKafkaProducer
-    from producer_core.landing import prober
+    from producer_core.kafka.record_lookup import prober
     from producer_core.replay import ReplayRunner
     from producer_core.store import Store
 

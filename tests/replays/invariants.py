@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from producer_core.burial import ORIGINAL_TIMESTAMP
+from producer_core.delivery.dead_letter import ORIGINAL_TIMESTAMP
 from producer_core.events import SAFE_VERDICTS, DeadLetter
 from producer_core.messages import ID_HEADER, parse_id
 from producer_core.replay import Operation

@@ -19,7 +19,7 @@ from producer_core import replay
 from producer_core.brokers.proxy import Rule, Tap
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreError
-from producer_core.replay.transacting import TRANSACTIONAL_ID
+from producer_core.replay.transactional import TRANSACTIONAL_ID
 from producer_core.store import Store
 from tests.faults.stage import CHAOS, ROOT
 from tests.replays.invariants import Evidence, rows_by_number

@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from producer_core.alerts import AlertLog, Book, Callback, Change, Watcher, alert
-from producer_core.alerts.life import resolved
+from producer_core.alerts.alert_state import resolved
 from producer_core.alerts.outbox import GIVEN_UP_AFTER, LONGEST_PAUSE, pause
 from producer_core.alerts.payload import notification
 from producer_core.alerts.routes import Answer

@@ -13,12 +13,13 @@ import time
 import pytest
 from confluent_kafka import KafkaError
 
-from producer_core import MessageStatus, ReliableKafkaProducer, RetryConfig, acceptance, batches
-from producer_core.backlog import Backlog
-from producer_core.copies import Copies
+from producer_core import MessageStatus, ReliableKafkaProducer, RetryConfig
+from producer_core.delivery import enqueue, grouping
+from producer_core.delivery.dedup.duplicates import Copies
+from producer_core.delivery.journal import Journal
+from producer_core.delivery.journal.journal_feeder import Backlog
 from producer_core.errors import ConfigError, JournalError, JournalLocked, QueueFull
 from producer_core.events import Hook
-from producer_core.journal import Journal
 from producer_core.messages import id_text
 from producer_core.testing import InMemoryTransport
 from tests.support import eventually
@@ -266,7 +267,7 @@ def test_a_copy_that_overflowed_waits_for_its_twin(tmp_path):
 
 
 def test_a_copy_of_a_message_whose_claim_ran_out_in_the_journal_is_not_sent(tmp_path, monkeypatch):
-    monkeypatch.setattr(batches, "TOGETHER", 1)
+    monkeypatch.setattr(grouping, "TOGETHER", 1)
     producer, transport = make(
         tmp_path / "j", lambda delivery: "hold", memory={"capacity": 1}, enable_deduplication=True
     )
@@ -311,9 +312,9 @@ def test_what_waits_for_room_keeps_its_claim_and_its_place(tmp_path):
 def test_of_two_copies_in_the_journal_the_first_is_sent_though_its_claim_ran_out(
     tmp_path, monkeypatch, together, room
 ):
-    monkeypatch.setattr(batches, "TOGETHER", together)
+    monkeypatch.setattr(grouping, "TOGETHER", together)
     monkeypatch.setattr(
-        acceptance, "_MOST_HELD", 3
+        enqueue, "_MOST_HELD", 3
     )  # more copies than that cannot be held until their twins are sent
     producer, transport = make(
         tmp_path / "j", lambda delivery: "hold", memory={"capacity": 1}, enable_deduplication=True
@@ -324,7 +325,7 @@ def test_of_two_copies_in_the_journal_the_first_is_sent_though_its_claim_ran_out
         producer.send_message("orders", b"%d" % number, on_delivery=first.append)
     time.sleep(0.5)
     producer.deduplicator._memory._claim_ttl = 60.0
-    monkeypatch.setattr(batches, "TOGETHER", 500)
+    monkeypatch.setattr(grouping, "TOGETHER", 500)
     for number in range(2, 7):
         producer.send_message("orders", b"%d" % number, on_delivery=second.append)
     transport._capacity = room

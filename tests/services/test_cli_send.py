@@ -18,15 +18,15 @@ from confluent_kafka import Consumer, TopicPartition
 
 from producer_core.brokers import embedded
 from producer_core.cli import main
-from producer_core.cluster import Cluster
 from producer_core.config import client_config
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.ledger import entries
+from producer_core.kafka.cluster import Cluster
 from producer_core.messages import parse_id
-from producer_core.producer import ReliableKafkaProducer
+from producer_core.metrics.ack_ledger import entries
+from producer_core.metrics.telemetry import decode
+from producer_core.producer.producer import ReliableKafkaProducer
 from producer_core.replay import list_operations, runners
 from producer_core.store import Store, default_path
-from producer_core.telemetry import decode
 from tests.support import eventually
 
 COMMAND = (sys.executable, "-m", "producer_core.cli")

@@ -10,11 +10,11 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from producer_core import ReliableKafkaProducer
-from producer_core.burial import delivery_of
-from producer_core.journal import Journal, Record
+from producer_core.delivery.dead_letter import delivery_of
+from producer_core.delivery.journal import Journal, Record
 from producer_core.messages import ID_HEADER
-from producer_core.replay.in_hand import Orphan
-from producer_core.replay.transacting import Transacting
+from producer_core.replay.outcome import Orphan
+from producer_core.replay.transactional import Transacting
 from tests.support import eventually
 from tests.unit.replaying import letter
 

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from examples.copy_topic import COPIED_FROM
-from producer_core.reader import Seen, unique
+from producer_core.kafka.duplicate_filter import Seen, unique
 from tests.support import eventually
 
 pytestmark = pytest.mark.kafka

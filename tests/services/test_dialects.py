@@ -12,10 +12,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from producer_core import ReliableKafkaProducer, dialects, replay
-from producer_core.dialects import publishing
-from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core import ReliableKafkaProducer, replay
+from producer_core.dlq import DeadLetterFilter, DeadLetters, topics
 from producer_core.dlq.timeline import timeline
+from producer_core.dlq.topics import publisher
 from producer_core.errors import ConfigError, StoreError
 from producer_core.store import Store
 from tests.support import eventually
@@ -70,11 +70,21 @@ def everything(store, **where):
 
 
 def publish(store, kafka, topic, name="{topic}-dlt", **choices):
-    return dialects.publish(store, DeadLetterFilter(topic=topic), name, settings(kafka), **WHO, **choices)
+    return topics.publish(
+        store,
+        DeadLetterFilter(topic=topic),
+        name,
+        settings(kafka),
+        open_producer=lambda servers, settings: ReliableKafkaProducer(
+            servers, settings, store=None, run_replays=False
+        ),
+        **WHO,
+        **choices,
+    )
 
 
 def fetch(store, kafka, topic, **choices):
-    return dialects.fetch(settings(kafka), topic, store, **WHO, **choices)
+    return topics.fetch(settings(kafka), topic, store, **WHO, **choices)
 
 
 def put(kafka, topic, records):
@@ -145,7 +155,7 @@ def test_what_an_earlier_run_sent_and_could_not_write_down_is_found_and_not_sent
 ):
     """As after a kill between the acknowledgement and the line in the letter's life."""
     bury(store, kafka, topic)
-    write = publishing._Job._write
+    write = publisher._Job._write
 
     def dies(self, what, texts):
         if what == "published" and texts:
@@ -153,7 +163,7 @@ def test_what_an_earlier_run_sent_and_could_not_write_down_is_found_and_not_sent
         write(self, what, texts)
 
     with monkeypatch.context() as patch, pytest.raises(StoreError):
-        patch.setattr(publishing._Job, "_write", dies)
+        patch.setattr(publisher._Job, "_write", dies)
         publish(store, kafka, topic)
     second = publish(store, kafka, topic)
 
@@ -268,7 +278,7 @@ def test_a_topic_made_anew_under_the_same_name_is_another(kafka, topic, store):
 def test_a_fetch_that_dies_between_slices_goes_on_where_it_was(kafka, topic, store, monkeypatch):
     records = [(b"%d" % number, b"v%d" % number, CONNECT) for number in range(25)]
     put(kafka, f"{topic}-dlt", records)
-    monkeypatch.setattr("producer_core.dialects.fetching.SLICE", 1)
+    monkeypatch.setattr("producer_core.dlq.topics.fetcher.SLICE", 1)
     calls = iter(range(100))
 
     with pytest.raises(RuntimeError):

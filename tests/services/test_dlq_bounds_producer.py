@@ -5,7 +5,7 @@ from __future__ import annotations
 from producer_core import ReliableKafkaProducer
 from producer_core.alerts import AlertLog
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.keeping import spill_path
+from producer_core.producer.dead_letter_backend import spill_path
 from producer_core.store import Store
 from producer_core.testing import InMemoryTransport
 from tests.support import eventually

@@ -10,8 +10,8 @@ from confluent_kafka import Consumer, TopicPartition
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
 from producer_core.brokers.proxy import FaultProxy, Rule, Swallow
-from producer_core.duplicates import read_gaps
-from producer_core.duplicates.gaps import Gap, PartitionGaps
+from producer_core.delivery.duplicate_check import read_gaps
+from producer_core.delivery.duplicate_check.offset_gaps import Gap, PartitionGaps
 from producer_core.messages import record_id
 from tests.support import eventually
 

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from producer_core import librdkafka
+from producer_core._internal import librdkafka
 from producer_core.brokers import embedded, mock
 from producer_core.errors import BrokerError, ConfigError, MissingTool
 from tests.support import eventually

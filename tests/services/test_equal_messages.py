@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from producer_core.backlog import Backlog
-from producer_core.copies import Copies
-from producer_core.delivery import LOOKED_FOR
-from producer_core.journal import Journal
+from producer_core.delivery.dedup.duplicates import Copies
+from producer_core.delivery.delivery import LOOKED_FOR
+from producer_core.delivery.journal import Journal
+from producer_core.delivery.journal.journal_feeder import Backlog
 from producer_core.testing import InMemoryTransport
 from tests.services.test_backlog import crash, make, send, values
 from tests.support import eventually

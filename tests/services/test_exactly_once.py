@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from producer_core.delivery.exactly_once.read_back import ReadBack
+from producer_core.delivery.transport import Full
 from producer_core.errors import Fenced
-from producer_core.exactly_once.read_back import ReadBack
-from producer_core.transport import Full
 from tests.exactly_once import Sender, read, verify
 from tests.support import eventually
 
@@ -235,7 +235,7 @@ def test_a_topic_that_is_deleted_while_it_is_read_back_is_not_waited_for_without
     with Sender(kafka3.bootstrap_servers, topic) as sender:
         sender.send(range(100))
         sender.wait(100)
-    monkeypatch.setattr("producer_core.exactly_once.read_back._GONE", 3.0)
+    monkeypatch.setattr("producer_core.delivery.exactly_once.read_back._GONE", 3.0)
     ranges = ReadBack._ranges
 
     def deleted_after(self, offsets, seen):

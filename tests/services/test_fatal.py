@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from producer_core import ReliableKafkaProducer, RetryConfig
+from producer_core._internal.librdkafka import library
 from producer_core.brokers import embedded
 from producer_core.events import Hook
-from producer_core.librdkafka import library
 from producer_core.messages import id_text, record_id
 from tests.support import eventually
 

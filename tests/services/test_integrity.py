@@ -20,8 +20,8 @@ from producer_core.config import client_config
 from producer_core.errors import BrokerError, ConfigError, PipelineError
 from producer_core.messages import id_bytes
 from producer_core.pipeline import audit
-from producer_core.pipeline.integrity import edges
-from producer_core.pipeline.integrity.confirming import confirm
+from producer_core.pipeline.integrity import topic_bounds
+from producer_core.pipeline.integrity.confirm_losses import confirm
 from producer_core.pipeline.integrity.groups import groups
 from producer_core.pipeline.integrity.report import AuditReport
 from producer_core.pipeline.integrity.spans import Edge, Span
@@ -217,7 +217,7 @@ def test_a_killed_audit_moves_no_mark(kafka, spark, tmp_path, monkeypatch):
     orders, store = topic(kafka), Store.open(tmp_path / "s.duckdb")
     send(kafka, orders, uuid.uuid4(), range(5))
     with monkeypatch.context() as patched:
-        patched.setattr("producer_core.pipeline.integrity.auditing.look", _break)
+        patched.setattr("producer_core.pipeline.integrity.audit_run.look", _break)
         with pytest.raises(KeyboardInterrupt):
             found(kafka, spark, orders, store=store, incremental=True)
 
@@ -243,7 +243,7 @@ def test_audits_of_one_session_leave_nothing_in_spark_s_memory(planted, kafka, s
         assert persisted(spark) == before
 
     with monkeypatch.context() as patched:  # when everything was read, and nothing judged
-        patched.setattr("producer_core.pipeline.integrity.looking._judged", _break)
+        patched.setattr("producer_core.pipeline.integrity.compare._judged", _break)
         with pytest.raises(KeyboardInterrupt):
             found(kafka, spark, orders, [telemetry])
     assert persisted(spark) == before
@@ -321,7 +321,7 @@ def test_what_retention_takes_while_an_audit_reads_has_expired(kafka, spark, mon
     send(kafka, orders, session, [0, 1, 2, 3, 5])
     tell(kafka, telemetry, "p", 0, orders, session, *((0, n, n) for n in range(4)), (0, 4, 4), (0, 5, 5))
     send(kafka, orders, session, [6])
-    ends, client = edges.edges, AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    ends, client = topic_bounds.edges, AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     asked = []
 
     def taken(admin, facts):
@@ -333,7 +333,7 @@ def test_what_retention_takes_while_an_audit_reads_has_expired(kafka, spark, mon
                 future.result(30)
         return answer
 
-    monkeypatch.setattr(edges, "edges", taken)
+    monkeypatch.setattr(topic_bounds, "edges", taken)
     report = found(kafka, spark, orders, [telemetry])
 
     assert (report.expired, report.acknowledged, report.ids("lost")) == (3, 3, [f"{session}-4"])
@@ -389,11 +389,11 @@ def test_the_brokers_tell_what_an_audit_must_know(kafka):
     client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     send(kafka, name, uuid.uuid4(), range(3), partition=1)
 
-    facts = edges.facts(client, name)
+    facts = topic_bounds.facts(client, name)
 
     assert (facts.compacted, facts.partitions) == (True, (0, 1))
-    assert edges.edges(client, facts) == {0: Edge(0, 0, 0), 1: Edge(0, 3, 3)}
-    assert edges.first_since(client, facts, time.time() + 60) == {0: None, 1: None}
-    assert edges.facts(client, topic(kafka)).compacted is False
+    assert topic_bounds.edges(client, facts) == {0: Edge(0, 0, 0), 1: Edge(0, 3, 3)}
+    assert topic_bounds.first_since(client, facts, time.time() + 60) == {0: None, 1: None}
+    assert topic_bounds.facts(client, topic(kafka)).compacted is False
     with pytest.raises(BrokerError, match="cannot be described"):
-        edges.facts(client, "nothing-there")
+        topic_bounds.facts(client, "nothing-there")

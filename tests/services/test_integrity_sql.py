@@ -9,18 +9,18 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from producer_core.ledger import rows_of, unplaced_rows
-from producer_core.pipeline.integrity import groups, judging, ledgers
+from producer_core.metrics.ack_ledger import rows_of, unplaced_rows
+from producer_core.metrics.batch import Notice
+from producer_core.pipeline.integrity import groups, ledgers, verdicts
+from producer_core.pipeline.integrity.cached_frames import keep
+from producer_core.pipeline.integrity.compare import about, compare, look, verdict
+from producer_core.pipeline.integrity.comparison import Ledgers, Question
 from producer_core.pipeline.integrity.findings import listed
-from producer_core.pipeline.integrity.found import Ledgers, Question
-from producer_core.pipeline.integrity.frames import keep
-from producer_core.pipeline.integrity.looking import about, compare, look, verdict
-from producer_core.pipeline.integrity.reading import decoded
+from producer_core.pipeline.integrity.ledger_sources import hear
+from producer_core.pipeline.integrity.read_topic import decoded
 from producer_core.pipeline.integrity.report import AuditReport
-from producer_core.pipeline.integrity.sources import hear
 from producer_core.pipeline.integrity.spans import Edge, judged_from, seen_after, spans
 from producer_core.store import Batch, Store
-from producer_core.store.batch import Notice
 from tests import planting
 from tests.planting import plant, truth
 
@@ -547,7 +547,7 @@ def test_an_id_is_written_as_people_read_it(spark):
     from producer_core.messages import id_bytes, id_text
 
     named = log(spark, [(0, 0, ONE, 12), (0, 1, uuid.UUID(int=2**127 + 5), 2**40)]).withColumn(
-        "id", judging.message_id()
+        "id", verdicts.message_id()
     )
     assert [row.id for row in named.orderBy("offset").collect()] == [
         id_text(id_bytes(ONE, 12)),

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from producer_core.delivery.journal import Journal, Record
+from producer_core.delivery.journal.frame import Frame, frame, frames
 from producer_core.errors import JournalDamaged, JournalFull
-from producer_core.journal import Journal, Record
-from producer_core.journal.frames import Frame, frame, frames
 from tests.unit.journaling import a_record, crash, fill, kept, segment_of
 
 

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
+from producer_core.delivery.journal import Journal
 from producer_core.errors import ForkedProducer, JournalLocked
-from producer_core.journal import Journal
 from tests.unit.journaling import a_record, fill, kept
 
 
@@ -21,7 +21,7 @@ def test_a_second_process_is_refused_with_the_owners_pid(tmp_path):
     ):
         Journal.open(tmp_path / "journal")
     with Journal.open(tmp_path / "journal") as journal:
-        code = "import sys; from producer_core.journal import Journal; Journal.open(sys.argv[1])"
+        code = "import sys; from producer_core.delivery.journal import Journal; Journal.open(sys.argv[1])"
         other = subprocess.run(
             [sys.executable, "-c", code, str(tmp_path / "journal")],
             capture_output=True,
@@ -49,7 +49,7 @@ def test_a_forked_child_may_not_write(tmp_path):
 FULL_DISK = """
 import resource, signal, sys
 from producer_core.errors import JournalFull
-from producer_core.journal import Journal, Record
+from producer_core.delivery.journal import Journal, Record
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 journal = Journal.open(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))
@@ -84,7 +84,7 @@ def test_a_full_disk_leaves_nothing_half_written_and_heals(tmp_path):
 
 WRITER = """
 import sys, threading
-from producer_core.journal import Journal, Record
+from producer_core.delivery.journal import Journal, Record
 journal = Journal.open(sys.argv[1], level=sys.argv[2], segment_bytes=200_000)
 lock, numbers = threading.Lock(), iter(range(journal.next_sequence, 1 << 60))
 def write():
@@ -124,7 +124,7 @@ def test_what_an_append_returned_for_survives_kill_9(tmp_path, level):
 def test_a_forked_child_does_not_keep_a_killed_owners_lock(tmp_path):
     code = """
 import os, sys, time
-from producer_core.journal import Journal
+from producer_core.delivery.journal import Journal
 journal = Journal.open(sys.argv[1])
 child = os.fork()
 if child == 0:
@@ -154,7 +154,7 @@ def test_a_second_name_of_the_folder_is_the_same_folder(tmp_path):
 FULL = """
 import os, sys
 from producer_core.errors import JournalFull
-from producer_core.journal import Journal, Record
+from producer_core.delivery.journal import Journal, Record
 folder = sys.argv[1]
 journal = Journal.open(folder + "/journal", level=sys.argv[2], segment_bytes=200_000)
 def fill_up(taken):

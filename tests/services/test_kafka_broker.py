@@ -20,11 +20,11 @@ from confluent_kafka import Producer, TopicPartition
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import jars, kafka, layout, secure
 from producer_core.brokers.java import find_java
-from producer_core.cluster import Cluster
 from producer_core.config import client_config
 from producer_core.errors import BrokerError, ConfigError, MissingTool
 from producer_core.events import Hook
-from producer_core.replication import ReplicationWatch
+from producer_core.kafka.cluster import Cluster
+from producer_core.kafka.replication import ReplicationWatch
 from tests.support import eventually
 
 

@@ -20,7 +20,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.messages import id_text, record_id
-from producer_core.simulate.child import Port
+from producer_core.simulate.dashboard_process import Port
 from producer_core.store import Store
 from tests.support import eventually
 

@@ -21,13 +21,13 @@ from confluent_kafka import Producer
 
 from producer_core import ReliableKafkaProducer
 from producer_core.cli import main
+from producer_core.metrics.telemetry import SCHEMA_VERSION, decode, encode
 from producer_core.pipeline import sink, telemetry
-from producer_core.pipeline.masters import default_master
-from producer_core.pipeline.merging import missing
-from producer_core.pipeline.pieces import pieces
+from producer_core.pipeline.merge_batch import missing
 from producer_core.pipeline.progress import shown
+from producer_core.pipeline.slices import pieces
+from producer_core.pipeline.spark_master import default_master
 from producer_core.store import Batch, LatencyRow, StatisticsRow, Store
-from producer_core.telemetry import SCHEMA_VERSION, decode, encode
 from tests.pipelines.fleet import POINTS, Fleet, difference, found, found_in_history
 from tests.pipelines.fleet import publish as publish_fleet
 from tests.support import eventually

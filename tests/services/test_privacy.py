@@ -15,14 +15,14 @@ from dashboard.notebook import feed, still
 from dashboard.words.letters import content
 from producer_core import replay
 from producer_core.alerts import AlertLog, Change, alert
-from producer_core.batches import Gathering
 from producer_core.cli import main
 from producer_core.dlq import DeadLetterFilter, DeadLetterQueue, DeadLetters
 from producer_core.errors import InvalidMessage
 from producer_core.events import Attempt
-from producer_core.failures import fingerprint
+from producer_core.kafka.classify import fingerprint
 from producer_core.messages import Message
-from producer_core.monitor import Monitor
+from producer_core.producer.monitor import Monitor
+from producer_core.producer.send_batch import Gathering
 from producer_core.replay import ReplayRunner
 from producer_core.store import Store
 from tests.unit.replaying import CLUSTER, ScriptedSender, alive, answering, letter

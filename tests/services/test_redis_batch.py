@@ -11,10 +11,11 @@ import uuid
 import pytest
 import redis
 
-from producer_core import ReliableKafkaProducer, RetryConfig, acceptance
-from producer_core.claims import Claim, Word
-from producer_core.dedup import MessageDeduplicator, RedisBackend, _key
-from producer_core.delivery import BEHIND_TWIN
+from producer_core import ReliableKafkaProducer, RetryConfig
+from producer_core.delivery import enqueue
+from producer_core.delivery.dedup.backends import Claim, Word
+from producer_core.delivery.dedup.deduplicator import MessageDeduplicator, RedisBackend, _key
+from producer_core.delivery.delivery import BEHIND_TWIN
 from producer_core.testing import InMemoryTransport
 from tests.conftest import answers, needs
 from tests.services.test_backlog import crash, make, send, values
@@ -201,7 +202,7 @@ def test_a_message_that_waits_in_its_lane_gets_the_claim_of_an_equal_one_that_fi
     client, tmp_path, monkeypatch
 ):
     """Room comes only when the lane moves, and the feeder renewed that claim for ever: all of it stood still."""
-    monkeypatch.setattr(acceptance, "_MOST_HELD", 3)
+    monkeypatch.setattr(enqueue, "_MOST_HELD", 3)
     failed, key, retry = [], uuid.uuid4().hex, RetryConfig(max_retries=3, initial_delay_ms=500, jitter=False)
 
     def once(delivery):

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
-from producer_core.dedup import Claim, MessageDeduplicator, RedisBackend
+from producer_core.delivery.dedup.deduplicator import Claim, MessageDeduplicator, RedisBackend
 from producer_core.errors import DedupError
 from producer_core.events import Hook
 from producer_core.testing import InMemoryTransport
@@ -102,7 +102,7 @@ def told():
 
 @pytest.fixture(autouse=True)
 def short_rest(monkeypatch):
-    monkeypatch.setattr("producer_core.shared_claims._REST", 0.2)
+    monkeypatch.setattr("producer_core.delivery.dedup.redis_outbox._REST", 0.2)
 
 
 @pytest.fixture
@@ -227,7 +227,7 @@ def test_closing_tells_redis_the_rest(own_redis, client):
 def test_what_was_confirmed_just_before_the_interpreter_ended_is_known(own_redis, client):
     """Nobody called close()."""
     code = (
-        "import sys, redis; from producer_core.dedup import MessageDeduplicator\n"
+        "import sys, redis; from producer_core.delivery.dedup.deduplicator import MessageDeduplicator\n"
         "dedup = MessageDeduplicator(redis.Redis(port=int(sys.argv[1])))\n"
         "for number in range(1000): dedup.confirm(f'd{number}', 'orders')"
     )
@@ -237,7 +237,7 @@ def test_what_was_confirmed_just_before_the_interpreter_ended_is_known(own_redis
 
 
 def test_without_work_the_thread_ends_and_starts_again(own_redis, client, monkeypatch):
-    monkeypatch.setattr("producer_core.shared_claims._IDLE", 0.01)
+    monkeypatch.setattr("producer_core.delivery.dedup.redis_outbox._IDLE", 0.01)
     dedup = MessageDeduplicator(client)
     for number in range(2):
         dedup.confirm(f"d{number}", "orders")
@@ -286,7 +286,7 @@ def test_a_backend_without_redis_says_so(own_redis, client):
 
 CHILD = """
 import sys, time, redis
-from producer_core.dedup import MessageDeduplicator
+from producer_core.delivery.dedup.deduplicator import MessageDeduplicator
 dedup = MessageDeduplicator(redis.Redis(port=int(sys.argv[1])), claim_ttl=5.0)
 print(dedup.claim("d", sys.argv[2], "child").value, flush=True)
 time.sleep(60)
@@ -343,7 +343,7 @@ def test_a_producer_over_redis_suppresses_what_another_delivered_and_goes_on_wit
 SENDER = """
 import sys, threading, redis
 from producer_core import MessageDeduplicator, ReliableKafkaProducer
-from producer_core.parts import Parts
+from producer_core.producer.components import Parts
 
 servers, port, topic, count = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 

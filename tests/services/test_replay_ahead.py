@@ -10,11 +10,11 @@ import pytest
 from confluent_kafka import Producer
 
 from producer_core import ReliableKafkaProducer, replay
-from producer_core.cluster import Cluster
 from producer_core.config import client_config
 from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.kafka.cluster import Cluster
 from producer_core.messages import ID_HEADER, parse_id
-from producer_core.replay.check import Check
+from producer_core.replay.broker_check import Check
 from producer_core.replay.dry_run import dry_run
 from producer_core.store import Store
 from tests.unit.replaying import ScriptedSender, letter, message_id

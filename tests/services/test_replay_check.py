@@ -17,9 +17,9 @@ from confluent_kafka.admin import (
 
 from producer_core.brokers import kafka as real
 from producer_core.brokers import secure
+from producer_core.kafka.acls import Permission
 from producer_core.messages import ID_HEADER, id_bytes, id_text
-from producer_core.permissions import Permission
-from producer_core.replay.check import Check, Listed, check
+from producer_core.replay.broker_check import Check, Listed, check
 from tests.conftest import needs
 from tests.support import eventually
 

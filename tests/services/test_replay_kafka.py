@@ -24,8 +24,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from producer_core import landing, replay
+from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.kafka import record_lookup
 from producer_core.messages import ID_HEADER, parse_id
 from tests.support import eventually
 from tests.unit.replaying import letter, message_id
@@ -155,7 +156,7 @@ def produce(kafka, topic, letters, *, timestamp_ms=0):
 
 
 def probe(kafka, topic, number, **choices):
-    return landing.probe(
+    return record_lookup.probe(
         {"bootstrap.servers": kafka.bootstrap_servers}, topic, None, message_id(number), **choices
     )
 
@@ -171,7 +172,7 @@ def test_a_clock_that_was_an_hour_ahead_hides_no_record(kafka, topic):
 
 
 def test_what_only_a_timestamp_excludes_is_not_called_read(kafka, topic, monkeypatch):
-    monkeypatch.setattr(landing, "_OLDER", 10)
+    monkeypatch.setattr(record_lookup, "_OLDER", 10)
     now = int(time.time() * 1000)
     produce(kafka, topic, [letter(number) for number in range(50)], timestamp_ms=now)
     produce(kafka, topic, [letter(99)], timestamp_ms=now + 7_200_000)
@@ -183,7 +184,7 @@ def test_what_only_a_timestamp_excludes_is_not_called_read(kafka, topic, monkeyp
 
 
 def test_the_time_index_saves_reading_what_is_older(kafka, topic, monkeypatch):
-    monkeypatch.setattr(landing, "_OLDER", 10)
+    monkeypatch.setattr(record_lookup, "_OLDER", 10)
     now = int(time.time() * 1000)
     produce(kafka, topic, [letter(number) for number in range(500)], timestamp_ms=now - 3_600_000)
     produce(kafka, topic, [letter(500)], timestamp_ms=now)
@@ -274,12 +275,12 @@ def test_without_permission_to_read_it_is_inconclusive_and_says_what_to_grant(gu
     producer.produce("orders", b"x", headers=[(ID_HEADER, parse_id(message_id(1)))])
     assert producer.flush(30) == 0
 
-    refused = landing.probe(app, "orders", None, message_id(1), timeout=5.0)
+    refused = record_lookup.probe(app, "orders", None, message_id(1), timeout=5.0)
     allow(guarded, ResourceType.TOPIC, "orders", AclOperation.READ)
     answers = []
 
     def found():
-        answers.append(landing.probe(app, "orders", None, message_id(1), timeout=10.0))
+        answers.append(record_lookup.probe(app, "orders", None, message_id(1), timeout=10.0))
         return answers[-1].outcome == "found"
 
     with contextlib.suppress(AssertionError):  # the comparison below tells what was answered instead

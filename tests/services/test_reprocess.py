@@ -18,13 +18,14 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
 
-from producer_core import landing, replay, transfer
-from producer_core.burial import delivery_of
+from producer_core import replay
 from producer_core.cli import main
 from producer_core.config import client_config
-from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.delivery.dead_letter import delivery_of
+from producer_core.dlq import DeadLetterFilter, DeadLetters, files
+from producer_core.kafka import record_lookup
 from producer_core.messages import id_bytes, id_text
-from producer_core.pipeline.reprocess import bring, brought, reprocess, spreading, waves
+from producer_core.pipeline.reprocess import batches, bring, brought, reprocess, spark_replay
 from producer_core.store import Store
 from tests import reprocess_driver
 from tests.replays import letters as made
@@ -46,7 +47,7 @@ def topic(kafka):
 @pytest.fixture
 def no_spark(monkeypatch):
     """In place of a session: each wave is sent by a thread of ours."""
-    monkeypatch.setattr(spreading, "Wave", reprocess_driver.Here)
+    monkeypatch.setattr(spark_replay, "Wave", reprocess_driver.Here)
     return reprocess_driver.NoSpark
 
 
@@ -117,7 +118,7 @@ def test_a_driver_killed_after_a_commit_and_killed_workers_and_each_letter_is_th
     # Its lease is not waited for: that a dead owner's is taken over is shown elsewhere.
     store.execute("replay_let_go", operation=killed.operation_id, owner=killed.owner)
 
-    monkeypatch.setattr(waves, "runner", reprocess_driver.dying_worker)
+    monkeypatch.setattr(batches, "runner", reprocess_driver.dying_worker)
     done = run(spark, kafka, store, operation_id=killed.operation_id, slices=None, wave=wave)
 
     assert there(kafka, topic) == Counter(range(count))
@@ -162,7 +163,7 @@ def test_an_export_in_another_store_and_only_what_is_not_there(
     DeadLetters(store).add(letters)
     produce(kafka, topic, [(one.value, one.key, delivery_of(one).record_headers) for one in letters[:50]])
     file = tmp_path / "letters.parquet"
-    transfer.export(store, DeadLetterFilter(), file, who="ann", origin="cli")
+    files.export(store, DeadLetterFilter(), file, who="ann", origin="cli")
     elsewhere = Store.open(tmp_path / "elsewhere.duckdb")
     DeadLetters(elsewhere).add([letter(9_000, topic=topic, cluster_id=kafka.cluster_id)])
     seen = CliRunner().invoke(
@@ -172,7 +173,7 @@ def test_an_export_in_another_store_and_only_what_is_not_there(
     assert DeadLetters(elsewhere).count(DeadLetterFilter()) == 1
 
     bring(elsewhere, {}, who="ann", file=file)
-    monkeypatch.setattr(landing, "FAR", 10)
+    monkeypatch.setattr(record_lookup, "FAR", 10)
     done = run(
         spark,
         kafka,

@@ -12,15 +12,16 @@ import pytest
 from confluent_kafka import KafkaError
 
 from producer_core.config import client_config
-from producer_core.exactly_once.client import Client, TransactionFailed
-from producer_core.pipeline.reprocess import sending, waves
-from producer_core.pipeline.reprocess.keeping import Keep
-from producer_core.pipeline.reprocess.progress import Notes, require_topic, seal
-from producer_core.pipeline.reprocess.sending import Errand, outcome_schema
-from producer_core.pipeline.reprocess.slices import Slicing
+from producer_core.delivery.exactly_once.transactional_client import Client, TransactionFailed
+from producer_core.pipeline.reprocess import batches as reprocess_batches
+from producer_core.pipeline.reprocess import slice_task
+from producer_core.pipeline.reprocess.client_pool import Keep
+from producer_core.pipeline.reprocess.progress_topic import Notes, require_topic, seal
+from producer_core.pipeline.reprocess.slice_task import Errand, outcome_schema
+from producer_core.pipeline.reprocess.slicing import Slicing
+from producer_core.replay.execution import Pace
 from producer_core.replay.guard import Rule
-from producer_core.replay.transacting import Transacting
-from producer_core.replay.work import Pace
+from producer_core.replay.transactional import Transacting
 from tests.replays.reading import read
 from tests.unit.replaying import in_hand
 
@@ -61,8 +62,8 @@ class Stage:
 
     def send(self, errand=None, letters=None, **more):
         """What one attempt of the task says."""
-        batches = waves.table(letters or self.letters, Slicing(1)).to_batches()
-        told = sending.send(errand or self.errand(), batches, **more)
+        batches = reprocess_batches.table(letters or self.letters, Slicing(1)).to_batches()
+        told = slice_task.send(errand or self.errand(), batches, **more)
         rows = [row for batch in told for row in batch.to_pylist()]
         return Counter(row["ending"] for row in rows)
 
@@ -87,15 +88,15 @@ def test_a_slice_is_sent_and_a_second_attempt_finds_all_of_it(stage):
 
 def test_the_slices_of_a_task_share_one_pace_of_as_much_as_they_have_of_the_wave(stage, monkeypatch):
     paces = []
-    monkeypatch.setattr(sending, "Pace", lambda *words: paces.append(words[0]) or Pace(*words))
+    monkeypatch.setattr(slice_task, "Pace", lambda *words: paces.append(words[0]) or Pace(*words))
     stage.notes = stage.seal(FIRST + 1, slices=(0, 1, 2))
     errand = replace(stage.errand(rate=400.0), letters=4 * COUNT)
     letters = [
         one._replace(key=b"k%d" % number) for number, one in enumerate(stage.letters)
     ]  # no slice is empty
-    batches = waves.table(letters, Slicing(3, "key")).to_batches()
+    batches = reprocess_batches.table(letters, Slicing(3, "key")).to_batches()
 
-    rows = [row for batch in sending.send(errand, batches) for row in batch.to_pylist()]
+    rows = [row for batch in slice_task.send(errand, batches) for row in batch.to_pylist()]
 
     assert paces == [100.0]
     assert {row["slice"] for row in rows} == {0, 1, 2}
@@ -120,7 +121,7 @@ def test_an_attempt_that_dies_in_a_transaction_is_fenced_and_the_next_one_sends_
         return transact(self, batch)
 
     sent, transact = [], Transacting._transact
-    from producer_core.burial import delivery_of as sending_delivery
+    from producer_core.delivery.dead_letter import delivery_of as sending_delivery
 
     with monkeypatch.context() as patched:
         patched.setattr(Transacting, "_transact", die)
@@ -291,5 +292,5 @@ def test_a_slice_of_which_too_many_fail_gives_the_rest_back(stage):
 
 def test_what_a_task_says_has_the_columns_that_spark_was_told(stage):
     assert [f"{field.name}" for field in outcome_schema()] == [
-        part.split()[0] for part in sending.OUTCOME.split(", ")
+        part.split()[0] for part in slice_task.OUTCOME.split(", ")
     ]

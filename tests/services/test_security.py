@@ -9,18 +9,19 @@ import time
 
 import pytest
 
-from producer_core import ReliableKafkaProducer, RetryConfig, permissions
-from producer_core.asking import admin, cluster_id
+from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import kafka as real
 from producer_core.brokers import secure
 from producer_core.config import client_config
-from producer_core.doctor import examine
+from producer_core.diagnostics.doctor import examine
 from producer_core.errors import BrokerError, BrokerUnreachable, ConfigError
 from producer_core.events import Hook
-from producer_core.failures import failure_of
-from producer_core.landing import probe
-from producer_core.partitions import metadata_count
-from producer_core.permissions import Permission
+from producer_core.kafka import acls
+from producer_core.kafka.acls import Permission
+from producer_core.kafka.classify import failure_of
+from producer_core.kafka.clients import admin, cluster_id
+from producer_core.kafka.partitioner import metadata_count
+from producer_core.kafka.record_lookup import probe
 from tests.conftest import needs
 from tests.support import eventually
 
@@ -101,7 +102,7 @@ def revoke(cluster, gone):
 def lacking(cluster, wanted):
     client = client_config(cluster.bootstrap_servers, cluster.security.settings("app2"))
     topics = sorted({permission.name for permission in wanted})
-    return permissions.lacking(wanted, permissions.Cluster(client).operations(topics, timeout=LONG))
+    return acls.lacking(wanted, acls.Cluster(client).operations(topics, timeout=LONG))
 
 
 def values(cluster, topic):
@@ -176,7 +177,7 @@ def test_who_is_not_let_in_has_sent_nothing_and_knows_it(secured, topic, case, t
     assert {letter.code for letter in dead(producer)} == {"_MSG_TIMED_OUT"}
     assert values(secured, topic) == []
     with pytest.raises(BrokerUnreachable, match="refuse the connection"):
-        permissions.check(
+        acls.check(
             client_config(servers, {**secured.security.settings("app"), **wrong}), [topic], feature="send"
         )
 
@@ -311,10 +312,10 @@ def test_the_table_of_permissions_is_what_a_feature_needs(secured, topic):
     client = client_config(secured.bootstrap_servers, secured.security.settings("app2"))
 
     def missing(feature):
-        return permissions.check(client, [topic], feature=feature, transactional_id=topic, timeout=LONG)
+        return acls.check(client, [topic], feature=feature, transactional_id=topic, timeout=LONG)
 
-    for feature in permissions.FEATURES:
-        needs = permissions.needed(feature, [topic], transactional_id=topic)
+    for feature in acls.FEATURES:
+        needs = acls.needed(feature, [topic], transactional_id=topic)
         assert missing(feature) == needs
 
         secure.grant(secured.direct_servers, "app2", needs)
@@ -322,9 +323,7 @@ def test_the_table_of_permissions_is_what_a_feature_needs(secured, topic):
 
         secure.revoke(secured.direct_servers, "app2", needs)
         eventually(
-            lambda feature=feature: (
-                missing(feature) == permissions.needed(feature, [topic], transactional_id=topic)
-            ),
+            lambda feature=feature: missing(feature) == acls.needed(feature, [topic], transactional_id=topic),
             timeout=LONG,
         )
 
@@ -334,7 +333,7 @@ def test_exactly_once_is_refused_with_the_list_of_what_is_missing(secured, topic
     client = client_config(secured.bootstrap_servers, secured.security.settings("app2"))
 
     with pytest.raises(BrokerError) as refused:
-        permissions.require(client, [topic], feature="exactly_once", transactional_id=topic, timeout=LONG)
+        acls.require(client, [topic], feature="exactly_once", transactional_id=topic, timeout=LONG)
 
     assert f"READ on topic {topic} (to read back what the last transaction left)" in str(refused.value)
     assert f"WRITE on transactional id {topic}* (to commit" in str(refused.value)
@@ -348,7 +347,7 @@ def once(cluster, folder, transactional_id, *, transact=False):
         secure.grant(cluster.direct_servers, "app2", [allowed])
         client = client_config(cluster.bootstrap_servers, cluster.security.settings("app2"))
         asked = f"{transactional_id}-asked"
-        eventually(lambda: permissions.Cluster(client).may_transact(asked, timeout=LONG), timeout=LONG)
+        eventually(lambda: acls.Cluster(client).may_transact(asked, timeout=LONG), timeout=LONG)
     return ReliableKafkaProducer(
         cluster.bootstrap_servers,
         cluster.security.settings("app2"),
@@ -383,7 +382,7 @@ def test_exactly_once_sends_nothing_to_a_topic_it_may_not_read_back(secured, top
 
 def test_a_topic_that_nobody_made_lacks_nothing(secured):
     client = client_config(secured.bootstrap_servers, secured.security.settings("app"))
-    assert permissions.check(client, ["never-made"], feature="replay", timeout=LONG) == []
+    assert acls.check(client, ["never-made"], feature="replay", timeout=LONG) == []
 
 
 def test_the_doctor_names_the_permission_and_what_it_is_for(secured, topic):

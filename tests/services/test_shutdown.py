@@ -17,7 +17,7 @@ from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill
 from producer_core.errors import ProducerClosed
-from producer_core.keeping import spill_path
+from producer_core.producer.dead_letter_backend import spill_path
 from producer_core.store import Store
 from tests.support import eventually
 

@@ -9,8 +9,8 @@ from confluent_kafka import Producer
 
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import embedded
+from producer_core.delivery.loss_detection import BrokerAsker, Standing, Wanted
 from producer_core.messages import id_bytes
-from producer_core.standing import BrokerAsker, Standing, Wanted
 from tests.support import eventually
 from tests.unit.standing_rig import Rig
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from producer_core import ReliableKafkaProducer, RetryConfig
+from producer_core.delivery.journal import Journal
 from producer_core.events import Hook
-from producer_core.journal import Journal
 from producer_core.testing import InMemoryTransport
 from tests.support import eventually
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq.files import import_
 from producer_core.errors import TransferError
 from producer_core.store import Store
-from producer_core.transfer import import_
 
 ANY = DeadLetterFilter(state=None)
 ME = {"who": "ann", "origin": "test"}

@@ -9,7 +9,7 @@ import pytest
 
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import embedded
-from producer_core.failures import failure_of
+from producer_core.kafka.classify import failure_of
 from tests.replays.reading import read
 from tests.support import eventually
 

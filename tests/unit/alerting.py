@@ -11,8 +11,8 @@ from dataclasses import replace
 from itertools import count
 
 from producer_core.alerts import Book, evaluate
-from producer_core.alerts.life import after
-from producer_core.alerts.reading import Letters, Needs, Reading, Seen, Sums, Writer
+from producer_core.alerts.alert_state import after
+from producer_core.alerts.snapshot import Letters, Needs, Reading, Seen, Sums, Writer
 from producer_core.store import Batch, ProducerRow, StatisticsRow
 
 P = "p-1"

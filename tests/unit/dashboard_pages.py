@@ -6,7 +6,7 @@ import json
 import time
 
 from producer_core.events import Attempt, DeadLetter
-from producer_core.failures import failure_of, fingerprint
+from producer_core.kafka.classify import failure_of, fingerprint
 from producer_core.store import ProducerRow, StatisticsRow
 
 HOSTILE = '<img src=x onerror="alert(1)"> **bold** <a href="https://evil.example">x</a>'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from producer_core.journal import Record
+from producer_core.delivery.journal import Record
 from producer_core.messages import Placement
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from producer_core.dlq import DeadLetters
 from producer_core.events import Attempt, DeadLetter
-from producer_core.failures import fingerprint
-from producer_core.histogram import bucket_of
+from producer_core.kafka.classify import fingerprint
+from producer_core.metrics.histogram import bucket_of
 from producer_core.store import Batch, LatencyRow, ProducerRow, StatisticsRow, Store
 
 HOSTILE = "<img src=x onerror=alert(1)>"

@@ -8,13 +8,13 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from producer_core.burial import Letter
+from producer_core.delivery.dead_letter import Letter
 from producer_core.dlq import DeadLetters
 from producer_core.events import Attempt, DeadLetter
-from producer_core.landing import Landing
+from producer_core.kafka.record_lookup import Landing
 from producer_core.messages import id_bytes, id_text
 from producer_core.replay import Resent
-from producer_core.replay.check import Check, TopicCheck
+from producer_core.replay.broker_check import Check, TopicCheck
 from producer_core.replay.claims import Claims
 from producer_core.store import Batch, ProducerRow, Store
 

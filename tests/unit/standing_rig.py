@@ -5,9 +5,9 @@ from __future__ import annotations
 import uuid
 
 from producer_core import ReliableKafkaProducer, RetryConfig
+from producer_core.delivery.loss_detection import BrokerAsker, Standing
 from producer_core.events import Hook
 from producer_core.messages import MessageIds
-from producer_core.standing import BrokerAsker, Standing
 
 _RETRY = RetryConfig(max_retries=3, initial_delay_ms=20, max_delay_ms=100, jitter=False)
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer_core.alerts import RULES, Absence, BurnRate, Pair, Rule, Silence, Threshold, alert, follow
-from producer_core.alerts.deciding import decide
-from producer_core.alerts.life import resolved
-from producer_core.alerts.reading import Reading, Sums, Writer
+from producer_core.alerts.alert_state import resolved
+from producer_core.alerts.notify_policy import decide
+from producer_core.alerts.snapshot import Reading, Sums, Writer
 from tests.unit.alerting import Letters, World, seen
 
 HOUR, DAY = 3600.0, 86400.0

@@ -10,10 +10,10 @@ import pytest
 
 from producer_core import ReliableKafkaProducer
 from producer_core.alerts import AlertLog, Book, Callback, Change, alert, load
-from producer_core.alerts.book import REPEAT
-from producer_core.alerts.life import resolved
+from producer_core.alerts.alert_state import resolved
 from producer_core.alerts.routes import Answer, given_routes
-from producer_core.alerts.rules_text import read
+from producer_core.alerts.rule_parser import read
+from producer_core.alerts.rule_set import REPEAT
 from producer_core.alerts.sender import Sender
 from producer_core.errors import ConfigError
 from producer_core.testing import InMemoryTransport
@@ -305,7 +305,7 @@ def producing(tmp_path, *routes):
 
 
 def test_a_producer_tells_its_own_functions(tmp_path, monkeypatch):
-    monkeypatch.setattr("producer_core.lookout._FIRST_LOOK", 0.0)
+    monkeypatch.setattr("producer_core.producer.alert_reporter._FIRST_LOOK", 0.0)
     heard = []
 
     def mine(payload):
@@ -318,7 +318,7 @@ def test_a_producer_tells_its_own_functions(tmp_path, monkeypatch):
 
 
 def test_functions_that_hang_and_raise_slow_neither_producing_nor_closing(tmp_path, monkeypatch):
-    monkeypatch.setattr("producer_core.lookout._FIRST_LOOK", 0.0)
+    monkeypatch.setattr("producer_core.producer.alert_reporter._FIRST_LOOK", 0.0)
     hanging, called = threading.Event(), []
 
     def hangs(payload):

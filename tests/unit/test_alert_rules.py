@@ -7,10 +7,10 @@ import os
 import pytest
 
 from producer_core.alerts import RULES, BurnRate, Pair, Rule, Threshold, alert, book_of, load
-from producer_core.alerts.book_file import Books
 from producer_core.alerts.conditions import METRICS, Absence, in_words
 from producer_core.alerts.routes import missing_addresses, routes_of
-from producer_core.alerts.rules_text import read
+from producer_core.alerts.rule_parser import read
+from producer_core.alerts.rule_set_file import Books
 from producer_core.errors import ConfigError
 
 WHOLE = """

@@ -14,9 +14,9 @@ from confluent_kafka import KafkaError
 
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import embedded
+from producer_core.delivery.transport import Refused
 from producer_core.errors import ConfigError, InvalidMessage, ProducerClosed
 from producer_core.messages import encode_value
-from producer_core.transport import Refused
 from tests.support import eventually
 
 SENT = [

@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka import KafkaError
 
 from producer_core import ReliableKafkaProducer, RetryConfig
-from producer_core.batches import TOGETHER, groups
-from producer_core.dedup import MessageDeduplicator
-from producer_core.delivery import Delivery
+from producer_core.delivery.dedup.deduplicator import MessageDeduplicator
+from producer_core.delivery.delivery import Delivery
+from producer_core.delivery.grouping import TOGETHER, groups
+from producer_core.delivery.journal import Journal
 from producer_core.errors import Fenced, JournalFull, ProducerClosed
-from producer_core.journal import Journal
 from producer_core.testing import FakeClock, InMemoryTransport
 from tests.support import eventually
 from tests.unit.journaling import a_record, crash, kept

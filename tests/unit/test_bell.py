@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from producer_core.bell import Bell
+from producer_core._internal.wakeup import Bell
 from tests.support import eventually
 
 

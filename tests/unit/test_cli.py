@@ -10,8 +10,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from producer_core.cli import COMMANDS, main, options, show
-from producer_core.cli.lazy import Failed
+from producer_core.cli import COMMANDS, main, options, output
+from producer_core.cli.lazy_group import Failed
 from producer_core.errors import ConfigError
 
 HEAVY = (
@@ -205,19 +205,19 @@ def test_nobody_there_to_ask_changes_nothing():
 
 
 def test_a_table_for_a_pipe_is_aligned_plain_text(capsys):
-    show.table(("topic", "dead"), [("orders", 1200), ("p", None)], right=("dead",))
+    output.table(("topic", "dead"), [("orders", 1200), ("p", None)], right=("dead",))
 
     assert capsys.readouterr().out == "topic    dead\norders  1,200\np           -\n"
 
 
 def test_numbers_and_times_read_well():
-    assert show.count(1, "row") == "1 row"
-    assert show.count(2000, "row") == "2,000 rows"
-    assert show.milliseconds(0.0123) == "12.3 ms"
-    assert show.duration(90) == "90 s"
-    assert show.duration(7200) == "2 h"
-    assert show.size(1536) == "1.5 KiB"
-    assert show.shorten("a\n b" * 10, 5) == "a ba…"
+    assert output.count(1, "row") == "1 row"
+    assert output.count(2000, "row") == "2,000 rows"
+    assert output.milliseconds(0.0123) == "12.3 ms"
+    assert output.duration(90) == "90 s"
+    assert output.duration(7200) == "2 h"
+    assert output.size(1536) == "1.5 KiB"
+    assert output.shorten("a\n b" * 10, 5) == "a ba…"
 
 
 @pytest.mark.parametrize("code", ["MSG_SIZE_TOO_LARGE", "NotLeaderForPartitionError", "10"])

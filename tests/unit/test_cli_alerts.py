@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 from dashboard import words
 from producer_core.alerts import AlertLog, alert, follow
-from producer_core.alerts.told import ToldAlerts
+from producer_core.alerts.reported_alerts import ToldAlerts
 from producer_core.cli import main
-from producer_core.replication import ReplicationWatch
+from producer_core.kafka.replication import ReplicationWatch
 from producer_core.store import Batch, Store
 from tests.support import eventually
 from tests.unit.alerting import receiver

@@ -10,12 +10,12 @@ import time
 import pytest
 from click.testing import CliRunner
 
-from producer_core import doctor
 from producer_core.alerts import AlertLog, alert, follow
 from producer_core.cli import main
-from producer_core.cluster import ClusterView, TopicView
 from producer_core.config import client_config
-from producer_core.histogram import bucket_of
+from producer_core.diagnostics import doctor
+from producer_core.kafka.cluster import ClusterView, TopicView
+from producer_core.metrics.histogram import bucket_of
 from producer_core.store import Batch, LatencyRow, ProducerRow, StatisticsRow, Store
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from producer_core.masking import is_secret_name, mask, mask_headers, mask_text, shown
+from producer_core._internal.masking import is_secret_name, mask, mask_headers, mask_text, shown
 
 
 @pytest.mark.parametrize(

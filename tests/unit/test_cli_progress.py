@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError
 
-from producer_core.cli.progress import _sentence
-from producer_core.connection import Connection
+from producer_core.cli.send.progress_bar import _sentence
+from producer_core.delivery.connection_state import Connection
 
 UP = {"brokers": {"b": {"state": "UP"}}}
 REFUSED = KafkaError(KafkaError._TRANSPORT, "localhost:9092/1: Connect failed: Connection refused")

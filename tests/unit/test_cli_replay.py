@@ -12,12 +12,13 @@ import pytest
 from click.testing import CliRunner
 
 from producer_core import replay
-from producer_core.cli import dlq_replay, main
-from producer_core.cli.replaying import Replaying
-from producer_core.cli.reprocess import Reprocessing
+from producer_core.cli import main
+from producer_core.cli.dlq import replay_dead_letters
+from producer_core.cli.pipeline.reprocess import Reprocessing
+from producer_core.cli.replay.replay_run import Replaying
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import PipelineError
-from producer_core.replay.check import Check, TopicCheck
+from producer_core.replay.broker_check import Check, TopicCheck
 from producer_core.store import Store
 from tests.unit.replaying import CLUSTER, FakeClock, ScriptedSender, buried, letter, message_id
 
@@ -278,26 +279,26 @@ def test_ctrl_c_is_answered_at_once_with_what_is_waited_for(store, capsys, monke
     monkeypatch.setattr(job, "watch", interrupted)
     monkeypatch.setattr(job, "pause", pause)
     with click.Context(click.Command("replay")), pytest.raises(click.exceptions.Exit) as left:
-        dlq_replay.watched(job, operation)
+        replay_dead_letters.watched(job, operation)
 
     assert (left.value.exit_code, words in before[0]) == (130, True)
     assert "is paused with 5 of 5 left" in capsys.readouterr().err
 
 
 def test_progress_that_does_not_change_is_not_said_again_and_again(store, capsys, monkeypatch):
-    monkeypatch.setattr(dlq_replay, "_CHANGE_EVERY", 0.0)
+    monkeypatch.setattr(replay_dead_letters, "_CHANGE_EVERY", 0.0)
     operation = planned(store)
     further = dataclasses.replace(operation, acknowledged=1)
     job = Replaying(store, DeadLetterFilter(), None)
     monkeypatch.setattr(job, "watch", lambda planned: iter((operation, operation, operation, further)))
 
-    dlq_replay.watched(job, operation)
+    replay_dead_letters.watched(job, operation)
 
     assert len(capsys.readouterr().err.splitlines()) == 2
 
 
 def test_what_ends_a_runner_between_two_looks_is_raised_and_not_tried_again(store, monkeypatch):
-    monkeypatch.setattr("producer_core.cli.replaying._LOOK", 0.0)
+    monkeypatch.setattr("producer_core.cli.replay.replay_run._LOOK", 0.0)
     operation, go, ran = planned(store), threading.Event(), []
 
     class Runner:

@@ -35,7 +35,7 @@ def broker():
 @pytest.fixture
 def may_compact(monkeypatch):
     """The cluster is not known to be an embedded broker, which keeps every record."""
-    monkeypatch.setattr("producer_core.replay.ahead.never_compacts", lambda cluster_id: False)
+    monkeypatch.setattr("producer_core.replay.preflight.never_compacts", lambda cluster_id: False)
 
 
 def bury(store, topic, count=2):

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import producer_core.cli
 from producer_core.cli import main
-from producer_core.cli.plain import in_json, plain
+from producer_core.cli.plain_text import in_json, plain
 from producer_core.dlq import DeadLetters
 from producer_core.store import Store
 from tests.unit.replaying import letter

@@ -7,11 +7,11 @@ import pytest
 
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
-from producer_core.client_view import ClientView
-from producer_core.exactly_once.statistics import merged
-from producer_core.recorder import added_up
+from producer_core.delivery.exactly_once.merged_statistics import merged
+from producer_core.metrics.client_stats import ClientView
+from producer_core.metrics.recorder import added_up
+from producer_core.metrics.telemetry import decode, encode
 from producer_core.store import Batch, BrokerRow, ClientRow, Store
-from producer_core.telemetry import decode, encode
 from tests.support import eventually
 
 WHERE = (1_800_000_000, "c", "p")

@@ -9,11 +9,11 @@ import pytest
 
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import embedded
-from producer_core.compaction import Compaction, Missing, NewerRecords
-from producer_core.delivery import Delivery
-from producer_core.exactly_once.ledger import Ledger, Place, split
+from producer_core.delivery.delivery import Delivery
+from producer_core.delivery.exactly_once.log_positions import Ledger, Place, split
+from producer_core.kafka.compaction import Compaction, Missing, NewerRecords
+from producer_core.kafka.newer_keys import Keys, LaterRecords
 from producer_core.messages import ID_HEADER, MessageIds, Placement, Span, id_text
-from producer_core.newer_keys import Keys, LaterRecords
 from producer_core.testing import InMemoryTransport
 from tests.exactly_once import MemoryProgress
 
@@ -122,7 +122,7 @@ def test_a_broker_without_settings_is_not_taken_for_one_that_compacts():
 def test_a_message_in_doubt_is_not_sent_again_behind_a_newer_record_of_its_key(monkeypatch, known):
     made, left = [], ["_MSG_TIMED_OUT"]
     factory = InMemoryTransport.factory(made, script=lambda delivery: left.pop() if left else None)
-    monkeypatch.setattr("producer_core.ambiguous._SEARCHING", 0.0)
+    monkeypatch.setattr("producer_core.delivery.ambiguity._SEARCHING", 0.0)
     producer = ReliableKafkaProducer(
         "memory:1", None, RetryConfig(max_retries=1, initial_delay_ms=1), store=None, transport=factory
     )

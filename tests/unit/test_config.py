@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from producer_core._internal.librdkafka import knows_property, property_names
 from producer_core.config import DEFAULTS, NAMES, ClientConfig, RetryConfig, addresses, client_config
 from producer_core.errors import ConfigError, ProducerError
-from producer_core.librdkafka import knows_property, property_names
 
 
 def settings(**overrides):

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError
 
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers.ports import free_ports
-from producer_core.connection import Connection
+from producer_core.delivery.connection_state import Connection
 from tests.support import eventually
 
 UP = {"brokers": {"1": {"state": "UP"}}}

@@ -15,8 +15,9 @@ import orjson
 import pytest
 from confluent_kafka import Message
 
-from producer_core import ReliableKafkaProducer, transport
-from producer_core.histogram import bucket_of
+from producer_core import ReliableKafkaProducer
+from producer_core.delivery import transport
+from producer_core.metrics.histogram import bucket_of
 
 MESSAGES, ROUNDS = 2_000, 9
 VALUES = [{"order": number, "customer": "c" * 20, "note": "n" * 120, "price": 9.5} for number in range(200)]

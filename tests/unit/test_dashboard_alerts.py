@@ -17,7 +17,7 @@ from dashboard.sessions import Sessions
 from dashboard.views import alert_cards, common
 from dashboard.words import alerts as said
 from producer_core.alerts import RULES, AlertLog, Callback, Change, Silence, alert, follow
-from producer_core.alerts.life import resolved
+from producer_core.alerts.alert_state import resolved
 from producer_core.alerts.sender import Sender
 from producer_core.store import Store
 from tests.support import eventually

@@ -271,7 +271,7 @@ def test_an_empty_store_says_how_an_audit_is_made(path, store, monkeypatch):
 
 
 def test_the_command_that_the_page_shows_exists_with_its_options():
-    from producer_core.cli.integrity import integrity
+    from producer_core.cli.pipeline.integrity import integrity
 
     known = {option for parameter in integrity.params for option in parameter.opts}
     assert {word for word in told.command("s").split() if word.startswith("-")} <= known

@@ -15,7 +15,7 @@ from dashboard.figures.errors import colours, failed_attempts, fates, group_tren
 from dashboard.words import errors as say
 from producer_core.dlq import DeadLetters
 from producer_core.events import Attempt
-from producer_core.failures import fingerprint
+from producer_core.kafka.classify import fingerprint
 from producer_core.store import Batch, ErrorRow, Store
 from tests.unit.dashboard_pages import (
     HOSTILE,

@@ -15,7 +15,7 @@ from dashboard.views.fleet import matches
 from dashboard.words import fleet as say
 from producer_core.alerts import AlertLog, Change, alert
 from producer_core.dlq import DeadLetters
-from producer_core.histogram import RELATIVE_ERROR, bucket_of
+from producer_core.metrics.histogram import RELATIVE_ERROR, bucket_of
 from producer_core.store import Batch, LatencyRow, Store
 from tests.unit.dashboard_pages import (
     HOSTILE,

@@ -9,8 +9,8 @@ import pytest
 from dashboard import data, figures, words
 from producer_core.dlq import DeadLetters
 from producer_core.events import Attempt, DeadLetter
-from producer_core.failures import fingerprint
-from producer_core.histogram import RELATIVE_ERROR, bucket_of
+from producer_core.kafka.classify import fingerprint
+from producer_core.metrics.histogram import RELATIVE_ERROR, bucket_of
 from producer_core.store import Batch, BrokerRow, ClientRow, LatencyRow, ProducerRow, StatisticsRow, Store
 from tests.unit.dashboard_pages import tiles_of
 

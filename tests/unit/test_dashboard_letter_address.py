@@ -7,7 +7,7 @@ import pytest
 from dashboard.data.looking import Looking
 from dashboard.views import letter_reading, reading
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.store import Store, borrow
+from producer_core.store import Store, connection_pool
 from tests.unit.dashboard_pages import letter, opened, text_of
 
 NOW = 1_000_000.0
@@ -20,7 +20,9 @@ def path(tmp_path):
 
 @pytest.fixture(autouse=True)
 def three_dead_letters(path, monkeypatch):
-    monkeypatch.setattr(borrow, "READ_LIMIT", 600.0)  # a loaded machine must not decide what the page shows
+    monkeypatch.setattr(
+        connection_pool, "READ_LIMIT", 600.0
+    )  # a loaded machine must not decide what the page shows
     reading.again()
     letter_reading.again()
     DeadLetters(Store.open(path)).add(

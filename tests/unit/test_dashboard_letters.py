@@ -16,10 +16,10 @@ from dashboard.data.looking import Looking, looking
 from dashboard.views import letter_reading
 from dashboard.words import letters as said
 from producer_core.dlq import Cursor, DeadLetterFilter, DeadLetters
-from producer_core.dlq.bounds import Bounds, Load, judge
+from producer_core.dlq.limits import Bounds, Load, judge
 from producer_core.errors import TransferError
 from producer_core.events import Attempt, DeadLetter
-from producer_core.failures import fingerprint
+from producer_core.kafka.classify import fingerprint
 from producer_core.store import Batch, ProducerRow, Store
 
 NOW = 1_763_700_000.0

@@ -17,8 +17,8 @@ from producer_core.alerts import AlertLog, Change, alert, book_of
 from producer_core.dlq import DeadLetters
 from producer_core.errors import StoreLocked
 from producer_core.events import Attempt, DeadLetter
-from producer_core.failures import fingerprint
-from producer_core.histogram import RELATIVE_ERROR, bucket_of
+from producer_core.kafka.classify import fingerprint
+from producer_core.metrics.histogram import RELATIVE_ERROR, bucket_of
 from producer_core.store import Batch, ClientRow, LatencyRow, ProducerRow, StatisticsRow, Store
 
 NOW = 0.0

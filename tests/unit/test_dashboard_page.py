@@ -11,8 +11,8 @@ from dashboard.views import reading
 from producer_core.alerts import AlertLog, Change, alert
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.events import Attempt, DeadLetter
-from producer_core.failures import fingerprint
-from producer_core.histogram import RELATIVE_ERROR, bucket_of
+from producer_core.kafka.classify import fingerprint
+from producer_core.metrics.histogram import RELATIVE_ERROR, bucket_of
 from producer_core.store import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow, Store
 
 NOW = 0.0

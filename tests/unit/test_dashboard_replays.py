@@ -13,9 +13,9 @@ from dashboard.words import replays as told
 from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.replay import Operation
-from producer_core.replay.ahead import NEWER_KEY
 from producer_core.replay.claims import Claims
-from producer_core.replay.in_hand import Death, Outcome
+from producer_core.replay.outcome import Death, Outcome
+from producer_core.replay.preflight import NEWER_KEY
 from producer_core.store import Store
 from tests.unit.dashboard_pages import links, text_of
 from tests.unit.replaying import alive, buried, letter, looked

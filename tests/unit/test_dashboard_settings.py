@@ -12,8 +12,8 @@ from dashboard.admission import Admission
 from dashboard.data.settings import reach, settings
 from dashboard.words import settings as say
 from producer_core.cli.store import _setting
+from producer_core.diagnostics.doctor.finding import Finding
 from producer_core.dlq import DeadLetters
-from producer_core.doctor.finding import Finding
 from producer_core.store import Batch, Store
 from tests.unit.dashboard_pages import counts, letter, opened, producer, rows_of, text_of
 

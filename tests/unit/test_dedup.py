@@ -11,7 +11,7 @@ import redis.asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer_core.dedup import Claim, MemoryBackend, MessageDeduplicator, RedisBackend
+from producer_core.delivery.dedup.deduplicator import Claim, MemoryBackend, MessageDeduplicator, RedisBackend
 from producer_core.errors import ConfigError
 from producer_core.testing import FakeClock
 

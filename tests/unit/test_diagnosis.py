@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from producer_core.diagnosis import BrokerNumbers, Numbers, diagnose, over_time
+from producer_core.diagnostics.causes import BrokerNumbers, Numbers, diagnose, over_time
 
 
 def broker(number=1, **changes):

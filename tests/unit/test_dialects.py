@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer_core.cli import main
-from producer_core.dialects import Place, Record, derived_id, letter_of, read, write
 from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq.topics import Place, Record, derived_id, letter_of, read, write
 from producer_core.events import Attempt
 from producer_core.messages import id_bytes, id_text
 from producer_core.store import Store

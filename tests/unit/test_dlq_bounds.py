@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from producer_core.cli import main
 from producer_core.dlq import DeadLetterFilter, DeadLetterQueue, DeadLetters, Spill
-from producer_core.dlq.bounds import OVER, WITHIN, Bounds, Load, Watch, judge, measure
+from producer_core.dlq.limits import OVER, WITHIN, Bounds, Load, Watch, judge, measure
 from producer_core.store import Store
 from tests.unit.test_dlq_letters import letter
 
@@ -83,7 +83,7 @@ def test_a_passed_bound_is_said_once_and_its_end_once(store):
 def test_the_watch_looks_every_five_seconds_at_most(store, monkeypatch):
     timer, looked = Timer(), []
     monkeypatch.setattr(
-        "producer_core.dlq.bounds.measure", lambda store: looked.append(timer.now) or Load(0, 0, None)
+        "producer_core.dlq.limits.measure", lambda store: looked.append(timer.now) or Load(0, 0, None)
     )
     watch = Watch(Bounds(), timer=timer)
 
@@ -102,7 +102,7 @@ def test_a_look_that_takes_long_is_made_seldom(store, monkeypatch):
         timer.now += 0.5
         return Load(0, 0, None)
 
-    monkeypatch.setattr("producer_core.dlq.bounds.measure", slow)
+    monkeypatch.setattr("producer_core.dlq.limits.measure", slow)
     watch = Watch(Bounds(), timer=timer)
     for _ in range(1200):
         watch.look(store, NOW)

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.dlq.counting import COLUMNS
+from producer_core.dlq.count import COLUMNS
 from producer_core.events import Attempt
 from producer_core.replay.claims import Claims
-from producer_core.replay.in_hand import Outcome
+from producer_core.replay.outcome import Outcome
 from producer_core.store import Store
 from tests.unit.replaying import CLUSTER, buried
 from tests.unit.test_dlq_letters import NOW, letter
@@ -98,7 +98,7 @@ def test_every_change_of_a_letter_is_in_the_counts(store, letters):
 
 @pytest.mark.parametrize("few", [0, 100])
 def test_a_replay_changes_many_letters_in_place_and_the_counts_know(store, monkeypatch, few):
-    monkeypatch.setattr("producer_core.store.counts._FEW", few)
+    monkeypatch.setattr("producer_core.store.dead_letter_counts._FEW", few)
     ids = buried(store, 30)
     operation = replay.plan(store, DeadLetterFilter(), who="me", origin="python", can_run=CLUSTER)
     claims = Claims(store, operation.operation_id, "me", lease=60, clock=lambda: NOW)
@@ -124,7 +124,7 @@ def test_a_replay_changes_many_letters_in_place_and_the_counts_know(store, monke
 
 
 def test_a_claim_of_many_that_is_rolled_back_leaves_counts_and_trigger(store, letters, monkeypatch):
-    monkeypatch.setattr("producer_core.store.counts._FEW", 0)
+    monkeypatch.setattr("producer_core.store.dead_letter_counts._FEW", 0)
     ids = buried(store, 10)
     with pytest.raises(KeyboardInterrupt), store.borrow(write=True):
         letters.claim("op", ids)
@@ -175,7 +175,7 @@ def test_a_change_that_was_rolled_back_is_not_in_the_counts(store, letters):
 
 
 def test_counts_that_were_added_up_say_the_same_in_fewer_rows(store, letters, monkeypatch):
-    monkeypatch.setattr("producer_core.store.counts._SOME", 10)
+    monkeypatch.setattr("producer_core.store.dead_letter_counts._SOME", 10)
     for first in range(0, 60, 6):
         letters.add(list(some(60))[first : first + 6])
     letters.archive(DeadLetterFilter(topic="orders"), who="me", origin="python")

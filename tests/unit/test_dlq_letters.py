@@ -7,12 +7,12 @@ import threading
 
 import pytest
 
-from producer_core.dialects import publishing
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Group, states
+from producer_core.dlq.files.selection import freeze
+from producer_core.dlq.topics import publisher
 from producer_core.errors import ConfigError
 from producer_core.events import Attempt, DeadLetter
 from producer_core.store import Store
-from producer_core.transfer.frozen import freeze
 
 NOW = 1_800_000_000.0
 EVERYTHING = DeadLetterFilter(state=None)
@@ -101,14 +101,14 @@ def test_what_a_batch_accepted_in_one_instant_keeps_its_order_wherever_it_goes(t
     store = Store.open(tmp_path / "store.duckdb")
     letters = DeadLetters(store, clock=lambda: NOW + 100)
     letters.add([letter(number, accepted_at=NOW, failed_at=NOW + 1) for number in (11, 9, 10, 8)])
-    monkeypatch.setattr(publishing, "_LISTED", 3)
+    monkeypatch.setattr(publisher, "_LISTED", 3)
     in_order = ["m-8", "m-9", "m-10", "m-11"]
 
     assert letters.ids(EVERYTHING) == in_order
     assert [one.message_id for one in letters.bodies(in_order[::-1])] == in_order
     with freeze(store, EVERYTHING, tmp_path) as exported:
         assert [one.message_id for some in exported.slices() for one in some] == in_order
-    published = publishing._slices(store, EVERYTHING, NOW)
+    published = publisher._slices(store, EVERYTHING, NOW)
     assert [one.message_id for some in published for one in some] == in_order
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from producer_core.cli import selection
+from producer_core.cli.dlq import filter_options
 from producer_core.dlq import Cursor, DeadLetterFilter, DeadLetterQueue, DeadLetters, search
 from producer_core.errors import ConfigError
 from producer_core.store import Store
@@ -39,7 +39,7 @@ filters = st.builds(
     topic=st.none() | words,
     group=st.none() | words,
     code=st.none() | words,
-    verdict=st.none() | st.sampled_from(selection.VERDICTS),
+    verdict=st.none() | st.sampled_from(filter_options.VERDICTS),
     state=st.none() | st.sampled_from(["dead", "replaying", "replayed", "landed", "archived", "purged"]),
     since=times,
     until=times,
@@ -66,11 +66,11 @@ def test_a_filter_with_anything_in_it_goes_to_a_command_line_and_back(where):
     seen = []
 
     @click.command()
-    @selection.filter_and_state_options
+    @filter_options.filter_and_state_options
     def command(**given):
-        seen.append(selection.chosen(given))
+        seen.append(filter_options.chosen(given))
 
-    outcome = CliRunner().invoke(command, selection.to_options(where))
+    outcome = CliRunner().invoke(command, filter_options.to_options(where))
     assert outcome.exit_code == 0, outcome.output
     assert seen == [where]
 

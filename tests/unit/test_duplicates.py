@@ -8,13 +8,13 @@ from collections import Counter
 
 import pytest
 
-from producer_core.acknowledgements import Acknowledgements
-from producer_core.delivery import Delivery
-from producer_core.duplicates.check import DuplicateCheck
-from producer_core.duplicates.gaps import OffsetGaps
-from producer_core.duplicates.reading import Reading
+from producer_core.delivery.delivery import Delivery
+from producer_core.delivery.duplicate_check.check import DuplicateCheck
+from producer_core.delivery.duplicate_check.gap_reader import Reading
+from producer_core.delivery.duplicate_check.offset_gaps import OffsetGaps
 from producer_core.events import Acknowledged, AttemptFailed
 from producer_core.messages import id_bytes, id_text
+from producer_core.metrics.ack_batch import Acknowledgements
 from tests.support import eventually
 
 SESSION = uuid.uuid4()

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from producer_core.event_log import EventLog
 from producer_core.events import Notice
+from producer_core.producer.event_log import EventLog
 from tests.support import eventually
 from tests.unit.replaying import letter
 

@@ -10,15 +10,22 @@ from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as some
 
-from producer_core.delivery import Delivery
+from producer_core.delivery.delivery import Delivery
+from producer_core.delivery.exactly_once.log_positions import (
+    Ledger,
+    Place,
+    advanced,
+    shard_ids,
+    shard_note,
+    split,
+)
+from producer_core.delivery.exactly_once.merged_statistics import merged
+from producer_core.delivery.exactly_once.ownership import Ownership
+from producer_core.delivery.exactly_once.shard import Waiting, take
+from producer_core.delivery.exactly_once.transaction_errors import blame, lost_the_id, refused_for_good
+from producer_core.delivery.exactly_once.transactional_client import check
+from producer_core.delivery.exactly_once.transactional_transport import transactional_settings
 from producer_core.errors import ConfigError
-from producer_core.exactly_once.client import check
-from producer_core.exactly_once.judging import blame, lost_the_id, refused_for_good
-from producer_core.exactly_once.ledger import Ledger, Place, advanced, shard_ids, shard_note, split
-from producer_core.exactly_once.ownership import Ownership
-from producer_core.exactly_once.shard import Waiting, take
-from producer_core.exactly_once.statistics import merged
-from producer_core.exactly_once.transport import transactional_settings
 from producer_core.messages import MessageIds, Placement, id_bytes
 from tests.exactly_once import MemoryProgress
 

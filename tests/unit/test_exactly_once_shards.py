@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka import KafkaError
 
+from producer_core.delivery.exactly_once import shard
+from producer_core.delivery.exactly_once.log_positions import Place
+from producer_core.delivery.exactly_once.read_back import Seen
+from producer_core.delivery.exactly_once.transactional_client import TransactionFailed
+from producer_core.delivery.journal import Journal, Record
 from producer_core.errors import Fenced, JournalFull
-from producer_core.exactly_once import shard
-from producer_core.exactly_once.client import TransactionFailed
-from producer_core.exactly_once.ledger import Place
-from producer_core.exactly_once.read_back import Seen
-from producer_core.journal import Journal, Record
 from tests.exactly_once import MemoryProgress, Sender
 from tests.support import eventually
 

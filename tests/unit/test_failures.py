@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer_core import ReliableKafkaProducer
+from producer_core._internal.librdkafka import library
 from producer_core.brokers import embedded
 from producer_core.config import DEFAULT_RETRIABLE, RetryConfig
 from producer_core.errors import ConfigError
 from producer_core.events import Hook
-from producer_core.failure_names import ALIASES, NO_ERROR, PARENTS
-from producer_core.failure_table import BEYOND, ELSEWHERE
-from producer_core.failures import (
+from producer_core.kafka.classify import (
     failure_of,
     fingerprint,
     judge,
@@ -27,7 +26,8 @@ from producer_core.failures import (
     refused_here,
     retriable_codes,
 )
-from producer_core.librdkafka import library
+from producer_core.kafka.error_aliases import ALIASES, NO_ERROR, PARENTS
+from producer_core.kafka.error_codes import BEYOND, ELSEWHERE
 from tests.support import eventually
 from tests.unit import error_names
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer_core.failures import fingerprint, normalise
+from producer_core.kafka.classify import fingerprint, normalise
 
 UUID = "0192a4c0-7b1e-7d44-9c3a-2b9f0c1d2e3f"
 

@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from producer_core import ReliableKafkaProducer, forks
+from producer_core import ReliableKafkaProducer
+from producer_core._internal import forks
 from producer_core.errors import ForkedProducer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")

@@ -7,7 +7,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from producer_core.handover import Handover
+from producer_core.delivery.gil_handoff import Handover
 from producer_core.testing import FakeClock
 from tests.support import eventually
 
@@ -96,7 +96,7 @@ def test_who_sends_much_does_not_wait_for_a_client_that_has_nothing_to_report(
 
 
 def test_a_sender_waits_for_the_work_it_made_room_for(handover, poller, reports, monkeypatch):
-    monkeypatch.setattr("producer_core.handover._LONGEST", 30)
+    monkeypatch.setattr("producer_core.delivery.gil_handoff._LONGEST", 30)
     assert poller.working.wait(10)
     reports.append("there")
     sender = aside(handover)
@@ -173,7 +173,7 @@ def test_the_poll_thread_listens_again_when_nobody_sends_much_any_more(handover)
 
 
 def test_nobody_waits_for_a_poll_thread_that_has_ended(handover, poller, reports, monkeypatch):
-    monkeypatch.setattr("producer_core.handover._LONGEST", 30)
+    monkeypatch.setattr("producer_core.delivery.gil_handoff._LONGEST", 30)
     assert poller.working.wait(10)
     reports.append("there")
     sender = aside(handover)
@@ -190,7 +190,7 @@ def test_an_interrupted_sender_leaves_nothing_behind_that_would_stop_the_poll_th
 ):
     """An Event that is interrupted keeps its lock: the next who sets it waits for ever."""
     lock = Lock()
-    monkeypatch.setattr("producer_core.handover.threading", Interrupting(lock))
+    monkeypatch.setattr("producer_core.delivery.gil_handoff.threading", Interrupting(lock))
     reports.append("there")
     with pytest.raises(KeyboardInterrupt):
         handover.step_aside()

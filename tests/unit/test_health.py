@@ -8,14 +8,14 @@ from datetime import datetime
 
 import pytest
 
-from producer_core.health import (
+from producer_core.alerts.health import (
     DEFAULT_THRESHOLDS,
     HealthMonitor,
     default_alert_handler,
     evaluate,
     memory_usage,
 )
-from producer_core.producer import ReliableKafkaProducer
+from producer_core.producer.producer import ReliableKafkaProducer
 from producer_core.testing import InMemoryTransport
 from tests.support import eventually
 

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer_core.histogram import RELATIVE_ERROR, Histogram, bucket_of, middle, quantiles, upper_bound
+from producer_core.metrics.histogram import (
+    RELATIVE_ERROR,
+    Histogram,
+    bucket_of,
+    middle,
+    quantiles,
+    upper_bound,
+)
 
 LATENCIES = st.lists(st.floats(1e-6, 86_400), min_size=1, max_size=200)
 QUANTILES = st.floats(0, 1)

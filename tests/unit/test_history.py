@@ -7,8 +7,8 @@ import pytest
 
 from producer_core import Monitor
 from producer_core.errors import ConfigError
-from producer_core.history import history, span
 from producer_core.store import Batch, StatisticsRow, Store
+from producer_core.store.history import history, span
 from tests.unit import notebook_parts as parts
 
 store, now = parts.store, parts.now

@@ -17,9 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from producer_core.cli.send import column_types
+from producer_core.cli.send.key_field import key_of
+from producer_core.cli.send.open_rows import InputError, Malformed, Row, open_rows
 from producer_core.errors import ConfigError, InvalidMessage
-from producer_core.inputs import InputError, Malformed, Row, column_types, open_rows
-from producer_core.inputs.keys import key_of
 from producer_core.messages import encode_value
 
 
@@ -124,7 +125,7 @@ def test_a_csv_file_with_a_jsonl_name_stops_at_the_first_line(tmp_path):
 
 
 def test_a_line_longer_than_the_bound_costs_only_itself(tmp_path, monkeypatch):
-    monkeypatch.setattr("producer_core.inputs.files.LONGEST_LINE", 100)
+    monkeypatch.setattr("producer_core.cli.send.input_file.LONGEST_LINE", 100)
 
     rows = list(open_rows(written(tmp_path, "a.jsonl", b"1\n" + b'"' + b"x" * 1000 + b'"\n2\n')))
 

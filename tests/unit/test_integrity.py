@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 
 from producer_core.cli import main
 from producer_core.errors import ConfigError
-from producer_core.pipeline.integrity import edges, marks, notes
-from producer_core.pipeline.integrity.marks import Marks
+from producer_core.pipeline.integrity import caveats, topic_bounds, watermarks
+from producer_core.pipeline.integrity.ledger_sources import Source
 from producer_core.pipeline.integrity.outcome import Expired, Gap
 from producer_core.pipeline.integrity.ranges import covered, layers, merged
 from producer_core.pipeline.integrity.report import AuditReport
 from producer_core.pipeline.integrity.scope import Scope
-from producer_core.pipeline.integrity.sources import Source
 from producer_core.pipeline.integrity.spans import Edge, Span, anew, left_of, lowered, seen_after, spans
 from producer_core.pipeline.integrity.suspects import to_read
+from producer_core.pipeline.integrity.watermarks import Marks
 from producer_core.store import Store
 
 # what is read again
@@ -69,22 +69,22 @@ def test_each_read_has_one_range_a_partition():
 
 
 def test_an_audit_is_about_what_its_reader_sees():
-    edges = {0: Edge(3, 8, 10)}
-    assert spans(edges)[0] == Span(3, 8, 3, 8, 10, 10, 0)
-    uncommitted = spans(edges, isolation="read_uncommitted")[0]
+    topic_bounds = {0: Edge(3, 8, 10)}
+    assert spans(topic_bounds)[0] == Span(3, 8, 3, 8, 10, 10, 0)
+    uncommitted = spans(topic_bounds, isolation="read_uncommitted")[0]
     assert (uncommitted.end, uncommitted.stable, uncommitted.whole) == (10, 10, True)
 
 
 def test_an_audit_begins_where_it_was_told_and_no_lower_than_there_is():
-    edges = {0: Edge(3, 8, 10), 1: Edge(0, 5, 5)}
-    found = spans(edges, begin={0: 1})
+    topic_bounds = {0: Edge(3, 8, 10), 1: Edge(0, 5, 5)}
+    found = spans(topic_bounds, begin={0: 1})
     assert (found[0].start, found[0].floor, found[1].start) == (3, 1, 0)
-    assert spans(edges, begin={0: 99})[0].start == spans(edges, begin={0: 99})[0].end == 8
+    assert spans(topic_bounds, begin={0: 99})[0].start == spans(topic_bounds, begin={0: 99})[0].end == 8
 
 
 def test_an_audit_ends_before_what_is_too_late():
-    edges = {0: Edge(0, 8, 10), 1: Edge(0, 8, 8)}
-    found = spans(edges, until={0: 4, 1: None})
+    topic_bounds = {0: Edge(0, 8, 10), 1: Edge(0, 8, 8)}
+    found = spans(topic_bounds, until={0: 4, 1: None})
     assert [span.end for span in found.values()] == [4, 8]
 
 
@@ -309,15 +309,15 @@ def test_a_program_gets_numbers():
 def ledger(monkeypatch):
     """A ledger's topic of two partitions, of which retention has taken what stood below 10 in the second."""
     now = {0: Edge(0, 50, 50), 1: Edge(10, 50, 50)}
-    monkeypatch.setattr(edges, "edges", lambda admin, facts: now)
+    monkeypatch.setattr(topic_bounds, "edges", lambda admin, facts: now)
     return Source(
-        edges.TopicFacts("telemetry", "x", (0, 1), "delete"), {0: Edge(0, 50, 50), 1: Edge(0, 50, 50)}
+        topic_bounds.TopicFacts("telemetry", "x", (0, 1), "delete"), {0: Edge(0, 50, 50), 1: Edge(0, 50, 50)}
     )
 
 
 @pytest.mark.parametrize(("heard", "told"), [({}, True), ({1: 9}, True), ({0: 50, 1: 10}, False)])
 def test_a_ledger_that_expired_before_it_was_heard_is_said(ledger, heard, told):
-    said = [*notes.unheard(None, [ledger], lambda name: heard if name == "telemetry x" else {})]
+    said = [*caveats.unheard(None, [ledger], lambda name: heard if name == "telemetry x" else {})]
     assert [one.partition(":")[0] for one in said] == told * [
         "Retention has taken a part of the ledger on telemetry (partition 1 before offset 10)"
     ]
@@ -325,16 +325,16 @@ def test_a_ledger_that_expired_before_it_was_heard_is_said(ledger, heard, told):
 
 @pytest.mark.parametrize(("first", "told"), [(10, 1), (11, 0), (None, 1)])
 def test_a_ledger_that_is_whole_since_the_moment_asked_for_is_not_mentioned(ledger, monkeypatch, first, told):
-    monkeypatch.setattr(edges, "first_since", lambda admin, facts, moment: {0: 0, 1: first})
-    assert len([*notes.unheard(None, [ledger], lambda name: {}, since=1.0)]) == told
+    monkeypatch.setattr(topic_bounds, "first_since", lambda admin, facts, moment: {0: 0, 1: first})
+    assert len([*caveats.unheard(None, [ledger], lambda name: {}, since=1.0)]) == told
 
 
 def test_a_loss_is_told_with_what_else_it_may_come_from():
-    topic = edges.TopicFacts("orders", "x", (0,), "delete")
-    assert [*notes.of_loss(topic, made_anew=False)] == []
-    (anew,) = notes.of_loss(topic, made_anew=True)
+    topic = topic_bounds.TopicFacts("orders", "x", (0,), "delete")
+    assert [*caveats.of_loss(topic, made_anew=False)] == []
+    (anew,) = caveats.of_loss(topic, made_anew=True)
     assert "deleted and made anew" in anew
-    (unknown,) = notes.of_loss(replace(topic, policy=""), made_anew=False)
+    (unknown,) = caveats.of_loss(replace(topic, policy=""), made_anew=False)
     assert "may have been compacted away" in unknown
 
 
@@ -349,19 +349,19 @@ def store(tmp_path):
 
 
 def test_an_audit_that_finished_moves_its_marks_and_one_that_failed_does_not(store):
-    first = marks.begin(store, "orders", "c", isolation="read_committed", now=1.0)
-    marks.fail(store, first, 2.0, "The broker went away.")
+    first = watermarks.begin(store, "orders", "c", isolation="read_committed", now=1.0)
+    watermarks.fail(store, first, 2.0, "The broker went away.")
     course = Marks(store, "c", "orders", "x", "read_committed", ("telemetry",))
     assert course.verified() == {}
 
-    second = marks.begin(store, "orders", "c", isolation="read_committed", now=3.0)
+    second = watermarks.begin(store, "orders", "c", isolation="read_committed", now=3.0)
     waits = findings(("pending", f"{uuid.UUID(int=5)}-7", 0, None, None, None))
     done = report(findings=pa.concat_tables([FINDINGS, waits.cast(FINDINGS.schema)]), lost=1, pending=1)
     done = AuditReport(
         **{**{name: getattr(done, name) for name in done.__dataclass_fields__}, "audit_id": second}
     )
     here = {0: Span(0, 1_000, 0, 1_000, 1_000, after=1_003), 1: Span(0, 4, 0, 4, 4, after=4)}
-    marks.finish(store, done, course.moved(here, {"telemetry y": {0: 7}}))
+    watermarks.finish(store, done, course.moved(here, {"telemetry y": {0: 7}}))
 
     assert (course.verified(), course.judged()) == ({0: 1_000, 1: 4}, {0: 1_003, 1: 4})
     assert (course.heard("telemetry y"), course.heard("telemetry z")) == ({0: 7}, {})

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from producer_core.pipeline.integrity.kept import slices
-from producer_core.pipeline.integrity.sources import read_until
+from producer_core.pipeline.integrity.ledger_sources import read_until
+from producer_core.pipeline.integrity.store_ledger import slices
 from producer_core.store import Batch, Store
 from tests.ledgers import Acked, given_up, ledger_rows, producer_row
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from producer_core.delivery.journal import Journal, Record
+from producer_core.delivery.journal.ranges import Ranges, ranges_of
+from producer_core.delivery.journal.record import decode, encode
 from producer_core.errors import JournalError, JournalFull
-from producer_core.journal import Journal, Record
-from producer_core.journal.ranges import Ranges, ranges_of
-from producer_core.journal.record import decode, encode
 from producer_core.messages import Placement
 from tests.support import eventually
 from tests.unit.journaling import a_record, crash, fill, kept
@@ -264,7 +264,7 @@ def test_whole_segments_are_deleted_when_everything_in_them_is_settled(tmp_path)
 
 
 def test_the_settle_log_stays_short(tmp_path, monkeypatch):
-    monkeypatch.setattr("producer_core.journal.settle_log._SHORTEN", 2_000)
+    monkeypatch.setattr("producer_core.delivery.journal.settle_log._SHORTEN", 2_000)
     with Journal.open(tmp_path / "journal", segment_bytes=5_000) as journal:
         for seq in range(3000):
             journal.append(a_record(seq))

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer_core import ReliableKafkaProducer
+from producer_core.delivery.journal import Journal
+from producer_core.delivery.journal.folder import Folder, Identity
 from producer_core.errors import JournalError
-from producer_core.journal import Journal
-from producer_core.journal.folder import Folder, Identity
 from producer_core.messages import MessageIds, MessageStatus, Span, id_bytes, id_text, new_session
 from producer_core.testing import InMemoryTransport
 from tests.support import eventually

@@ -8,8 +8,8 @@ import uuid
 import pytest
 from confluent_kafka import Producer
 
-from producer_core import landing
 from producer_core.brokers import embedded
+from producer_core.kafka import record_lookup
 from producer_core.messages import ID_HEADER, id_bytes, id_text
 
 SESSION = uuid.UUID("01930000-0000-7000-8000-000000000002")
@@ -30,7 +30,7 @@ def broker():
 
 def probe(broker, number, topic="orders", partition=None, **choices):
     config = {"bootstrap.servers": broker.bootstrap_servers, "acks": "all", "linger.ms": 5}
-    return landing.probe(config, topic, partition, id_text(id_bytes(SESSION, number)), **choices)
+    return record_lookup.probe(config, topic, partition, id_text(id_bytes(SESSION, number)), **choices)
 
 
 def test_a_record_that_landed_is_found_with_its_place(broker):
@@ -60,7 +60,7 @@ def test_one_partition_is_looked_at_when_it_is_known(broker):
 def test_many_are_looked_for_in_one_pass(broker):
     ids = [id_text(id_bytes(SESSION, number)) for number in (3, 1500, COUNT + 1)]
 
-    found = landing.look({"bootstrap.servers": broker.bootstrap_servers}, "orders", ids)
+    found = record_lookup.look({"bootstrap.servers": broker.bootstrap_servers}, "orders", ids)
 
     assert [found[one].outcome for one in ids] == ["found", "found", "not_found"]
 
@@ -85,7 +85,7 @@ def test_a_topic_that_is_gone_is_inconclusive_and_says_so(broker):
 
 
 def test_nobody_at_the_address_is_inconclusive_within_the_bound():
-    answer = landing.probe(
+    answer = record_lookup.probe(
         {"bootstrap.servers": "127.0.0.1:1"}, "orders", None, id_text(id_bytes(SESSION, 0)), timeout=0.5
     )
 
@@ -93,4 +93,4 @@ def test_nobody_at_the_address_is_inconclusive_within_the_bound():
 
 
 def test_nothing_asked_needs_no_broker():
-    assert landing.look({"bootstrap.servers": "127.0.0.1:1"}, "orders", []) == {}
+    assert record_lookup.look({"bootstrap.servers": "127.0.0.1:1"}, "orders", []) == {}

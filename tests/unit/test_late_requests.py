@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from producer_core.acknowledgements import Acknowledgements
-from producer_core.delivery import Delivery
+from producer_core.delivery.delivery import Delivery
+from producer_core.delivery.late_requests import LateRequests
 from producer_core.events import Acknowledged, Attempt
-from producer_core.late_requests import LateRequests
+from producer_core.metrics.ack_batch import Acknowledgements
 
 DOUBT = (Attempt(1.0, "_MSG_TIMED_OUT", "late"), "possibly_persisted")
 

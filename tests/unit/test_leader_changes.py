@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from producer_core.delivery.loss_detection import Look
 from producer_core.messages import id_bytes
-from producer_core.standing import Look
 from tests.support import eventually
 from tests.unit.test_standing import SESSION, FakeAsker, Watched
 

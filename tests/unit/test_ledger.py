@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from producer_core import ReliableKafkaProducer
 from producer_core.errors import ConfigError
 from producer_core.events import Acknowledged
-from producer_core.ledger import (
+from producer_core.messages import id_bytes
+from producer_core.metrics.ack_ledger import (
     MODULUS,
     UNKNOWN,
     WINDOW,
@@ -28,12 +29,11 @@ from producer_core.ledger import (
     rows_of,
     unplaced_rows,
 )
-from producer_core.messages import id_bytes
-from producer_core.numbering import Numbering
+from producer_core.metrics.batch import KINDS
+from producer_core.metrics.batch_sequence import Numbering
+from producer_core.metrics.batch_size import LIMIT, split
+from producer_core.metrics.telemetry import decode, encode
 from producer_core.store import Batch, Store
-from producer_core.store.batch import KINDS
-from producer_core.store.sizing import LIMIT, split
-from producer_core.telemetry import decode, encode
 from producer_core.testing import InMemoryTransport
 from tests.ledgers import Acked, given_up, ledger_rows
 from tests.unit.replaying import letter

@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from producer_core import masking
+from producer_core._internal import masking
+from producer_core._internal.masking import HIDDEN, mask, mask_headers, mask_text, mask_told, shown, shown_key
 from producer_core.errors import ConfigError
-from producer_core.masking import HIDDEN, mask, mask_headers, mask_text, mask_told, shown, shown_key
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from producer_core.acknowledgements import Acknowledgements
 from producer_core.events import Acknowledged
-from producer_core.metrics import Metrics
+from producer_core.metrics.ack_batch import Acknowledgements
+from producer_core.metrics.counters import Metrics
 
 
 def acknowledged(topic, seq=0, latency=0.01):

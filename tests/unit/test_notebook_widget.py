@@ -14,7 +14,7 @@ from dashboard.notebook.desk import LATE, Desk
 from producer_core import Monitor
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreUnavailable
-from producer_core.failures import fingerprint
+from producer_core.kafka.classify import fingerprint
 from producer_core.replay import cancel, live
 from producer_core.replay.dry_run import dry_run
 from tests.unit import notebook_parts as parts

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import embedded
-from producer_core.delivery import AT_REST, BEHIND_TWIN, WITH_CLIENT, Delivery
+from producer_core.delivery.delivery import AT_REST, BEHIND_TWIN, WITH_CLIENT, Delivery
+from producer_core.delivery.ordering import Lanes
 from producer_core.errors import ConfigError, QueueFull
-from producer_core.failures import failure_of
-from producer_core.ordering import Lanes
+from producer_core.kafka.classify import failure_of
 from producer_core.testing import InMemoryTransport
 from tests.support import eventually
 
@@ -174,7 +174,7 @@ def test_without_a_key_exactly_once_goes_on_after_each_message(tmp_path, orderin
 
 
 def test_held_messages_are_bounded_and_the_sender_is_told(monkeypatch):
-    monkeypatch.setattr("producer_core.acceptance._MOST_HELD", 3)
+    monkeypatch.setattr("producer_core.delivery.enqueue._MOST_HELD", 3)
     producer, transport = make(FirstTries(hold={0}), ordering="strict", config={"max_block_ms": 50})
 
     for number in range(4):

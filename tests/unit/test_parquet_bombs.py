@@ -10,9 +10,9 @@ import pyarrow
 import pytest
 from pyarrow import parquet as writer
 
-from producer_core import parquet
-from producer_core.inputs.files import InputError, open_source
-from producer_core.inputs.parquet import ParquetRows
+from producer_core._internal import untrusted_parquet
+from producer_core.cli.send.input_file import InputError, open_source
+from producer_core.cli.send.parquet_rows import ParquetRows
 
 VALUE = b"x" * (1 << 20)
 ROWS = 300
@@ -30,16 +30,20 @@ def repeated(tmp_path):
 
 
 def test_repeated_values_are_unpacked_a_few_rows_at_a_time(repeated):
-    parts = [part for batch in parquet.opened(repeated).iter_batches(1024) for part in parquet.slices(batch)]
+    parts = [
+        part
+        for batch in untrusted_parquet.opened(repeated).iter_batches(1024)
+        for part in untrusted_parquet.slices(batch)
+    ]
 
     assert sum(part.num_rows for part in parts) == ROWS
-    assert max(part.num_rows for part in parts) <= parquet.AT_ONCE // len(VALUE)
+    assert max(part.num_rows for part in parts) <= untrusted_parquet.AT_ONCE // len(VALUE)
     assert parts[-1].column("value").dictionary_decode().to_pylist()[-1] == VALUE
-    assert parquet.opened(repeated).read_row_group(0).nbytes < 2 * len(VALUE)
+    assert untrusted_parquet.opened(repeated).read_row_group(0).nbytes < 2 * len(VALUE)
 
 
 def test_the_schema_is_the_one_that_was_written(repeated):
-    assert parquet.schema_of(repeated).field("value").type == pyarrow.binary()
+    assert untrusted_parquet.schema_of(repeated).field("value").type == pyarrow.binary()
 
 
 def test_a_page_that_unpacks_to_a_thousand_times_its_size_is_refused(tmp_path):
@@ -48,8 +52,8 @@ def test_a_page_that_unpacks_to_a_thousand_times_its_size_is_refused(tmp_path):
     writer.write_table(table, path, compression="zstd", use_dictionary=False, write_statistics=False)
     assert path.stat().st_size < 100_000
 
-    with pytest.raises(parquet.Bomb, match="unpacks from"):
-        parquet.opened(path)
+    with pytest.raises(untrusted_parquet.Bomb, match="unpacks from"):
+        untrusted_parquet.opened(path)
 
 
 def test_ordinary_rows_are_read_in_whole_batches(tmp_path):
@@ -57,7 +61,11 @@ def test_ordinary_rows_are_read_in_whole_batches(tmp_path):
     rows = [{"n": n, "name": f"name-{n % 7}", "tags": [{"tag": "a"}, {"tag": None}]} for n in range(2000)]
     writer.write_table(pyarrow.Table.from_pylist(rows), path)
 
-    parts = [part for batch in parquet.opened(path).iter_batches(1024) for part in parquet.slices(batch)]
+    parts = [
+        part
+        for batch in untrusted_parquet.opened(path).iter_batches(1024)
+        for part in untrusted_parquet.slices(batch)
+    ]
 
     assert [part.num_rows for part in parts] == [1024, 976]
     assert [row for part in parts for row in part.to_pylist()] == rows

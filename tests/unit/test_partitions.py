@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 
 from producer_core.brokers import embedded
+from producer_core.kafka.partitioner import Partitioner, metadata_count, murmur2
 from producer_core.messages import id_bytes
-from producer_core.partitions import Partitioner, metadata_count, murmur2
 from producer_core.testing import FakeClock
 from tests.support import eventually
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from producer_core.permissions import FEATURES, TABLE, Permission, lacking, needed
+from producer_core.kafka.acls import FEATURES, TABLE, Permission, lacking, needed
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 

@@ -17,8 +17,8 @@ import certifi
 import click
 import pytest
 
-from producer_core.cli.spark_options import SparkChoice
-from producer_core.cli.telemetry import _reasons as set_aside
+from producer_core.cli.pipeline.spark_options import SparkChoice
+from producer_core.cli.pipeline.telemetry import _reasons as set_aside
 from producer_core.config import client_config
 from producer_core.errors import (
     BrokerError,
@@ -29,13 +29,13 @@ from producer_core.errors import (
     PipelineError,
     StoreLocked,
 )
-from producer_core.pipeline import checkpoint, masters, session, telemetry
-from producer_core.pipeline.jobs import Told, noted
+from producer_core.metrics.telemetry import SCHEMA_VERSION
+from producer_core.pipeline import checkpoint, session, spark_master, telemetry
+from producer_core.pipeline.job_status import Told, noted
 from producer_core.pipeline.kafka_options import kafka_options
 from producer_core.pipeline.session import _settings
 from producer_core.pipeline.spark_errors import explained, root_cause, spark_error
 from producer_core.store import Store
-from producer_core.telemetry import SCHEMA_VERSION
 from tests.support import eventually
 from tests.unit.test_pipeline_history import Query
 
@@ -56,7 +56,7 @@ from tests.unit.test_pipeline_history import Query
     ],
 )
 def test_a_master_that_spark_knows_is_taken(master):
-    masters.check_master(master)
+    spark_master.check_master(master)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_master_that_spark_knows_is_taken(master):
 )
 def test_what_is_no_master_is_told_with_an_example(master):
     with pytest.raises(ConfigError, match="is no Spark master"):
-        masters.check_master(master)
+        spark_master.check_master(master)
 
 
 def test_a_master_that_does_not_answer_is_told_at_once():
@@ -73,7 +73,7 @@ def test_a_master_that_does_not_answer_is_told_at_once():
         taken.bind(("127.0.0.1", 0))  # bound and not listening: refused
         address = f"spark://127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(PipelineError, match="No Spark master answers at spark://127"):
-            masters.check_master(address)
+            spark_master.check_master(address)
 
 
 @contextmanager
@@ -101,27 +101,27 @@ NOT_FOUND = (9 + len(_SAID)).to_bytes(8, "big") + b"\x08" + _SAID  # what a mast
 def test_one_of_several_masters_is_enough():
     with listening(NOT_FOUND) as there, socket.socket() as away:
         away.bind(("127.0.0.1", 0))
-        masters.check_master(f"spark://127.0.0.1:{away.getsockname()[1]},{there}")
+        spark_master.check_master(f"spark://127.0.0.1:{away.getsockname()[1]},{there}")
 
 
 @pytest.mark.parametrize("words", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", NOT_FOUND[:5]])
 def test_what_listens_and_is_no_spark_is_told_at_once(words):
     with listening(words, b"") as there, pytest.raises(PipelineError, match="answers as no Spark does"):
-        masters.check_master(f"spark://{there}")
+        spark_master.check_master(f"spark://{there}")
 
 
 def test_what_listens_and_says_nothing_is_told_within_its_time():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         with pytest.raises(PipelineError, match=r"said nothing within 0\.2 s"):
-            masters.check_master(f"spark://127.0.0.1:{silent.getsockname()[1]}", timeout=0.2)
+            spark_master.check_master(f"spark://127.0.0.1:{silent.getsockname()[1]}", timeout=0.2)
 
 
 def test_a_master_that_never_takes_a_job_is_told_as_such():
     stopped = RuntimeError("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.")
     gone, full = spark_error(stopped), PipelineError("A disk is full.")
-    assert "did not take this job" in str(masters.deaf("spark://h:8080", gone))
-    assert masters.deaf("local[2,4]", gone) is gone
-    assert masters.deaf("spark://h:8080", full) is full
+    assert "did not take this job" in str(spark_master.deaf("spark://h:8080", gone))
+    assert spark_master.deaf("local[2,4]", gone) is gone
+    assert spark_master.deaf("spark://h:8080", full) is full
 
 
 @pytest.mark.parametrize(
@@ -129,11 +129,11 @@ def test_a_master_that_never_takes_a_job_is_told_as_such():
     [("local[3,4]", 3), ("local", 1), ("local-cluster[2,3,1024]", 6), ("spark://h:1", None)],
 )
 def test_how_many_tasks_run_at_once(master, count):
-    assert masters.workers(master) == count
+    assert spark_master.workers(master) == count
 
 
 def test_the_default_allows_a_task_to_be_tried_again():
-    assert masters.default_master() == f"local[{masters.cores()},4]"
+    assert spark_master.default_master() == f"local[{spark_master.cores()},4]"
 
 
 # errors out of Spark

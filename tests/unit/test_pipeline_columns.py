@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from producer_core.metrics.batch import KINDS
+from producer_core.metrics.telemetry import SCHEMA_VERSION, encode
 from producer_core.pipeline.columns import SCHEMA, typed
-from producer_core.pipeline.merging import merge, unseen
+from producer_core.pipeline.merge_batch import merge, unseen
 from producer_core.store import Batch, ProducerRow, Store
-from producer_core.store.batch import KINDS
-from producer_core.telemetry import SCHEMA_VERSION, encode
 from tests.unit.test_pipeline_merging import heartbeat
 
 _WHOLE = st.integers(-(2**53), 2**53)

@@ -7,9 +7,9 @@ import pytest
 
 from producer_core.errors import ConfigError, PipelineError, StoreLocked
 from producer_core.pipeline import telemetry
-from producer_core.pipeline.history import History
-from producer_core.pipeline.jobs import Told
-from producer_core.pipeline.merging import merge, unseen
+from producer_core.pipeline.job_status import Told
+from producer_core.pipeline.merge_batch import merge, unseen
+from producer_core.pipeline.parquet_history import History
 from producer_core.store import Store
 from tests.unit.test_pipeline_merging import batches
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from producer_core.errors import StoreError
-from producer_core.pipeline.merging import Overtaken, merge, missing, unseen
+from producer_core.metrics.batch import KINDS
+from producer_core.pipeline.merge_batch import Overtaken, merge, missing, unseen
 from producer_core.store import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow, Store
-from producer_core.store.batch import KINDS
 
 HOUR, DAY = 3600, 86400
 NOW = 1_700_000_000

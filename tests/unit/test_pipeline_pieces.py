@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from producer_core.pipeline.pieces import come, cut
+from producer_core.pipeline.slices import come, cut
 
 
 def arrived(*rows):

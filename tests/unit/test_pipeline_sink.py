@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from producer_core.cli.telemetry import merged
+from producer_core.cli.pipeline.telemetry import merged
 from producer_core.errors import ConfigError, PipelineError
+from producer_core.metrics.telemetry import SCHEMA_VERSION, encode
 from producer_core.pipeline import sink as module
 from producer_core.pipeline import telemetry
-from producer_core.pipeline.merging import merged_through, missing
+from producer_core.pipeline.merge_batch import merged_through, missing
 from producer_core.pipeline.sink import Merged, Sink
 from producer_core.store import Batch, Store
-from producer_core.telemetry import SCHEMA_VERSION, encode
 from tests.unit.test_pipeline_history import Killed
 
 

@@ -9,9 +9,9 @@ import threading
 
 import pytest
 
+from producer_core.delivery.journal import Journal, Record
 from producer_core.dlq import Spill
 from producer_core.errors import JournalFull
-from producer_core.journal import Journal, Record
 from tests.unit.power_loss import Disk, restore
 from tests.unit.test_dlq_letters import letter
 
@@ -154,8 +154,8 @@ def quick(monkeypatch):
     """Thousands of journals are opened; the disk's own pace says nothing here."""
     monkeypatch.setattr(os, "fsync", lambda file: None)
     monkeypatch.setattr(os, "fdatasync", lambda file: None)
-    monkeypatch.setattr("producer_core.journal.settle_log._SHORTEN", 1000)
-    monkeypatch.setattr("producer_core.journal.settle_log._AHEAD", (4096,))
+    monkeypatch.setattr("producer_core.delivery.journal.settle_log._SHORTEN", 1000)
+    monkeypatch.setattr("producer_core.delivery.journal.settle_log._AHEAD", (4096,))
 
 
 def test_marks_that_a_power_failure_took_from_among_later_ones_move_no_offset(tmp_path, monkeypatch, quick):
@@ -171,7 +171,7 @@ def test_marks_that_a_power_failure_took_from_among_later_ones_move_no_offset(tm
 
 
 def test_a_deleted_file_does_not_come_back_beside_a_settle_log_that_forgot_it(tmp_path, monkeypatch, quick):
-    monkeypatch.setattr("producer_core.journal.settle_log._SHORTEN", 250)
+    monkeypatch.setattr("producer_core.delivery.journal.settle_log._SHORTEN", 250)
     (root := tmp_path / "disk").mkdir()
     disk, life = Disk(root, monkeypatch), Life()
     with opened(root) as journal:

@@ -8,7 +8,8 @@ import stat
 import pytest
 
 from dashboard import serve
-from producer_core import ReliableKafkaProducer, private
+from producer_core import ReliableKafkaProducer
+from producer_core._internal import private_files
 from producer_core.brokers import detached, embedded
 
 
@@ -73,7 +74,7 @@ def test_a_folder_that_is_shared_on_purpose_stays_so(tmp_path):
     shared = tmp_path / "shared"
     shared.mkdir(mode=0o777)
 
-    private.make_folder(shared / "a" / "b")
+    private_files.make_folder(shared / "a" / "b")
 
     assert stat.S_IMODE(shared.stat().st_mode) == 0o777
     assert open_to_others(shared) == []
@@ -83,6 +84,6 @@ def test_a_private_file_is_private_also_where_an_open_one_stood(tmp_path):
     path = tmp_path / "file"
     path.write_text("old and longer")
 
-    private.write(path, "new")
+    private_files.write(path, "new")
 
     assert path.read_text() == "new" and stat.S_IMODE(path.stat().st_mode) == 0o600

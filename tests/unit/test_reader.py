@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
+from producer_core.kafka.duplicate_filter import Seen, unique
 from producer_core.messages import ID_HEADER, id_bytes
-from producer_core.reader import Seen, unique
 
 A, B = uuid.UUID(int=1), uuid.UUID(int=2)
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from producer_core.client_view import ClientView
 from producer_core.errors import StoreFull, StoreLocked
 from producer_core.events import Acknowledged, AttemptFailed, Notice
-from producer_core.ledger import Ledger, entries
-from producer_core.metrics import Metrics
-from producer_core.recorder import Destination, Recorder, added_up
-from producer_core.store.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
-from producer_core.tally import Tally
+from producer_core.metrics.ack_ledger import Ledger, entries
+from producer_core.metrics.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
+from producer_core.metrics.client_stats import ClientView
+from producer_core.metrics.counters import Metrics
+from producer_core.metrics.recorder import Destination, Recorder, added_up
+from producer_core.metrics.stats_window import Tally
 from tests.support import eventually
 from tests.unit.replaying import letter
 
@@ -270,8 +270,8 @@ def test_two_batches_added_up_keep_every_count():
 @pytest.mark.parametrize("windows", [300, 3])
 def test_beyond_the_bound_the_oldest_rows_of_the_ledger_go_and_are_counted(monkeypatch, windows):
     """With 3 windows that may wait the older ones are one batch: the oldest rows of it go, not all."""
-    monkeypatch.setattr("producer_core.recorder._WAITING_LEDGER", 160)
-    monkeypatch.setattr("producer_core.recorder._WAITING_BATCHES", windows)
+    monkeypatch.setattr("producer_core.metrics.recorder._WAITING_LEDGER", 160)
+    monkeypatch.setattr("producer_core.metrics.recorder._WAITING_BATCHES", windows)
     store, ledger = FakeStore(trouble=StoreLocked("busy")), Ledger(b"s" * 16)
     recorder = Recorder(
         lambda: Destination(store, store), FakeSpill(), metrics=Metrics(), describe=row, pending=Counter,

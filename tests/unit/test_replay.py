@@ -20,11 +20,11 @@ from producer_core.errors import (
     StoreLocked,
 )
 from producer_core.events import Attempt
+from producer_core.replay.broker_check import Check
 from producer_core.replay.candidates import Candidates
-from producer_core.replay.check import Check
 from producer_core.replay.claims import Claims, Held
-from producer_core.replay.in_hand import Death, Outcome
-from producer_core.replay.work import Pace, Portion
+from producer_core.replay.execution import Pace, Portion
+from producer_core.replay.outcome import Death, Outcome
 from producer_core.store import Store
 from tests.support import eventually
 from tests.unit.replaying import (

@@ -9,9 +9,9 @@ import pytest
 from producer_core import replay
 from producer_core.alerts import AlertLog, Change, alert
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.replay import ahead
-from producer_core.replay.active import is_over
-from producer_core.replay.check import Check, TopicCheck
+from producer_core.replay import preflight
+from producer_core.replay.active_cause import is_over
+from producer_core.replay.broker_check import Check, TopicCheck
 from producer_core.replay.claims import Claims
 from producer_core.replay.dry_run import dry_run
 from producer_core.replay.operation import end_abandoned
@@ -48,7 +48,7 @@ def sees(monkeypatch):
             "text": "orders takes them.",
         }  # fmt: skip
         answer = Check((TopicCheck(**{**known, **changes}),), 5000.0, stopped)
-        monkeypatch.setattr(ahead, "check", lambda *_, **__: (answer, flags or {}))
+        monkeypatch.setattr(preflight, "check", lambda *_, **__: (answer, flags or {}))
 
     found()
     return found
@@ -290,13 +290,13 @@ def test_any_runner_ends_it_whatever_its_cluster(store, clock):
 def test_one_that_is_cancelled_while_it_is_looked_ahead_ends_with_the_look(store, clock, monkeypatch, sees):
     buried(store, 1, cluster_id=CLUSTER)
     one = clicked(store, clock)
-    given = ahead.check(None, None)
+    given = preflight.check(None, None)
 
     def cancelled_meanwhile(*_, **__):
         replay.cancel(store, one, **BY, clock=clock)
         return given
 
-    monkeypatch.setattr(ahead, "check", cancelled_meanwhile)
+    monkeypatch.setattr(preflight, "check", cancelled_meanwhile)
     runner(store, sender(), clock).look()
 
     assert replay.get(store, one).ended

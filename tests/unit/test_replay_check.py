@@ -8,15 +8,16 @@ import uuid
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from producer_core import newer_keys, replay
-from producer_core.asking import reader
+from producer_core import replay
 from producer_core.brokers import embedded
 from producer_core.dlq import DeadLetterFilter
+from producer_core.kafka import newer_keys
+from producer_core.kafka.clients import reader
+from producer_core.kafka.newer_keys import Keys
+from producer_core.kafka.topic_config import Bound
 from producer_core.messages import ID_HEADER, id_bytes, id_text
-from producer_core.newer_keys import Keys
-from producer_core.replay.check import Listed, check
+from producer_core.replay.broker_check import Listed, check
 from producer_core.store import Store
-from producer_core.topic_facts import Bound
 from tests.unit.replaying import ScriptedSender, alive, buried
 
 SESSION = uuid.UUID("01930000-0000-7000-8000-00000000000a")

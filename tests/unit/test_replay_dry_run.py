@@ -9,7 +9,7 @@ import pytest
 from dashboard.words import dry_run as told
 from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.replay.check import Check, TopicCheck
+from producer_core.replay.broker_check import Check, TopicCheck
 from producer_core.replay.dry_run import dry_run
 from tests.unit.replaying import CLUSTER, buried, letter
 

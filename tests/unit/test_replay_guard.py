@@ -7,10 +7,10 @@ import pytest
 from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreLocked
-from producer_core.landing import Landing
-from producer_core.replay import work
+from producer_core.kafka.record_lookup import Landing
+from producer_core.replay import execution
 from producer_core.replay.claims import Claims
-from producer_core.replay.doubt import Doubt
+from producer_core.replay.doubtful_records import Doubt
 from producer_core.replay.guard import Guard, Rule
 from producer_core.replay.runner import SPREAD_GROWTH
 from producer_core.store import Store
@@ -230,7 +230,7 @@ def away(times, asked):
 
 
 def test_what_cannot_be_looked_for_while_a_broker_is_away_is_looked_for_again(store, monkeypatch):
-    monkeypatch.setattr(work, "REST", 0.01)
+    monkeypatch.setattr(execution, "REST", 0.01)
     buried(store, 3, verdict="possibly_persisted")
     asked = []
 
@@ -239,7 +239,7 @@ def test_what_cannot_be_looked_for_while_a_broker_is_away_is_looked_for_again(st
 
 
 def test_it_is_left_to_a_person_when_no_look_helps(store, monkeypatch):
-    monkeypatch.setattr(work, "REST", 0.01)
+    monkeypatch.setattr(execution, "REST", 0.01)
     buried(store, 3, verdict="possibly_persisted")
 
     ended = run(store, ScriptedSender(), probe=away(1000, []))

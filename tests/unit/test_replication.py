@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from producer_core.cluster import TopicView
 from producer_core.config import client_config
 from producer_core.errors import BrokerUnreachable
-from producer_core.replication import ReplicationWatch, judge
+from producer_core.kafka.cluster import TopicView
+from producer_core.kafka.replication import ReplicationWatch, judge
 from tests.support import eventually
 
 CONFIG = client_config("a:9092")

@@ -10,36 +10,36 @@ from types import SimpleNamespace
 
 import pytest
 
-from producer_core import replay, transfer
-from producer_core.cli.lazy import Failed
-from producer_core.cli.reprocess import Reprocessing, _only_goes_on
-from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core import replay
+from producer_core.cli.lazy_group import Failed
+from producer_core.cli.pipeline.reprocess import Reprocessing, _only_goes_on
+from producer_core.delivery.exactly_once.read_back import Seen
+from producer_core.dlq import DeadLetterFilter, DeadLetters, files
 from producer_core.errors import BrokerError, ConfigError, OtherCluster, PipelineError, ReplayError
 from producer_core.events import Attempt
-from producer_core.exactly_once.read_back import Seen
+from producer_core.kafka.acls import Permission
 from producer_core.messages import id_bytes, id_text
-from producer_core.permissions import Permission
-from producer_core.pipeline.jobs import noted
+from producer_core.pipeline.job_status import noted
 from producer_core.pipeline.reprocess import (
     Choices,
     Slicing,
+    batches,
     brought,
-    floors,
     job,
-    progress,
-    spreading,
-    waves,
+    offset_floors,
+    progress_topic,
+    spark_replay,
 )
 from producer_core.pipeline.reprocess.packing import unpacked
-from producer_core.pipeline.reprocess.sending import _told
-from producer_core.pipeline.reprocess.slices import Life, begin_life
-from producer_core.pipeline.reprocess.spreading import Course, Spreading
+from producer_core.pipeline.reprocess.slice_task import _told
+from producer_core.pipeline.reprocess.slicing import Life, begin_life
+from producer_core.pipeline.reprocess.spark_replay import Course, Spreading
 from producer_core.replay.claims import Claims
+from producer_core.replay.execution import Pace
 from producer_core.replay.guard import Rule
-from producer_core.replay.in_hand import Death, Orphan, Outcome
 from producer_core.replay.operation import PIPELINE
-from producer_core.replay.way import Interrupted
-from producer_core.replay.work import Pace
+from producer_core.replay.outcome import Death, Orphan, Outcome
+from producer_core.replay.strategy import Interrupted
 from producer_core.store import Store
 from tests.unit.replaying import CLUSTER, ScriptedSender, alive, buried, in_hand, letter
 
@@ -120,7 +120,7 @@ def test_large_slices_are_dealt_to_different_tasks():
     letters = [of_session(number, session) for session in range(30) for number in range(1 + session)]
     rows = [
         (row["slice"], len(unpacked(row["letters"])))
-        for row in waves.table(letters, Slicing(6), 3).to_pylist()
+        for row in batches.table(letters, Slicing(6), 3).to_pylist()
     ]
     counts = Counter(Slicing(6).of(letter) for letter in letters)
 
@@ -135,7 +135,7 @@ def test_a_wave_keeps_the_order_and_every_byte_of_its_letters():
         in_hand(number, key=None if number % 2 else b"", value=None if number == 3 else b"\x00\xff")
         for number in range(6)
     ]
-    table = waves.table(letters, Slicing(3))
+    table = batches.table(letters, Slicing(3))
     (content,) = table["letters"].to_pylist()
     back = unpacked(content)
 
@@ -171,7 +171,7 @@ def log(monkeypatch):
     found = Log()
 
     class Looker:
-        floors = HOLDS_ALL
+        offset_floors = HOLDS_ALL
 
         def __init__(self, settings, operation_id, **_):
             pass
@@ -209,7 +209,7 @@ def log(monkeypatch):
             ]
             found.waves.append(([row["message_id"] for row in self._rows], errand.number))
             found.rates.append(errand.rate)
-            self.began = spreading.time.monotonic() - (found.took.pop(0) if found.took else 0.0)
+            self.began = spark_replay.time.monotonic() - (found.took.pop(0) if found.took else 0.0)
             self.done = threading.Event()
 
         def start(self):
@@ -222,14 +222,14 @@ def log(monkeypatch):
         def outcomes(self):
             return self._answer(self._rows)
 
-    monkeypatch.setattr(spreading, "Transacting", Looker)
-    monkeypatch.setattr(spreading, "seal", seal)
-    monkeypatch.setattr(spreading, "Wave", Wave)
-    monkeypatch.setattr(spreading, "_GRACE", 0.0)
-    monkeypatch.setattr(spreading, "NEAR", 0)
-    monkeypatch.setattr(floors, "ENDS", 0.0)
+    monkeypatch.setattr(spark_replay, "Transacting", Looker)
+    monkeypatch.setattr(spark_replay, "seal", seal)
+    monkeypatch.setattr(spark_replay, "Wave", Wave)
+    monkeypatch.setattr(spark_replay, "_GRACE", 0.0)
+    monkeypatch.setattr(spark_replay, "NEAR", 0)
+    monkeypatch.setattr(offset_floors, "ENDS", 0.0)
     monkeypatch.setattr(
-        spreading, "ReadBack", lambda *_: lambda wheres, _: Seen(ends=dict.fromkeys(wheres, 100))
+        spark_replay, "ReadBack", lambda *_: lambda wheres, _: Seen(ends=dict.fromkeys(wheres, 100))
     )
     return found
 
@@ -330,7 +330,7 @@ def test_a_failure_is_believed_only_when_no_other_attempt_was_luckier(log):
 
 
 def lost(_):
-    raise waves.WaveLost(PipelineError("workers were lost"))
+    raise batches.WaveLost(PipelineError("workers were lost"))
 
 
 def test_a_lost_wave_goes_again_and_the_third_in_a_row_ends_the_job_with_its_letters_claimed(log):
@@ -372,7 +372,7 @@ def test_paused_in_a_wave_it_finds_out_what_became_of_it_and_gives_the_rest_back
 
 
 def test_a_pause_is_remembered_until_the_wave_ends_though_it_is_asked_for_now_and_then(log, monkeypatch):
-    monkeypatch.setattr(spreading, "_GRACE", 60.0)
+    monkeypatch.setattr(spark_replay, "_GRACE", 60.0)
     asked = iter([True, False, False])
     going = way(log, interrupt=lambda: next(asked), wave=2)
     going.begin(["orders"])
@@ -380,7 +380,7 @@ def test_a_pause_is_remembered_until_the_wave_ends_though_it_is_asked_for_now_an
     going.send([in_hand(number) for number in range(4)])
     assert [going.gather(0), going.gather(0)] == [[], []]
 
-    monkeypatch.setattr(spreading, "_GRACE", 0.0)
+    monkeypatch.setattr(spark_replay, "_GRACE", 0.0)
     going._leave_at = 0.0
 
     assert endings(going.gather(0)) == {"pending": 4}
@@ -417,15 +417,15 @@ def test_the_next_wave_begins_before_the_store_is_told_of_the_last_one(log):
 def test_what_is_small_and_no_full_wave_the_driver_sends_itself(log, monkeypatch):
     near = []
 
-    class Near(spreading.Wave):
+    class Near(spark_replay.Wave):
         who = "The driver"
 
         def __init__(self, table, errand, keep, holds):
             super().__init__(None, table, errand)
             near.append(errand.letters)
 
-    monkeypatch.setattr(spreading, "Near", Near)
-    monkeypatch.setattr(spreading, "NEAR", 20)
+    monkeypatch.setattr(spark_replay, "Near", Near)
+    monkeypatch.setattr(spark_replay, "NEAR", 20)
     going = way(log, wave=30)
     going.begin(["orders"])
     log.answers += [everything] * 4
@@ -442,7 +442,7 @@ def test_what_is_small_and_no_full_wave_the_driver_sends_itself(log, monkeypatch
 
 
 def test_floors_rise_with_what_was_sent_and_fall_where_a_topic_was_made_again(log, monkeypatch):
-    monkeypatch.setattr(floors, "ENDS", 60.0)
+    monkeypatch.setattr(offset_floors, "ENDS", 60.0)
     going = way(log)
     going.begin(["orders"])
     log.answers += [lambda rows: [told(row, offset=300 + row["ord"]) for row in rows], everything]
@@ -494,7 +494,7 @@ def test_a_wave_that_cannot_begin_does_not_lose_what_became_of_the_last_one(log)
 @pytest.fixture
 def stopped_clock(monkeypatch):
     """A wave lasts exactly as long as `log.took` says, whatever the pace of the machine."""
-    monkeypatch.setattr(spreading, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+    monkeypatch.setattr(spark_replay, "time", SimpleNamespace(monotonic=lambda: 1000.0))
 
 
 def test_what_was_said_of_a_slow_wave_does_not_stand_there_for_ever(log, stopped_clock):
@@ -523,12 +523,12 @@ def test_the_sentence_about_a_wave_under_way_is_renewed_when_the_wave_is_settled
     log.answers.append(everything)
     log.took.append(63.0)
 
-    class Slow(spreading.Wave):
+    class Slow(spark_replay.Wave):
         def start(self):
             waits = iter([False])  # then it is done
             self.done = SimpleNamespace(wait=lambda seconds: next(waits, True))
 
-    monkeypatch.setattr(spreading, "Wave", Slow)
+    monkeypatch.setattr(spark_replay, "Wave", Slow)
     runner = replay.ReplayRunner(
         store, ScriptedSender(), spread=lambda work, claims, operation: way(log, say=work.say)
     )
@@ -568,13 +568,13 @@ def test_a_wave_that_spark_gives_up_says_why_in_a_sentence():
         def createDataFrame(self, *_):
             raise RuntimeError("SparkContext was shut down")
 
-    errand = waves.Errand("op", {}, 7, {}, spreading.Notes("p", 1, {0: 0}), 10, Rule(), 1)
-    wave = waves.Wave(Broken(), waves.table([in_hand(1)], Slicing(1)), errand)
+    errand = batches.Errand("op", {}, 7, {}, spark_replay.Notes("p", 1, {0: 0}), 10, Rule(), 1)
+    wave = batches.Wave(Broken(), batches.table([in_hand(1)], Slicing(1)), errand)
     wave.start()
     assert wave.done.wait(10)
 
     assert groups == ["reprocess-op-7"]
-    with pytest.raises(waves.WaveLost, match="Spark's Java process is gone"):
+    with pytest.raises(batches.WaveLost, match="Spark's Java process is gone"):
         wave.outcomes()
 
 
@@ -585,7 +585,7 @@ def test_a_wave_that_spark_gives_up_says_why_in_a_sentence():
 def test_an_export_selects_the_letters_that_are_in_it(store, tmp_path, name):
     ids = buried(store, 20)
     some = DeadLetterFilter(ids=tuple(ids[:7]))
-    transfer.export(store, some, tmp_path / name, who="ann", origin="cli")
+    files.export(store, some, tmp_path / name, who="ann", origin="cli")
 
     where = brought(DeadLetterFilter(), file=tmp_path / name)
 
@@ -784,7 +784,7 @@ def test_a_paused_replay_goes_on_at_another_rate_with_its_own_progress_topic(sto
     store.set_setting(
         f"reprocess.{one}", {"slices": 4, "by": "key", "lives": 1, "topic": "seals", "partitions": 3}
     )
-    monkeypatch.setattr(progress, "require_topic", lambda settings, topic: asked.append(topic))
+    monkeypatch.setattr(progress_topic, "require_topic", lambda settings, topic: asked.append(topic))
     command = command_for(store)
 
     assert command.go(command.chosen(one), rate=7.0).rate == 7.0
@@ -798,8 +798,8 @@ def test_a_paused_replay_goes_on_at_another_rate_with_its_own_progress_topic(sto
 def test_a_replay_whose_progress_topic_cannot_be_used_stays_paused(store, monkeypatch):
     one = paused_replay(store)
     lacks = [Permission("topic", "producer-core-progress", "WRITE")]
-    monkeypatch.setattr(progress, "_partitions_of", lambda settings, topic: 16)
-    monkeypatch.setattr(progress.permissions, "check", lambda config, topics, feature: lacks)
+    monkeypatch.setattr(progress_topic, "_partitions_of", lambda settings, topic: 16)
+    monkeypatch.setattr(progress_topic.permissions, "check", lambda config, topics, feature: lacks)
     command = command_for(store)
 
     with pytest.raises(BrokerError, match="WRITE on topic producer-core-progress is missing"):
@@ -829,9 +829,9 @@ def test_where_one_slice_cannot_be_sealed_the_others_are_not_tried(monkeypatch):
         tried.append(words[3])
         raise ReplayError("no")
 
-    monkeypatch.setattr(progress, "_seal", refused)
+    monkeypatch.setattr(progress_topic, "_seal", refused)
     with pytest.raises(ReplayError):
-        progress.seal({}, None, "op", range(200), 1, interrupt=lambda: False, say=lambda text: None)
+        progress_topic.seal({}, None, "op", range(200), 1, interrupt=lambda: False, say=lambda text: None)
 
     assert len(tried) < 200
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from producer_core.pipeline.reprocess.keeping import Keep
+from producer_core.pipeline.reprocess.client_pool import Keep
 
 
 class Client:

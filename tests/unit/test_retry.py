@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer_core.config import RetryConfig
+from producer_core.delivery.retry import GiveUp, RetryAfter, RetryManager, decide, delay
 from producer_core.errors import ConfigError
-from producer_core.failures import known_failures, lookup
-from producer_core.retry import GiveUp, RetryAfter, RetryManager, decide, delay
+from producer_core.kafka.classify import known_failures, lookup
 from tests.support import eventually
 
 EXACT = RetryConfig(max_delay_ms=1000, jitter=False)

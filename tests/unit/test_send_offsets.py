@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from producer_core import asking
+from producer_core.cli.send import recover_position
 from producer_core.errors import BrokerUnreachable
-from producer_core.inputs import on_the_topic
+from producer_core.kafka import clients
 
 NOT_LEADER = KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION)
 
@@ -32,23 +32,23 @@ class Broker:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr(asking, "_AGAIN", 0.0)
+    monkeypatch.setattr(clients, "_AGAIN", 0.0)
 
 
 def test_a_topic_that_was_just_made_and_has_no_leader_yet_is_asked_again():
     broker = Broker(3)
-    assert on_the_topic._spans(broker, "orders") == {0: (0, 7)}
+    assert recover_position._spans(broker, "orders") == {0: (0, 7)}
     assert broker.asked == 4
 
 
 def test_a_transient_error_that_does_not_pass_is_told_at_the_bound(monkeypatch):
-    monkeypatch.setattr(asking, "_ANSWER", 0.0)
+    monkeypatch.setattr(clients, "_ANSWER", 0.0)
     with pytest.raises(BrokerUnreachable, match="offsets cannot be asked: Broker: Not leader"):
-        on_the_topic._spans(Broker(10**9), "orders")
+        recover_position._spans(Broker(10**9), "orders")
 
 
 def test_a_refusal_is_told_at_once():
     broker = Broker(10**9, KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
     with pytest.raises(BrokerUnreachable):
-        on_the_topic._spans(broker, "orders")
+        recover_position._spans(broker, "orders")
     assert broker.asked == 1

@@ -13,16 +13,16 @@ from pathlib import Path
 import click
 import pytest
 
-from producer_core.cli.resuming import can_resume, options_of, same_again
-from producer_core.cli.send import send
+from producer_core.cli.send.file_progress import FileProgress
+from producer_core.cli.send.fingerprint import fingerprint, session_of, state_path, transactional_id_of
+from producer_core.cli.send.open_rows import InputError
+from producer_core.cli.send.recover_position import Found, Run
+from producer_core.cli.send.resume import Refused, begin
+from producer_core.cli.send.resume_check import can_resume, options_of, same_again
+from producer_core.cli.send.send_command import send
+from producer_core.cli.send.state_file import Job, State, StateFile, decode, encode
+from producer_core.delivery.journal.ranges import Ranges
 from producer_core.errors import ConfigError, JournalDamaged, JournalFull, JournalLocked
-from producer_core.inputs import InputError
-from producer_core.inputs.identity import fingerprint, session_of, state_path, transactional_id_of
-from producer_core.inputs.on_the_topic import Found, Run
-from producer_core.inputs.progress import FileProgress
-from producer_core.inputs.resume import Refused, begin
-from producer_core.inputs.state_file import Job, State, StateFile, decode, encode
-from producer_core.journal.ranges import Ranges
 from producer_core.messages import id_bytes, id_text
 
 JOB = Job("orders", "c1", "/data/rows.csv", "exactly_once", {"key": "id"}, 100, "ab" * 32)
@@ -127,7 +127,7 @@ def test_only_its_owner_can_read_it(file, path):
 
 
 def test_a_second_process_is_refused_with_the_owners_number(file, path):
-    code = "import sys; from pathlib import Path; from producer_core.inputs.state_file import StateFile; StateFile(Path(sys.argv[1]))"
+    code = "import sys; from pathlib import Path; from producer_core.cli.send.state_file import StateFile; StateFile(Path(sys.argv[1]))"
 
     other = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
 

@@ -7,6 +7,7 @@ from confluent_kafka import KafkaError
 
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import embedded
+from producer_core.simulate.client_faults import OurSide
 from producer_core.simulate.faults import (
     FaultRun,
     FaultSchedule,
@@ -17,7 +18,6 @@ from producer_core.simulate.faults import (
     Window,
     shop_schedule,
 )
-from producer_core.simulate.our_side import OurSide
 from producer_core.testing import InMemoryTransport
 from tests.support import eventually
 

@@ -13,12 +13,12 @@ import pytest
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import BrokerUnreachable, MissingTool
 from producer_core.simulate import live
-from producer_core.simulate.child import HOST, Child, Port
-from producer_core.simulate.leash import leashed
+from producer_core.simulate.dashboard_process import HOST, Child, Port
 from producer_core.simulate.live_run import LiveRun
 from producer_core.simulate.load import SHARES, Load, topic_names
 from producer_core.simulate.own_store import own_store
-from producer_core.simulate.place import real_place, store_path
+from producer_core.simulate.parent_watchdog import leashed
+from producer_core.simulate.target_cluster import real_place, store_path
 from producer_core.store import Store
 from tests.support import eventually
 from tests.unit.replaying import letter
@@ -75,13 +75,13 @@ def test_the_last_words_of_a_child_that_died_are_kept(port):
 
 def test_a_child_whose_parent_is_killed_goes_too():
     code = (
-        "import subprocess, signal; from producer_core.simulate.leash import leashed;"
+        "import subprocess, signal; from producer_core.simulate.parent_watchdog import leashed;"
         f"print(subprocess.Popen(leashed([{sys.executable!r}, '-c', 'import signal; signal.pause()'])).pid, flush=True);"
         "signal.pause()"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     child = psutil.Process(int(parent.stdout.readline()))
-    eventually(lambda: "producer_core.simulate.leash" not in child.cmdline())
+    eventually(lambda: "producer_core.simulate.parent_watchdog" not in child.cmdline())
 
     parent.kill()
     parent.wait()
@@ -125,9 +125,7 @@ def test_no_port_left_is_a_sentence():
 
 
 def test_a_signal_that_was_ignored_still_stops():
-    code = (
-        "from producer_core.stopping import Stop; s = Stop(); print('ready', flush=True); print(s.wait(30))"
-    )
+    code = "from producer_core._internal.stop_signal import Stop; s = Stop(); print('ready', flush=True); print(s.wait(30))"
     child = subprocess.Popen(
         [sys.executable, "-c", code],
         stdout=subprocess.PIPE,
@@ -145,7 +143,7 @@ def test_a_signal_that_another_thread_gets_ends_the_wait():
     """The main thread's call is not interrupted then; nor is it by one that came just before it."""
     code = """if True:
         import signal, threading, time
-        from producer_core.stopping import Stop
+        from producer_core._internal.stop_signal import Stop
         stop = Stop()
         def gets_it():
             time.sleep(0.5)  # until the main thread waits
@@ -162,7 +160,7 @@ def test_a_signal_that_another_thread_gets_ends_the_wait():
 def test_a_signal_that_is_not_for_us_ends_no_wait():
     code = """if True:
         import os, signal
-        from producer_core.stopping import Stop
+        from producer_core._internal.stop_signal import Stop
         stop = Stop()
         signal.signal(signal.SIGUSR1, lambda *_: None)
         os.kill(os.getpid(), signal.SIGUSR1)
@@ -220,7 +218,7 @@ def test_only_a_demo_on_the_embedded_broker_begins_with_its_own_store(tmp_path, 
 
 
 def test_a_wrong_address_is_an_error_not_a_wait_for_ever(monkeypatch):
-    monkeypatch.setattr("producer_core.simulate.place._TIMEOUT", 0.5)
+    monkeypatch.setattr("producer_core.simulate.target_cluster._TIMEOUT", 0.5)
 
     with pytest.raises(BrokerUnreachable):
         real_place("localhost:1")

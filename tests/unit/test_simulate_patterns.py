@@ -15,7 +15,7 @@ from producer_core import (
     SeasonalPatterns,
     TemporalPatterns,
 )
-from producer_core.simulate.chance import Weighted, source
+from producer_core.simulate.weighted_choice import Weighted, source
 
 CONFIG = vars(DataGenerationConfig())
 TUESDAY = datetime(2024, 6, 11)

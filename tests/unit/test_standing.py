@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from producer_core.acknowledgements import Acknowledgements
+from producer_core.delivery.loss_detection import Evidence, Look, Mark, Standing, classify
+from producer_core.delivery.loss_detection.ack_checkpoints import Marks
 from producer_core.events import Acknowledged, AttemptFailed, Notice
-from producer_core.landing import Landing
+from producer_core.kafka.record_lookup import Landing
 from producer_core.messages import MessageIds, id_bytes
-from producer_core.standing import Evidence, Look, Mark, Standing, classify
-from producer_core.standing.memory import Marks
+from producer_core.metrics.ack_batch import Acknowledgements
 from tests.support import eventually
 
 SESSION = uuid.uuid4()

@@ -14,9 +14,10 @@ import duckdb
 import pytest
 
 from benchmarks.native import native
+from producer_core._internal import time_budget
+from producer_core._internal.read_activity import nobody_looks
 from producer_core.errors import StoreError, StoreLocked
-from producer_core.looking import nobody_looks
-from producer_core.store import Batch, StatisticsRow, Store, patience
+from producer_core.store import Batch, StatisticsRow, Store
 from tests.support import eventually
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
@@ -56,7 +57,7 @@ def test_no_log_is_left_for_readers_to_replay(store):
 
 
 def test_a_slow_reader_is_cancelled_and_told_so(store, monkeypatch):
-    monkeypatch.setattr("producer_core.store.borrow.READ_LIMIT", 0.1)
+    monkeypatch.setattr("producer_core.store.connection_pool.READ_LIMIT", 0.1)
 
     with pytest.raises(StoreError, match="longer than its limit and was cancelled"):
         with store.borrow() as connection:
@@ -66,7 +67,7 @@ def test_a_slow_reader_is_cancelled_and_told_so(store, monkeypatch):
 
 
 def test_a_reader_that_needs_longer_may_say_so(store, monkeypatch):
-    monkeypatch.setattr("producer_core.store.borrow.READ_LIMIT", 0.001)
+    monkeypatch.setattr("producer_core.store.connection_pool.READ_LIMIT", 0.001)
 
     with store.borrow(limit=30) as connection:
         assert connection.execute("SELECT count(*) FROM range(3000000)").fetchone() == (3000000,)
@@ -182,18 +183,18 @@ def test_a_thread_without_patience_does_not_wait_whatever_the_step_allows(store)
     holder = threading.Thread(target=hold)
     holder.start()
     assert entered.wait(60)
-    with patience.at_most(0.0), pytest.raises(StoreLocked), store.borrow(timeout=3600):
+    with time_budget.at_most(0.0), pytest.raises(StoreLocked), store.borrow(timeout=3600):
         pass
-    with patience.at_most(0.0):
+    with time_budget.at_most(0.0):
         store.close()  # the other thread's instance stays
     leave.set()
     holder.join(60)
-    with patience.at_most(0.0), store.borrow() as connection:
+    with time_budget.at_most(0.0), store.borrow() as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_patience_that_ends_while_a_thread_waits_ends_the_wait(store):
-    entered, leave, waited = threading.Event(), threading.Event(), patience.Patience()
+    entered, leave, waited = threading.Event(), threading.Event(), time_budget.Patience()
     ended = []
 
     def hold():
@@ -202,7 +203,7 @@ def test_patience_that_ends_while_a_thread_waits_ends_the_wait(store):
             leave.wait(60)
 
     def wait():
-        patience.share(waited)
+        time_budget.share(waited)
         with pytest.raises(StoreLocked), store.borrow(timeout=3600):
             pass
         ended.append(True)
@@ -385,7 +386,7 @@ def test_a_store_that_was_closed_can_be_used_again(store):
 
 
 def test_a_store_that_is_written_for_long_does_not_keep_memory_of_each_time(store, monkeypatch):
-    monkeypatch.setattr("producer_core.store.borrow._RENEWED_AFTER", 50)
+    monkeypatch.setattr("producer_core.store.connection_pool._RENEWED_AFTER", 50)
 
     def write(times):
         for number in range(times):

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from producer_core.cli import main
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreFull
-from producer_core.store import Store, place
+from producer_core.store import Store, paths
 from tests.unit.replaying import alive, letter
 
 ANY = DeadLetterFilter(state=None)
@@ -115,7 +115,7 @@ def test_a_full_disk_leaves_the_store_as_it_was(store, monkeypatch):
     def full(draft, path):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(place, "publish_whole", full)
+    monkeypatch.setattr(paths, "publish_whole", full)
     with pytest.raises(StoreFull):
         store.compact()
 

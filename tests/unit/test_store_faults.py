@@ -10,14 +10,14 @@ import sys
 import pytest
 
 from producer_core.errors import StoreCorrupt, StoreError, StoreUnavailable
-from producer_core.store import Store, locks, place
+from producer_core.store import Store, file_lock, paths
 
 ORDINARY = 65534
 CHILD = """
 import getpass, os, sys
-from producer_core.doctor import machine
+from producer_core.diagnostics.doctor import machine
 from producer_core.errors import StoreError
-from producer_core.producer import ReliableKafkaProducer
+from producer_core.producer.producer import ReliableKafkaProducer
 from producer_core.store import Store
 from producer_core.store.migrate import migrations
 from producer_core.store.queries import queries
@@ -198,7 +198,7 @@ def test_somebody_elses_store_is_refused_with_what_to_do(folder, as_ordinary_use
 
 
 def test_on_windows_the_store_says_what_it_needs(tmp_path, monkeypatch):
-    monkeypatch.setattr(locks.sys, "platform", "win32")
+    monkeypatch.setattr(file_lock.sys, "platform", "win32")
 
     with pytest.raises(StoreUnavailable, match=r"Windows.*WSL"):
         Store.open(tmp_path / "store.duckdb")
@@ -207,7 +207,7 @@ def test_on_windows_the_store_says_what_it_needs(tmp_path, monkeypatch):
 def test_a_network_file_system_is_named(tmp_path, monkeypatch, caplog):
     mounts = tmp_path / "mounts"
     mounts.write_text(f"disk / ext4 rw 0 0\nserver:/home {tmp_path} nfs4 rw 0 0\n")
-    monkeypatch.setattr(place, "MOUNTS", mounts)
+    monkeypatch.setattr(paths, "MOUNTS", mounts)
 
     store = Store.open(tmp_path / "store.duckdb")
 

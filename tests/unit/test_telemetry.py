@@ -14,9 +14,9 @@ from confluent_kafka import Consumer
 
 from producer_core.brokers import embedded
 from producer_core.config import client_config
-from producer_core.store.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
-from producer_core.telemetry import TelemetryPublisher, decode, encode
-from producer_core.telemetry import publisher as publishing
+from producer_core.metrics.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
+from producer_core.metrics.telemetry import TelemetryPublisher, decode, encode
+from producer_core.metrics.telemetry import publisher as publishing
 from tests.support import eventually
 
 WHERE = (1_700_000_000, "cluster", "p1", "orders")
@@ -98,16 +98,18 @@ def test_published_batches_are_on_the_topic_in_order_when_close_returns(broker):
 def test_nothing_is_sent_once_closed_and_nobody_hears_of_it(broker, caplog):
     publisher = TelemetryPublisher(broker.bootstrap_servers, "telemetry")
     publisher.close()
-    with caplog.at_level(logging.DEBUG, "producer_core.telemetry"):
+    with caplog.at_level(logging.DEBUG, "producer_core.metrics.telemetry"):
         publisher.publish(batch())
         publisher.close()
 
     assert not publisher.counts
-    assert [record for record in caplog.records if record.name.startswith("producer_core.telemetry")] == []
+    assert [
+        record for record in caplog.records if record.name.startswith("producer_core.metrics.telemetry")
+    ] == []
 
 
 def test_a_refused_batch_is_counted_logged_once_with_its_code_and_sent_when_it_is_taken(broker, caplog):
-    caplog.set_level(logging.INFO, "producer_core.telemetry")
+    caplog.set_level(logging.INFO, "producer_core.metrics.telemetry")
     broker.reject("refused", "TOPIC_AUTHORIZATION_FAILED")
     publisher = TelemetryPublisher(broker.bootstrap_servers, "refused")
     for sequence in range(3):
@@ -118,7 +120,7 @@ def test_a_refused_batch_is_counted_logged_once_with_its_code_and_sent_when_it_i
     publisher.close()
 
     assert [decode(record.value()).sequence for record in read(broker, "refused", 3)] == [0, 1, 2]
-    said = [record for record in caplog.records if record.name == "producer_core.telemetry.publisher"]
+    said = [record for record in caplog.records if record.name == "producer_core.metrics.telemetry.publisher"]
     assert [(one.levelname, one.message) for one in said] == [
         ("WARNING", "telemetry not sent"),
         ("INFO", "telemetry sent again"),
@@ -151,7 +153,7 @@ def test_what_could_not_be_sent_is_sent_later_in_order_and_no_window_is_missing(
 LEAVES_THREE = """
 import sys
 from pathlib import Path
-from producer_core.telemetry import TelemetryPublisher
+from producer_core.metrics.telemetry import TelemetryPublisher
 from tests.unit.test_telemetry import batch
 publisher = TelemetryPublisher("127.0.0.1:1", "telemetry", folder=Path(sys.argv[1]))
 for sequence in range(3):

@@ -12,10 +12,10 @@ from confluent_kafka import Consumer
 from producer_core import ReliableKafkaProducer
 from producer_core.alerts import AlertLog
 from producer_core.brokers import embedded
-from producer_core.ledger import entries
 from producer_core.messages import id_text, record_id
+from producer_core.metrics.ack_ledger import entries
+from producer_core.metrics.telemetry import decode, recent_windows
 from producer_core.store import Store
-from producer_core.telemetry import decode, latest
 from producer_core.testing import InMemoryTransport
 from tests.support import eventually
 
@@ -164,8 +164,8 @@ def test_with_a_journal_windows_outlive_kill_9_and_the_fleet_gets_every_one(brok
 
 
 def test_an_alert_fires_while_most_windows_fail_and_names_the_topic(tmp_path, monkeypatch):
-    monkeypatch.setattr(latest, "_FEWEST", 2)
-    monkeypatch.setattr(latest, "_GRACE", -1.0)
+    monkeypatch.setattr(recent_windows, "_FEWEST", 2)
+    monkeypatch.setattr(recent_windows, "_GRACE", -1.0)
     producer = ReliableKafkaProducer(
         "127.0.0.1:1",
         store=tmp_path / "s.duckdb",

@@ -8,10 +8,10 @@ import uuid
 
 import pytest
 
+from producer_core.metrics.telemetry import decode
+from producer_core.metrics.telemetry.recent_windows import Latest
+from producer_core.metrics.telemetry.send_queue import Bounds, Lost, Waiting
 from producer_core.store import Batch, LatencyRow, StatisticsRow
-from producer_core.telemetry import decode
-from producer_core.telemetry.latest import Latest
-from producer_core.telemetry.waiting import Bounds, Lost, Waiting
 from tests.ledgers import Acked, ledger_rows, producer_row
 
 CHANCE = random.Random(7)

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from producer_core import replay
-from producer_core.burial import Origin, unborn
 from producer_core.cli import main
+from producer_core.delivery.dead_letter import Origin, unborn
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.timeline import timeline
 from producer_core.events import Attempt

@@ -21,15 +21,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from producer_core.cli import main
-from producer_core.dlq import DeadLetterFilter, DeadLetters, coding
+from producer_core.dlq import DeadLetterFilter, DeadLetters, codec
+from producer_core.dlq.files import csv_cells, export, import_, reader, selection, writers
+from producer_core.dlq.files.atomic_file import Draft
+from producer_core.dlq.files.record import raw_line, record_of
+from producer_core.dlq.files.validation import Arrived
 from producer_core.errors import ConfigError, StoreLocked, TransferError
 from producer_core.events import Attempt
 from producer_core.messages import id_text
 from producer_core.store import Store
-from producer_core.transfer import cells, export, frozen, import_, reading, writing
-from producer_core.transfer.checking import Arrived
-from producer_core.transfer.draft import Draft
-from producer_core.transfer.record import raw_line, record_of
 from tests.unit.replaying import buried, letter, message_id
 
 ANY = DeadLetterFilter(state=None)
@@ -125,13 +125,13 @@ turns = itertools.count()
 @given(one=letters, state=states, place=st.none() | small, operation=st.none() | texts)
 def test_a_record_is_the_same_after_both_formats(one, state, place, operation):
     """Without a store, and so many more of them: what is written is what is read, type for type."""
-    body = dict(zip(coding.BODY_COLUMNS, coding.body_row(one), strict=True))
-    row = dict(zip(coding.LETTER_COLUMNS, coding.letter_row(one, now=5.0), strict=True))
+    body = dict(zip(codec.BODY_COLUMNS, codec.body_row(one), strict=True))
+    row = dict(zip(codec.LETTER_COLUMNS, codec.letter_row(one, now=5.0), strict=True))
     record = record_of({**row, "state": state, "landed_offset": place, "operation_id": operation}, body)
-    table = writing.batch([record], masked=False)
+    table = writers.batch([record], masked=False)
 
-    line = reading._line(Path("a"), 1, raw_line(record))
-    row = reading._row(1, table.to_pylist()[0])
+    line = reader._line(Path("a"), 1, raw_line(record))
+    row = reader._row(1, table.to_pylist()[0])
 
     assert isinstance(line, Arrived), line
     assert line == row
@@ -358,9 +358,9 @@ def test_files_are_for_their_owner_alone(store, tmp_path):
 
 @given(st.text(st.sampled_from("'=+-@\t\r\n; ab＝\u00a0\ufeff")) | st.text())
 def test_a_cell_can_be_made_plain_again_and_begins_with_nothing_dangerous(text):
-    cell = cells.safe(text)
+    cell = csv_cells.safe(text)
 
-    assert cells.plain(cell) == text
+    assert csv_cells.plain(cell) == text
     for part in cell.replace("\t", ";").replace("\r", ";").replace("\n", ";").split(";"):
         assert not part.lstrip(" \u00a0\ufeff").startswith(("=", "+", "-", "@", "＝", "＋", "－", "＠"))
     assert not cell.startswith(("\t", "\r", "\n"))
@@ -392,9 +392,9 @@ def test_no_cell_of_a_csv_file_is_a_formula(store, tmp_path):
     for row in rows:
         for cell in row.values():
             assert not cell.lstrip(" ").startswith(("=", "+", "-", "@", "\t", "\r"))
-    assert cells.plain(rows[0]["topic"]) == evil
-    assert cells.plain(rows[0]["timestamp_ms"]) == "-5"
-    assert cells.plain(rows[0]["host"]) == "x;=1+1"
+    assert csv_cells.plain(rows[0]["topic"]) == evil
+    assert csv_cells.plain(rows[0]["timestamp_ms"]) == "-5"
+    assert csv_cells.plain(rows[0]["host"]) == "x;=1+1"
     assert ";=1" not in text
     assert '"orders",,"","0' not in text
     assert ',"",,"dead"' in text  # an empty key, and a tombstone of no size
@@ -405,7 +405,7 @@ def test_no_cell_of_a_csv_file_is_a_formula(store, tmp_path):
 
 def test_what_is_moved_while_the_file_is_written_is_in_it_and_counted(store, tmp_path, monkeypatch):
     ids = buried(store, 10)
-    monkeypatch.setattr(frozen, "SLICE", 4)
+    monkeypatch.setattr(selection, "SLICE", 4)
 
     def act(done, _total):
         if done == 4:
@@ -423,7 +423,7 @@ def test_what_is_moved_while_the_file_is_written_is_in_it_and_counted(store, tmp
 
 @pytest.mark.parametrize("same_moment", [False, True])
 def test_many_windows_take_every_letter_once_and_the_oldest_first(store, tmp_path, monkeypatch, same_moment):
-    monkeypatch.setattr(frozen, "WINDOW", 7)
+    monkeypatch.setattr(selection, "WINDOW", 7)
     changes = {"accepted_at": 5.0} if same_moment else {}
     ids = buried(store, 100, **changes)
 
@@ -446,8 +446,8 @@ def test_a_look_that_is_cancelled_on_a_busy_machine_is_made_smaller(store, tmp_p
             raise duckdb.InterruptException("INTERRUPT Error: Interrupted!")
         return real(connection, ids)
 
-    real = frozen._rows
-    monkeypatch.setattr(frozen, "_rows", rows)
+    real = selection._rows
+    monkeypatch.setattr(selection, "_rows", rows)
 
     export(store, ANY, tmp_path / "a.jsonl", **ME)
 
@@ -457,8 +457,8 @@ def test_a_look_that_is_cancelled_on_a_busy_machine_is_made_smaller(store, tmp_p
 
 
 def test_a_file_of_many_row_groups_is_whole(store, other, tmp_path, monkeypatch):
-    monkeypatch.setattr(frozen, "SLICE", 3)
-    monkeypatch.setattr(writing, "_GROUP_ROWS", 6)
+    monkeypatch.setattr(selection, "SLICE", 3)
+    monkeypatch.setattr(writers, "_GROUP_ROWS", 6)
     buried(store, 20)
 
     export(store, ANY, tmp_path / "a.parquet", **ME)
@@ -490,7 +490,7 @@ class FullDisk(Draft):
 @pytest.mark.parametrize("format", [*FORMATS, "csv"])
 def test_a_full_disk_is_said_and_leaves_nothing(store, tmp_path, monkeypatch, format):
     buried(store, 300, value=os.urandom(100))
-    monkeypatch.setattr("producer_core.transfer.draft.Draft", FullDisk)
+    monkeypatch.setattr("producer_core.dlq.files.atomic_file.Draft", FullDisk)
     folder = tmp_path / "out"
     folder.mkdir()
 
@@ -568,8 +568,8 @@ def test_bad_lines_are_counted_and_named_and_the_others_are_taken_in(store, othe
 
 
 def test_a_damaged_part_of_a_parquet_file_costs_only_itself(store, other, tmp_path, monkeypatch):
-    monkeypatch.setattr(frozen, "SLICE", 5)
-    monkeypatch.setattr(writing, "_GROUP_ROWS", 5)
+    monkeypatch.setattr(selection, "SLICE", 5)
+    monkeypatch.setattr(writers, "_GROUP_ROWS", 5)
     buried(store, 15, value=os.urandom(400))
     target = tmp_path / "a.parquet"
     export(store, ANY, target, **ME)

@@ -11,12 +11,12 @@ from confluent_kafka import KafkaError
 
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
-from producer_core.delivery import Delivery, Owner
+from producer_core.delivery.delivery import Delivery, Owner
+from producer_core.delivery.exactly_once.transactional_client import Client, TransactionFailed
+from producer_core.delivery.exactly_once.transactional_transport import transactional_settings
+from producer_core.delivery.report_batch import Reports
 from producer_core.events import Attempt
-from producer_core.exactly_once.client import Client, TransactionFailed
-from producer_core.exactly_once.transport import transactional_settings
 from producer_core.messages import Placement
-from producer_core.reported import Reports
 
 
 @dataclass(frozen=True)

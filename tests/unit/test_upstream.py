@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.errors import InvalidMessage
+from producer_core.producer.upstream_offsets import Upstream, UpstreamOffsets, in_order
 from producer_core.testing import InMemoryTransport
-from producer_core.upstream import Upstream, UpstreamOffsets, in_order
 from tests.support import eventually
 
 SOURCE = ("orders", 0)

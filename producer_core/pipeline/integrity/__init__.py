@@ -1,6 +1,6 @@
 """The integrity job: proof, by message id, of what became of each acknowledged message."""
 
-from producer_core.pipeline.integrity.auditing import audit
+from producer_core.pipeline.integrity.audit_run import audit
 from producer_core.pipeline.integrity.outcome import Expired, Gap
 from producer_core.pipeline.integrity.report import AuditReport
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from producer_core import private
-from producer_core.pipeline.integrity.judging import message_id
+from producer_core._internal import private_files
 from producer_core.pipeline.integrity.outcome import KEPT
 from producer_core.pipeline.integrity.report import AuditReport
+from producer_core.pipeline.integrity.verdicts import message_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -74,7 +74,7 @@ def written(report: AuditReport, findings: DataFrame, folder: Path | str) -> Aud
         return replace(report, findings_path=path)
     target = Path(folder).absolute() / name
     draft = target.with_name(f".{name}.draft")
-    private.make_folder(target.parent)
+    private_files.make_folder(target.parent)
     shutil.rmtree(draft, ignore_errors=True)
     try:
         all_of_it.write.parquet(draft.as_uri())

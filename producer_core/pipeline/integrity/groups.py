@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from producer_core.ledger import MODULUS, WINDOW
+from producer_core.metrics.ack_ledger import MODULUS, WINDOW
 from producer_core.pipeline.integrity.ledgers import SHIFT, entries
 from producer_core.pipeline.integrity.spans import Span, zone
 

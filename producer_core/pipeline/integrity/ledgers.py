@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from producer_core.ledger import MODULUS, WINDOW, GivenUpRow, LedgerRow
-from producer_core.telemetry import HIGHEST, SCHEMA_VERSION
+from producer_core.metrics.ack_ledger import MODULUS, WINDOW, GivenUpRow, LedgerRow
+from producer_core.metrics.telemetry import HIGHEST, SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from producer_core.masking import mask_told
-from producer_core.pipeline.integrity import words
-from producer_core.pipeline.integrity.found import Found, Question
+from producer_core._internal.masking import mask_told
+from producer_core.pipeline.integrity import text
+from producer_core.pipeline.integrity.comparison import Found, Question
 from producer_core.pipeline.integrity.outcome import KINDS, Outcome
 
 if TYPE_CHECKING:
@@ -46,18 +46,18 @@ class AuditReport(Outcome):
 
     @property
     def sentence(self) -> str:
-        return words.sentence(self)
+        return text.sentence(self)
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """What a person must know, the first one in one line."""
-        return tuple(words.sentences(self))
+        return tuple(text.sentences(self))
 
     def rows(self, kind: str | None = None) -> list[dict[str, Any]]:
         """The findings held here, of one kind or of all, each with its text."""
         listed = [] if self.findings is None else self.findings.to_pylist()
         return [
-            row | {"text": words.finding(row["kind"], row["partition"], row["offset"], row["other_offset"], row["other_partition"])}
+            row | {"text": text.finding(row["kind"], row["partition"], row["offset"], row["other_offset"], row["other_partition"])}
             for row in listed
             if kind in (None, row["kind"])
         ]  # fmt: skip
@@ -104,7 +104,7 @@ class AuditReport(Outcome):
         return mask_told("\n".join(lines))
 
     def _repr_html_(self) -> str:
-        from producer_core import shown
+        from producer_core._internal import html
 
         first, *lines = self.sentences
         facts = [("records", self.records), ("acknowledged", self.acknowledged)]
@@ -115,6 +115,6 @@ class AuditReport(Outcome):
         more = max(0, named - len(rows)) if rows else 0
         if self.findings_path:
             lines.append(f"All findings: {self.findings_path}")
-        return shown.page(
+        return html.page(
             first, facts=facts, columns=("", "message", "where"), rows=rows, lines=lines, more=more
         )

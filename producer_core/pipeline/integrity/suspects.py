@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from producer_core.pipeline.integrity.groups import KEY
-from producer_core.pipeline.integrity.judging import windowed
 from producer_core.pipeline.integrity.ledgers import entries
 from producer_core.pipeline.integrity.ranges import MOST, Range, merged
 from producer_core.pipeline.integrity.spans import Span, zone
+from producer_core.pipeline.integrity.verdicts import windowed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,9 +13,9 @@ from producer_core.pipeline.reprocess.job import (
     reprocess,
     spark_runner,
 )
-from producer_core.pipeline.reprocess.progress import PROGRESS_TOPIC
-from producer_core.pipeline.reprocess.slices import Slicing
-from producer_core.pipeline.reprocess.sources import Brought, bring, brought
+from producer_core.pipeline.reprocess.progress_topic import PROGRESS_TOPIC
+from producer_core.pipeline.reprocess.record_sources import Brought, bring, brought
+from producer_core.pipeline.reprocess.slicing import Slicing
 
 __all__ = [
     "PROGRESS_TOPIC",

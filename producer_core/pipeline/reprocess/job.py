@@ -11,16 +11,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from producer_core import replay
+from producer_core._internal.actor import person
 from producer_core.config import ClientConfig, client_config
 from producer_core.errors import ConfigError, PipelineError, ReplayError
-from producer_core.landing import prober
-from producer_core.person import person
-from producer_core.pipeline.jobs import Told, noted
+from producer_core.kafka.record_lookup import prober
+from producer_core.pipeline.job_status import Told, noted
 from producer_core.pipeline.preflight import reach
-from producer_core.pipeline.reprocess.looking import far
-from producer_core.pipeline.reprocess.progress import require_topic
-from producer_core.pipeline.reprocess.slices import MOST, By, Slicing, begin_life
-from producer_core.pipeline.reprocess.spreading import Course, Spreading
+from producer_core.pipeline.reprocess.progress_topic import require_topic
+from producer_core.pipeline.reprocess.slicing import MOST, By, Slicing, begin_life
+from producer_core.pipeline.reprocess.spark_lookup import far
+from producer_core.pipeline.reprocess.spark_replay import Course, Spreading
 from producer_core.pipeline.spark_errors import explained
 from producer_core.replay.claims import floors_of
 from producer_core.replay.guard import rule_of
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
     from producer_core.replay import ReplayRunner
     from producer_core.replay.claims import Claims
-    from producer_core.replay.work import Work
+    from producer_core.replay.execution import Work
     from producer_core.store import Store
 
 WAVE = 5_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from producer_core.burial import Letter
+from producer_core.delivery.dead_letter import Letter
 
 if TYPE_CHECKING:
     import pyarrow

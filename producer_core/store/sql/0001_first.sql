@@ -47,7 +47,7 @@ CREATE TABLE latencies (
     cluster_id     VARCHAR NOT NULL,
     producer_id    VARCHAR NOT NULL,
     topic          VARCHAR NOT NULL,
-    bucket         INTEGER NOT NULL,     -- producer_core.histogram
+    bucket         INTEGER NOT NULL,     -- producer_core.metrics.histogram
     count          BIGINT  NOT NULL
 );
 

@@ -40,7 +40,7 @@ WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_s
 GROUP BY 1, topic ORDER BY 1, topic;
 
 -- name: latency_buckets
--- One histogram of acknowledgement latencies over a range: bucket and count (producer_core.histogram).
+-- One histogram of acknowledgement latencies over a range: bucket and count (producer_core.metrics.histogram).
 SELECT bucket, sum(count)::BIGINT AS count
 FROM latencies
 WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)

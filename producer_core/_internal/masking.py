@@ -1,0 +1,358 @@
+"""The mask over what people should not see: secrets, cards and addresses inside values, keys, headers and texts.
+
+A field is masked whole when its name says that it is secret (`password`, `authorization`, `api_key`, …). Anywhere
+else the patterns count: e-mail addresses, card numbers (by their issuers' ranges and the Luhn sum), bearer and basic
+credentials, JSON web tokens, the keys of well-known services, passwords in URLs, `name=secret` in texts. Bytes that
+are not text are not shown at all. Masking is for looking only: what is masked cannot be sent again.
+
+What else is to be hidden stands in one TOML file, that of `PRODUCER_CORE_MASKING`, else
+`$XDG_CONFIG_HOME/producer-core/masking.toml`; it is read again when it changes:
+
+    names = ["birth_date", "customer*"]     # fields and headers that are hidden whole; * is any text
+    patterns = ['\\bCUST-\\d{6}\\b']        # hidden wherever they stand, in the syntax of RE2
+    open = ["token_count"]                  # names that look secret and are not
+    hide = ["keys"]                         # keys, values, headers: hidden altogether
+
+A file that is wrong is a ConfigError, and nothing is shown until it is mended. Patterns are matched by RE2, in time
+that is linear in the text: none can be slow.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import os
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from producer_core._internal.secret_patterns import HIDDEN, hide_secrets, plain_letters
+from producer_core.errors import ConfigError
+
+LONGEST = 1 << 20
+"""Bytes of a value beyond which it is not shown masked."""
+
+_DEEPEST = 100
+_NAMING = ("name", "key", "field", "header", "Name", "Key")
+_VALUES = ("value", "values", "val", "content", "data")
+"""`{"name": "password", "value": …}`: the members that name a value, and those that hold it."""
+_PARTS = ("keys", "values", "headers")
+
+_SECRET_NAME = re.compile(
+    r"pass(?:word|wd|phrase|code)|secret|token|credential|authori[sz]ation|cookie|session_?id|api_?key|private_?key"
+    r"|access_?key|signature|(?:^|_)(?:pwd|pin|cvv|cvc|ssn|iban|otp|auth)(?:$|_)|card_?(?:number|no|num)|^pan$|jaas"
+)
+_WORD_EDGE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+# Every repetition below is bounded or has one place to begin, so that no text takes more than linear time.
+_EMAIL = re.compile(
+    r"\b([A-Za-z0-9])[A-Za-z0-9._%+-]{0,63}@((?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24})(?![A-Za-z])"
+)
+_CARD = re.compile(r"(?<![\d.])\d(?:[ -]?\d){12,18}(?![\d])")
+_ISSUERS = re.compile(
+    r"4\d{12}(?:\d{3}){0,2}|5[1-5]\d{14}|2[2-7]\d{14}|3[47]\d{13}|3(?:0[0-5]|[689]\d)\d{11}|35\d{14}|6\d{15,18}"
+)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the file adds to the rules that are always there."""
+
+    names: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()
+    hide: tuple[str, ...] = ()
+    path: Path | None = None
+
+
+def rules_path() -> Path:
+    """Where the file of masking rules is looked for."""
+    if named := os.environ.get("PRODUCER_CORE_MASKING"):
+        return Path(named).expanduser()
+    return (
+        Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "producer-core" / "masking.toml"
+    )
+
+
+def rules() -> Rules:
+    """The rules as the file has them now; ConfigError while it is wrong, or missing although it was named."""
+    path = rules_path()
+    try:
+        found = path.stat()
+    except OSError as error:
+        if os.environ.get("PRODUCER_CORE_MASKING"):
+            raise ConfigError(
+                f"The masking rules {path} cannot be read ({error.strerror}).",
+                fix="Mend the path in PRODUCER_CORE_MASKING, or unset it; until then nothing is shown.",
+            ) from error
+        return Rules()
+    return _loaded(path, found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+def load(path: Path) -> Rules:
+    """The rules of a file; ConfigError says what is wrong with it and where."""
+    try:
+        given = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise _wrong(path, f"cannot be read as TOML: {error}") from error
+    known = [field.name for field in fields(Rules) if field.name != "path"]
+    for name, value in given.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            raise _wrong(
+                path, f"has no setting {name!r}. {f'Did you mean {near[0]}?' if near else _one_of(known)}"
+            )
+        if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
+            raise _wrong(path, f"{name} must be a list of texts")
+    found = Rules(**{name: tuple(value) for name, value in given.items()}, path=path)
+    for part in found.hide:
+        if part not in _PARTS:
+            raise _wrong(path, f"cannot hide {part!r}. {_one_of(_PARTS)}")
+    for pattern in found.patterns:
+        _check_pattern(path, pattern)
+    return found
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a field's or header's name says that its value is a secret; `apiKey`, `api-key` and `API_KEY` alike."""
+    return _is_secret(name, rules())
+
+
+def mask_text(text: str) -> str:
+    """A text with what looks secret replaced."""
+    return _mask_text(text, rules())
+
+
+def mask_told(text: str) -> str:
+    """A text that goes out by itself (an alert, a notice, a log); while the rules are wrong, nothing of it."""
+    try:
+        return mask_text(text)
+    except ConfigError as error:
+        return f"(hidden: {error})"
+
+
+def mask(value: Any) -> Any:
+    """A JSON value with what is secret replaced, by field name and by pattern; its shape is kept."""
+    return _mask(value, rules(), 0)
+
+
+def shown(data: bytes | None, *, reveal: bool = False) -> Any:
+    """A value as a person may look at it: JSON as JSON, text as text, masked.
+
+    Other bytes are only counted, and so is what is longer than LONGEST. Revealed, bytes are in hexadecimal.
+    """
+    if data is None:
+        return None
+    if reveal:
+        return _read(data, f"0x{data.hex()}")
+    active = rules()
+    if "values" in active.hide:
+        return f"{len(data):,} bytes, hidden"
+    return _shown(data, active)
+
+
+def shown_key(key: bytes | None, *, reveal: bool = False) -> str | None:
+    """A key as a person may look at it, as text; revealed bytes that are no text are in hexadecimal."""
+    if key is None:
+        return None
+    if not reveal and "keys" in rules().hide:
+        return HIDDEN
+    if key[:1] in b"{[" and key:
+        value = _read(key, None) if reveal else _shown(key, rules())
+        if value is not None:
+            return value if isinstance(value, str) else orjson.dumps(value).decode()
+    text = _text_of(key)
+    if text is None:
+        return f"0x{key.hex()}" if reveal else _counted(key)
+    return text if reveal else mask_text(text)
+
+
+def mask_headers(headers: Sequence[tuple[str, bytes | None]], *, reveal: bool = False) -> list[list[Any]]:
+    """Headers as name and text, in their order; secret by name or by pattern are masked."""
+    if reveal:
+        return [[name, shown(value, reveal=True)] for name, value in headers]
+    active = rules()
+    return [[_mask_text(name, active), _header(name, value, active)] for name, value in headers]
+
+
+# within
+
+
+def _header(name: str, value: bytes | None, active: Rules) -> Any:
+    if value is None:
+        return None
+    if "headers" in active.hide or _is_secret(name, active):
+        return HIDDEN
+    return _shown(value, active)
+
+
+def _shown(data: bytes, active: Rules) -> Any:
+    if len(data) > LONGEST:
+        return f"{len(data):,} bytes, too long to be shown masked"
+    return _mask(_read(data, _counted(data)), active, 0)
+
+
+def _read(data: bytes, otherwise: Any) -> Any:
+    """JSON, or a text that a terminal can show."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        text = _text_of(data)
+        return otherwise if text is None else text
+
+
+def _text_of(data: bytes) -> str | None:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if _CONTROLS.search(text) else text
+
+
+def _counted(data: bytes) -> str:
+    return f"{len(data):,} bytes that are not text"
+
+
+def _mask(value: Any, active: Rules, depth: int) -> Any:
+    if depth > _DEEPEST:
+        return HIDDEN
+    if isinstance(value, Mapping):
+        return _mask_object(value, active, depth)
+    if isinstance(value, list | tuple):
+        return _mask_list(value, active, depth)
+    if isinstance(value, str):
+        return _mask_text(value, active)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+        masked = _mask_text(text, active)
+        return value if masked == text else masked
+    return value
+
+
+def _mask_list(value: Sequence[Any], active: Rules, depth: int) -> list[Any]:
+    """A pair of a secret name and its value, as headers are written, keeps the name only."""
+    if len(value) == 2 and isinstance(value[0], str) and _is_secret(value[0], active):
+        return [value[0], HIDDEN]
+    return [_mask(item, active, depth + 1) for item in value]
+
+
+def _mask_object(value: Mapping[Any, Any], active: Rules, depth: int) -> dict[str, Any]:
+    """Names can hold an address as well; two that are masked alike stay two."""
+    result: dict[str, Any] = {}
+    named = any(_is_secret(value[name], active) for name in _NAMING if isinstance(value.get(name), str))
+    for name, item in value.items():
+        secret = _is_secret(str(name), active) or (named and str(name).lower() in _VALUES)
+        hidden = item is not None and not isinstance(item, bool) and secret
+        masked = _mask_text(str(name), active)
+        while masked in result:
+            masked += " "
+        result[masked] = HIDDEN if hidden else _mask(item, active, depth + 1)
+    return result
+
+
+def _mask_text(text: str, active: Rules) -> str:
+    text = _json_inside(text, active) or hide_secrets(text, lambda name: _is_secret(name, active))
+    text = _EMAIL.sub(lambda found: f"{found[1]}{HIDDEN}@{found[2]}", text)
+    text = _CARD.sub(_mask_card, text)
+    return _replace(_as_one(active), text) if active.patterns or active.names else text
+
+
+def _json_inside(text: str, active: Rules) -> str | None:
+    """A text that is itself a JSON object or list, masked as such; None for any other."""
+    if text[:1] not in "{[" or len(text) < 2:
+        return None
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    masked = _mask(value, active, 1)
+    return text if masked == value else orjson.dumps(masked).decode()
+
+
+def _mask_card(found: re.Match[str]) -> str:
+    digits = re.sub(r"\D", "", found[0])
+    if not _ISSUERS.fullmatch(digits) or not _luhn(digits):
+        return found[0]
+    return f"{'*' * (len(digits) - 4)}{digits[-4:]}"
+
+
+def _luhn(digits: str) -> bool:
+    doubled = [
+        int(digit) * (1 + odd) for digit, odd in zip(reversed(digits), [0, 1] * len(digits), strict=False)
+    ]
+    return sum(number - 9 * (number > 9) for number in doubled) % 10 == 0
+
+
+def _is_secret(name: str, active: Rules) -> bool:
+    plain = _plain(name)
+    if _matches(plain, active.open):
+        return False
+    return _SECRET_NAME.search(plain) is not None or _matches(plain, active.names)
+
+
+def _matches(plain: str, names: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(plain, _plain(name)) for name in names)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-. ]", "_", _WORD_EDGE.sub("_", plain_letters(name)).lower())
+
+
+# the file
+
+
+@lru_cache(maxsize=4)
+def _loaded(path: Path, *stamp: int) -> Rules:
+    return load(path)
+
+
+@cache
+def _as_one(active: Rules) -> str:
+    """All patterns, and the names with what is assigned to them, as one pattern of RE2."""
+    assigned = [
+        rf"(?i:{_spelled(name)}[\"']?\s*[=:]\s*(?:\"[^\"]*\"?|'[^']*'?|[^\s,;&}}<]+))"
+        for name in active.names
+    ]
+    return "|".join([*(f"(?:{pattern})" for pattern in active.patterns), *assigned])
+
+
+def _spelled(name: str) -> str:
+    """`birth_date` also as birthDate, birth-date and birth.date; `*` as any word."""
+    letters = {"_": "[_. -]?", "*": r"[\w.-]*"}
+    return "".join(letters.get(letter, re.escape(letter)) for letter in _plain(name))
+
+
+def _replace(pattern: str, text: str, by: str = HIDDEN) -> str:
+    from pyarrow import compute
+
+    clean = text.encode("utf-8", "replace").decode()
+    return str(compute.replace_substring_regex(clean, pattern, by).as_py())
+
+
+def _check_pattern(path: Path, pattern: str) -> None:
+    from pyarrow import ArrowInvalid
+
+    try:
+        empty = any(
+            _replace(pattern, text, "") == text != _replace(pattern, text) for text in ("", "a b", "1\u2402")
+        )
+    except ArrowInvalid as error:
+        raise _wrong(path, f"the pattern {pattern!r} is not one of RE2: {error}") from error
+    if empty:
+        raise _wrong(path, f"the pattern {pattern!r} matches the empty text, so it would hide nothing")
+
+
+def _wrong(path: Path, what: str) -> ConfigError:
+    return ConfigError(
+        f"The masking rules {path}: {what.rstrip('.')}.", fix="Until it is mended nothing is shown."
+    )
+
+
+def _one_of(names: Sequence[str]) -> str:
+    return f"There are {', '.join(names)}."

@@ -1,0 +1,188 @@
+"""The log of a store's alerts: what fires, what was, who has seen it, and what is kept quiet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from producer_core.alerts.alert_state import Alert, Change, Key, Silence, State
+from producer_core.alerts.rule_set_file import book_of
+
+if TYPE_CHECKING:
+    from producer_core.store import Store
+
+
+class AlertLog:
+    """The alerts of one store: what fires, what was, who has seen it, and what is kept quiet."""
+
+    def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._clock = clock
+
+    def record(self, changes: Iterable[Change], *, told_by: str = "") -> None:
+        """Writes down what a producer (`told_by`) tells; the same change by a second watcher adds nothing."""
+        for change in changes:
+            _RECORD[change.kind](self._store, replace(change.alert, told_by=told_by))
+
+    def known(self) -> Sequence[Alert]:
+        """What an evaluation begins with."""
+        return [Alert(**row) for row in self._store.rows("alerts_known")]
+
+    def take(self, changes: Sequence[Change], *, holder: str, lease: str) -> bool:
+        """Writes down what an evaluation found, all of it in one transaction; nothing, and False, when the lease
+        is another's by now."""
+        with self._store.borrow(write=True):
+            if [row["owner"] for row in self._store.rows("lease_holder", name=lease)] != [holder]:
+                return False
+            for change in changes:
+                _TAKE[change.kind](self._store, change.alert)
+        return True
+
+    def shift(self, seconds: float) -> None:
+        """The clock was set: what waits for its time goes on waiting as long as before."""
+        self._store.execute("alerts_shift", seconds=seconds)
+
+    def firing(self) -> dict[Key, Alert]:
+        return {item.key: item for item in self.list(state="firing", limit=10_000)}
+
+    def list(
+        self, *, state: State | None = None, since: float | None = None, limit: int = 100
+    ) -> list[Alert]:
+        """Firing ones first, then the newest. With `since`, only what fires or was resolved after it."""
+        rows = self._store.rows("alerts_list", state=state, since=since, limit=limit, now=self._clock())
+        return [Alert(**{name: value for name, value in row.items() if name != "alert_id"}) for row in rows]
+
+    def acknowledge(self, alert_id: str, *, who: str, origin: str) -> bool:
+        """Says that somebody looks after it; False when it is unknown or somebody already does.
+
+        An alert that tells of a fact ends with it.
+        """
+        now = self._clock()
+        lasting = [item for item in self.firing().values() if item.alert_id == alert_id and item.lasting]
+        changed = self._store.execute("alerts_acknowledge", alert_id=alert_id, who=who, now=now) > 0
+        for item in lasting if changed else ():
+            _resolve(self._store, replace(item, changed_at=now))
+        self._store.audit(
+            who=who,
+            origin=origin,
+            action="acknowledge",
+            selection={"alert_id": alert_id},
+            count=int(changed),
+            outcome="acknowledged" if changed else "unknown, or acknowledged before",
+        )
+        return changed
+
+    def silence(
+        self, rule: str, subject: str = "", *, until: float, who: str, why: str, origin: str
+    ) -> Silence:
+        """Keeps `rule` quiet until a moment; the alerts still fire and resolve, nobody is told.
+
+        Who was told that an alert began is told that it ended. What fires when the silence ends is told then.
+        """
+        known = self.rules()
+        if rule not in known:
+            raise ValueError(f"There is no rule {rule!r}. The rules are {', '.join(sorted(known))}.")
+        quiet = Silence(rule, subject, until, who, why, self._clock())
+        self._store.execute(
+            "alerts_silence", rule=rule, subject=subject, until=until, who=who, why=why, now=quiet.created_at
+        )
+        self._store.audit(
+            who=who,
+            origin=origin,
+            action="silence",
+            selection={"rule": rule, "subject": subject},
+            count=1,
+            outcome=f"silenced: {why}",
+        )
+        return quiet
+
+    def unsilence(self, rule: str, subject: str = "", *, who: str, origin: str) -> int:
+        """Ends the silences of a rule now, those of one subject or (empty) the ones for all; how many there were."""
+        ended = self._store.execute("alerts_unsilence", rule=rule, subject=subject, now=self._clock())
+        self._store.audit(
+            who=who,
+            origin=origin,
+            action="unsilence",
+            selection={"rule": rule, "subject": subject},
+            count=ended,
+            outcome="silence ended" if ended else "nothing was silenced",
+        )
+        return ended
+
+    def rules(self) -> frozenset[str]:
+        """The names that mean something here: ours, those of the rules file, and whatever fired before."""
+        return frozenset(book_of(self._store).rules) | {
+            row["rule"] for row in self._store.rows("alerts_rules_seen")
+        }
+
+    def silences(self) -> Sequence[Silence]:
+        return [Silence(**row) for row in self._store.rows("silences", now=self._clock())]
+
+
+def _fire(store: Store, item: Alert) -> None:
+    store.execute(
+        "alerts_fire",
+        **_words(item),
+        alert_id=item.alert_id,
+        started_at=item.started_at,
+        told_by=item.told_by,
+    )
+
+
+def _update(store: Store, item: Alert) -> None:
+    store.execute("alerts_update", **_words(item), at=item.changed_at)
+
+
+def _resolve(store: Store, item: Alert) -> None:
+    store.execute("alerts_resolve", rule=item.rule, subject=item.subject, at=item.changed_at)
+
+
+def _begin(store: Store, item: Alert) -> None:
+    store.execute("alerts_begin", **_words(item), **_named(item, *_STEP, "alert_id", "started_at"))
+
+
+def _step(store: Store, item: Alert) -> None:
+    words = {name: value for name, value in _words(item).items() if name not in ("rule", "subject")}
+    store.execute("alerts_step", **words, **_named(item, *_STEP, "alert_id", "resolved_at"))
+
+
+def _begin_or_step(store: Store, item: Alert) -> None:
+    _begin(store, item)
+    _step(store, item)
+
+
+def _drop(store: Store, item: Alert) -> None:
+    store.execute("alerts_drop", alert_id=item.alert_id)
+
+
+def _decide(store: Store, item: Alert) -> None:
+    store.execute("alerts_decide", **_named(item, "alert_id", "muted_by", "telling", "telling_end"))
+
+
+_STEP = ("state", "changed_at", "fired_at", "since")
+
+
+def _words(item: Alert) -> dict[str, Any]:
+    return _named(item, "rule", "subject", "severity", "value", "threshold", "text", "advice")
+
+
+def _named(item: Alert, *names: str) -> dict[str, Any]:
+    return {name: getattr(item, name) for name in names}
+
+
+_RECORD: Mapping[str, Callable[[Store, Alert], None]] = {
+    "fired": _fire,
+    "updated": _update,
+    "resolved": _resolve,
+}
+
+_TAKE: Mapping[str, Callable[[Store, Alert], None]] = {
+    "pending": _begin,
+    "fired": _begin_or_step,
+    "updated": _step,
+    "resolved": _step,
+    "dropped": _drop,
+    "decided": _decide,
+}

@@ -1,0 +1,303 @@
+"""Health: samples against thresholds, alerts when that changes, and a summary."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from producer_core._internal.masking import mask_told
+from producer_core._internal.read_activity import nobody_looks
+from producer_core._internal.user_callbacks import ends_here
+
+logger = logging.getLogger(__name__)
+
+AlertCallback = Callable[[dict[str, Any]], None]
+
+DEFAULT_THRESHOLDS: Mapping[str, float] = {
+    "error_rate_threshold": 0.05,
+    "latency_threshold_ms": 1000,
+    "dlq_size_threshold": 100,
+    "memory_usage_threshold": 0.8,
+}
+
+_SUMMARISED = 10
+"""Samples that a summary looks back."""
+
+
+class _Check(NamedTuple):
+    type: str
+    sample_key: str
+    threshold_key: str
+    severity: str
+
+
+_CHECKS = (
+    _Check("high_error_rate", "error_rate", "error_rate_threshold", "high"),
+    _Check("high_dlq_size", "dlq_size", "dlq_size_threshold", "medium"),
+    _Check("high_latency", "avg_latency_ms", "latency_threshold_ms", "medium"),
+    _Check("high_memory_usage", "memory_usage", "memory_usage_threshold", "high"),
+)
+
+
+_NO_BROKER = "No broker is connected"
+
+
+def evaluate(
+    sample: Mapping[str, Any], thresholds: Mapping[str, float], *, before: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """The alerts of one sample, in a fixed order. A key or a threshold that is missing or None skips its check.
+
+    A connection counts as lost when this sample and the one before say so: one may fall into a reconnect.
+    """
+    alerts = [
+        {"type": check.type, "value": value, "threshold": limit, "severity": check.severity}
+        for check in _CHECKS
+        if (value := sample.get(check.sample_key)) is not None
+        and (limit := thresholds.get(check.threshold_key)) is not None
+        and value > limit
+    ]
+    if (
+        before is not None
+        and not sample.get("producer_connected", True)
+        and not before.get("producer_connected", True)
+    ):
+        alerts.append({"type": "connection_lost", "value": 0, "threshold": 1, "severity": "high"})
+    return alerts
+
+
+def summarise(history: Sequence[Mapping[str, Any]], thresholds: Mapping[str, float]) -> dict[str, Any]:
+    """Status, metrics and issues over the last ten samples; at least one is given.
+
+    A threshold that was taken away, or is None, is never exceeded.
+    """
+    recent = list(history)[-_SUMMARISED:]
+    error_rate, latency = _mean(recent, "error_rate"), _mean(recent, "avg_latency_ms")
+    dlq_size = max((sample.get("dlq_size") or 0 for sample in recent), default=0)
+    memory = recent[-1].get("memory_usage") or 0.0
+
+    def above(value: float, threshold: str) -> bool:
+        limit = thresholds.get(threshold)
+        return limit is not None and value > limit
+
+    broken, slowed = [], []
+    if above(error_rate, "error_rate_threshold"):
+        broken.append(f"High error rate: {error_rate:.2%}")
+    if above(latency, "latency_threshold_ms"):
+        slowed.append(f"High latency: {latency:.0f}ms")
+    if above(dlq_size, "dlq_size_threshold"):
+        slowed.append(f"High DLQ size: {dlq_size}")
+    if above(memory, "memory_usage_threshold"):
+        slowed.append(f"High memory usage: {memory:.0%}")
+    if len(recent) > 1 and not any(sample.get("producer_connected", True) for sample in recent[-2:]):
+        broken.append(_NO_BROKER)
+    return {
+        "status": "unhealthy" if broken else "degraded" if slowed else "healthy",
+        "metrics": {"avg_error_rate": error_rate, "avg_latency_ms": latency, "max_dlq_size": dlq_size},
+        "issues": broken + slowed,
+    }
+
+
+def _mean(samples: Sequence[Mapping[str, Any]], key: str) -> float:
+    values = [float(sample[key]) for sample in samples if sample.get(key) is not None]
+    return sum(values) / len(values) if values else 0.0
+
+
+class HealthMonitor:
+    """Takes a sample every interval, on a thread of its own, and tells callbacks what began and what ended."""
+
+    def __init__(self, check_interval_seconds: float = 30) -> None:
+        self.check_interval = check_interval_seconds
+        self.health_history: deque[dict[str, Any]] = deque(maxlen=100)
+        self.alert_callbacks: list[AlertCallback] = []
+        self.resolved_callbacks: list[AlertCallback] = []
+        self.thresholds: dict[str, float] = dict(DEFAULT_THRESHOLDS)
+        self._take: Callable[[], dict[str, Any]] | None = None
+        self._unreachable: Callable[[], str | None] = lambda: None
+        self._checking = threading.Lock()  # makes checks follow each other, so that a change is told once
+        self._firing: dict[str, dict[str, Any]] = {}  # replaced as a whole by a check
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(
+        self,
+        producer_health_callback: Callable[[], dict[str, Any]],
+        *,
+        unreachable: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """Begin; the first check is made at once. `unreachable` says why no broker is connected, if so."""
+        if self._thread is not None and self._thread.is_alive():
+            return
+        self._stopping.clear()
+        self._take, self._unreachable = producer_health_callback, unreachable
+        self._thread = threading.Thread(target=self._run, name="producer-core-health", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """End, at once; a check that is under way is waited for."""
+        self._stopping.set()
+        self._wake.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+
+    def add_alert_callback(self, callback: AlertCallback) -> None:
+        """Called once when an alert begins, with `type`, `value`, `threshold` and `severity`, for a lost connection
+        also with its `reason`. `default_alert_handler` hears of the end as well."""
+        self.alert_callbacks.append(callback)
+        if callback is default_alert_handler:
+            self.resolved_callbacks.append(_default_resolved_handler)
+
+    def add_resolved_callback(self, callback: AlertCallback) -> None:
+        """Called once when an alert ends, with the alert as it last was."""
+        self.resolved_callbacks.append(callback)
+
+    def check_soon(self) -> None:
+        """The next check is made at once, on its own thread."""
+        self._wake.set()
+
+    def firing(self) -> list[dict[str, Any]]:
+        """The alerts of the last check."""
+        return list(self._firing.values())
+
+    def check(self, sample: dict[str, Any]) -> None:
+        """Take one sample into account."""
+        before = self.health_history[-1] if self.health_history else None
+        if (reason := self._unreachable()) is not None:
+            before = {"producer_connected": False}  # it is known to be lost: this sample needs no second one
+        self.health_history.append(sample)
+        was, self._firing = (
+            self._firing,
+            {item["type"]: item for item in evaluate(sample, self.thresholds, before=before)},
+        )
+        if reason is not None and "connection_lost" in self._firing:
+            self._firing["connection_lost"]["reason"] = reason
+        for name, item in self._firing.items():
+            if name not in was:
+                _tell(self.alert_callbacks, item)
+        for name, item in was.items():
+            if name not in self._firing:
+                _tell(self.resolved_callbacks, item)
+
+    def get_health_summary(self) -> dict[str, Any]:
+        """`status` (healthy, degraded, unhealthy, unknown) with its reasons, over the last ten checks.
+
+        Unknown, with a `message` only, before the monitor was started; asked right after, it checks first.
+        """
+        if not self.health_history:
+            self._check_now()
+        history = list(self.health_history)
+        if not history:
+            return {"status": "unknown", "message": "No health data available"}
+        summary = summarise(history, self.thresholds)
+        if (reason := self._unreachable()) is not None:
+            others = [issue for issue in summary["issues"] if issue != _NO_BROKER]
+            summary |= {"status": "unhealthy", "issues": [f"{_NO_BROKER}: {reason}", *others]}
+        return {
+            "status": summary["status"],
+            "timestamp": datetime.now().isoformat(),
+            "metrics": summary["metrics"],
+            "issues": summary["issues"],
+            "thresholds": dict(self.thresholds),
+            "checks_performed": len(history),
+        }
+
+    def _run(self) -> None:
+        nobody_looks()
+        while True:
+            self._check_now()
+            self._wake.wait(self.check_interval)
+            self._wake.clear()
+            if self._stopping.is_set():
+                return
+
+    def _check_now(self) -> None:
+        with self._checking:
+            if self._take is None:
+                return
+            try:
+                self.check(self._take())
+            except Exception:
+                logger.exception("health check failed")
+
+
+def _tell(callbacks: Sequence[AlertCallback], alert: dict[str, Any]) -> None:
+    for callback in list(callbacks):
+        try:
+            callback(dict(alert))
+        except BaseException as error:
+            if not ends_here(error):
+                raise
+            logger.exception("alert callback failed", extra={"alert": alert["type"]})
+
+
+def default_alert_handler(alert: Mapping[str, Any]) -> None:
+    """One warning in the log."""
+    severity = str(alert.get("severity", "unknown")).upper()
+    if reason := alert.get("reason"):
+        logger.warning(f"ALERT [{severity}] {_NO_BROKER}: {mask_told(reason)}")
+        return
+    logger.warning(
+        f"ALERT [{severity}] {alert.get('type', 'unknown')}: {alert.get('value', 'unknown')} "
+        f"exceeds threshold {alert.get('threshold', 'unknown')}"
+    )
+
+
+def _default_resolved_handler(alert: Mapping[str, Any]) -> None:
+    ended = "A broker is connected again" if "reason" in alert else alert.get("type", "unknown")
+    logger.warning(f"RESOLVED: {ended}")
+
+
+def memory_usage(root: Path = Path("/")) -> tuple[int, int | None]:
+    """Bytes this process holds in memory, and the most it may: its control group's limit, else the machine's.
+
+    Either version of control groups, read below `root`; the tightest limit from the process's group upwards counts.
+    """
+    machine = _first_number(root / "proc/meminfo", scale=1024)
+    limits = [limit for path in _limit_files(root) if (limit := _first_number(path)) is not None]
+    if machine is not None:
+        limits.append(machine)
+    return _resident(root), min(limits, default=None)
+
+
+def _resident(root: Path) -> int:
+    try:
+        pages = int((root / "proc/self/statm").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _limit_files(root: Path) -> Iterator[Path]:
+    """The files that may limit this process: `hierarchy:controllers:path` a line in /proc/self/cgroup."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, group = line.split(":", 2)
+        if controllers == "":
+            mount, name = root / "sys/fs/cgroup", "memory.max"
+        elif "memory" in controllers.split(","):
+            mount, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+        else:
+            continue
+        below = PurePosixPath(group.lstrip("/"))
+        for part in (
+            below,
+            *below.parents,
+        ):  # in a container the path may be the host's: then only the mount is there
+            yield mount / part / name
+
+
+def _first_number(path: Path, scale: int = 1) -> int | None:
+    try:
+        words = path.read_text().split()
+    except OSError:
+        return None
+    return next((int(word) * scale for word in words if word.isdigit()), None)

@@ -1,0 +1,317 @@
+"""The commands that look at dead letters: list, show, groups. Values are masked unless revealed."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from producer_core._internal.masking import mask_headers, mask_text, shown, shown_key
+from producer_core.cli import options, output
+from producer_core.cli.dlq import filter_options
+from producer_core.cli.lazy_group import Failed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from producer_core.dlq import Cursor, DeadLetters
+    from producer_core.dlq.timeline import Moment
+    from producer_core.events import DeadLetter
+    from producer_core.store import Store
+
+_reveal = click.option(
+    "--reveal", is_flag=True, help="Show secrets, cards and addresses too; this is written to the audit."
+)
+
+
+@click.command(name="list", short_help="The dead letters that a selection matches.")
+@filter_options.filter_and_state_options
+@click.option(
+    "--limit", type=options.NO_ROWS, default=50, show_default=True, help="At most so many, the latest."
+)
+@click.option("--offset", type=options.NO_ROWS, default=0, help="Leave out the first so many.")
+@click.option("--after", help="Go on there: `next` of the page before. As quick on every page.")
+@_reveal
+@options.store_option
+@options.as_json
+def list_(
+    store_path: Path | None,
+    limit: int,
+    offset: int,
+    after: str | None,
+    reveal: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """The dead letters, the latest first; without their values.
+
+    \b
+      producer-core dlq list --topic orders --since 1h
+      producer-core dlq list --json --limit 10 | jq .total
+
+    The JSON is {"total": how many match, "records": [...], "next": where the next page begins, or null}; times are
+    seconds since 1970. With --body, "total" is how many match the other options, and "search" says how far it looked.
+
+    Keys and error texts are masked (and values and headers in dlq show): by field names such as password, token or
+    card_number, and by patterns for e-mail addresses, card numbers and credentials. Names and patterns of your own
+    stand in the file that PRODUCER_CORE_MASKING names.
+    """
+    from producer_core.dlq import Cursor
+
+    _, dead, where = _opened(store_path, given)
+    place = None if after is None else Cursor.parse(after)
+    if where.body is not None:
+        _search(dead, where, limit=limit, after=place, reveal=reveal, as_json=as_json)
+        return
+    total = dead.count(where)
+    rows = dead.table(where, limit=limit + 1, offset=offset, after=place).to_pylist()
+    rows, following = rows[:limit], _following(rows, limit)
+    if reveal and rows:
+        ids = [row["message_id"] for row in rows]
+        dead.reveal(ids, who=options.me(), origin="cli", selection=where.to_query())
+    records = [_record(row, reveal=reveal) for row in rows]
+    if as_json:
+        output.emit({"total": total, "records": records, "next": following})
+    elif not total:
+        output.say("No dead letter matches.")
+    elif not limit:
+        output.say(f"{output.count(total, 'dead letter matches', 'dead letters match')}.")
+    else:
+        _list(records)
+        if total > len(records):
+            output.say(f"{len(records):,} of {total:,}; {_more(following)}")
+
+
+def _search(
+    dead: DeadLetters,
+    where: Any,
+    *,
+    limit: int,
+    after: Cursor | None,
+    reveal: bool,
+    as_json: bool,
+) -> None:
+    """A listing of what a look into bodies found, and how far it looked."""
+    from producer_core.dlq import DeadLetterFilter
+
+    found = dead.search(where, limit=limit, after=after)
+    ids = [letter.message_id for letter in found.letters]
+    if reveal and ids:
+        dead.reveal(ids, who=options.me(), origin="cli", selection=where.to_query())
+    listed = (
+        dead.table(DeadLetterFilter(state=None, ids=tuple(ids)), limit=len(ids)).to_pylist() if ids else []
+    )
+    records = [_record(row, reveal=reveal) for row in listed]
+    following = str(found.next) if found.next else None
+    if as_json:
+        looked = {
+            "looked_at": found.looked_at,
+            "of": found.of,
+            "complete": found.complete,
+            "text": found.text,
+        }
+        output.emit({"total": found.of, "records": records, "next": following, "search": looked})
+        return
+    if records:
+        _list(records)
+    output.say(found.text if following is None else f"{found.text} {_more(following)}")
+
+
+def _following(rows: Sequence[dict[str, Any]], limit: int) -> str | None:
+    """Where the page after the first `limit` of these begins; None when there are no more."""
+    if not 0 < limit < len(rows):
+        return None
+    from producer_core.dlq import Cursor
+
+    return str(Cursor(rows[limit - 1]["failed_at"], rows[limit - 1]["message_id"]))
+
+
+def _more(following: str | None) -> str:
+    return f"--after {following} goes on." if following else "that was the last page."
+
+
+@click.command(short_help="One dead letter with its whole story.")
+@click.argument("message_id")
+@_reveal
+@options.store_option
+@options.as_json
+def show_(message_id: str, store_path: Path | None, reveal: bool, as_json: bool) -> None:
+    """One dead letter: its value, headers, verdict and its whole life. Masked unless --reveal.
+
+    The life is a timeline: accepted, each attempt, its deaths, every replay and what became of it, and what operators
+    did. What is masked is in `producer-core dlq list --help`; --reveal is written to the audit before anything is
+    shown.
+
+    \b
+      producer-core dlq show 019a2b3c-...-17
+      producer-core dlq show 019a2b3c-...-17 --reveal --json | jq -r .value_base64 | base64 -d
+    """
+    from producer_core.dlq.timeline import timeline
+
+    store, dead, _ = _opened(store_path, {})
+    letter = dead.get(message_id)
+    if letter is None:
+        raise Failed(f"There is no dead letter {message_id}.", "See producer-core dlq list --state any.")
+    if reveal:
+        dead.reveal([message_id], who=options.me(), origin="cli", selection={"message_id": message_id})
+    life = timeline(store, message_id)
+    output.emit(_whole(letter, life, reveal=reveal)) if as_json else _say(letter, life, reveal=reveal)
+
+
+@click.command(short_help="Dead letters by cause, each with what to do.")
+@filter_options.filter_and_state_options
+@click.option("--limit", type=options.ROWS, default=20, show_default=True, help="At most so many groups.")
+@options.store_option
+@options.as_json
+def groups(store_path: Path | None, limit: int, as_json: bool, **given: Any) -> None:
+    """Dead letters with one cause as one group, the largest first, with its deaths in time.
+
+    The JSON is {"total": dead letters that match, "groups": [...]}.
+    """
+    _, dead, where = _opened(store_path, given)
+    found = dead.groups(where, limit=limit)
+    total = dead.count(where)
+    if as_json:
+        output.emit(
+            {"total": total, "groups": [_masked_group(group) for group in map(dataclasses.asdict, found)]}
+        )
+        return
+    if not found:
+        output.say("No dead letter matches.")
+        return
+    output.say(f"{output.count(total, 'dead letter')} with {output.count(len(found), 'cause')}:")
+    for group in found:
+        output.say(
+            f"\n{group.count:,} x {group.code}  in {', '.join(group.topics)}  (group {group.fingerprint})"
+        )
+        output.say(f"  {output.shorten(mask_text(group.sample_text), 110)}")
+        verdicts = ", ".join(f"{number:,} {verdict}" for verdict, number in group.verdicts.items())
+        output.say(f"  {verdicts}; first {output.ago(group.first_seen)}, last {output.ago(group.last_seen)}")
+        output.say(
+            f"  {output.sparkline(group.trend.counts)}  each {output.duration(group.trend.width)}, from {output.moment(group.trend.start)}"
+        )
+        if group.advice:
+            output.say(f"  {group.advice}")
+
+
+_UNSENDABLE = "It never became a message: it cannot be replayed as it is."
+
+show_.name = "show"
+COMMANDS = (list_, show_, groups)
+
+
+def _opened(store_path: Path | None, given: dict[str, Any]) -> tuple[Store, DeadLetters, Any]:
+    from producer_core.dlq import DeadLetters
+    from producer_core.store import Store
+
+    store = Store.open(store_path, create=False)
+    return store, DeadLetters(store), filter_options.chosen(given)
+
+
+def _record(row: dict[str, Any], *, reveal: bool) -> dict[str, Any]:
+    """A listing row for programs; the key as text, in hexadecimal where it is none."""
+    text = _same if reveal else mask_text
+    record = {name: value for name, value in row.items() if name != "key"}
+    record["key"] = shown_key(row["key"], reveal=reveal)
+    for name in ("error_text", "verdict_reason", "source"):
+        record[name] = row[name] and text(row[name])
+    record["group"] = row["fingerprint"]
+    return record
+
+
+def _same(text: str) -> str:
+    return text
+
+
+def _masked_group(group: dict[str, Any]) -> dict[str, Any]:
+    return {**group, "group": group["fingerprint"], "sample_text": mask_text(group["sample_text"])}
+
+
+def _list(records: list[dict[str, Any]]) -> None:
+    rows = [
+        {
+            "message": row["message_id"],
+            "topic": row["topic"],
+            "key": output.shorten(row["key"] or "-", 24),
+            "died": output.ago(row["failed_at"]),
+            "verdict": row["verdict"],
+            "code": row["code"],
+            "error": output.shorten(row["source"] or row["error_text"], 60),
+        }
+        for row in records
+    ]
+    columns = (
+        [name for name in rows[0] if name != "key" or any(row["key"] != "-" for row in rows)] if rows else []
+    )
+    output.table(columns, [[row[name] for name in columns] for row in rows], shrink={*columns} - {"message"})
+
+
+def _whole(letter: DeadLetter, life: Sequence[Moment], *, reveal: bool) -> dict[str, Any]:
+    text = _same if reveal else mask_text
+    body = {
+        name: value for name, value in dataclasses.asdict(letter).items() if name not in ("value", "headers")
+    }
+    for name in ("error_text", "verdict_reason", "source"):
+        body[name] = body[name] and text(body[name])
+    body["group"] = letter.fingerprint
+    body["key"] = shown_key(letter.key, reveal=reveal)
+    body["attempts"] = [{**attempt, "text": text(attempt["text"])} for attempt in body["attempts"]]
+    body["headers"] = mask_headers(letter.headers, reveal=reveal)
+    body["value"] = shown(letter.value, reveal=reveal)
+    body["value_size"] = None if letter.value is None else len(letter.value)
+    body["timeline"] = [{**dataclasses.asdict(moment), "text": text(moment.text)} for moment in life]
+    if reveal:
+        body["value_base64"] = None if letter.value is None else base64.b64encode(letter.value).decode()
+    return {**body, "masked": not reveal}
+
+
+def _say(letter: DeadLetter, life: Sequence[Moment], *, reveal: bool) -> None:
+    text = _same if reveal else mask_text
+    asked = "" if letter.partition is None else f", partition {letter.partition}"
+    output.pairs(
+        [
+            ("message", letter.message_id),
+            ("topic", f"{letter.topic}{asked}"),
+            ("key", _key(letter, reveal=reveal)),
+            ("state", letter.state + (", quarantined" if letter.quarantined else "")),
+            ("verdict", f"{letter.verdict}: {text(letter.verdict_reason)}"),
+            ("error", f"{letter.code}: {text(letter.error_text)}"),
+            ("group", letter.fingerprint),
+            ("producer", f"{letter.producer_id} on {letter.host or 'an unknown host'}, version {letter.version or '?'}"),
+            ("died", f"{output.moment(letter.failed_at)} ({output.ago(letter.failed_at)})"),
+            ("replays", f"{letter.replay_count} failed" if letter.replay_count else "none"),
+        ]
+        + ([("source", text(letter.source))] if letter.source else [])
+        + ([] if letter.replayable else [("note", _UNSENDABLE)])
+    )  # fmt: skip
+    _tell(life, text)
+    _content(letter, reveal=reveal)
+    if not reveal:
+        output.say("Secrets, cards and addresses are masked; --reveal shows them.", err=True)
+
+
+def _tell(life: Sequence[Moment], text: Callable[[str], str]) -> None:
+    """The timeline: a line each, with whoever did it."""
+    output.say("\nlife:")
+    for moment in life:
+        by = f" ({moment.who})" if moment.who and moment.what not in ("accepted", "read") else ""
+        output.say(f"  {output.moment(moment.at)}  {moment.what}{by}: {text(moment.text)}")
+
+
+def _content(letter: DeadLetter, *, reveal: bool) -> None:
+    import orjson
+
+    output.say("")
+    for name, value in mask_headers(letter.headers, reveal=reveal):
+        output.say(f"header {name}: {value}")
+    value = shown(letter.value, reveal=reveal)
+    output.say(f"value ({'a tombstone' if letter.value is None else output.size(len(letter.value))}):")
+    output.say(value if isinstance(value, str) else orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+
+
+def _key(letter: DeadLetter, *, reveal: bool) -> str:
+    key = shown_key(letter.key, reveal=reveal)
+    return "none" if key is None else key or "(empty)"

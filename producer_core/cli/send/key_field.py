@@ -1,0 +1,39 @@
+"""The key of a row's message, taken from one of its fields."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from producer_core.cli.send.rows import Row
+from producer_core.errors import InvalidMessage
+
+
+def key_of(row: Row, name: str) -> str | int | None:
+    """The field's value as a key: text as it is, numbers as they were written, null as no key."""
+    if not isinstance(row.fields, dict):
+        raise InvalidMessage(f"The row is not an object, so it has no field {name!r} for the key.")
+    if name not in row.fields:
+        raise InvalidMessage(f"The row has no field {name!r} for the key.")
+    value = row.fields[name]
+    if isinstance(value, float) and isinstance(
+        row.value, bytes
+    ):  # big integers were read as floats: as written
+        value = json.loads(row.value, parse_float=str)[name]
+    return _key(value, name)
+
+
+def _key(value: Any, name: str) -> str | int | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float | Decimal):
+        return str(value)
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    raise InvalidMessage(f"The field {name!r} is {type(value).__name__}: it cannot be a key.")

@@ -1,0 +1,95 @@
+"""Rows of a file or of standard input, one at a time: JSON lines, CSV and Parquet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, get_args
+
+from producer_core.cli.send.csv_rows import CsvRows
+from producer_core.cli.send.input_file import InputError, Source, open_source
+from producer_core.cli.send.json_rows import JsonRows
+from producer_core.cli.send.parquet_rows import ParquetRows
+from producer_core.cli.send.rows import Malformed, Row, Rows
+from producer_core.errors import ConfigError, ProducerError
+
+Format = Literal["jsonl", "csv", "parquet"]
+Types = Literal["column", "value", "text"]
+FORMATS: tuple[str, ...] = get_args(Format)
+TYPES: tuple[str, ...] = get_args(Types)
+
+__all__ = ["FORMATS", "TYPES", "Format", "InputError", "Malformed", "Row", "Rows", "Types", "open_rows"]
+
+_EXTENSIONS: dict[str, Format] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+
+
+def open_rows(
+    path: Path | str | None,
+    *,
+    format: Format | None = None,
+    skip: int = 0,
+    types: Types = "column",
+    nulls: tuple[str, ...] = (),
+    delimiter: str | None = None,
+) -> Rows:
+    """The rows of `path`, None for standard input; gzip and a zip of one file are unpacked as they are read.
+
+    The format is `format`, else the extension's (of the file inside, for .gz and .zip), else what the first
+    bytes say; standard input is JSON lines unless told. `skip` leaves out what ends at or before that line
+    (Parquet: row). `types`, `nulls` and `delimiter` are for CSV, see `column_types`.
+    """
+    source = open_source(path)
+    try:
+        return _rows(source, format, skip, types, nulls, delimiter)
+    except ProducerError:
+        source.close()
+        raise
+
+
+def _rows(
+    source: Source,
+    format: Format | None,
+    skip: int,
+    types: Types,
+    nulls: tuple[str, ...],
+    delimiter: str | None,
+) -> Rows:
+    chosen = format or _format_of(source)
+    if chosen == "parquet":
+        return ParquetRows(source, skip=skip)
+    if chosen == "csv":
+        usual = "\t" if _extension(source.inner_name) == ".tsv" else ","
+        separator = "\t" if delimiter == r"\t" else delimiter or usual
+        return CsvRows(
+            source, skip=skip, types=types, nulls=nulls, delimiter=separator, sure=delimiter is not None
+        )
+    return JsonRows(source, skip=skip, sure=format is not None)
+
+
+def _format_of(source: Source) -> Format:
+    if source.peek(4) == b"PAR1":
+        return "parquet"
+    extension = _extension(source.inner_name)
+    if extension in (".gz", ".zip") and not source.is_packed:
+        raise InputError(
+            f"{source.name} is named {extension}, but its content is not packed so.",
+            fix="Fetch it again, or rename it where it is not packed.",
+        )
+    found = _EXTENSIONS.get(extension)
+    if found is None and source.path is not None and source.path.is_file():
+        raise ConfigError(
+            f"The format of {source.name} cannot be told from its name.",
+            fix=f"Say --format {'|'.join(FORMATS)}.",
+        )
+    return found or "jsonl"
+
+
+def _extension(name: str) -> str:
+    return Path(name).suffix.lower()

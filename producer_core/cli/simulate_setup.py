@@ -1,0 +1,116 @@
+"""What `simulate` works with: the shop's settings, a producer whose brokers answered, records."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from producer_core.cli import open_store, output
+from producer_core.cli.lazy_group import Failed
+
+if TYPE_CHECKING:
+    from producer_core.simulate.config import DataGenerationConfig
+    from producer_core.simulate.generator import ECommerceDataGenerator
+    from producer_core.simulate.orchestrator import DataGenerationOrchestrator
+
+TYPES = ("transactions", "user-events", "product-updates")
+
+
+def shop_of(path: Path | None) -> DataGenerationConfig:
+    from producer_core.simulate.config import DataGenerationConfig
+
+    if path is None:
+        return DataGenerationConfig()
+    try:
+        shop = DataGenerationConfig.from_json(path.read_text())
+        troubles = shop.validate()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failed(f"{path} cannot be read: {error}.") from error
+    except (TypeError, AttributeError) as error:
+        raise Failed(f"A setting in {path} has the wrong type: {error}.") from error
+    if troubles:
+        raise Failed(f"{path}: {'; '.join(troubles)}.")
+    return shop
+
+
+def store_of(path: Path | None, no_store: bool) -> Any:
+    return None if no_store else open_store.opened(path)
+
+
+@contextlib.contextmanager
+def orchestrator(
+    shop: DataGenerationConfig, address: str, client: dict[str, Any], store: Any, seed: int | None
+) -> Iterator[DataGenerationOrchestrator]:
+    """An orchestrator whose brokers answered; its numbers are printed at the end. Exit code 1 when some died."""
+    from producer_core.config import client_config
+    from producer_core.kafka.cluster import Cluster
+    from producer_core.producer.producer import ReliableKafkaProducer
+    from producer_core.simulate.orchestrator import DataGenerationOrchestrator
+
+    cluster_id = Cluster(client_config(address, client)).view(timeout=10.0).cluster_id
+    producer = ReliableKafkaProducer(address, client, store=store, cluster_id=cluster_id)
+    work = DataGenerationOrchestrator(shop, producer=producer, seed=seed)
+    try:
+        yield work
+    finally:
+        work.close()
+        report = producer.close(30)
+        snapshot = producer.metrics.snapshot()
+        output.table(
+            ("topic", "acknowledged", "retried", "dead"),
+            [
+                (topic, counters.acknowledged, counters.retried, counters.dead)
+                for topic, counters in sorted(snapshot.topics.items())
+            ],
+            right=("acknowledged", "retried", "dead"),
+        )
+    if report.dead or report.lost:
+        raise SystemExit(1)
+
+
+def plan(
+    shop: DataGenerationConfig,
+    topics: list[str],
+    duration: float,
+    multiplier: float,
+    rate: float | None,
+    seed: int | None,
+) -> None:
+    from producer_core.simulate.generator import ECommerceDataGenerator
+    from producer_core.simulate.rates import Rates
+    from producer_core.simulate.traffic import Source
+
+    generator = ECommerceDataGenerator(shop, seed=seed)
+    source, rates = (
+        Source(generator, purchases=False),
+        Rates(generator, topics, multiplier=multiplier, total=rate),
+    )
+    output.say(f"For {output.duration(duration)}, nothing sent (--dry-run); rates are those of this hour:")
+    output.table(
+        ("topic", "messages/s", "messages"),
+        [(topic, rates.of(topic), round(rates.of(topic) * duration)) for topic in topics],
+        right=("messages/s", "messages"),
+    )
+    for topic in topics:
+        output.say(f"\n{topic}: {json.dumps(source.next(topic))}")
+
+
+def records_of(
+    generator: ECommerceDataGenerator, kind: str, count: int, start: datetime, end: datetime
+) -> Iterator[dict[str, Any]]:
+    makers = {
+        "transactions": generator.iter_transactions,
+        "user-events": generator.iter_user_events,
+        "product-updates": generator.iter_product_updates,
+    }
+    if kind != "all":
+        yield from makers[kind](count, start, end)
+        return
+    for place, topic in enumerate(TYPES):
+        share = count // 3 + (place < count % 3)
+        for record in makers[topic](share, start, end):
+            yield {"topic": topic, **record}

@@ -1,0 +1,5 @@
+"""Exactly once: transactions, a watermark written after the commit, and a fenced read-back (protocol PL)."""
+
+from producer_core.delivery.exactly_once.transactional_transport import TransactionalTransport
+
+__all__ = ["TransactionalTransport"]

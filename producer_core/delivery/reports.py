@@ -1,0 +1,92 @@
+"""What the owner of a message is told of it: a report, the message itself, or how its replay ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any, Literal
+
+from producer_core.delivery.delivery import Delivery
+from producer_core.events import DeadLetter, Verdict
+from producer_core.messages import Message, MessageStatus, decode_value, id_text
+
+
+@dataclass(frozen=True)
+class Resent:
+    """How the replay of one dead letter ended. `letter` is its new death when it failed again."""
+
+    message_id: str
+    outcome: Literal["acknowledged", "failed"]
+    partition: int | None = None
+    offset: int | None = None
+    letter: DeadLetter | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class DeliveryReport:
+    """What became of a message; `error` is None when the broker acknowledged it. Latency in seconds."""
+
+    message_id: str
+    record_id: Any
+    topic: str
+    partition: int | None
+    offset: int | None
+    timestamp_ms: int | None
+    attempts: int
+    latency: float | None
+    error: str | None = None
+    verdict: Verdict | None = None
+    duplicate: bool = False
+
+
+@dataclass(frozen=True)
+class CloseReport:
+    """Where everything that this producer accepted is after close()."""
+
+    acknowledged: int
+    dead: int
+    journaled: int = 0
+    lost: int = 0
+
+    def _repr_html_(self) -> str:
+        from producer_core._internal import html
+
+        facts = [(field.name, getattr(self, field.name)) for field in fields(self)]
+        return html.page("Where everything is", facts=facts)
+
+
+def delivery_report(delivery: Delivery, message: Any, letter: DeadLetter | None) -> DeliveryReport:
+    """How it ended: dead with a letter, acknowledged with a broker's message, else a copy of one that was."""
+    partition = offset = timestamp = latency = None
+    if message is not None:
+        partition, offset, latency = message.partition(), message.offset(), message.latency()
+        timestamp = message.timestamp()[1]
+    return DeliveryReport(
+        message_id=id_text(delivery.id),
+        record_id=None if delivery.owner is None else delivery.owner.record_id,
+        topic=delivery.topic,
+        partition=partition,
+        offset=offset,
+        timestamp_ms=timestamp,
+        attempts=len(delivery.attempts) + (letter is None),
+        latency=latency,
+        error=letter.error_text if letter else None,
+        verdict=letter.verdict if letter else None,
+        duplicate=letter is None and message is None,
+    )
+
+
+def as_message(delivery: Delivery, status: MessageStatus, error: str | None = None) -> Message:
+    """The message as its owner sees it, where it stands; JSON values are decoded, other bytes stay bytes."""
+    return Message(
+        id=id_text(delivery.id),
+        topic=delivery.topic,
+        key=None if delivery.key is None else delivery.key.decode(errors="replace"),
+        value=decode_value(delivery.value),
+        timestamp=datetime.fromtimestamp(delivery.accepted_at),
+        status=status,
+        retry_count=len(delivery.attempts) - (status is MessageStatus.DLQ and bool(delivery.attempts)),
+        last_error=error or (delivery.attempts[-1][0].text if delivery.attempts else None),
+        checksum=delivery.checksum,
+    )

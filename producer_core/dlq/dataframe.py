@@ -1,0 +1,66 @@
+"""Dead letters as a frame: masked, because what a notebook shows is saved with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from producer_core._internal.masking import mask_text, shown, shown_key
+
+if TYPE_CHECKING:
+    from producer_core._internal.dataframe import Kind
+    from producer_core.events import DeadLetter
+
+LIMIT = 100_000
+_TIMES = ("accepted_at", "failed_at")
+_TEXTS = ("topic", "code", "verdict", "state", "kind")
+
+
+def frame(
+    letters: Sequence[DeadLetter],
+    sizes: Sequence[int | None],
+    *,
+    kind: Kind | None,
+    bodies: bool,
+    masked: bool,
+) -> Any:
+    """One row a letter, in the order given."""
+    import pyarrow
+
+    from producer_core._internal.dataframe import made
+
+    text, moment = pyarrow.string(), pyarrow.timestamp("us", "UTC")
+    columns: dict[str, Any] = {
+        "message_id": pyarrow.array([one.message_id for one in letters], text),
+        **{name: pyarrow.array([getattr(one, name) for one in letters], text) for name in _TEXTS},
+        "error_text": pyarrow.array([_text(one.error_text, masked) for one in letters], text),
+        "group": pyarrow.array([one.fingerprint for one in letters], text),
+        "key": pyarrow.array([shown_key(one.key, reveal=not masked) for one in letters], text),
+        "value_size": pyarrow.array(sizes, pyarrow.int64()),
+        **{name: pyarrow.array([_utc(getattr(one, name)) for one in letters], moment) for name in _TIMES},
+        "replay_count": pyarrow.array([one.replay_count for one in letters], pyarrow.int64()),
+        "quarantined": pyarrow.array([one.quarantined for one in letters], pyarrow.bool_()),
+        "replayable": pyarrow.array([one.replayable for one in letters], pyarrow.bool_()),
+        "source": pyarrow.array([one.source for one in letters], text),
+        "producer_id": pyarrow.array([one.producer_id for one in letters], text),
+        "cluster_id": pyarrow.array([one.cluster_id for one in letters], text),
+    }
+    if bodies:
+        columns["value"] = pyarrow.array([_value(one.value, masked) for one in letters], text)
+    return made(pyarrow.table(columns), kind)
+
+
+def _text(text: str, masked: bool) -> str:
+    return mask_text(text) if masked else text
+
+
+def _value(data: bytes | None, masked: bool) -> str | None:
+    found = shown(data, reveal=not masked)
+    return found if found is None or isinstance(found, str) else orjson.dumps(found).decode()
+
+
+def _utc(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC)

@@ -1,0 +1,8 @@
+"""Dead letters in files: written whole or not at all, and taken in again without loss."""
+
+from producer_core.dlq.files.exporter import export
+from producer_core.dlq.files.importer import Imported, import_, manifest_of
+from producer_core.dlq.files.manifest import FORMATS, Format, Manifest
+from producer_core.dlq.files.reader import Refused
+
+__all__ = ["FORMATS", "Format", "Imported", "Manifest", "Refused", "export", "import_", "manifest_of"]

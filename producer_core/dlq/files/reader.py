@@ -1,0 +1,185 @@
+"""The records of a file, in slices of a bounded size; a bad one is named, and the others go on."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from producer_core._internal import untrusted_parquet
+from producer_core.dlq.files.manifest import FORMAT_VERSION, Format
+from producer_core.dlq.files.validation import Arrived, arrived
+from producer_core.dlq.files.writers import METADATA, schema
+from producer_core.errors import TransferError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+SLICE, SLICE_BYTES = 1000, 16 << 20
+_LONGEST_LINE = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Part of a file that is no dead letter: where it stands, and why it was not taken in."""
+
+    place: str
+    reason: str
+    count: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.reason}"
+
+
+Item = Arrived | Refused
+
+
+def read(path: Path, form: Format) -> Iterator[list[Item]]:
+    """What the file holds, in its order. TransferError for one that cannot or must not be read at all."""
+    items = _lines(path) if form == "jsonl" else _rows(path)
+    some: list[Item] = []
+    size = 0
+    for item in items:
+        some.append(item)
+        size += (item.value_size or 0) if isinstance(item, Arrived) else 0
+        if len(some) >= SLICE or size >= SLICE_BYTES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def masked_file(path: Path) -> TransferError:
+    return TransferError(
+        f"{path} is masked: what was hidden in it is gone, so it can be looked at, but never imported.",
+        fix="Export again without --masked.",
+    )
+
+
+# JSON Lines
+
+
+def _lines(path: Path) -> Iterator[Item]:
+    with path.open("rb") as file:
+        number = 0
+        while line := file.readline(_LONGEST_LINE):
+            number += 1
+            if line.strip():
+                yield _line(path, number, line)
+
+
+def _line(path: Path, number: int, line: bytes) -> Item:
+    place = f"line {number:,}"
+    try:
+        value = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        return Refused(place, f"it is not JSON ({error})")
+    if not isinstance(value, dict):
+        return Refused(place, "it is not a JSON object")
+    if value.get("masked"):
+        raise masked_file(path)
+    try:
+        value["key"] = _bytes(value, "key_base64")
+        value["value"] = _bytes(value, "value_base64")
+        value["headers"] = [
+            (name, _decoded(item, "headers")) for name, item in _field(value, "headers_base64")
+        ]
+        return arrived(value)
+    except (ValueError, TypeError) as error:
+        return Refused(_named(place, value), str(error))
+
+
+def _bytes(value: dict[str, Any], name: str) -> bytes | None:
+    return _decoded(_field(value, name), name)
+
+
+def _field(value: dict[str, Any], name: str) -> Any:
+    if name not in value:
+        raise ValueError(f"it has no field {name!r}")
+    return value[name]
+
+
+def _decoded(text: Any, name: str) -> bytes | None:
+    if text is None:
+        return None
+    try:
+        return b64decode(text, validate=True)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"its {name} is not base64") from error
+
+
+# Parquet
+
+
+def _rows(path: Path) -> Iterator[Item]:
+    import pyarrow
+
+    try:
+        found, file = untrusted_parquet.schema_of(path), untrusted_parquet.opened(path)
+    except untrusted_parquet.Bomb as error:
+        raise TransferError(
+            f"{path} is not read: {error}.", fix="Such a file is made to fill the memory."
+        ) from error
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise TransferError(f"{path} is not a Parquet file that can be read: {error}.") from error
+    with file:
+        _check_schema(path, found)
+        first = 1
+        for group in range(file.num_row_groups):
+            rows = file.metadata.row_group(group).num_rows
+            yield from _group(file, group, first, rows)
+            first += rows
+
+
+def _check_schema(path: Path, found: pyarrow.Schema) -> None:
+    try:
+        said = orjson.loads((found.metadata or {})[METADATA])
+        masked, version = said["masked"], said["format_version"]
+    except (KeyError, TypeError, orjson.JSONDecodeError) as error:
+        raise TransferError(
+            f"{path} was not written by dlq export.",
+            fix="Rows of any other file are sent with producer-core send.",
+        ) from error
+    if masked:
+        raise masked_file(path)
+    if version > FORMAT_VERSION:
+        raise TransferError(f"{path} has a later format, {version}.", fix="Upgrade producer-core.")
+    for column in schema(masked=False):
+        place = found.get_field_index(column.name)
+        if place < 0 or found.field(place).type != column.type:
+            raise TransferError(f"{path} has no column {column.name!r} of the type {column.type}.")
+
+
+def _group(file: pyarrow.parquet.ParquetFile, group: int, first: int, rows: int) -> Iterator[Item]:
+    import pyarrow
+
+    about = file.metadata.row_group(group).total_byte_size // max(rows, 1)
+    at_once = max(1, min(SLICE, SLICE_BYTES // max(about, 1)))
+    done = 0
+    try:
+        for batch in file.iter_batches(batch_size=at_once, row_groups=[group]):
+            for part in untrusted_parquet.slices(batch):
+                for number, row in enumerate(part.to_pylist(), start=first + done):
+                    yield _row(number, row)
+                done += part.num_rows
+    except (pyarrow.ArrowException, OSError, OverflowError, UnicodeDecodeError) as error:
+        left = rows - done
+        yield Refused(f"rows {first + done:,} to {first + rows - 1:,}", f"damaged ({error})", left)
+
+
+def _row(number: int, row: dict[str, Any]) -> Item:
+    try:
+        row["headers"] = [(pair["name"], pair["value"]) for pair in row["headers"]]
+        row["attempts"] = [(one["failed_at"], one["code"], one["text"]) for one in row["attempts"]]
+        return arrived(row)
+    except (ValueError, TypeError) as error:
+        return Refused(_named(f"row {number:,}", row), str(error))
+
+
+def _named(place: str, row: dict[str, Any]) -> str:
+    message_id = row.get("message_id")
+    return f"{place} ({message_id[:80]})" if isinstance(message_id, str) and message_id else place

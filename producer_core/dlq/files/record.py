@@ -1,0 +1,94 @@
+"""A dead letter as a record of a file: every field of the store, bytes as bytes; and its masked look."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from producer_core._internal.masking import mask_headers, mask_text, shown, shown_key
+from producer_core.dlq.codec import LETTER_COLUMNS, read_attempts, read_headers
+
+Record = dict[str, Any]
+
+COLUMNS = (
+    *(name for name in LETTER_COLUMNS if name != "attempts"),
+    *("value", "headers", "timestamp_ms", "attempts"),
+)
+_TEXTS = ("verdict_reason", "error_text", "source")
+_MOMENTS = ("accepted_at", "failed_at", "state_at")
+
+
+def record_of(letter: Mapping[str, Any], body: Mapping[str, Any] | None) -> Record:
+    """From the store's rows. A letter whose body is gone has no value, though its `value_size` says one."""
+    body = body or {"value": None, "headers": "[]", "timestamp_ms": None, "attempts": "[]"}
+    return {
+        **letter,
+        "value": body["value"],
+        "headers": read_headers(body["headers"]),
+        "timestamp_ms": body["timestamp_ms"],
+        "attempts": [(one.failed_at, one.code, one.text) for one in read_attempts(body["attempts"])],
+    }
+
+
+def look(record: Record, *, reveal: bool = False) -> Record:
+    """What a person may see: keys, values and headers as text, secrets masked unless revealed."""
+    text = _same if reveal else mask_text
+    return {
+        **record,
+        **{name: None if record[name] is None else text(record[name]) for name in _TEXTS},
+        "key": shown_key(record["key"], reveal=reveal),
+        "value": shown(record["value"], reveal=reveal),
+        "headers": [(name, value) for name, value in mask_headers(record["headers"], reveal=reveal)],
+        "attempts": [(at, code, text(words)) for at, code, words in record["attempts"]],
+    }
+
+
+def raw_line(record: Record) -> bytes:
+    """A line of JSON with everything; bytes as base64 under a name that says so."""
+    value = {name: item for name, item in record.items() if name not in ("key", "value", "headers")}
+    value["key_base64"] = _base64(record["key"])
+    value["value_base64"] = _base64(record["value"])
+    value["headers_base64"] = [[name, _base64(item)] for name, item in record["headers"]]
+    return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def masked_line(record: Record) -> bytes:
+    """A line of JSON to look at, which says of itself that it is masked."""
+    return orjson.dumps({**look(record), "masked": True}, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def as_text(value: Any) -> str | None:
+    """A value of a look as one text."""
+    return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def cells(record: Record) -> list[str | None]:
+    """A look as the cells of a table; moments as ISO 8601 in UTC."""
+    return [_cell(name, record[name]) for name in COLUMNS]
+
+
+def _cell(name: str, value: Any) -> str | None:
+    if name in _MOMENTS and value is not None:
+        return _moment(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value) if isinstance(value, int | float) and name != "value" else as_text(value)
+
+
+def _moment(at: float) -> str:
+    try:
+        return datetime.fromtimestamp(at, UTC).isoformat()
+    except (OverflowError, ValueError, OSError):  # a clock that was far off
+        return str(at)
+
+
+def _base64(data: bytes | None) -> str | None:
+    return None if data is None else b64encode(data).decode()
+
+
+def _same(text: str) -> str:
+    return text

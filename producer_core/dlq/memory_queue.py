@@ -1,0 +1,264 @@
+"""Dead letters in memory, up to a bound: what a producer without a store has, and what the old name means."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from producer_core._internal.masking import mask_told
+from producer_core.dlq.dataframe import LIMIT, frame
+from producer_core.dlq.filter import DeadLetterFilter
+from producer_core.events import Attempt, DeadLetter
+from producer_core.kafka.classify import fingerprint
+from producer_core.messages import Message, MessageStatus, decode_value, encode_key, encode_value, parse_id
+
+if TYPE_CHECKING:
+    from producer_core.producer.frames import Kind
+
+logger = logging.getLogger(__name__)
+
+Overflow = Callable[[Sequence[DeadLetter]], None]
+
+
+class DeadLetterQueue:
+    """The letters of one producer, in the order in which they died. Thread-safe.
+
+    Beyond `max_size` letters, `max_bytes` bytes of theirs or `max_age` seconds since they died (None: no such bound)
+    the oldest are handed to `overflow` (a spill file's `append`, say) and counted as `spilled`. Age is looked at when
+    a letter comes. Without an overflow they are counted as `dropped`, and a warning says so when it begins: only the
+    class by itself does that, a producer always has one.
+    """
+
+    def __init__(
+        self,
+        max_size: int = 10000,
+        *,
+        max_bytes: int | None = None,
+        max_age: float | None = None,
+        overflow: Overflow | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if max_size < 1:
+            raise ValueError(f"max_size must be at least 1, not {max_size}")
+        self.max_size = max_size
+        self.max_bytes = max_bytes
+        self.max_age = max_age
+        self.bytes = 0
+        self.spilled = 0
+        self.dropped = 0
+        self._overflow = overflow
+        self._clock = clock
+        self._lock = threading.RLock()  # guards the two tables and the three counts
+        self._letters: dict[str, DeadLetter] = {}
+        self._messages: dict[str, Message] = {}
+
+    # the contract
+
+    @property
+    def messages(self) -> deque[Message]:
+        """What is held now, the oldest first: a copy."""
+        with self._lock:
+            return deque(self._messages.values(), maxlen=self.max_size)
+
+    @property
+    def topic_stats(self) -> dict[str, int]:
+        """How many are held now, by topic."""
+        with self._lock:
+            return dict(Counter(letter.topic for letter in self._letters.values()))
+
+    def add_message(self, message: Message, error: str) -> None:
+        """Keep a message that failed for good, with what is known of why."""
+        text, now = str(error), self._clock()
+        dead = replace(message, status=MessageStatus.DLQ, last_error=text)
+        self._hold(letter_of(dead, text, now), dead)
+        logger.warning(
+            "message dead",
+            extra={"message_id": message.id, "topic": message.topic, "error": mask_told(text)},
+        )
+
+    def get_messages_by_topic(self, topic: str) -> list[Message]:
+        return [message for message in self.messages if message.topic == topic]
+
+    def get_stats(self) -> dict[str, Any]:
+        """`total_messages` and `topic_breakdown` speak of what is held now, and always agree."""
+        held = self.messages
+        return {
+            "total_messages": len(held),
+            "topic_breakdown": dict(Counter(message.topic for message in held)),
+            "oldest_message": held[0].timestamp.isoformat() if held else None,
+            "newest_message": held[-1].timestamp.isoformat() if held else None,
+            "spilled_messages": self.spilled,
+            "dropped_messages": self.dropped,
+        }
+
+    def clear_topic(self, topic: str) -> int:
+        """Forget a topic's letters; how many there were."""
+        removed = self.remove([letter.message_id for letter in self.letters(topic)])
+        logger.info("dead letters cleared", extra={"topic": topic, "count": removed})
+        return removed
+
+    # the store-less twin of DeadLetters
+
+    def add(self, letter: DeadLetter) -> None:
+        """Keep a letter; one more death of a message that is held joins its attempts."""
+        with self._lock:
+            letter = _joined(self._letters.get(letter.message_id), letter)
+            self._hold(letter, message_of(letter))
+
+    def letters(self, topic: str | None = None) -> list[DeadLetter]:
+        """Whole letters, the oldest death first."""
+        with self._lock:
+            return [letter for letter in self._letters.values() if topic in (None, letter.topic)]
+
+    def find(self, where: DeadLetterFilter, *, limit: int = 100, offset: int = 0) -> list[DeadLetter]:
+        """The latest death first."""
+        found = [letter for letter in reversed(self.letters()) if where.matches(letter)]
+        return found[offset : offset + limit]
+
+    def get(self, message_id: str) -> DeadLetter | None:
+        with self._lock:
+            return self._letters.get(message_id)
+
+    def to_frame(
+        self,
+        where: DeadLetterFilter | None = None,
+        *,
+        kind: Kind | None = None,
+        limit: int = LIMIT,
+        bodies: bool = False,
+        masked: bool = True,
+    ) -> Any:
+        """What is held and matches, the latest death first, as a frame; keys, values and error texts masked."""
+        letters = self.find(where or DeadLetterFilter(), limit=limit)
+        sizes = [None if one.value is None else len(one.value) for one in letters]
+        return frame(letters, sizes, kind=kind, bodies=bodies, masked=masked)
+
+    def count(self, where: DeadLetterFilter) -> int:
+        return sum(map(where.matches, self.letters()))
+
+    def remove(self, ids: Sequence[str]) -> int:
+        """Forget these, because the broker has them now or somebody said so; how many were held."""
+        with self._lock:
+            return sum(self._forget(message_id) for message_id in ids)
+
+    def __len__(self) -> int:
+        return len(self._letters)
+
+    @property
+    def full(self) -> bool:
+        """More is held than the bounds allow, because the overflow could not take it."""
+        if not self._letters:  # asked for each message that is sent
+            return False
+        with self._lock:
+            return bool(self._letters) and self._over()
+
+    def _hold(self, letter: DeadLetter, message: Message) -> None:
+        with self._lock:
+            self._forget(letter.message_id)
+            self._letters[letter.message_id] = letter
+            self._messages[letter.message_id] = message
+            self.bytes += _size(letter)
+            self._keep_bounds()
+
+    def _forget(self, message_id: str) -> bool:
+        self._messages.pop(message_id, None)
+        letter = self._letters.pop(message_id, None)
+        self.bytes -= 0 if letter is None else _size(letter)
+        return letter is not None
+
+    def _keep_bounds(self) -> None:
+        while self._letters and self._over():
+            self._spill_oldest()
+
+    def _over(self) -> bool:
+        oldest = next(iter(self._letters.values()))
+        return (
+            len(self._letters) > self.max_size
+            or (self.max_bytes is not None and self.bytes > self.max_bytes)
+            or (self.max_age is not None and self._clock() - oldest.failed_at > self.max_age)
+        )
+
+    def _spill_oldest(self) -> None:
+        oldest = next(iter(self._letters.values()))
+        if self._overflow is not None:
+            self._overflow([oldest])  # it raises when it cannot: then the letter stays here
+            self.spilled += 1
+        else:
+            if not self.dropped:
+                logger.warning(
+                    "dead letter queue full, the oldest are dropped", extra={"max_size": self.max_size}
+                )
+            self.dropped += 1
+        self._forget(oldest.message_id)
+
+
+def _size(letter: DeadLetter) -> int:
+    """Bytes of its content."""
+    parts = (letter.key, letter.value, *(value for _, value in letter.headers))
+    return sum(len(part) for part in parts if part is not None)
+
+
+def message_of(letter: DeadLetter) -> Message:
+    """The letter as the message that its sender knows; JSON values are decoded, other bytes stay bytes."""
+    return Message(
+        id=letter.message_id,
+        topic=letter.topic,
+        key=None if letter.key is None else letter.key.decode(errors="replace"),
+        value=decode_value(letter.value),
+        timestamp=datetime.fromtimestamp(letter.accepted_at),
+        status=MessageStatus.DLQ,
+        retry_count=max(0, len(letter.attempts) - 1),
+        last_error=letter.error_text,
+    )
+
+
+def letter_of(message: Message, error: str, now: float) -> DeadLetter:
+    """What can be known of a message that was handed in without its story: its outcome is open."""
+    return DeadLetter(
+        message_id=message.id,
+        cluster_id="",
+        producer_id="",
+        topic=message.topic,
+        key=encode_key(message.key),
+        value=encode_value(message.value),
+        headers=(),
+        partition=None,
+        timestamp_ms=None,
+        verdict="possibly_persisted",
+        verdict_reason="Handed in without its delivery report, so nobody knows whether the broker has it.",
+        kind="permanent",
+        code="unknown",
+        error_text=error,
+        fingerprint=fingerprint("unknown", error),
+        attempts=(Attempt(now, "unknown", error),),
+        accepted_at=message.timestamp.timestamp(),
+        failed_at=now,
+        replayable=_is_id(message.id),  # a record carries no other id
+    )
+
+
+def _is_id(text: str) -> bool:
+    try:
+        parse_id(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _joined(earlier: DeadLetter | None, letter: DeadLetter) -> DeadLetter:
+    if earlier is None:
+        return letter
+    attempts = tuple(dict.fromkeys((*earlier.attempts, *letter.attempts)))
+    return replace(
+        letter,
+        attempts=attempts,
+        accepted_at=earlier.accepted_at,
+        replay_count=max(earlier.replay_count, letter.replay_count),
+        quarantined=earlier.quarantined or letter.quarantined,
+    )

@@ -1,0 +1,142 @@
+"""The writing of dead-letter headers: ours always, in plain text, and another dialect's beside them when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import orjson
+
+from producer_core.dlq.topics.header_values import cut, decimal
+from producer_core.dlq.topics.origin import GENERATION, OPERATION_ID, Headers, Written
+from producer_core.dlq.topics.read_headers import KNOWN
+from producer_core.errors import ConfigError
+from producer_core.events import Attempt, DeadLetter
+from producer_core.kafka.classify import lookup
+
+MESSAGE = 1024
+STACKTRACE = 8192
+HISTORY = 5
+"""Bytes of an error text and of a stack trace, and how many attempts, a record carries at most."""
+
+Pairs = Iterator[tuple[str, bytes]]
+
+
+def write(letter: DeadLetter, dialect: Written = "producer_core") -> Headers:
+    """The headers of a record that holds this letter: the message's own as they are, then ours.
+
+    What an earlier round has left of the same dialects is replaced, so that a record does not grow from round to
+    round. A failed send has no offset, so none is written.
+    """
+    added = [*_canonical(letter), *_dialects()[dialect](letter)]
+    replaced = {name for name, _ in added} | {
+        name for name, known in KNOWN.items() if known.dialect == "producer_core"
+    }
+    if dialect != "producer_core":
+        replaced |= {name for name, known in KNOWN.items() if known.dialect == dialect}
+    return (*(header for header in letter.headers if header[0] not in replaced), *added)
+
+
+def generation(headers: Headers) -> int | None:
+    """How often a record that is sent with these headers has come back from a dead-letter topic."""
+    found = [decimal(value).value for name, value in headers if name == GENERATION and value is not None]
+    return next((number for number in reversed(found) if number is not None), None)
+
+
+def _dialects() -> Mapping[Written, Callable[[DeadLetter], Pairs]]:
+    return {"producer_core": lambda letter: iter(()), "spring": _spring, "connect": _connect}
+
+
+def _canonical(letter: DeadLetter) -> Pairs:
+    last = letter.attempts[-1] if letter.attempts else None
+    yield "dlq.message.id", letter.message_id.encode()
+    yield "dlq.original.topic", letter.topic.encode()
+    if letter.partition is not None:
+        yield "dlq.original.partition", _number(letter.partition)
+    if letter.timestamp_ms is not None:
+        yield "dlq.original.timestamp_ms", _number(letter.timestamp_ms)
+    if letter.cluster_id:
+        yield "dlq.original.cluster_id", letter.cluster_id.encode()
+    yield "dlq.error.type", cut(letter.code, MESSAGE)
+    if (number := _protocol_number(letter.code)) is not None:
+        yield "dlq.error.code", _number(number)
+    yield "dlq.error.kind", letter.kind.encode()
+    yield "dlq.error.message", cut(letter.error_text, MESSAGE)
+    yield "dlq.error.fingerprint", letter.fingerprint.encode()
+    if "." in letter.code:  # a class of Java: a consumer gave it up
+        yield "dlq.exception.type", cut(letter.code, MESSAGE)
+    if last is not None and "\n" in last.text:
+        yield "dlq.exception.stacktrace", cut(last.text.partition("\n")[2], STACKTRACE)
+    yield "dlq.attempts", _number(len(letter.attempts))
+    yield "dlq.accepted_ms", _ms(letter.accepted_at)
+    if letter.attempts:
+        yield "dlq.first_attempt_ms", _ms(letter.attempts[0].failed_at)
+    yield "dlq.failed_ms", _ms(letter.failed_at)
+    yield "dlq.delivery.verdict", letter.verdict.encode()
+    yield "dlq.delivery.reason", cut(letter.verdict_reason, MESSAGE)
+    yield "dlq.client.id", letter.producer_id.encode()
+    if letter.host:
+        yield "dlq.client.host", letter.host.encode()
+    if letter.version:
+        yield "dlq.client.version", letter.version.encode()
+    if letter.source:
+        yield "dlq.source", cut(letter.source, MESSAGE)
+    if not letter.replayable:
+        yield "dlq.replayable", b"false"
+    yield "dlq.history", history(letter.attempts)
+    yield GENERATION, _number(_rounds(letter))
+    yield from ((name, value) for name, value in letter.headers if name == OPERATION_ID and value is not None)
+
+
+def _spring(letter: DeadLetter) -> Pairs:
+    yield "kafka_dlt-original-topic", letter.topic.encode()
+    if letter.partition is not None:
+        yield "kafka_dlt-original-partition", letter.partition.to_bytes(4, "big", signed=True)
+    if letter.timestamp_ms is not None:
+        yield "kafka_dlt-original-timestamp", letter.timestamp_ms.to_bytes(8, "big", signed=True)
+        yield "kafka_dlt-original-timestamp-type", b"CreateTime"
+    yield "kafka_dlt-exception-fqcn", cut(letter.code, MESSAGE)
+    yield "kafka_dlt-exception-message", cut(letter.error_text, MESSAGE)
+
+
+def _connect(letter: DeadLetter) -> Pairs:
+    yield "__connect.errors.topic", letter.topic.encode()
+    if letter.partition is not None:
+        yield "__connect.errors.partition", _number(letter.partition)
+    yield "__connect.errors.connector.name", cut(letter.producer_id, MESSAGE)
+    yield "__connect.errors.stage", b"KAFKA_PRODUCE"
+    yield "__connect.errors.exception.class.name", cut(letter.code, MESSAGE)
+    yield "__connect.errors.exception.message", cut(letter.error_text, MESSAGE)
+
+
+def history(attempts: tuple[Attempt, ...]) -> bytes:
+    """The first attempt and the last few, as JSON: [milliseconds, code, a line of the text]."""
+    kept = attempts if len(attempts) <= HISTORY else (attempts[0], *attempts[1 - HISTORY :])
+    lines = [
+        [
+            round(one.failed_at * 1000),
+            cut(one.code, 200).decode(),
+            cut(one.text.partition("\n")[0], 200).decode(),
+        ]
+        for one in kept
+    ]
+    return orjson.dumps(lines)
+
+
+def _rounds(letter: DeadLetter) -> int:
+    """How often the message came back already: a letter that was fetched carries the number of its next round."""
+    return max(letter.replay_count, (generation(letter.headers) or 1) - 1)
+
+
+def _protocol_number(code: str) -> int | None:
+    try:
+        return lookup(code).number
+    except ConfigError:
+        return None
+
+
+def _number(number: int) -> bytes:
+    return str(number).encode()
+
+
+def _ms(seconds: float) -> bytes:
+    return _number(round(seconds * 1000))

@@ -1,5 +1,0 @@
-"""Exactly once: transactions, a watermark written after the commit, and a fenced read-back (protocol PL)."""
-
-from producer_core.exactly_once.transport import TransactionalTransport
-
-__all__ = ["TransactionalTransport"]

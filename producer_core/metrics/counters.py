@@ -1,0 +1,132 @@
+"""The metrics: what happened so far, counted by topic, with one snapshot for everybody who asks."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from producer_core.events import Acknowledged, AttemptFailed, DeadLetter, Hook, Remark
+from producer_core.metrics.ack_batch import Acknowledgements
+from producer_core.metrics.histogram import Histogram
+
+_HISTORY = 1000
+"""Latencies kept one by one, for the contract's `latency_history`."""
+
+
+@dataclass(slots=True)
+class TopicCounters:
+    """Counts of one topic since the producer started; bytes are of acknowledged values, latency in seconds."""
+
+    acknowledged: int = 0
+    dead: int = 0
+    failed_attempts: int = 0
+    retried: int = 0
+    retry_successes: int = 0
+    duplicates: int = 0
+    possible_duplicates: int = 0
+    landed: int = 0
+    order_breaks: int = 0
+    bytes: int = 0
+    latency_sum: float = 0.0
+    histogram: Histogram = field(default_factory=Histogram)
+
+    def copy(self) -> TopicCounters:
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return TopicCounters(**{**values, "histogram": self.histogram.copy()})
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All counters at one moment; nobody changes them, and two snapshots share those of a topic that rested.
+
+    `errors` counts failed attempts by (topic, code, kind).
+    """
+
+    topics: Mapping[str, TopicCounters]
+    errors: Mapping[tuple[str, str, str], int]
+    recent_latencies: tuple[float, ...]
+
+    def total(self, name: str) -> Any:
+        return sum(getattr(counters, name) for counters in self.topics.values())
+
+    @property
+    def acknowledged(self) -> int:
+        return int(self.total("acknowledged"))
+
+    @property
+    def dead(self) -> int:
+        return int(self.total("dead"))
+
+    @property
+    def histogram(self) -> Histogram:
+        merged = Histogram()
+        for counters in self.topics.values():
+            merged.merge(counters.histogram)
+        return merged
+
+
+class Metrics(Hook):
+    """Counts what the hooks hear. Batches come from the poll thread, single events from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards the four fields below
+        self._topics: dict[str, TopicCounters] = {}
+        self._copies: dict[str, TopicCounters] = {}  # of topics that nothing happened to since
+        self._errors: Counter[tuple[str, str, str]] = Counter()
+        self._latencies: deque[float] = deque(maxlen=_HISTORY)
+
+    def acknowledged(self, batch: Sequence[Acknowledged]) -> None:
+        with self._lock:
+            for topic, items in Acknowledgements.of(batch).by_topic() if batch else ():
+                self._count(self._of(topic), items)
+
+    def attempt_failed(self, event: AttemptFailed) -> None:
+        with self._lock:
+            counters = self._of(event.topic)
+            counters.failed_attempts += 1
+            self._errors[event.topic, event.code, event.kind] += 1
+            if event.retry_in is not None:
+                counters.retried += 1
+
+    def counted(self, topic: str, what: Remark) -> None:
+        with self._lock:
+            counters = self._of(topic)
+            setattr(counters, what, getattr(counters, what) + 1)
+
+    def died(self, letter: DeadLetter) -> None:
+        with self._lock:
+            self._of(letter.topic).dead += 1
+
+    def duplicate(self, topic: str) -> None:
+        with self._lock:
+            self._of(topic).duplicates += 1
+
+    def snapshot(self) -> Snapshot:
+        with self._lock:
+            for topic, counters in self._topics.items():
+                if topic not in self._copies:
+                    self._copies[topic] = counters.copy()
+            return Snapshot(
+                {topic: self._copies[topic] for topic in self._topics},
+                dict(self._errors),
+                tuple(self._latencies),
+            )
+
+    def _of(self, topic: str) -> TopicCounters:
+        """Those of a topic that something happens to."""
+        self._copies.pop(topic, None)
+        return self._topics.get(topic) or self._topics.setdefault(topic, TopicCounters())
+
+    def _count(self, counters: TopicCounters, items: Acknowledgements) -> None:
+        latencies = items.latencies
+        counters.acknowledged += len(items)
+        counters.bytes += sum(items.sizes)
+        counters.latency_sum += sum(latencies)
+        counters.retry_successes += len(items) - items.attempts.count(1)
+        # What a look found on its topic has no latency: nobody knows when it was appended.
+        known = latencies if min(latencies) > 0 else [latency for latency in latencies if latency > 0]
+        counters.histogram.add(known)
+        self._latencies.extend(known[-_HISTORY:])

@@ -1,0 +1,93 @@
+"""The tally: what happened since it was taken last, as batches that the store and the telemetry topic take."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+from producer_core.events import Notice
+from producer_core.metrics.ack_ledger import Ledger
+from producer_core.metrics.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
+from producer_core.metrics.batch_size import split
+from producer_core.metrics.client_stats import ClientView
+from producer_core.metrics.counters import Metrics, Snapshot, TopicCounters
+
+
+class Tally:
+    """The difference of two snapshots, so that nothing is counted twice; used by one thread."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        client: ClientView,
+        ledger: Ledger | None,
+        *,
+        describe: Callable[[], ProducerRow],
+        pending: Callable[[], Counter[str]],
+        number: Callable[[], int],
+        clock: Callable[[], float],
+    ) -> None:
+        self._metrics, self._client, self._ledger = metrics, client, ledger
+        self._describe, self._pending = describe, pending
+        self._number, self._clock = number, clock
+        self._last = Snapshot({}, {}, ())
+        self._last_pending: Counter[str] = Counter()
+
+    def take(self, notices: tuple[Notice, ...]) -> list[Batch]:
+        """What happened since the last time, with these notices: mostly one batch, more where one would be too large."""
+        whole, *rest = split(self._batch(notices))
+        return [whole, *(replace(part, sequence=self._number()) for part in rest)]
+
+    def _batch(self, notices: tuple[Notice, ...]) -> Batch:
+        now, snapshot, pending = int(self._clock()), self._metrics.snapshot(), self._pending()
+        ledger, given_up = ((), ()) if self._ledger is None else self._ledger.take()
+        row = self._describe()  # last: a cluster that has acknowledged something can be named
+        where = (now, row.cluster_id, row.producer_id)
+        clients, brokers = self._client.take(where)
+        batch = Batch(
+            row.producer_id,
+            self._number(),
+            statistics=tuple(_statistics(where, self._last, snapshot, self._last_pending, pending)),
+            latencies=tuple(_latencies(where, self._last, snapshot)),
+            errors=tuple(_errors(where, self._last, snapshot)),
+            producer=row,
+            notices=notices,
+            client_statistics=clients,
+            broker_statistics=brokers,
+            ledger=ledger,
+            given_up=given_up,
+        )
+        self._last, self._last_pending = snapshot, pending
+        return batch
+
+
+def _statistics(
+    where: tuple[int, str, str], before: Snapshot, after: Snapshot, had: Counter[str], have: Counter[str]
+) -> list[StatisticsRow]:
+    rows = []
+    for topic in sorted({*after.topics, *have, *had}):
+        old, new = before.topics.get(topic) or TopicCounters(), after.topics.get(topic) or TopicCounters()
+        counts = [getattr(new, name) - getattr(old, name) for name in StatisticsRow._fields[5:]]
+        accepted = counts[0] + counts[1] + have[topic] - had[topic]
+        if accepted or any(counts):
+            rows.append(StatisticsRow(*where, topic, accepted, *counts))
+    return rows
+
+
+def _latencies(where: tuple[int, str, str], before: Snapshot, after: Snapshot) -> list[LatencyRow]:
+    rows = []
+    for topic, counters in after.topics.items():
+        old = before.topics[topic].histogram.counts if topic in before.topics else Counter()
+        for bucket, count in counters.histogram.counts.items():
+            if count > old[bucket]:
+                rows.append(LatencyRow(*where, topic, bucket, count - old[bucket]))
+    return rows
+
+
+def _errors(where: tuple[int, str, str], before: Snapshot, after: Snapshot) -> list[ErrorRow]:
+    return [
+        ErrorRow(*where, topic, code, kind, count - before.errors.get((topic, code, kind), 0))
+        for (topic, code, kind), count in after.errors.items()
+        if count > before.errors.get((topic, code, kind), 0)
+    ]

@@ -1,0 +1,7 @@
+"""Telemetry: a recorder's batches as records of a Kafka topic, for a fleet."""
+
+from producer_core.metrics.telemetry.publisher import TelemetryPublisher
+from producer_core.metrics.telemetry.schema import HIGHEST, SCHEMA_VERSION, decode, encode
+from producer_core.metrics.telemetry.send_queue import Lost
+
+__all__ = ["HIGHEST", "SCHEMA_VERSION", "Lost", "TelemetryPublisher", "decode", "encode"]

@@ -1,0 +1,286 @@
+"""The history: every merged row as Parquet, one file a kind and hour, in which no row is ever twice.
+
+A micro-batch is first a draft, hidden; it counts once the store's transaction that merged it is committed, and then
+waits with the others of its hour. A closed hour (or the end of a run) makes them one large file a kind, written
+beside its place and renamed over it: whoever reads `<history>/<kind>/*.parquet` sees the old file or the new one.
+Each file says in its metadata up to which micro-batch it holds, so a kill between any two steps adds nothing twice;
+and only the store that knows the newest of its rows goes on with it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from producer_core._internal import private_files
+from producer_core.errors import ConfigError, PipelineError
+from producer_core.metrics.batch import KINDS, Kind
+from producer_core.pipeline.folder_lock import Lock
+from producer_core.pipeline.merge_batch import unseen
+
+if TYPE_CHECKING:
+    from producer_core.store import Store
+
+_WAITING = "_waiting"
+_STORE = "store"
+_HOUR = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]T[0-9][0-9]"
+_NAME = re.compile(rf"({_HOUR})-(\d{{8}})\.(draft|batches)")
+_THROUGH = "producer_core_through"
+_MEMORY = "512MB"
+
+
+class History:
+    """A folder of one store, written by one job at a time; `open` takes it and repairs what a kill left."""
+
+    def __init__(self, folder: Path, *, reached: Callable[[str], None] = lambda point: None) -> None:
+        self.folder = folder
+        self._waiting = folder / _WAITING
+        self._reached = reached
+        self._lock: Lock | None = None
+        self._store: Store | None = None
+        self._last = ("", -1)
+
+    def check(self, store: Store | None, place: Path) -> None:
+        """ConfigError where its rows are of another store than the one at `place` (None: none is there yet)."""
+        if self._waiting.exists():
+            with self._taken():
+                self._same_store(store, place)
+            self.close()
+
+    def open(self, store: Store) -> None:
+        """Take the folder for this store, and settle what a killed job left."""
+        with self._taken():
+            self._same_store(store, store.path)
+            self._note(store)
+            self._store = store
+            self.settle()
+
+    def settle(self) -> None:
+        """Decide on drafts whose merge came to no good end: whether the store has their batches says if they count.
+
+        To be called before anything is drafted again.
+        """
+        assert self._store is not None, "open it first"
+        for draft in self._files("draft"):
+            self._settle(draft, self._store)
+
+    def close(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    @contextmanager
+    def _taken(self) -> Iterator[None]:
+        """For this job alone; released where the block fails."""
+        try:
+            private_files.make_folder(self.folder)
+            self._waiting.mkdir(mode=0o700, exist_ok=True)
+            self._lock = Lock.take(self.folder / ".lock", f"the history {self.folder}")
+            yield
+        except OSError as error:
+            self.close()
+            raise PipelineError(
+                f"The history {self.folder} cannot be written: {error.strerror}.",
+                fix="Check its disk and its owner.",
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def draft(self, fresh: Any, now: float) -> Path:
+        """Write what is about to be merged where nobody looks yet."""
+        from pyarrow import parquet
+
+        hour = _hour(now)
+        self._last = (hour, self._last[1] + 1 if self._last[0] == hour else self._next(hour))
+        target = self._waiting / f"{hour}-{self._last[1]:08d}.draft"
+        target.touch(mode=0o600)
+        parquet.write_table(fresh, target, compression="zstd")
+        _sync(target)
+        return target
+
+    def keep(self, draft: Path) -> None:
+        """It is merged: from now on it belongs to the history."""
+        draft.rename(draft.with_suffix(".batches"))
+
+    def drop(self, draft: Path) -> None:
+        """It is not merged, and never was."""
+        draft.unlink(missing_ok=True)
+
+    def publish(self, *, before: float | None = None) -> int:
+        """Make files of what waits: of hours closed at `before`, or of all; the number of micro-batches published."""
+        limit = _hour(before) if before is not None else None
+        hours: dict[str, list[Path]] = {}
+        for file in self._files("batches"):
+            if limit is None or _parts(file)[0] < limit:
+                hours.setdefault(_parts(file)[0], []).append(file)
+        for hour, files in hours.items():
+            self._publish_hour(hour, files)
+        return sum(map(len, hours.values()))
+
+    def _publish_hour(self, hour: str, waiting: Sequence[Path]) -> None:
+        through = max(_parts(file)[1] for file in waiting)
+        with _instance() as connection:
+            for name, kind in KINDS.items():
+                target = self.folder / name / f"{hour}.parquet"
+                before = _through(connection, target)
+                new = [file for file in waiting if _parts(file)[1] > before]
+                if new:
+                    self._write(connection, target, name, kind, new, through)
+        for file in waiting:
+            file.unlink()
+        self._reached("published")
+
+    def _write(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        target: Path,
+        name: str,
+        kind: Kind,
+        new: Sequence[Path],
+        through: int,
+    ) -> None:
+        target.parent.mkdir(mode=0o700, exist_ok=True)
+        draft = target.with_suffix(".draft")
+        old = [str(target)] if target.exists() else []
+        earlier = "SELECT * FROM read_parquet($old) UNION ALL BY NAME " if old else ""
+        row = ", ".join(f"added.{column}" for column in kind.columns)
+        connection.execute(
+            f"COPY ({earlier} SELECT batch_producer, batch_sequence, {row} FROM (SELECT producer_id AS batch_producer, "
+            f"sequence AS batch_sequence, unnest({name}) AS added FROM read_parquet($new))) "
+            f"TO {_text(draft)} (FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{_THROUGH}: '{through}'}})",
+            {"new": [str(file) for file in new], **({"old": old} if old else {})},
+        )
+        draft.chmod(0o600)
+        _sync(draft)
+        self._reached("drafted a file")
+        draft.rename(target)
+        self._reached("renamed a file")
+
+    def _settle(self, draft: Path, store: Store) -> None:
+        """Merged, or not, or not even written whole."""
+        import pyarrow
+        from pyarrow import parquet
+
+        try:
+            batches = parquet.read_table(draft)
+        except (pyarrow.ArrowInvalid, OSError):
+            self.drop(draft)
+            return
+        if unseen(store, batches).num_rows:
+            self.drop(draft)
+        else:
+            self.keep(draft)
+
+    def _next(self, hour: str) -> int:
+        """One more than any micro-batch of this hour had, published ones too."""
+        waiting = [_parts(file)[1] for file in self._files() if _parts(file)[0] == hour]
+        if waiting:
+            return max(waiting) + 1
+        with _instance() as connection:
+            return 1 + max(_through(connection, self.folder / name / f"{hour}.parquet") for name in KINDS)
+
+    def _files(self, suffix: str = "") -> list[Path]:
+        return sorted(
+            file
+            for file in self._waiting.iterdir()
+            if (found := _NAME.fullmatch(file.name)) and (not suffix or found[3] == suffix)
+        )
+
+    def _same_store(self, store: Store | None, place: Path) -> None:
+        """Another store, or an older copy, would bring into this history a second time what it does not know."""
+        newest = self._newest()
+        if newest is None:
+            return
+        noted = self.folder / _STORE
+        if store is None or (noted.exists() and noted.read_text() != _identity(store)):
+            raise ConfigError(
+                f"The history {self.folder} belongs to another store than {place}.",
+                fix="Name a new folder with --history, or the store that goes with it.",
+            )
+        if unseen(store, newest).num_rows:
+            raise ConfigError(
+                f"The history {self.folder} has rows that the store {place} never merged: it was restored from an older "
+                "copy, or is another.",
+                fix="Name a new folder with --history: this one would get rows a second time.",
+            )
+
+    def _note(self, store: Store) -> None:
+        """Whose rows these are, from now on."""
+        draft = self.folder / f"{_STORE}.draft"
+        private_files.write(draft, _identity(store))
+        _sync(draft)
+        draft.replace(self.folder / _STORE)
+
+    def _newest(self) -> Any:
+        """The last batches that it holds, by producer and sequence; None where it has no rows."""
+        from pyarrow import parquet
+
+        if waiting := self._files("batches"):
+            return parquet.read_table(waiting[-1], columns=["producer_id", "sequence"])
+        published = [file for name in KINDS for file in (self.folder / name).glob(f"{_HOUR}.parquet")]
+        if not published:
+            return None
+        latest = max(file.name for file in published)
+        with _instance() as connection:
+            return connection.sql(
+                "SELECT batch_producer AS producer_id, max(batch_sequence) AS sequence "
+                "FROM read_parquet($files, union_by_name = true) GROUP BY ALL",
+                params={"files": [str(file) for file in published if file.name == latest]},
+            ).to_arrow_table()
+
+
+def _identity(store: Store) -> str:
+    """When the store was made, to the microsecond: a copy has the same, as it has the same rows."""
+    with store.borrow(timeout=60) as connection:
+        found = connection.execute("SELECT min(applied_at) FROM schema_migrations").fetchone()
+    return repr(found[0] if found else None)
+
+
+def _instance() -> Any:
+    """A DuckDB of our own, bounded, so that an hour's file never takes the stream's memory."""
+    return duckdb.connect(config={"memory_limit": _MEMORY, "threads": 1})
+
+
+def _through(connection: duckdb.DuckDBPyConnection, file: Path) -> int:
+    """The last micro-batch of a published file; -1 where there is none."""
+    if not file.exists():
+        return -1
+    found = connection.execute(
+        f"SELECT decode(value) FROM parquet_kv_metadata({_text(file)}) WHERE decode(key) = ?", [_THROUGH]
+    ).fetchone()
+    return int(found[0]) if found else -1
+
+
+def _parts(file: Path) -> tuple[str, int]:
+    found = _NAME.fullmatch(file.name)
+    assert found is not None
+    return found[1], int(found[2])
+
+
+def _hour(moment: float) -> str:
+    """The hour of arrival, in UTC; no `=` in a name, readers would take it for a column."""
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H")
+
+
+def _text(path: Path) -> str:
+    """As a literal of SQL."""
+    return "'" + str(path).replace("'", "''") + "'"
+
+
+def _sync(file: Path) -> None:
+    """On the disk, with its name, before anything relies on it."""
+    for place in (file, file.parent):
+        handle = os.open(place, os.O_RDONLY)
+        try:
+            with suppress(OSError):  # some file systems refuse it for folders
+                os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,98 @@
+"""The lookout: what a producer tells of itself as alerts and notices, once a second, beside its recorder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from producer_core.alerts import Alert, AlertLog, Key, Route, Watcher, after, alert, follow
+from producer_core.dlq import limits
+from producer_core.events import Notice
+
+if TYPE_CHECKING:
+    from producer_core.metrics.recorder import Recorder
+    from producer_core.metrics.telemetry import TelemetryPublisher
+    from producer_core.producer.dead_letter_backend import Keeps
+    from producer_core.store import Store
+
+_FIRST_LOOK = 5.0
+"""Seconds until a producer looks whether the store's alerts are judged; who lives shorter leaves that to others."""
+
+
+class Lookout:
+    """`look` is called by the recorder's thread. It begins, and `stop` ends, the watch over the store's alerts."""
+
+    def __init__(
+        self,
+        telemetry: TelemetryPublisher | None,
+        *,
+        limit: int,
+        routes: Sequence[Route],
+        clock: Callable[[], float],
+    ) -> None:
+        self._telemetry, self._routes, self._clock = telemetry, routes, clock
+        self._bounds = limits.Watch(limits.Bounds(letters=limit))
+        self._watcher: Watcher | None = None
+        self._firing: dict[Key, Alert] = {}
+        self._ledger_lost = 0
+
+    def look(self, store: Store, producer: Keeps, recorder: Recorder, *, closed: bool, ends: bool) -> None:
+        """What this producer tells of itself, into the store: each alert fires once and resolves once."""
+        if self._watcher is None and not ends:
+            # On threads of its own: neither judging alerts nor telling people may hold up what is recorded.
+            self._watcher = Watcher(store, owner=producer.identity, routes=self._routes, clock=self._clock)
+            self._watcher.start(after=_FIRST_LOOK)
+        now = self._clock()
+        for notice in (*self._bounds.look(store, now), *self._losses(recorder, now)):
+            recorder.notice(notice)
+            producer.alerts.notice(notice)
+        found = producer.alerts.firing(producer.identity, now, closed=closed)  # a loss outlasts its producer
+        if not closed:
+            found = self._found(producer, now) + found
+        if self._watcher is not None:
+            found = [self._watcher.book.dressed(item) for item in found]
+        changes = follow(self._firing, found, now)
+        if changes:
+            AlertLog(store, clock=self._clock).record(changes, told_by=producer.identity)
+            self._firing = after(self._firing, changes)
+
+    def stop(self, timeout: float = 1.0) -> None:
+        if self._watcher is not None:
+            self._watcher.stop(timeout)
+
+    def _found(self, producer: Keeps, now: float) -> list[Alert]:
+        reason = producer.connection.error or "all connections are down"
+        found = [
+            alert(
+                item["type"],
+                producer.identity,
+                now,
+                value=item["value"],
+                threshold=item["threshold"],
+                reason=reason,
+            )
+            for item in producer.health_monitor.firing()
+        ]
+        if producer.deduplicator is not None and producer.deduplicator.degraded:
+            found.append(alert("dedup_degraded", producer.identity, now, reason="Redis does not answer"))
+        if self._telemetry is not None and (share := self._telemetry.share()).most:
+            found.append(
+                alert(
+                    "telemetry_failing", producer.identity, now, value=share.value, threshold=0.5,
+                    failed=share.failed, windows=share.windows, topic=self._telemetry.topic,
+                    reason=self._telemetry.trouble or "no broker has answered yet",
+                )
+            )  # fmt: skip
+        return found
+
+    def _losses(self, recorder: Recorder, now: float) -> list[Notice]:
+        """What telemetry or the ledger had no room for since the last look."""
+        notices = []
+        if self._telemetry is not None and (lost := self._telemetry.lost()):
+            notices.append(Notice("telemetry_lost", "warning", str(lost), now, asdict(lost)))
+        if missing := recorder.ledger_lost - self._ledger_lost:
+            self._ledger_lost += missing
+            text = f"The ledger rows of {missing:,} acknowledged messages were left out: the store could not be had."
+            notices.append(Notice("ledger_lost", "warning", text, now, {"acknowledgements": missing}))
+        return notices

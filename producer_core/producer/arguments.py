@@ -1,0 +1,119 @@
+"""Check what a caller gives to the producer, so that a mistake is an error of ours that says what to write."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from numbers import Integral, Real
+from typing import Any
+
+from producer_core._internal.user_callbacks import shown
+from producer_core.config import RetryConfig
+from producer_core.errors import ConfigError, InvalidMessage
+
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+TOPIC_RULE = "Kafka takes 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'."
+
+
+def is_topic_name(topic: Any) -> bool:
+    return isinstance(topic, str) and _TOPIC.fullmatch(topic) is not None and topic not in (".", "..")
+
+
+def check_callback(function: Any, name: str) -> None:
+    if function is not None and not callable(function):
+        raise InvalidMessage(
+            f"{name}={shown(function)} is not a function.", fix=f"Pass a function, or leave {name} out."
+        )
+
+
+def check_batch(messages: Any, key_extractor: Any) -> None:
+    """Refuse what is no collection of messages: a dict would be sent as its keys, a text as its letters."""
+    if not isinstance(messages, Iterable) or isinstance(messages, str | bytes | bytearray | Mapping):
+        raise InvalidMessage(
+            f"send_batch takes a list of messages, not {shown(messages)}.",
+            fix="Write [message] for a single one.",
+        )
+    check_callback(key_extractor, "key_extractor")
+
+
+def key_of(key_extractor: Callable[[Any], Any], value: Any) -> Any:
+    """Return the key of a message; what the caller's function raises refuses this message alone."""
+    try:
+        return key_extractor(value)
+    except Exception as error:
+        raise InvalidMessage(f"key_extractor failed: {type(error).__name__}: {shown(error.args)}.") from error
+
+
+def check(
+    *,
+    retry_config: Any,
+    enable_deduplication: Any,
+    dlq_max_size: Any,
+    health_check_interval: Any,
+    dedup_ttl: Any,
+    thresholds: Any,
+    store: Any,
+    journal_dir: Any,
+    telemetry_topic: Any,
+    transactional_id: Any,
+    hooks: Any,
+    alert_routes: Any,
+) -> None:
+    """ConfigError for an argument of the producer that has the wrong type or range."""
+    if retry_config is not None and not isinstance(retry_config, RetryConfig):
+        raise ConfigError(
+            f"retry_config must be a RetryConfig, not {shown(retry_config)}.",
+            fix="For example retry_config=RetryConfig(max_retries=3).",
+        )
+    if not isinstance(enable_deduplication, bool):
+        raise ConfigError(f"enable_deduplication={shown(enable_deduplication)} is not True or False.")
+    _number("dlq_max_size", dlq_max_size, "a whole number of messages from 1 on", whole=True, least=1)
+    _number("health_check_interval", health_check_interval, "a number of seconds above 0")
+    _number("dedup_ttl", dedup_ttl, "a number of seconds above 0")
+    if thresholds is not None and not isinstance(thresholds, Mapping):
+        raise ConfigError(
+            f"thresholds must be a dict, not {shown(thresholds)}.",
+            fix="For example thresholds={'latency_threshold_ms': 500}.",
+        )
+    for name, value in (thresholds or {}).items():
+        if value is not None:  # None takes the check away
+            _number(f"thresholds[{name!r}]", value, "a number from 0 on", least=0)
+    _path("store", store, none="store=None switches it off")
+    _path("journal_dir", journal_dir, none="leave it out for none")
+    if telemetry_topic is not None and not is_topic_name(telemetry_topic):
+        raise ConfigError(f"telemetry_topic={shown(telemetry_topic)} is not a topic name.", fix=TOPIC_RULE)
+    if transactional_id is not None and not (isinstance(transactional_id, str) and transactional_id):
+        raise ConfigError(
+            f"transactional_id={shown(transactional_id)} is not a text.",
+            fix="Give a name, for example 'shop'.",
+        )
+    for name, value in (("hooks", hooks), ("alert_routes", alert_routes)):
+        if not isinstance(value, Iterable) or isinstance(value, str):
+            raise ConfigError(f"{name} must be a list, not {shown(value)}.", fix=f"Write {name}=[…].")
+
+
+def _number(name: str, value: Any, what: str, *, whole: bool = False, least: float | None = None) -> None:
+    good = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
+    if not good or not (value > 0 if least is None else value >= least) or not value < math.inf:
+        raise ConfigError(f"{name}={shown(value)} is not {what}.", fix="Leave it out for the default.")
+
+
+def check_timeout(value: Any, *, optional: bool = False) -> None:
+    """Refuse what is no bound in seconds; infinity is one, and None where it is `optional`."""
+    if value is None and optional:
+        return
+    if isinstance(value, bool) or not isinstance(value, Real) or math.isnan(value) or value < 0:
+        raise ConfigError(
+            f"timeout={shown(value)} is not a number of seconds.", fix="For example timeout=30."
+        )
+
+
+def _path(name: str, value: Any, *, none: str) -> None:
+    if isinstance(value, str) and ("\0" in value or value == ":memory:"):
+        raise ConfigError(f"{name}={shown(value)} is not a path.", fix=f"Give the path of a file; {none}.")
+    if isinstance(value, str | os.PathLike) and not os.fspath(value):
+        raise ConfigError(f"{name} is empty.", fix=f"Give a path; {none}.")
+    if isinstance(value, bytes | int | float | list | tuple | set | Mapping):
+        raise ConfigError(f"{name}={shown(value)} is not a path.", fix=f"Give a path as text; {none}.")

@@ -1,0 +1,18 @@
+"""Frames: rows of pandas, polars or Arrow as messages, and what we know as a frame."""
+
+from producer_core._internal.dataframe import Kind, made
+from producer_core.producer.frames.result import Death, FrameInterrupted, FrameResult, Refusal
+from producer_core.producer.frames.rows import Missing, frame_of
+from producer_core.producer.frames.send import send_frame
+
+__all__ = [
+    "Death",
+    "FrameInterrupted",
+    "FrameResult",
+    "Kind",
+    "Missing",
+    "Refusal",
+    "frame_of",
+    "made",
+    "send_frame",
+]

@@ -1,0 +1,238 @@
+"""A frame being sent: rows become messages on a thread of its own, so that an interrupt never falls inside one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import date
+from decimal import Decimal
+from typing import Any, Protocol
+
+from producer_core.delivery.reports import DeliveryReport
+from producer_core.errors import InvalidMessage, NotAccepted
+from producer_core.messages import encode_value
+from producer_core.producer.frames.result import LISTED, Death, FrameInterrupted, FrameResult, Refusal
+from producer_core.producer.frames.rows import Frame, Missing, Unreadable, field, frame_of
+
+Of = str | Callable[[Mapping[str, Any]], Any] | None
+"""A column's name, or a function of the row."""
+
+
+class Sends(Protocol):
+    """What a producer must have."""
+
+    def send_message(
+        self,
+        topic: str,
+        value: Any,
+        key: Any = None,
+        *,
+        record_id: Any = None,
+        dedup_key: str | None = None,
+        on_delivery: Callable[[DeliveryReport], None] | None = None,
+    ) -> str | None: ...
+
+
+_PATIENCE = 5.0
+"""Seconds after an interrupt for the row in hand, which may wait for room."""
+
+
+def send_frame(
+    producer: Sends,
+    data: Any,
+    topic: str,
+    *,
+    key: Of = None,
+    value: Of = None,
+    dedup_key: Of = None,
+    start: int = 0,
+    nan: Missing = "null",
+    timeout: float | None = None,
+) -> FrameResult:
+    """Each row as one message; see `ReliableKafkaProducer.send_frame`."""
+    frame = frame_of(data, nan=nan)
+    if isinstance(start, bool) or not isinstance(start, int) or start < 0:
+        raise InvalidMessage(f"start={start!r} is not a row.", fix="Rows are counted from 0.")
+    for name, what in ((key, "key"), (value, "value"), (dedup_key, "dedup_key")):
+        if isinstance(name, str):
+            field(frame.columns, name, what)
+    return _Sending(producer, frame, topic, key, value, dedup_key, start).run(timeout)
+
+
+class _Sending:
+    """One call of `send_frame`."""
+
+    def __init__(
+        self,
+        producer: Sends,
+        frame: Frame,
+        topic: str,
+        key: Of,
+        value: Of,
+        dedup_key: Of,
+        start: int,
+    ) -> None:
+        self._producer, self._frame, self._topic = producer, frame, topic
+        self._key, self._value, self._dedup_key = key, value, dedup_key
+        self._start, self._next = start, start
+        self._began = time.monotonic()
+        self._changed = threading.Condition()  # guards the counts below, up to the lists
+        self._accepted = self._acknowledged = self._dead = self._duplicate = self._refused = self._keyless = 0
+        self._deaths: list[Death] = []
+        self._refusals: list[Refusal] = []
+        self._stopped = ""
+        self._stop = threading.Event()
+        self._trouble: Exception | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._send, name="send-frame", daemon=True)
+
+    def run(self, timeout: float | None) -> FrameResult:
+        deadline = None if timeout is None else self._began + timeout
+        self._thread.start()
+        try:
+            self._wait(deadline)
+        except KeyboardInterrupt:
+            self._stop.set()
+            self._thread.join(_PATIENCE)
+            with self._changed:
+                self._stopped = "interrupted."
+                if self._thread.is_alive():
+                    self._stopped = "interrupted, while that row waited for room; it may still be sent."
+            raise FrameInterrupted(self._result()) from None
+        if self._trouble is not None:
+            self._trouble.add_note(f"It was row {self._next:,}; those before it were handled.")
+            raise self._trouble
+        return self._result()
+
+    def _wait(self, deadline: float | None) -> None:
+        """Until every row is settled, or the time is over."""
+        if not self._ended.wait(None if deadline is None else max(0.0, deadline - time.monotonic())):
+            self._stop.set()
+            self._thread.join(_PATIENCE)
+            self._stopped = "the time is over."
+        with self._changed:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            self._changed.wait_for(lambda: not self._pending, left)
+
+    @property
+    def _pending(self) -> int:
+        return self._accepted - self._acknowledged - self._dead - self._duplicate
+
+    # the thread
+
+    def _send(self) -> None:
+        try:
+            for row in self._frame.rows(self._start):
+                if self._stop.is_set() or not self._one(self._next, row):
+                    return
+                self._next += 1
+        except Exception as error:  # noqa: BLE001 the caller gets it: his key function, a broken frame
+            self._trouble = error
+        finally:
+            self._ended.set()
+
+    def _one(self, number: int, row: dict[str, Any]) -> bool:
+        """Send a row; False where nothing more can be sent."""
+        try:
+            key = _key(self._key, row)
+            message_id = self._producer.send_message(
+                self._topic,
+                _value(self._value, row),
+                key,
+                record_id=number,
+                dedup_key=None if self._dedup_key is None else str(_taken(self._dedup_key, row)),
+                on_delivery=self._settled,
+            )
+        except InvalidMessage as error:
+            self._refuse(Refusal(number, str(error) if self._value else _named(row, error)))
+            return True
+        except NotAccepted as error:
+            with self._changed:
+                self._stopped = str(error)
+            return False
+        with self._changed:
+            self._accepted += 1
+            self._duplicate += message_id is None
+            self._keyless += key is None and self._key is not None
+        return True
+
+    def _refuse(self, refusal: Refusal) -> None:
+        with self._changed:
+            self._refused += 1
+            if len(self._refusals) < LISTED:
+                self._refusals.append(refusal)
+
+    def _settled(self, report: DeliveryReport) -> None:
+        """A delivery report, on the poll thread."""
+        with self._changed:
+            if report.duplicate:
+                self._duplicate += 1
+            elif report.error is None:
+                self._acknowledged += 1
+            else:
+                self._dead += 1
+                if len(self._deaths) < LISTED:
+                    self._deaths.append(
+                        Death(report.record_id, report.message_id, report.error, report.verdict or "")
+                    )
+            self._changed.notify_all()
+
+    def _result(self) -> FrameResult:
+        with self._changed:
+            return FrameResult(
+                topic=self._topic,
+                start=self._start,
+                next=self._next,
+                acknowledged=self._acknowledged,
+                dead=self._dead,
+                duplicate=self._duplicate,
+                refused=self._refused,
+                pending=self._pending,
+                seconds=time.monotonic() - self._began,
+                refusals=tuple(self._refusals),
+                deaths=tuple(sorted(self._deaths)),
+                keyless=self._keyless,
+                stopped=self._stopped,
+            )
+
+
+def _taken(of: Of, row: Mapping[str, Any]) -> Any:
+    return of(row) if callable(of) else row[of] if of is not None else None
+
+
+def _key(of: Of, row: Mapping[str, Any]) -> Any:
+    """A key in the bytes that every producer of this topic would write, or a refusal."""
+    key = _taken(of, row)
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    if isinstance(key, float):
+        raise InvalidMessage(
+            f"The key {key!r} is a float.",
+            fix="Missing values make whole numbers float: frame[key].astype('Int64'), or make it text.",
+        )
+    if isinstance(key, Decimal):
+        return str(key)
+    return key.isoformat() if isinstance(key, date) else key
+
+
+def _value(of: Of, row: dict[str, Any]) -> Any:
+    """What the message says: the whole row, or what was asked for."""
+    value = row if of is None else _taken(of, row)
+    for cell in row.values() if of is None else (value,):
+        if isinstance(cell, Unreadable):
+            raise InvalidMessage(f"It cannot be read: {cell.reason}.")
+    return value
+
+
+def _named(row: Mapping[str, Any], error: InvalidMessage) -> str:
+    """The refusal in words, with the column that cannot be written before it."""
+    for name, cell in row.items():
+        try:
+            encode_value({name: cell})
+            readable = not isinstance(cell, Unreadable)
+        except InvalidMessage:
+            readable = False
+        if not readable:
+            return f"Column {name!r}: {str(error).removeprefix(f'At value[{name!r}]: ')}"
+    return str(error)

@@ -1,0 +1,349 @@
+"""The keeping over a store: its recorder writes, its runner replays, its watch tells the store of alerts."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+
+from producer_core import __version__
+from producer_core._internal import time_budget
+from producer_core._internal.actor import person
+from producer_core._internal.deadline import Deadline
+from producer_core._internal.masking import mask_told
+from producer_core.alerts import Route
+from producer_core.alerts.health import memory_usage
+from producer_core.config import ClientConfig
+from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill, message_of
+from producer_core.dlq.memory_queue import letter_of
+from producer_core.errors import ReplayError, StoreError, StoreFull, StoreLocked
+from producer_core.messages import Message, MessageStatus
+from producer_core.metrics.ack_ledger import Ledger
+from producer_core.metrics.batch_sequence import Numbering
+from producer_core.metrics.counters import Metrics
+from producer_core.metrics.recorder import Destination, Recorder
+from producer_core.producer.alert_reporter import Lookout
+from producer_core.producer.dead_letter_backend import Keeps, check_target, spill_path
+from producer_core.producer.session import Session
+from producer_core.producer.store_queue import Letterbox
+from producer_core.replay import ReplayRunner, plan
+from producer_core.store import ProducerRow, Store, default_path
+from producer_core.store.merge import next_batch
+from producer_core.store.paths import check_writable
+
+if TYPE_CHECKING:
+    from producer_core.metrics.telemetry import TelemetryPublisher
+    from producer_core.replay import Inconclusive, Sender
+
+logger = logging.getLogger(__name__)
+
+_STORED_WITHIN = 10.0
+"""Seconds that a listing or a replay waits for the store to take the dead letters that are on their way there."""
+
+_CLUSTER_WITHIN = 2.0
+"""Seconds that a call waits for the brokers to name their cluster, while it is not known."""
+
+_LISTED = 10_000
+"""Dead letters that a listing in memory returns at most."""
+
+
+class InStore:
+    """Implements `keeping.Keeping`; owns the recorder's and the runner's threads."""
+
+    def __init__(
+        self,
+        store: Store | Path | str,
+        limit: int,
+        *,
+        metrics: Metrics,
+        client: ClientConfig,
+        telemetry_topic: str | None,
+        ledger: bool | None = None,
+        session: Session,
+        delivery: str,
+        kept: Callable[[Iterable[str]], None],
+        find_cluster: Callable[[float], str],
+        alert_routes: Sequence[Route] = (),
+        clock: Callable[[], float],
+    ) -> None:
+        self._where = store
+        self._delivery = delivery
+        self._clock = clock
+        self._client = client
+        self._limit = limit
+        self._find_cluster = find_cluster
+        self._producer: Keeps | None = None
+        self._runner: ReplayRunner | None = None
+        self._cluster_id = ""
+        self._unnamed = 2
+        self._closed_at: float | None = None
+        self._run_replays = False
+        self._stopping = False
+        telemetry = _publisher(client, telemetry_topic, session.folder, clock)
+        self._lookout = Lookout(telemetry, limit=limit, routes=alert_routes, clock=clock)
+        self.store: Store | None = _open_or_wait(store, clock)
+        path = store.path if isinstance(store, Store) else default_path() if store == "auto" else Path(store)
+        self.recorder = Recorder(
+            self._destination,
+            Spill(spill_path(path)),
+            metrics=metrics,
+            describe=self._describe,
+            pending=lambda: Counter() if self._producer is None else self._producer.pending_by_topic(),
+            each_second=(self._watch, self._name_cluster),
+            telemetry=telemetry,
+            ledger=_ledger(client, session) if _wanted(ledger, telemetry_topic) else None,
+            keep_ledger=bool(ledger),
+            number=Numbering(fresh=session.fresh, known=self._next_batch).take,
+            buffer_limit=limit,
+            kept=kept,
+            clock=clock,
+        )
+        self.hook = self.recorder
+        self.letterbox = Letterbox(self, limit)
+
+    # a life
+
+    def start(self, producer: Keeps, *, run_replays: bool) -> None:
+        self._producer = producer
+        self._run_replays = run_replays
+        self.recorder.start()
+
+    def stop_replays(self, timeout: float) -> None:
+        self._stopping = True
+        if self._runner is not None:
+            self._runner.stop(timeout)
+
+    def stop(self, timeout: float) -> None:
+        self._closed_at = self._clock()
+        self._stopping = True
+        deadline = Deadline(timeout)
+        with time_budget.at_most(timeout):
+            self._lookout.stop(deadline.left(at_most=1.0) / 2)
+            self.recorder.stop(deadline.left())
+            if self.store is not None and not isinstance(self._where, Store):
+                self.store.close()
+
+    def full(self) -> bool:
+        return self.recorder.trouble is not None and self.recorder.full
+
+    def hurry(self) -> None:
+        self.recorder.hurry(2.0)
+
+    def lost(self) -> int:
+        return self.recorder.unwritten
+
+    # dead letters
+
+    def letters(self) -> DeadLetters:
+        """The store's dead letters, what was just buried included; StoreError when the store cannot be had."""
+        self.recorder.wait_written(2.0)
+        return self._destination().letters  # type: ignore[return-value]  # Destination names the role only
+
+    def own(self, where: DeadLetterFilter | None = None, *, wait: bool = True) -> DeadLetterFilter:
+        """Restrict the filter to letters of the producer's cluster and of no known one, unless it names a cluster.
+
+        Another producer of the same store may write to another cluster. While ours is not known, which is asked for a
+        short time unless `wait` is False, only letters of no known cluster are left.
+        """
+        where = where or DeadLetterFilter()
+        if where.cluster_id is not None or where.cluster_or_unknown is not None:
+            return where
+        return replace(where, cluster_or_unknown=self._find_cluster(_CLUSTER_WITHIN if wait else 0.0))
+
+    def size(self) -> int:
+        try:
+            return self.letters().count(self.own(wait=False))
+        except StoreError:
+            return self.waiting()
+
+    def waiting(self) -> int:
+        """Dead letters that no store and no file has yet."""
+        return self.recorder.waiting
+
+    def state(self, message_id: str) -> str | None:
+        found = self.letters().find(self.own(DeadLetterFilter(state=None, ids=(message_id,))), limit=1)
+        return found[0].state if found else None
+
+    def messages(self, topic: str | None) -> list[Message]:
+        self.recorder.wait_stored(_STORED_WITHIN)
+        found = self.letters().find(self.own(DeadLetterFilter(topic=topic)), limit=_LISTED)
+        bodies = self.letters().bodies([letter.message_id for letter in found])
+        return sorted(map(message_of, bodies), key=lambda message: message.id)
+
+    def clear(self, topic: str | None) -> int:
+        self.recorder.wait_stored(_STORED_WITHIN)
+        where = self.own(DeadLetterFilter(topic=topic))
+        return self.letters().archive(where, who=person(), origin="python").count
+
+    def add(self, message: Message, error: str) -> None:
+        """A message that was handed in as dead, without its story."""
+        assert self._producer is not None
+        dead = replace(message, status=MessageStatus.DLQ, last_error=error)
+        letter = letter_of(dead, error, self._clock())
+        self.recorder.died(replace(letter, cluster_id=self._cluster_id, producer_id=self._producer.identity))
+        logger.warning(
+            "message dead",
+            extra={"message_id": message.id, "topic": message.topic, "error": mask_told(error)},
+        )
+
+    def replay(
+        self,
+        sender: Sender,
+        topic: str,
+        limit: int | None,
+        timeout: float,
+        inconclusive: Inconclusive,
+        to_cluster: str | None = None,
+    ) -> int:
+        """Run a durable replay here and now; it goes on in the store if the time runs out."""
+        self.recorder.wait_stored(_STORED_WITHIN)
+        self.letters()
+        if self.store is None:
+            raise ReplayError("The store cannot be had, so nothing can be replayed now.")
+        own = self._find_cluster(_CLUSTER_WITHIN)
+        where = DeadLetterFilter(topic=topic)
+        if to_cluster is None:
+            self._tell_left_out(where, own)
+            where = replace(where, cluster_or_unknown=own)
+        else:
+            check_target(to_cluster, own)
+        operation = plan(
+            self.store, where, who=person(), origin="python", limit=limit, inconclusive=inconclusive,
+            to_cluster=to_cluster, clock=self._clock, can_run=own or True,
+        )  # fmt: skip
+        runner = self._runner or self._new_runner(self.store, sender)
+        done = runner.run_one(operation.operation_id, timeout)
+        if done.acknowledged + done.landed < done.total or not done.ended:
+            logger.warning(
+                f"dead letters were not replayed: {done.message}",
+                extra={"topic": topic, "operation": done.operation_id, "outcome": done.message},
+            )
+        return done.acknowledged + done.landed
+
+    def _tell_left_out(self, where: DeadLetterFilter, own: str) -> None:
+        """Log how many letters of other clusters a replay leaves out."""
+        by_cluster = self.letters().count_by(where, "cluster_id")
+        others = {cluster: count for cluster, count in by_cluster.items() if cluster not in ("", own)}
+        if others:
+            logger.warning(
+                "dead letters of other clusters left out",
+                extra={
+                    "topic": where.topic,
+                    "count": sum(others.values()),
+                    "clusters": sorted(others),
+                    "own": own,
+                },
+            )
+
+    def _new_runner(self, store: Store, sender: Sender) -> ReplayRunner:
+        return ReplayRunner(store, sender, client=self._client.settings, clock=self._clock)
+
+    # what the recorder asks
+
+    def _destination(self) -> Destination:
+        if self.store is None:
+            self.store = _open(self._where, self._clock)
+        if self._runner is None and self._producer is not None and self._run_replays and not self._stopping:
+            self._runner = self._new_runner(self.store, self._producer)
+            self._runner.start()
+        return Destination(self.store, DeadLetters(self.store, clock=self._clock))
+
+    def _describe(self) -> ProducerRow:
+        producer = self._producer
+        assert producer is not None, "the recorder starts after the producer"
+        connection, (used, limit) = producer.connection, memory_usage()
+        self._cluster_id = producer.cluster_id  # may ask the brokers: once a second is enough
+        return ProducerRow(
+            producer_id=producer.identity,
+            cluster_id=self._cluster_id,
+            client_id=self._client.client_id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=__version__,
+            started_at=producer.started_at,
+            seen_at=self._clock(),
+            closed_at=self._closed_at,
+            connected=connection.connected,
+            connection_error=connection.error and mask_told(connection.error),
+            pending=producer.pending_count,
+            waiting_retry=producer.retry_manager.get_stats()["pending_retries"],
+            queue_messages=connection.queue_messages,
+            queue_limit=connection.queue_limit,
+            memory_bytes=used,
+            memory_limit=limit,
+            runs_replays=self._run_replays,
+            delivery=self._delivery,
+            settings=orjson.dumps(self._client.masked(), default=str).decode(),
+        )
+
+    def _watch(self, destination: Destination) -> None:
+        assert self._producer is not None and self.store is not None
+        self._lookout.look(
+            self.store, self._producer, self.recorder, closed=self._closed_at is not None, ends=self._stopping
+        )
+
+    def _name_cluster(self, destination: Destination) -> None:
+        """What died before the brokers had said which cluster they are: written before, or about to be, so twice."""
+        assert self._producer is not None and self.store is not None
+        if self._unnamed and self._cluster_id:
+            self.store.execute("name_cluster", cluster=self._cluster_id, producer=self._producer.identity)
+            self._unnamed -= 1
+
+    def _next_batch(self) -> int | None:
+        """The number above all batches of this session in the store; None while the store cannot be had."""
+        assert self._producer is not None
+        try:
+            self._destination()
+            assert self.store is not None
+            with self.store.borrow() as connection:
+                return next_batch(connection, self._producer.identity)
+        except StoreError:
+            return None
+
+
+def _open_or_wait(store: Store | Path | str, clock: Callable[[], float]) -> Store | None:
+    """The store, or None when it may come later. A mistake in a path that was given is raised at once."""
+    try:
+        return _open(store, clock)
+    except (StoreLocked, StoreFull) as error:
+        logger.warning("store not available yet", extra={"error": str(error)})
+    except StoreError as error:
+        if store != "auto":
+            raise
+        logger.warning("default store not available", extra={"error": str(error)})
+    return None
+
+
+def _open(store: Store | Path | str, clock: Callable[[], float]) -> Store:
+    found = store if isinstance(store, Store) else Store.open(None if store == "auto" else store, clock=clock)
+    check_writable(found.path)
+    return found
+
+
+def _publisher(
+    client: ClientConfig, topic: str | None, folder: Path | None, clock: Callable[[], float]
+) -> TelemetryPublisher | None:
+    if topic is None:
+        return None
+    from producer_core.metrics.telemetry import TelemetryPublisher
+
+    kept = None if folder is None else folder / "telemetry"
+    return TelemetryPublisher(client.bootstrap_servers, topic, client.given, folder=kept, clock=clock)
+
+
+def _wanted(ledger: bool | None, telemetry_topic: str | None) -> bool:
+    """Asked for, or not refused where telemetry goes out."""
+    return bool(ledger) or (ledger is None and telemetry_topic is not None)
+
+
+def _ledger(client: ClientConfig, session: Session) -> Ledger | None:
+    """None with acks=0: then nothing is acknowledged, whatever the client says."""
+    silent = str(client.settings.get("acks")) == "0"
+    return None if silent else Ledger(session.id, fresh=session.fresh, first=session.first)

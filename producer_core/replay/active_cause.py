@@ -1,0 +1,158 @@
+"""A cause that is still active: letters of the same error group and topic die now, or an alert about their topic fires."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from producer_core._internal.masking import mask_told
+
+if TYPE_CHECKING:
+    from producer_core.dlq import DeadLetterFilter
+    from producer_core.replay.operation import Operation
+    from producer_core.store import Store
+
+LATELY = 120.0
+"""Seconds without a death after which a group counts as one that does not grow any more."""
+LATE = 2.0
+"""Seconds by which statistics may count something later than it was."""
+QUIET = 10.0
+"""Seconds after a death in which the next one may be on its way, however much is delivered meanwhile."""
+RULES = (
+    "connection_lost",
+    "delivery_stalled",
+    "dead_letters_growing",
+    "error_budget_fast",
+    "high_error_rate",
+)
+"""Alerts that say that sending fails now; the others may fire because of the very letters that are to be replayed."""
+
+_LOOK_BACK = ("dead_letters_growing", "error_budget_fast")
+_BACK = 900.0
+_ROW = 3.0
+"""With a share p of deaths, a row of _ROW / p messages has none of them with a chance of e to the minus _ROW: 5 %."""
+_LEAST = 10
+_MOST = 20
+"""Groups, and alerts, that are asked about: each question ends with the first letter, however many there are."""
+_WHAT_NOW = "What is sent now may fail the same way."
+_RECENT = f"""
+SELECT fingerprint, topic, any_value(code) AS code, count(*) AS died, max(failed_at) AS last FROM dead_letters
+WHERE failed_at > ? GROUP BY fingerprint, topic ORDER BY died DESC LIMIT {_MOST}"""
+_DELIVERED = """
+SELECT coalesce(sum(acknowledged) FILTER (window_start <= ?), 0)::BIGINT,
+       coalesce(sum(acknowledged) FILTER (window_start > ?), 0)::BIGINT
+FROM statistics WHERE topic = ? AND window_start >= ?"""
+_SELECTED = "SELECT * FROM dead_letters WHERE ({where}) AND state = 'dead'"
+_PLANNED = """
+SELECT letters.* FROM operation_records AS records JOIN dead_letters AS letters USING (message_id)
+WHERE records.operation_id = ? AND records.state IN ('pending', 'claimed')"""
+_OF_GROUP = "SELECT 1 FROM ({letters}) WHERE fingerprint = ? AND topic = ? LIMIT 1"
+_ALERTS = """
+SELECT rule, subject, text FROM alerts WHERE state = 'firing' AND list_contains(?::VARCHAR[], rule)
+ORDER BY CASE severity WHEN 'critical' THEN 0 ELSE 1 END, started_at DESC"""
+_DIED = "SELECT count(*), max(failed_at) FROM dead_letters WHERE topic = ? AND failed_at > ?"
+_ABOUT = "SELECT 1 FROM ({letters}) WHERE topic = ? OR producer_id = ? LIMIT 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Growing:
+    """A group of the letters in question, on one of their topics, of which more died there lately.
+
+    Of the topic's messages `before` were acknowledged while they died, and `since` after the last of them.
+    """
+
+    topic: str
+    code: str
+    died: int
+    last: float
+    before: int = 0
+    since: int = 0
+
+    def over(self, now: float) -> bool:
+        return is_over(now - self.last, died=self.died, before=self.before, since=self.since)
+
+
+def proof(died: int, before: int) -> int:
+    """So many deliveries in a row, without a death, show that what failed `died` times beside `before` deliveries does
+    not fail any more: if it went on, a row of that length would come up once in twenty times. At least ten."""
+    return max(_LEAST, math.ceil(_ROW * (died + before) / died)) if died else _LEAST
+
+
+def is_over(silent: float, *, died: int, before: int, since: int) -> bool:
+    """Whether a fault is over: its last death was `silent` seconds ago, and `since` messages were delivered since."""
+    return silent >= QUIET and since >= proof(died, before)
+
+
+def still_active(
+    store: Store, selection: DeadLetterFilter, now: float, *, operation: Operation | None = None
+) -> str:
+    """One sentence where the cause of these letters (or of what an operation has still to send) is active; else ''."""
+    if operation is not None:
+        letters, given = _PLANNED, [operation.operation_id]
+    else:
+        where, parameters = selection.where()
+        letters, given = _SELECTED.format(where=where), list(parameters)
+    with store.borrow() as connection:
+        growing = [one for one in _growing(connection, letters, given, now) if not one.over(now)]
+        alert = _alert(connection, letters, given, now)
+    return " ".join(_sentences(growing, alert, now))
+
+
+def _growing(connection: Any, letters: str, given: Sequence[Any], now: float) -> Iterator[Growing]:
+    recent = connection.execute(_RECENT, [now - LATELY]).fetchall()
+    asked = _OF_GROUP.format(letters=letters)
+    for fingerprint, topic, code, died, last in recent:
+        if connection.execute(asked, [*given, fingerprint, topic]).fetchone():
+            moments = [last + LATE, last + LATE, topic, int(now - LATELY)]
+            before, since = connection.execute(_DELIVERED, moments).fetchone()
+            yield Growing(topic, code, died, last, before, since)
+
+
+def _alert(connection: Any, letters: str, given: Sequence[Any], now: float) -> str | None:
+    """What looks back goes on firing for minutes after the fault: not where the topic shows that it is over."""
+    firing = connection.execute(_ALERTS, [list(RULES)]).fetchmany(_MOST)
+    asked = _ABOUT.format(letters=letters)
+    for rule, subject, text in firing:
+        about = connection.execute(asked, [*given, subject, subject]).fetchone()
+        if about and not (rule in _LOOK_BACK and _recovered(connection, subject, now)):
+            return f"«{text}»"
+    return None
+
+
+def _recovered(connection: Any, topic: str, now: float) -> bool:
+    """Whether enough was delivered on a topic since the last death there within the time that such alerts look back."""
+    died, last = connection.execute(_DIED, [topic, now - _BACK]).fetchone()
+    moment = now - _BACK - 1 if last is None else last + LATE
+    before, since = connection.execute(_DELIVERED, [moment, moment, topic, int(now - _BACK)]).fetchone()
+    return is_over(now - (last or 0.0), died=died, before=before, since=since)
+
+
+def _sentences(growing: Sequence[Growing], alert: str | None, now: float) -> Iterator[str]:
+    if not growing and alert is None:
+        return
+    parts = []
+    if growing:
+        died, last = sum(one.died for one in growing), max(one.last for one in growing)
+        codes = ", ".join(dict.fromkeys(one.code for one in growing[:2]))
+        letters = "1 letter" if died == 1 else f"{died:,} letters"
+        parts.append(
+            f"{letters} died of it within {LATELY / 60:.0f} min, the last {max(0.0, now - last):.0f} s ago ({codes})"
+        )
+    if alert is not None:
+        parts.append(f"an alert fires: {mask_told(alert)}")
+    yield f"Their cause may still be there: {', and '.join(parts)}. {_WHAT_NOW}"
+    if growing:
+        yield _what_would_show_it(growing, now)
+
+
+def _what_would_show_it(growing: Sequence[Growing], now: float) -> str:
+    """By what one knows that the cause is gone: of several topics the one that is farthest from it."""
+    open_ = max(growing, key=lambda one: proof(one.died, one.before) - one.since)
+    left = max(1, proof(open_.died, open_.before) - open_.since)
+    wait = max(1.0, LATELY - (now - max(one.last for one in growing)))
+    return (
+        f"It counts as gone once {left:,} more message{' is' if left == 1 else 's are'} delivered on {open_.topic} without "
+        f"another death, or when none died for {LATELY / 60:.0f} min ({wait:.0f} s from now)."
+    )

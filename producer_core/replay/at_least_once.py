@@ -1,0 +1,152 @@
+"""At least once: records go out by a producer, many at a time, and each is settled on its own report."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from producer_core.errors import NotAccepted, ProducerClosed
+from producer_core.replay.doubtful_records import look_after, still_doubtful
+from producer_core.replay.outcome import Death, Orphan, Outcome
+from producer_core.replay.strategy import Guarantee, Interrupt, Interrupted
+
+if TYPE_CHECKING:
+    from producer_core.delivery.dead_letter import Letter
+    from producer_core.delivery.reports import Resent
+    from producer_core.events import DeadLetter
+    from producer_core.kafka.record_lookup import Prober
+
+logger = logging.getLogger(__name__)
+
+_ORPHANS = 500  # looked for at once
+
+
+class Sender(Protocol):
+    """Who sends: a producer, usually. `identity` must be unique to this process."""
+
+    @property
+    def cluster_id(self) -> str: ...
+
+    @property
+    def identity(self) -> str: ...
+
+    def resend(self, letter: DeadLetter | Letter, settled: Callable[[Resent], None]) -> None:
+        """Sends the letter under its own id; `settled` is called once, from any thread, when it has ended."""
+
+
+class Resending:
+    """The way over a Sender. `may_send` says whether the operation is ours still; `closed` is set when it closed.
+
+    `quiet` is how many seconds a dead owner's request usually takes to arrive; it is waited before his records are
+    looked for, counted from their claim, and never longer whatever the clock says. That proves nothing: what is not
+    found is sent again only with `send_inconclusive`.
+    """
+
+    guarantee: Guarantee = "at_least_once"
+    floors = None
+
+    def __init__(
+        self,
+        sender: Sender,
+        probe: Prober | None,
+        *,
+        may_send: Callable[[], bool],
+        interrupt: Interrupt,
+        closed: threading.Event,
+        quiet: float,
+        send_inconclusive: bool = False,
+        clock: Callable[[], float],
+    ) -> None:
+        self._sender = sender
+        self._probe = probe
+        self._may_send = may_send
+        self._interrupt = interrupt
+        self._closed = closed
+        self._quiet = quiet
+        self._send_inconclusive = send_inconclusive
+        self._clock = clock
+        self._reports: queue.SimpleQueue[Resent] = queue.SimpleQueue()  # filled by the sender's threads
+        self._sent: dict[str, Letter] = {}
+        self._send_due = 0.0
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._sent)
+
+    @property
+    def bytes(self) -> int:
+        return sum(letter.size for letter in list(self._sent.values()))
+
+    def begin(self, topics: Sequence[str]) -> None:
+        """A producer needs nothing."""
+
+    def after(self, orphans: Sequence[Orphan]) -> list[Outcome]:
+        if not orphans:
+            return []
+        youngest = max(orphan.claimed_at for orphan in orphans)
+        deadline = time.monotonic() + min(self._quiet, max(0.0, youngest + self._quiet - self._clock()))
+        while (left := deadline - time.monotonic()) > 0:
+            if self._interrupt():
+                raise Interrupted
+            self._closed.wait(min(0.2, left))
+        outcomes: list[Outcome] = []
+        for start in range(0, len(orphans), _ORPHANS):
+            some = orphans[start : start + _ORPHANS]
+            outcomes += look_after(some, self._probe, send_inconclusive=self._send_inconclusive)
+        return outcomes
+
+    def send(self, letters: Sequence[Letter]) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        for letter in letters:
+            if self._may_send() and time.monotonic() >= self._send_due:
+                outcomes += self._resend(letter)
+            else:
+                outcomes.append(Outcome(letter.message_id, "pending"))
+        return outcomes
+
+    def _resend(self, letter: Letter) -> list[Outcome]:
+        self._sent[letter.message_id] = letter  # first: the report may come before `resend` returns
+        try:
+            self._sender.resend(letter, self._reports.put)
+            return []
+        except ProducerClosed:
+            self._closed.set()
+            outcome = Outcome(letter.message_id, "pending")
+        except ValueError as error:  # InvalidMessage too: it can never be sent as it is
+            outcome = Outcome(letter.message_id, "failed", str(error))
+        except NotAccepted as error:
+            logger.info("replay waits for room", extra={"error": str(error)})
+            self._send_due = time.monotonic() + 1.0
+            outcome = Outcome(letter.message_id, "pending")
+        self._sent.pop(letter.message_id, None)
+        return [outcome]
+
+    def gather(self, seconds: float) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                outcomes += self._ended(self._reports.get(timeout=left))
+            except queue.Empty:
+                break
+        return outcomes
+
+    def _ended(self, report: Resent) -> list[Outcome]:
+        letter = self._sent.pop(report.message_id, None)
+        if letter is None:
+            return []
+        if report.outcome == "acknowledged":
+            return [Outcome(report.message_id, "acknowledged", None, report.partition, report.offset)]
+        death = None if report.letter is None else still_doubtful(letter, Death.again(report.letter))
+        text = report.text or (death.error_text if death else "no reason given")
+        return [Outcome(report.message_id, "failed", text, death=death)]
+
+    def give_back(self) -> list[Outcome]:
+        return []
+
+    def close(self) -> None:
+        """The sender is its owner's."""

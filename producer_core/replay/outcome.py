@@ -1,0 +1,53 @@
+"""A letter in a replay's hand, and what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from producer_core.delivery.dead_letter import Letter
+from producer_core.events import Attempt, DeadLetter, Kind, Verdict
+
+Ending = Literal["acknowledged", "landed", "failed", "skipped", "pending"]
+
+
+class Death(NamedTuple):
+    """How a letter died again; what it was before stays with it in the store."""
+
+    kind: Kind
+    code: str
+    error_text: str
+    fingerprint: str
+    verdict: Verdict
+    verdict_reason: str
+    failed_at: float
+    attempts: tuple[Attempt, ...]
+
+    @classmethod
+    def again(cls, letter: DeadLetter) -> Death:
+        """That of a letter which a producer wrote."""
+        return cls(*(getattr(letter, name) for name in cls._fields))
+
+    def of(self, letter: DeadLetter) -> DeadLetter:
+        """The whole letter with this death as its last."""
+        return replace(letter, **self._asdict() | {"attempts": (*letter.attempts, *self.attempts)})
+
+
+class Outcome(NamedTuple):
+    """What became of a claimed record. `pending` gives it back unsent; `death` is its new one."""
+
+    message_id: str
+    ending: Ending
+    text: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    verdict: Verdict | None = None
+    death: Death | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A record that a dead owner left claimed: perhaps sent, perhaps not."""
+
+    letter: Letter
+    claimed_at: float

@@ -1,0 +1,405 @@
+"""Exactly once: records go out in transactions whose id is the operation's, so that a new owner fences the old one.
+
+Each transaction is written down in the store (its records claimed, the offsets before it) before it begins, and
+settled after it committed. Where nobody knows whether it did, the client is destroyed, the next one fences it, and
+the topics are read from the offsets before it: what is there is settled, what is not goes out again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError
+
+from producer_core.delivery.dead_letter import Letter, delivery_of
+from producer_core.delivery.delivery import Report
+from producer_core.delivery.exactly_once.read_back import ReadBack, Seen
+from producer_core.delivery.exactly_once.transaction_errors import FENCING, refused_for_good, whole_topic
+from producer_core.delivery.exactly_once.transactional_client import Client, Stopped, TransactionFailed
+from producer_core.delivery.exactly_once.transactional_transport import transactional_settings
+from producer_core.events import Verdict
+from producer_core.kafka.newer_keys import Keys
+from producer_core.kafka.partitioner import metadata_count
+from producer_core.messages import id_text, parse_id
+from producer_core.replay.claims import Floors
+from producer_core.replay.guarantee import TRANSACTIONAL_ID
+from producer_core.replay.outcome import Orphan, Outcome
+from producer_core.replay.preflight import NO_TOPIC
+from producer_core.replay.probe_outcome import Sought, afterwards, inconclusive
+from producer_core.replay.strategy import Guarantee, Interrupt, Interrupted, died_again
+
+logger = logging.getLogger(__name__)
+
+_BYTES = 8 * 1024 * 1024
+_REST = 2.0
+"""Seconds between two failures in a row, doubled each time up to sixteen times as long."""
+_ASK = 5.0
+_GONE = 20.0
+"""Seconds for which a topic must be unknown before it counts as deleted; a restarting broker knows few."""
+_REFUSED = "The broker refused it, its transaction was aborted, and it is not on its topic."
+
+_Letters = Mapping[bytes, Letter]
+"""By the 24 bytes of their ids."""
+
+
+class Transacting:
+    """The way of one operation in one process. `say` hears what an operator should know while it waits.
+
+    `fenced` is called after each fence, before anything is read or sent, and raises Stopped where somebody newer has
+    the transactional id by right. With `yields` a twin may have the same letters: who is fenced himself leaves
+    (Interrupted) and does not fence back, and who fenced looks for everything in hand, for a twin may have sent it.
+
+    Where a topic may be compacted, what is not found and has a newer record of its key is not sent again. With `newer`
+    "send" only records count that were themselves replayed: the operator chose that old values come last.
+
+    With a `client` that was fenced for this id, and has nothing open, neither `begin` nor `after` is needed: as long as
+    it is not fenced nobody else has sent under the id. Where it was, that is learned by its first transaction, and all
+    in hand is looked for as after any failure.
+    """
+
+    guarantee: Guarantee = "exactly_once"
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        operation_id: str,
+        *,
+        floors: Floors,
+        most: int,
+        interrupt: Interrupt,
+        say: Callable[[str], None],
+        clock: Callable[[], float],
+        fenced: Callable[[], None] = lambda: None,
+        yields: bool = False,
+        newer: str | None = None,
+        client: Client | None = None,
+    ) -> None:
+        self._settings = transactional_settings(settings)
+        self._settings["client.id"] = f"replay-{operation_id}"
+        self._settings.pop("statistics.interval.ms", None)
+        self._id = f"{TRANSACTIONAL_ID}{operation_id}"
+        self._floors = {topic: dict(partitions) for topic, partitions in floors.items()}
+        self._most = self._limit = most
+        self._interrupt = interrupt
+        self._say = say
+        self._clock = clock
+        self._fenced = fenced
+        self._yields = yields
+        self._newer = newer
+        self._count = metadata_count(settings)
+        self._read_back = ReadBack(settings, self._wait, lambda _, text: say(text), self._connection_error)
+        self._client = client
+        self._given = client is not None  # and nothing has committed since
+        if client is not None:
+            client.hand_to(connection_error=self._connection_error, stopping=interrupt)
+        self._hand: deque[Letter] = deque()
+        self._unknown: list[Letter] = []  # of a transaction of which nobody knows yet whether it committed
+        self._begun = False
+        self._failures = 0
+        self._gone: set[str] = set()  # topics that do not exist any more
+        self._pause = threading.Event()  # never set: waiting on it is interruptible by nobody else
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._hand) + len(self._unknown)
+
+    @property
+    def bytes(self) -> int:
+        return sum(letter.size for letter in (*self._hand, *self._unknown))
+
+    @property
+    def floors(self) -> Floors:
+        return self._floors
+
+    # beginning, and beginning again
+
+    def begin(self, topics: Sequence[str]) -> None:
+        """Fences whoever had the operation before, unless that was done; then the ends of the topics are its floors."""
+        try:
+            if not self._begun:
+                self._fence()
+            self._begun = True
+            new = [topic for topic in topics if topic not in self._floors]
+            seen = self._read_back(
+                {(topic, number): None for topic in new for number in self._numbers(topic)}, _none
+            )
+        except Stopped:
+            raise Interrupted from None
+        for topic in new:  # one that is made later is ours from its first record on
+            self._floors.setdefault(topic, {})
+        for (topic, partition), end in seen.ends.items():
+            self._floors[topic][partition] = end - 1
+
+    def after(self, orphans: Sequence[Orphan]) -> list[Outcome]:
+        try:
+            sought = self._look([orphan.letter for orphan in orphans])
+        except Stopped:
+            raise Interrupted from None
+        return [afterwards(orphan.letter, sought) for orphan in orphans]
+
+    def _fence(self) -> None:
+        while True:
+            self._destroy()
+            self._wait(0)  # who lost the operation while he slept must not fence its new owner
+            self._client = Client(
+                self._settings,
+                self._id,
+                statistics=lambda _: None,
+                connection_error=self._connection_error,
+                stopping=self._interrupt,
+            )
+            try:
+                self._client.fence(lambda error: self._say(f"Waits for the brokers: {error.str()}"))
+                return self._fenced()
+            except TransactionFailed as failed:
+                self._rest(f"Cannot begin a transaction: {failed}")
+
+    def _look(self, letters: Sequence[Letter]) -> Sought:
+        """Where these are, of what was written above the floors; to be asked after the fence only."""
+        topics = {letter.topic for letter in letters}
+        if not topics:
+            return Sought({})
+        missing = {topic for topic in topics if topic in self._gone or self._is_gone(topic)}
+        removed = {(topic, number) for topic in missing for number in self._floors.get(topic, {})}
+        self._floors.update({topic: {} for topic in missing})
+        self._gone |= missing
+        offsets = {
+            (topic, number): self._floors.get(topic, {}).get(number, -1)
+            for topic in topics - missing
+            for number in self._numbers(topic)
+        }
+        wanted = {parse_id(letter.message_id) for letter in letters}
+        keys = self._keys(letters)
+        seen = self._read_back(offsets, wanted.__contains__, keys)
+        self._raise_floors(seen)
+        newer = frozenset(one for some in keys.values() for one in some.newer())
+        found = {
+            id_text(id): (place.partition, place.offset)
+            for places in seen.found.values()
+            for id, place in places
+        }
+        return Sought(found, frozenset({*removed, *seen.removed, *seen.gone}), newer)
+
+    def _keys(self, letters: Sequence[Letter]) -> dict[str, Keys]:
+        """The keys of these letters by topic, to be compared with what is read."""
+        keys: dict[str, Keys] = {}
+        for letter in letters:
+            if letter.key is not None:
+                of_topic = keys.setdefault(letter.topic, Keys(replays_only=self._newer == "send"))
+                of_topic.add(letter.message_id, letter.key, letter.accepted_at, partition=letter.partition)
+        return keys
+
+    def _raise_floors(self, seen: Seen) -> None:
+        """After a fence nothing of ours is on its way, so everything below the ends that were read is settled."""
+        for (topic, partition), end in seen.ends.items():
+            self._floors.setdefault(topic, {})[partition] = end - 1
+
+    def _numbers(self, topic: str) -> range:
+        """Its partitions; none when there is no such topic."""
+        while (count := self._count(topic, _ASK)) is None:
+            self._say(f"Waits for the brokers: the partitions of {topic} are not known yet.")
+            self._wait(0.2)
+        return range(count)
+
+    # sending
+
+    def send(self, letters: Sequence[Letter]) -> list[Outcome]:
+        self._hand += [letter for letter in letters if letter.topic not in self._gone]
+        return self._left_out(letters)
+
+    def _left_out(self, letters: Sequence[Letter]) -> list[Outcome]:
+        """Letters of topics that went meanwhile; no failure of the others, so nothing that the guard counts."""
+        return [
+            Outcome(letter.message_id, "skipped", NO_TOPIC)
+            for letter in letters
+            if letter.topic in self._gone
+        ]
+
+    def give_back(self) -> list[Outcome]:
+        outcomes = [Outcome(letter.message_id, "pending") for letter in self._hand]
+        self._hand.clear()
+        return outcomes
+
+    def gather(self, seconds: float) -> list[Outcome]:
+        """One transaction of what is in hand, and what had to be done where it failed."""
+        try:
+            if self._unknown:  # interrupted in the middle, and asked again
+                return self._recover({}, perhaps=True)
+            if self._hand:
+                return self._transact(self._next())
+            self._wait(seconds)
+            return []
+        except Stopped:
+            raise Interrupted from None
+
+    def _next(self) -> list[Letter]:
+        batch: list[Letter] = []
+        size = 0
+        while self._hand and len(batch) < self._limit:
+            size += self._hand[0].size
+            if batch and size > _BYTES:
+                break
+            batch.append(self._hand.popleft())
+        return batch
+
+    def _transact(self, batch: list[Letter]) -> list[Outcome]:
+        self._unknown = batch
+        deliveries = list(map(delivery_of, batch))
+        deadline = time.monotonic() + self._settings["transaction.timeout.ms"] / 1000
+        failed: TransactionFailed | None = None
+        try:
+            reports, refused = self._live.transact(deliveries, deadline)
+        except TransactionFailed as error:
+            failed = error.with_traceback(None)
+        if failed is not None:
+            return self._after_failure(failed, len(batch))
+        self._unknown, self._failures, self._given = [], 0, False
+        self._limit = min(self._most, self._limit * 2)
+        letters = {delivery.id: letter for delivery, letter in zip(deliveries, batch, strict=True)}
+        return [self._acknowledged(report, letters) for report in reports] + self._turned_down(
+            refused, letters
+        )
+
+    def _after_failure(self, failed: TransactionFailed, sent: int) -> list[Outcome]:
+        logger.info("replay's transaction failed", extra={"error": str(failed)})
+        given, self._given = self._given, False
+        if self._yields and failed.error.name() in FENCING and not given:
+            raise Stopped
+        refused = {
+            id_text(one.id): error for one, error, _ in failed.reports if error and refused_for_good(error)
+        }
+        if not refused:
+            self._rest(f"A transaction failed and is tried again: {failed}")
+        perhaps = (
+            sum(error is None for _, error, _ in failed.reports) == sent
+        )  # it commits only after every report
+        return self._recover(refused, perhaps=perhaps)
+
+    def _turned_down(self, refused: Sequence[Report], letters: _Letters) -> list[Outcome]:
+        """What the client itself would not take; the others of the transaction are there."""
+        now, reason = self._clock(), "The client refused it before it was sent."
+        return [
+            self._failed(letters[one.id], error, now, "not_sent", reason)
+            for one, error, _ in refused
+            if error
+        ]
+
+    def _acknowledged(self, report: Report, letters: _Letters) -> Outcome:
+        delivery, _, message = report
+        partition, offset = message.partition(), message.offset()
+        floors = self._floors.setdefault(delivery.topic, {})
+        floors[partition] = max(floors.get(partition, -1), offset)
+        return Outcome(letters[delivery.id].message_id, "acknowledged", None, partition, offset)
+
+    def _recover(self, refused: Mapping[str, KafkaError], *, perhaps: bool) -> list[Outcome]:
+        """After the fence: what committed all the same is settled, who is to blame has failed, the rest goes again.
+
+        `perhaps`: it may have committed.
+        """
+        self._fence()
+        everything = [*self._unknown, *(self._hand if self._yields else ())]
+        sought = self._look(everything)
+        outcomes = [
+            Outcome(letter.message_id, "acknowledged", None, *sought.found[letter.message_id])
+            for letter in everything
+            if letter.message_id in sought.found
+        ]
+        self._hand = deque(letter for letter in self._hand if letter.message_id not in sought.found)
+        left = [letter for letter in self._unknown if letter.message_id not in sought.found]
+        if perhaps:
+            outcomes += [inconclusive(letter, sought) for letter in left if sought.may_be_gone(letter)]
+            left = [letter for letter in left if not sought.may_be_gone(letter)]
+        if self._yields:  # a twin may have sent those in hand
+            outcomes += [inconclusive(one, sought) for one in self._hand if one.message_id in sought.newer]
+            self._hand = deque(one for one in self._hand if one.message_id not in sought.newer)
+        # Looked for after the fence, so nothing of these is under way. Who began with a proven client has not looked before.
+        outcomes += self._left_out([*left, *self._hand])
+        left = [letter for letter in left if letter.topic not in self._gone]
+        self._hand = deque(letter for letter in self._hand if letter.topic not in self._gone)
+        guilty = self._guilty(left, refused)
+        now = self._clock()
+        outcomes += [
+            self._failed(letter, refused[letter.message_id], now, "rejected", _REFUSED)
+            for letter in left
+            if letter.message_id in guilty
+        ]
+        if refused and not guilty:
+            self._limit = max(1, min(len(left) - 1, len(refused) // 2))
+        self._hand.extendleft(letter for letter in reversed(left) if letter.message_id not in guilty)
+        self._unknown = []
+        return outcomes
+
+    def _is_gone(self, topic: str) -> bool:
+        began = time.monotonic()
+        while not self._numbers(topic):
+            if time.monotonic() - began > _GONE:
+                return True
+            self._say(f"{topic} is unknown to the brokers; it is waited for a moment.")
+            self._wait(0.5)
+        return False
+
+    def _guilty(self, batch: Sequence[Letter], refused: Mapping[str, KafkaError]) -> set[str]:
+        """Those who can never be written. A broker refuses batches, so one of several may be to blame: then the
+        next transactions are smaller, until it is alone."""
+        many = Counter(letter.topic for letter in batch)
+        return {
+            letter.message_id
+            for letter in batch
+            if (error := refused.get(letter.message_id)) and (whole_topic(error) or many[letter.topic] == 1)
+        }
+
+    def _failed(
+        self, letter: Letter, error: KafkaError, now: float, verdict: Verdict, reason: str
+    ) -> Outcome:
+        death = died_again(letter, error, now, verdict, reason)
+        return Outcome(letter.message_id, "failed", death.error_text, death=death)
+
+    # waiting, ending
+
+    @property
+    def _live(self) -> Client:
+        if self._client is None:
+            raise AssertionError("no client yet")
+        return self._client
+
+    def _rest(self, text: str) -> None:
+        self._say(text)
+        bound = time.monotonic() + _REST * 2 ** min(self._failures, 4)
+        self._failures += 1
+        while (left := bound - time.monotonic()) > 0:
+            self._wait(min(0.2, left))
+
+    def _wait(self, seconds: float) -> None:
+        if seconds > 0:
+            self._pause.wait(seconds)
+        if self._interrupt():
+            raise Stopped
+        if self._client is not None and self._client.alive:
+            self._client.serve()
+
+    def _connection_error(self, error: KafkaError) -> None:
+        logger.debug("replay's connection", extra={"error": error.str()})
+
+    def _destroy(self) -> None:
+        if self._client is not None:
+            self._client.destroy()
+            self._client = None
+
+    def hand_on(self) -> Client | None:
+        """Its client, for who sends next under this id; None unless all that it was given has its outcome."""
+        if self.in_flight:
+            return None
+        client, self._client = self._client, None
+        return client
+
+    def close(self) -> None:
+        self._destroy()
+
+
+def _none(_: bytes) -> bool:
+    return False

@@ -1,0 +1,215 @@
+"""Faults on our side of a Kafka that is not ours: messages are refused, delayed or held before they leave us."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError
+
+from producer_core.config import ClientConfig
+from producer_core.delivery.delivery import Delivery, Report
+from producer_core.delivery.report_batch import Reports
+from producer_core.delivery.transport import (
+    Full,
+    KafkaTransport,
+    Listener,
+    Refused,
+    Transport,
+    TransportFactory,
+)
+from producer_core.kafka.compaction import Missing, NewerRecords
+from producer_core.kafka.record_lookup import Landing
+from producer_core.simulate.faults import Fault, Outage, Reject, Slow
+
+_HELD_AT_MOST = 20_000
+_TRY_AGAIN = 0.05
+
+
+class OurSide:
+    """The faults that are on now; `transport` makes transports that obey them."""
+
+    def __init__(self, inner: TransportFactory = KafkaTransport, *, rng: random.Random | None = None) -> None:
+        self._inner = inner
+        self._rng = rng or random.Random()
+        self._active: frozenset[Fault] = frozenset()
+
+    def apply(self, faults: frozenset[Fault]) -> None:
+        self._active = faults
+
+    def transport(self, config: ClientConfig, listener: Listener) -> Transport:
+        late = _Late(listener)
+        return FaultyTransport(self._inner(config, late), late, self)
+
+    def refusal(self, topic: str) -> int | None:
+        """The code this message is refused with, if it is."""
+        for fault in self._active:
+            if isinstance(fault, Reject) and fault.topic == topic and self._rng.random() < fault.share:
+                return int(getattr(KafkaError, fault.code))
+        return None
+
+    @property
+    def delay(self) -> float:
+        return max((fault.seconds for fault in self._active if isinstance(fault, Slow)), default=0.0)
+
+    @property
+    def down(self) -> bool:
+        return any(isinstance(fault, Outage) for fault in self._active)
+
+
+class FaultyTransport:
+    """A transport around another. What it holds back keeps its order; its reports say how long it waited."""
+
+    def __init__(
+        self,
+        inner: Transport,
+        listener: _Late,
+        faults: OurSide,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._inner = inner
+        self._listener = listener
+        self._faults = faults
+        self._clock = clock
+        self._changed = threading.Condition()  # guards the two below
+        self._held: deque[tuple[float, float, Delivery]] = deque()  # due, held since, message
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="faults-on-our-side", daemon=True)
+
+    @property
+    def proves(self) -> bool:
+        return self._inner.proves
+
+    @property
+    def ended(self) -> bool:
+        return self._inner.ended
+
+    def start(self) -> None:
+        self._inner.start()
+        self._thread.start()
+
+    def step_aside(self) -> None:
+        self._inner.step_aside()
+
+    def hurry(self) -> None:
+        self._inner.hurry()
+
+    def produce(self, delivery: Delivery) -> None:
+        code = self._faults.refusal(delivery.topic)
+        if code is not None:
+            raise Refused(KafkaError(code, "refused by the demo's fault schedule, before it was sent"))
+        with self._changed:
+            delay = self._faults.delay
+            if not self._held and not delay and not self._faults.down:
+                self._inner.produce(delivery)
+                return
+            if len(self._held) >= _HELD_AT_MOST:
+                raise Full
+            now = self._clock()
+            self._held.append((now + delay, now, delivery))
+            self._changed.notify()
+
+    def outstanding(self) -> int:
+        return self._inner.outstanding() + len(self._held)
+
+    def cluster_id(self, topic: str | None, timeout: float) -> str | None:
+        return self._inner.cluster_id(topic, timeout)
+
+    def look(self, topic: str, message_ids: Sequence[str], **bounds: Any) -> Mapping[str, Landing]:
+        return self._inner.look(topic, message_ids, **bounds)
+
+    def newer_records(self, topic: str, missing: Sequence[Missing], **bounds: Any) -> NewerRecords:
+        return self._inner.newer_records(topic, missing, **bounds)
+
+    def purge(self) -> None:
+        """What is held never left us: it is reported as purged from the queue."""
+        with self._changed:
+            held, self._held = list(self._held), deque()
+        self._listener.reports(
+            [(delivery, KafkaError(KafkaError._PURGE_QUEUE), None) for _, _, delivery in held]
+        )
+        self._inner.purge()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        if self._thread.is_alive():
+            self._thread.join(5)
+        self._inner.stop()
+
+    def _run(self) -> None:
+        with self._changed:
+            while not self._stopping:
+                wait = self._until_due()
+                if wait is None or wait > 0:
+                    self._changed.wait(wait)
+                elif not self._let_go(*self._held.popleft()):
+                    self._changed.wait(_TRY_AGAIN)
+
+    def _until_due(self) -> float | None:
+        """Seconds until the first may go; None while nothing is held."""
+        if not self._held:
+            return None
+        if self._faults.down:
+            return _TRY_AGAIN
+        return self._held[0][0] - self._clock()
+
+    def _let_go(self, due: float, since: float, delivery: Delivery) -> bool:
+        self._listener.waits[delivery.id] = self._clock() - since  # before its report can come
+        try:
+            self._inner.produce(delivery)
+        except Full:
+            self._held.appendleft((due, since, delivery))
+            return False
+        except Refused as refusal:
+            self._listener.reports([(delivery, refusal.error, None)])
+        return True
+
+
+class _Late:
+    """A listener whose reports count the time we held their messages."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self.statistics, self.connection_error = listener.statistics, listener.connection_error
+        self.fatal, self.notice = listener.fatal, listener.notice
+        self.waits: dict[bytes, float] = {}
+
+    def reports(self, batch: Sequence[Report]) -> None:
+        if self.waits:
+            rows: list[Any] = []
+            for row in Reports.of(batch).each_row():
+                rows += _late(row, self.waits.pop(row[0].id, 0.0))
+            batch = Reports(rows)
+        self._listener.reports(batch)
+
+
+def _late(row: tuple[Any, ...], waited: float) -> tuple[Any, ...]:
+    """A row of `Reports` whose latency counts the time we held the message."""
+    delivery, told, partition, offset, latency = row
+    if told is None:
+        return delivery, None, partition, offset, None if latency is None else latency + waited
+    error, message = told
+    late = None if message is None else _Waited(message, waited)
+    return delivery, (error, late), partition, offset, latency
+
+
+class _Waited:
+    """A delivery report's message whose latency counts the time we held it."""
+
+    def __init__(self, message: Any, waited: float) -> None:
+        self._message = message
+        self._waited = waited
+
+    def latency(self) -> float | None:
+        found = self._message.latency()
+        return None if found is None else found + self._waited
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._message, name)

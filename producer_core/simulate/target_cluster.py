@@ -1,0 +1,83 @@
+"""Where `make run` sends to: the embedded broker, or a Kafka of the user's."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from producer_core.brokers import embedded
+from producer_core.config import client_config
+from producer_core.delivery.transport import KafkaTransport, TransportFactory
+from producer_core.errors import BrokerError
+from producer_core.kafka.cluster import Cluster
+from producer_core.simulate.client_faults import OurSide
+from producer_core.simulate.faults import Executor, OnBroker
+from producer_core.simulate.load import topic_names
+
+REAL_PREFIX = "demo."
+_TIMEOUT = 8.0
+"""Seconds for an answer; below the ten in which Ctrl-C must have ended everything."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A cluster with the load's topics in it, and how faults are brought about there."""
+
+    bootstrap_servers: str
+    cluster_id: str
+    prefix: str
+    faults: Executor
+    transport: TransportFactory
+
+
+def store_path(bootstrap_servers: str | None) -> Path:
+    """`demo.duckdb` in the user's state folder, or one by the first host of a real Kafka."""
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    folder = Path(state).expanduser() / "producer-core"
+    if not bootstrap_servers:
+        return folder / "demo.duckdb"
+    host = bootstrap_servers.split(",")[0].strip().rpartition(":")[0] or bootstrap_servers
+    return folder / f"demo-{re.sub('[^A-Za-z0-9.-]+', '-', host).strip('-.') or 'kafka'}.duckdb"
+
+
+@contextlib.contextmanager
+def embedded_place() -> Iterator[Place]:
+    with embedded.start(topics=topic_names()) as broker:
+        yield Place(broker.bootstrap_servers, broker.cluster_id, "", OnBroker(broker), KafkaTransport)
+
+
+def real_place(bootstrap_servers: str) -> Place:
+    """A cluster that answers, with the topics `demo.*` made where they are missing; BrokerError otherwise."""
+    config = client_config(bootstrap_servers, {})
+    view = Cluster(config).view(timeout=_TIMEOUT)
+    missing = {name: count for name, count in topic_names(REAL_PREFIX).items() if name not in view.topics}
+    make_topics(config.bootstrap_servers, missing)
+    ours = OurSide()
+    return Place(config.bootstrap_servers, view.cluster_id, REAL_PREFIX, ours, ours.transport)
+
+
+def make_topics(bootstrap_servers: str, topics: Mapping[str, int]) -> None:
+    """Topics with the cluster's own replication factor; one that came meanwhile is fine."""
+    if not topics:
+        return
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    wanted = [NewTopic(name, num_partitions=count, replication_factor=-1) for name, count in topics.items()]
+    for name, made in admin.create_topics(wanted, operation_timeout=_TIMEOUT).items():
+        try:
+            made.result(_TIMEOUT)
+        except (KafkaException, FutureTimeout) as error:
+            known = isinstance(error, KafkaException)
+            if known and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                continue
+            reason = error.args[0].str() if known else "no answer"
+            raise BrokerError(
+                f"Topic {name!r} cannot be made: {reason}.", fix="Make it, or grant CREATE on it."
+            ) from error
