@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dashboard import serve
+from dashboard.server import command as server_command
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
 from producer_core.store import Store
@@ -61,19 +61,19 @@ def shop(folder: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def dashboard(store: Path) -> Iterator[str]:
-    port = serve.free_port(8860)
-    with _streamlit(serve.command(store, port), port) as address:
+    port = server_command.free_port(8860)
+    with _streamlit(server_command.command(store, port), port) as address:
         yield address
 
 
 @contextlib.contextmanager
 def peer(folder: Path) -> Iterator[str]:
     """One chart in an app of its own, with the same settings."""
-    script, port = folder / "peer.py", serve.free_port(8880)
+    script, port = folder / "peer.py", server_command.free_port(8880)
     script.write_text(PEER)
-    flags = [f"--{name}={value}" for name, value in serve.OPTIONS.items()]
+    flags = [f"--{name}={value}" for name, value in server_command.OPTIONS.items()]
     command = [
-        sys.executable, "-m", "streamlit", "run", str(script), *flags, f"--server.address={serve.HOST}",
+        sys.executable, "-m", "streamlit", "run", str(script), *flags, f"--server.address={server_command.HOST}",
         f"--server.port={port}",
     ]  # fmt: skip
     with _streamlit(command, port) as address:

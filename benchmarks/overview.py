@@ -33,20 +33,20 @@ _RATE = 1_000
 
 def one(*, store: str, window: str, looks: int) -> dict[str, float]:
     """Milliseconds of a refresh by the clock, median and 95th of a hundred, and of the processor."""
-    from dashboard import data, figures
+    from dashboard import charts, queries
     from producer_core.store import Store
 
-    opened, view = Store.open(store), data.View(window)
-    before = data.earlier(opened, view, history_store.NOW)
+    opened, view = Store.open(store), queries.View(window)
+    before = queries.earlier(opened, view, history_store.NOW)
     took: list[float] = []
     cpu = 0.0
     for number in range(looks + 3):
         begun, spent = time.perf_counter(), time.process_time()
         # A new second, but never a new window of the chart more than the clock itself would bring.
-        shown = data.overview(opened, view, history_store.NOW + number, before)
-        figures.overview_lines(figures.lines_of(shown))
-        figures.waiting(shown.dead_by_code, "No dead letters wait.")
-        figures.tiles(shown)
+        shown = queries.overview(opened, view, history_store.NOW + number, before)
+        charts.overview_lines(charts.lines_of(shown))
+        charts.waiting(shown.dead_by_code, "No dead letters wait.")
+        charts.tiles(shown)
         if number >= 3:  # the first ones import and compile
             took.append(time.perf_counter() - begun)
             cpu += time.process_time() - spent

@@ -138,12 +138,12 @@ def flat_out(*, store: str, seconds: float, servers: str, topic: str) -> dict[st
 @contextmanager
 def served(store: Path, folder: Path) -> Iterator[str]:
     """The dashboard's server over a store: its address."""
-    from dashboard import serve
+    from dashboard.server import command
 
-    port = serve.free_port(8700)
+    port = command.free_port(8700)
     environment = {**os.environ, "XDG_STATE_HOME": str(folder)}
     process = subprocess.Popen(
-        serve.command(store, port), env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command.command(store, port), env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )  # fmt: skip
     try:
         _wait_for(f"http://127.0.0.1:{port}/_stcore/health")

@@ -8,21 +8,21 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard.serve import put_plotly
-from dashboard.stores import opened, trouble
+from dashboard.server.command import put_plotly
+from dashboard.server.stores import opened, trouble
 from dashboard.views import (
     alerts,
     common,
+    dead_letter_url,
     dead_letters,
-    entrance,
     errors,
     fleet,
     header,
     latency,
-    letter_address,
     overview,
     replays,
     settings,
+    sign_in,
 )
 from producer_core._internal.masking import rules
 from producer_core.errors import ProducerError
@@ -45,7 +45,7 @@ def main() -> None:
     """Draw the page; called by Streamlit for each session and each full rerun."""
     st.set_page_config(page_title="producer_core", layout="wide")
     common.style()
-    if not entrance.show():
+    if not sign_in.show():
         return
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(default_path())
     page = st.navigation([_page(path, *one) for one in PAGES], position="top")
@@ -57,7 +57,7 @@ def _page(path: Path, title: str, address: str, show: Callable[[Path], None]) ->
     def run() -> None:
         if st.session_state.get("address") != address:
             st.session_state["address"] = address
-            letter_address.forget()
+            dead_letter_url.forget()
         show(path)
 
     return st.Page(run, title=title, url_path=address, default=title == PAGES[0][0])

@@ -26,7 +26,7 @@ from browser import answers, find_chromium
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from dashboard import serve
+from dashboard.server import command
 from producer_core import ReliableKafkaProducer, replay
 from producer_core.alerts import AlertLog
 from producer_core.brokers import embedded
@@ -186,10 +186,10 @@ def _acknowledge(store: Store) -> None:
 @contextlib.contextmanager
 def dashboard(store: Path) -> Iterator[str]:
     """The server over the store, in a home of its own so that no picture names a folder of this machine."""
-    port = serve.free_port(8760)
+    port = command.free_port(8760)
     own = {"XDG_CONFIG_HOME": "/etc", "PRODUCER_CORE_USER": "ada", "USER": "ada", "LOGNAME": "ada"}
     process = subprocess.Popen(
-        serve.command(store, port),
+        command.command(store, port),
         env={**os.environ, **own},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.STDOUT,

@@ -1,9 +1,7 @@
 """What an operator may do from a page: each act is one call of producer_core, answered in words."""
 
-from dashboard.access import actor as actor
-from dashboard.access import user as user
-from dashboard.actions.alerting import acknowledge
-from dashboard.actions.letters import clear, restore, selected, undo_clear
+from dashboard.actions.alerts import acknowledge
+from dashboard.actions.dead_letters import clear, restore, selected, undo_clear
 from dashboard.actions.refused import may_act
 from dashboard.actions.replays import (
     cancel_replay,
@@ -16,7 +14,9 @@ from dashboard.actions.replays import (
     with_quarantined,
 )
 from dashboard.actions.result import ORIGIN, Done
-from dashboard.data import AT_ONCE
+from dashboard.auth.access import actor as actor
+from dashboard.auth.access import user as user
+from dashboard.queries import AT_ONCE
 
 __all__ = [
     "AT_ONCE",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from dashboard.actions.result import ORIGIN, Done, attempt
-from dashboard.words.replays import fewer, joined, moved
+from dashboard.wording.replays import fewer, joined, moved
 from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ReplayError

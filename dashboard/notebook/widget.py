@@ -10,8 +10,8 @@ from typing import Any
 import anywidget
 import traitlets
 
-from dashboard.notebook import feed, still
-from dashboard.notebook.desk import Answer, Desk
+from dashboard.notebook import static_export, widget_state
+from dashboard.notebook.widget_actions import Answer, Desk
 from producer_core.errors import ProducerError
 from producer_core.store import Store
 
@@ -30,15 +30,15 @@ class Monitor(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is Any he
     _css = _HERE / "widget.css"
     uid = traitlets.Unicode().tag(sync=True)
     twin = traitlets.Bool(False).tag(sync=True)
-    windows = traitlets.List(list(feed.WINDOWS)).tag(sync=True)
+    windows = traitlets.List(list(widget_state.WINDOWS)).tag(sync=True)
     first = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, store: Store, window: str = feed.DEFAULT) -> None:
+    def __init__(self, store: Store, window: str = widget_state.DEFAULT) -> None:
         self._store = store
         self._desk = Desk(store)
         self._drawn = 0.0
         self._answering = threading.Lock()  # JupyterLab asks on a thread beside the one of the cells
-        self._made = feed.moment(store, window)
+        self._made = widget_state.moment(store, window)
         super().__init__(first=self._made.as_json())
         self.uid = str(self.model_id)[:8]
         self.on_msg(self._asked)
@@ -46,12 +46,12 @@ class Monitor(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is Any he
     @staticmethod
     def text(store: Store) -> str:
         """For a terminal."""
-        return feed.text(feed.moment(store))
+        return widget_state.text(widget_state.moment(store))
 
     @staticmethod
     def still(store: Store) -> str:
         """HTML without script."""
-        return still.page(feed.moment(store), "alone")
+        return static_export.page(widget_state.moment(store), "alone")
 
     def _asked(self, widget: Any, message: dict[str, Any], buffers: Any) -> None:
         """One message from the browser; always answered, with what went wrong if something did."""
@@ -63,7 +63,9 @@ class Monitor(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is Any he
         try:
             answer = self._desk.answer(message)
             window = str(message.get("window"))
-            seen = feed.moment(self._store, window if window in feed.WINDOWS else feed.DEFAULT)
+            seen = widget_state.moment(
+                self._store, window if window in widget_state.WINDOWS else widget_state.DEFAULT
+            )
         except ProducerError as error:
             self.send({"type": "trouble", "said": answer.said or str(error)})
             return
@@ -78,15 +80,15 @@ class Monitor(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is Any he
 
         self.twin = True
         fresh = time.time() - self._made.now < 1.0
-        self._draw_still(self._made if fresh else feed.moment(self._store))
+        self._draw_still(self._made if fresh else widget_state.moment(self._store))
         bundle = self._repr_mimebundle_()
         bundle = bundle[0] if isinstance(bundle, tuple) else bundle
         display({**bundle, "text/plain": ""}, raw=True)
 
-    def _draw_still(self, seen: feed.Moment, *, update: bool = False) -> None:
+    def _draw_still(self, seen: widget_state.Moment, *, update: bool = False) -> None:
         """The picture that stays in the notebook; the widget's script hides it while it lives."""
         from IPython.display import display
 
-        bundle = {"text/html": still.page(seen, self.uid), "text/plain": feed.text(seen)}
+        bundle = {"text/html": static_export.page(seen, self.uid), "text/plain": widget_state.text(seen)}
         display(bundle, raw=True, display_id=f"pc-{self.uid}", update=update)
         self._drawn = seen.now

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import actions, words
-from dashboard.actions import alerting
+from dashboard import actions, wording
+from dashboard.actions import alerts
 from dashboard.actions.result import Done
-from dashboard.data import alerts as of
-from dashboard.live_dom import live_dom
-from dashboard.nodes import Node, link, node
-from dashboard.stores import opened
-from dashboard.views import alert_reading, common, header
-from dashboard.words import alerts as said
+from dashboard.components.live_dom import live_dom
+from dashboard.html import Node, link, node
+from dashboard.queries import alerts as of
+from dashboard.server.stores import opened
+from dashboard.views import alert_reads, common, header
+from dashboard.wording import alerts as said
 from producer_core._internal.masking import mask_text
 from producer_core.alerts import Alert, Rule, Silence
 from producer_core.store import Store
@@ -94,19 +94,19 @@ def card(
 
 def alert_text(item: Alert, now: float) -> str:
     """What it says, with the moments it names in the viewer's zone beside UTC, in which webhooks have them."""
-    return words.local(mask_text(item.text), common.zone(), now)
+    return wording.local(mask_text(item.text), common.zone(), now)
 
 
 def _hush(item: Alert, silence: Silence | None, now: float) -> tuple[str, ...]:
     if silence is not None:
         return (said.silenced(silence, now, _at(silence.until)),)
     if item.muted_by and item.state != "resolved":
-        return (words.local(f"Nobody is told: {item.muted_by}.", common.zone(), now),)
+        return (wording.local(f"Nobody is told: {item.muted_by}.", common.zone(), now),)
     return ()
 
 
 def _at(moment: float | None) -> str:
-    return words.stamp(moment, common.zone(), time.time()).text if moment is not None else ""
+    return wording.stamp(moment, common.zone(), time.time()).text if moment is not None else ""
 
 
 # acts
@@ -129,7 +129,7 @@ def buttons(path: Path, item: Alert, silence: Silence | None) -> None:
         if silence is not None:
             st.button(
                 "End the silence", key=f"loud-{item.alert_id}", disabled=not allowed, help=known,
-                on_click=_act, args=(path, alerting.unsilence, silence.rule, silence.subject),
+                on_click=_act, args=(path, alerts.unsilence, silence.rule, silence.subject),
             )  # fmt: skip
         else:
             st.button(
@@ -159,7 +159,7 @@ def _ask(alert_id: str | None) -> None:
 def _silence(path: Path, key: str, rule: str, subject: str) -> None:
     about = "" if st.session_state[f"scope-{key}"] == ALL else subject
     seconds = said.SILENCES[st.session_state[f"length-{key}"]]
-    _act(path, alerting.silence, rule, about, seconds, st.session_state[f"why-{key}"])
+    _act(path, alerts.silence, rule, about, seconds, st.session_state[f"why-{key}"])
     st.session_state["silencing"] = None
 
 
@@ -167,7 +167,7 @@ def act(path: Path, do: Callable[..., Done], *about: object) -> None:
     """Act, and remember how it went."""
     store: Store = opened(path)
     st.session_state[_DONE] = do(store, *about), time.time(), _place()
-    alert_reading.again()
+    alert_reads.again()
 
 
 _act = act

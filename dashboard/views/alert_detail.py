@@ -7,10 +7,10 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import words
-from dashboard.data import alerts as of
-from dashboard.views import alert_cards, alert_reading, common, header
-from dashboard.words import alerts as said
+from dashboard import wording
+from dashboard.queries import alerts as of
+from dashboard.views import alert_cards, alert_reads, common, header
+from dashboard.wording import alerts as said
 from producer_core._internal.masking import mask_text
 from producer_core.dlq import DeadLetterFilter
 from producer_core.errors import ConfigError
@@ -20,7 +20,7 @@ def show(path: Path, alert_id: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         common.heading("One alert")
         st.button("All alerts", key="alert_close", icon=":material/arrow_back:", on_click=_close)
-    found = alert_reading.detail(path, alert_id)
+    found = alert_reads.detail(path, alert_id)
     if found is None:
         common.say(
             "quiet", "There is no alert of this id here. What is over is kept as long as the statistics are."
@@ -59,7 +59,7 @@ def _life(found: of.AlertDetail) -> None:
         what, route = said.SAID.get(row["status"], row["status"]), row["route"]
         if row["settled_at"] is None:
             tried = (
-                f"; {words.plural(row['attempts'], 'attempt')}: {row['answer']}" if row["attempts"] else ""
+                f"; {wording.plural(row['attempts'], 'attempt')}: {row['answer']}" if row["attempts"] else ""
             )
             events.append((row["queued_at"], f"Waits to be told over {route} {what}{tried}."))
         elif row["outcome"] == "told":
@@ -74,7 +74,7 @@ def _life(found: of.AlertDetail) -> None:
     st.html(f'<ul class="pc-story">{"".join(lines)}</ul>')
     if not found.told and item.state != "pending":
         common.note(
-            f"Nobody was told{f': {words.local(mask_text(item.muted_by), common.zone(), found.now)}' if item.muted_by else ''}."
+            f"Nobody was told{f': {wording.local(mask_text(item.muted_by), common.zone(), found.now)}' if item.muted_by else ''}."
         )
 
 
@@ -117,7 +117,7 @@ def _query(where: DeadLetterFilter) -> dict[str, str | float | None]:
 
 def _causes(path: Path, topic: str, found: of.AlertDetail) -> None:
     with common.panel(path):
-        groups = alert_reading.causes(path, topic, int(found.since), int(found.until) // 60 * 60 + 60)
+        groups = alert_reads.causes(path, topic, int(found.since), int(found.until) // 60 * 60 + 60)
         if not groups:
             return
         common.heading("Dead letters of that time by cause")
@@ -136,7 +136,7 @@ def _causes(path: Path, topic: str, found: of.AlertDetail) -> None:
 def _replays(path: Path, found: of.AlertDetail) -> None:
     with common.panel(path):
         try:
-            replays = alert_reading.replays(path, found.topic, found.alert.started_at)
+            replays = alert_reads.replays(path, found.topic, found.alert.started_at)
         except ConfigError:
             return
         if not replays:

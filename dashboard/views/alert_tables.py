@@ -8,13 +8,13 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import actions, words
-from dashboard.actions import alerting
-from dashboard.data import alerts as of
-from dashboard.live_table import Column, Part, TableRow, live_table
-from dashboard.stores import opened
+from dashboard import actions, wording
+from dashboard.actions import alerts
+from dashboard.components.live_table import Column, Part, TableRow, live_table
+from dashboard.queries import alerts as of
+from dashboard.server.stores import opened
 from dashboard.views import alert_cards, common, header
-from dashboard.words import alerts as said
+from dashboard.wording import alerts as said
 from producer_core._internal.masking import mask_text
 from producer_core.alerts import Alert
 from producer_core.alerts.conditions import span
@@ -49,12 +49,12 @@ def _overs(shown: of.Alerts, items: Sequence[Alert]) -> None:
 
 def _over(item: Alert, now: float, names: Mapping[str, str]) -> TableRow:
     begun = item.fired_at if item.fired_at is not None else item.started_at
-    when = words.stamp(begun, common.zone(), now)
+    when = wording.stamp(begun, common.zone(), now)
     what = [
         Part(alert_cards.alert_text(item, now), look=LOOKS.get(item.severity, "quiet"), href=header.link("alerts", alert=item.alert_id)),  # type: ignore[arg-type]  # a Look
         Part(f"{item.severity} · {item.rule} · {names.get(item.subject, item.subject)}", look="small"),
     ]  # fmt: skip
-    lasted = words.age((item.resolved_at or now) - begun)
+    lasted = wording.age((item.resolved_at or now) - begun)
     return TableRow(
         item.alert_id, (Part(when.text, more=when.more), what, lasted, item.acknowledged_by or "–")
     )
@@ -87,12 +87,12 @@ def _rule(one: of.RuleNow, now: float) -> TableRow:
     )
     last = Part("–")
     if one.last_at is not None:
-        when = words.stamp(one.last_at, common.zone(), now)
-        last = Part(when.text, more=f"{when.more}; {words.plural(one.episodes, 'time')} in all")
+        when = wording.stamp(one.last_at, common.zone(), now)
+        last = Part(when.text, more=f"{when.more}; {wording.plural(one.episodes, 'time')} in all")
     cells = (
         [Part(one.name, look="strong"), Part(one.rule.severity, look="small")],
         Part(state.replace(" ", "\u00a0"), look=LOOKS[one.rule.severity] if look == "bad" else look),  # type: ignore[arg-type]  # a Look
-        words.sentence_case(said.rule_condition(one.rule)),
+        wording.sentence_case(said.rule_condition(one.rule)),
         one.rule.advice,
         last,
     )
@@ -107,12 +107,12 @@ def silences(path: Path, shown: of.Alerts) -> None:
         with st.container(horizontal=True, vertical_alignment="center", key=f"pc-hush-{number}"):
             st.html(
                 f'<p class="pc-fact"><span>{html.escape(said.silence_subject(one))}</span><br>'
-                f"{html.escape(said.silenced(one, shown.now, words.stamp(one.until, common.zone(), shown.now).text))}</p>"
+                f"{html.escape(said.silenced(one, shown.now, wording.stamp(one.until, common.zone(), shown.now).text))}</p>"
             )
             st.button(
                 "End it", key=f"unsilence-{one.rule}-{one.subject}-{one.created_at}", disabled=not allowed,
                 help=None if allowed else reason,
-                on_click=alert_cards.act, args=(path, alerting.unsilence, one.rule, one.subject),
+                on_click=alert_cards.act, args=(path, alerts.unsilence, one.rule, one.subject),
             )  # fmt: skip
     common.heading("Silence a rule")
     if not allowed:
@@ -145,7 +145,7 @@ def routes(path: Path, shown: of.Alerts) -> None:
 
 
 def _route(path: Path, route: of.RouteNow, now: float) -> None:
-    failing = words.age(now - route.failing_since) if route.failing_since is not None else ""
+    failing = wording.age(now - route.failing_since) if route.failing_since is not None else ""
     tone, text = said.route_state(
         route.told_at is not None,
         failing and f"{failing} ago",
@@ -154,7 +154,7 @@ def _route(path: Path, route: of.RouteNow, now: float) -> None:
         route.answer or "no answer",
     )
     allowed, reason = actions.may_act()
-    trying, tried = alerting.trials().result(opened(path), route.name)
+    trying, tried = alerts.trials().result(opened(path), route.name)
     with st.container(key=f"pc-route-{route.name}"):
         common.say(tone, f"{route.name}: {mask_text(text)}")
         facts = [
@@ -162,14 +162,14 @@ def _route(path: Path, route: of.RouteNow, now: float) -> None:
             route.source and f"address from {route.source}",
             route.severities and f"for {', '.join(route.severities)}",
             route.heartbeat and f"a sign of life every {span(route.heartbeat)}",
-            route.told_at is not None and f"told last {words.age(now - route.told_at)} ago",
+            route.told_at is not None and f"told last {wording.age(now - route.told_at)} ago",
         ]
         common.note(" · ".join(fact for fact in facts if fact))
         why_not = reason if not allowed else "" if route.here else "This server does not have its address."
         with st.container(horizontal=True, vertical_alignment="center"):
             st.button(
                 "Send a test", key=f"test-{route.name}", disabled=bool(why_not) or trying, help=why_not or None,
-                on_click=alert_cards.act, args=(path, alerting.try_route, route.name),
+                on_click=alert_cards.act, args=(path, alerts.try_route, route.name),
             )  # fmt: skip
             if trying:
                 common.note("A test is on its way …")
@@ -184,11 +184,11 @@ def _untold(shown: of.Alerts) -> None:
     columns = [Column("Since"), Column("What", wide=True), Column("Over"), Column("Attempts", number=True), Column("Why", wide=True)]  # fmt: skip
     rows = []
     for row in shown.untold:
-        when = words.stamp(row["queued_at"], common.zone(), shown.now)
+        when = wording.stamp(row["queued_at"], common.zone(), shown.now)
         given_up = row["settled_at"] is not None
         waits = row["next_at"] - shown.now
         further = (
-            "given up" if given_up else f"next in {words.age(waits)}" if waits > 1 else "waits for its turn"
+            "given up" if given_up else f"next in {wording.age(waits)}" if waits > 1 else "waits for its turn"
         )
         what = [
             Part(mask_text(row["text"]), href=header.link("alerts", alert=row["alert_id"])),

@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import time
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 import streamlit as st
 
-from dashboard import data, live_table, words
-from dashboard.data import alerts as of
-from dashboard.views import alert_cards, alert_detail, alert_reading, alert_tables, common, header
-from dashboard.words import alerts as said
+from dashboard import queries, wording
+from dashboard.components import live_table
+from dashboard.queries import alerts as of
+from dashboard.theme import style_sheet
+from dashboard.views import alert_cards, alert_detail, alert_reads, alert_tables, common, header
+from dashboard.wording import alerts as said
 
 SECTIONS = ("Now", "History", "Rules", "Notifications", "Silences")
 
 
 def show(path: Path) -> None:
     view = header.view(path, "Alerts")
-    st.html(f"<style>{_style()}</style>")
+    st.html(f"<style>{style_sheet('alerts')}</style>")
     live_table.style()
     st.fragment(_live, run_every=header.every(view))(path, view)
 
 
-@cache
-def _style() -> str:
-    return files("dashboard").joinpath("alerts.css").read_text()
-
-
-def _live(path: Path, view: data.View) -> None:
+def _live(path: Path, view: queries.View) -> None:
     with common.panel(path):
-        shown = alert_reading.alerts(path, view)
+        shown = alert_reads.alerts(path, view)
         _how_things_stand(shown)
         alert_cards.result()
         if asked := st.query_params.get("alert"):
@@ -48,7 +43,7 @@ def _how_things_stand(shown: of.Alerts) -> None:
         common.say("bad", line.strip())
     if shown.file.problem:
         common.note("Until the file is right the built-in rules hold; it is read again by itself.")
-    notes = [said.untold(route.name, words.age(shown.now - since)) for route, since in shown.failing]
+    notes = [said.untold(route.name, wording.age(shown.now - since)) for route, since in shown.failing]
     if not shown.routes:
         notes.append("Nobody is told of alerts: there is no route (see Notifications).")
     if shown.judge is not None:
@@ -56,14 +51,14 @@ def _how_things_stand(shown: of.Alerts) -> None:
     common.note(" ".join(notes))
 
 
-def _section(path: Path, view: data.View, shown: of.Alerts) -> None:
+def _section(path: Path, view: queries.View, shown: of.Alerts) -> None:
     chosen = st.segmented_control(
         "Section", SECTIONS, default=SECTIONS[0], key="show", bind="query-params", required=True,
         label_visibility="collapsed",
     )  # fmt: skip
     now = time.time()
     if chosen == "History":
-        alert_tables.history(shown, words.during(view.window, view.since(now), view.at(now), common.zone()))
+        alert_tables.history(shown, wording.during(view.window, view.since(now), view.at(now), common.zone()))
     elif chosen == "Rules":
         alert_tables.rules(shown)
     elif chosen == "Notifications":

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import words
-from dashboard.data import audits as of
-from dashboard.live_dom import live_dom
-from dashboard.live_table import Cell, Column, Line, Part, TableRow, live_table
-from dashboard.nodes import link, node
-from dashboard.stores import opened
-from dashboard.views import common, header, pace, pipeline, replay_tables
-from dashboard.words import audits as told
+from dashboard import wording
+from dashboard.components.live_dom import live_dom
+from dashboard.components.live_table import Cell, Column, Line, Part, TableRow, live_table
+from dashboard.html import link, node
+from dashboard.queries import audits as of
+from dashboard.server.stores import opened
+from dashboard.views import adaptive_cache, common, header, pipeline, replay_tables
+from dashboard.wording import audits as told
 from producer_core._internal.masking import mask_text
 
 _PARTS = 200
@@ -29,7 +29,9 @@ def show(path: Path, audit_id: str, every: float | None) -> None:
 
 def _read(path: Path, audit_id: str) -> of.AuditPage | None:
     asked = ("audit", audit_id)
-    read = pace.read(path, "audit-page", asked, lambda: (of.one(opened(path), audit_id, time.time()),))
+    read = adaptive_cache.read(
+        path, "audit-page", asked, lambda: (of.one(opened(path), audit_id, time.time()),)
+    )
     return read[0] if read else None
 
 
@@ -41,7 +43,7 @@ def _draw(path: Path, audit_id: str) -> None:
         common.say("quiet", told.UNKNOWN.format(audit_id[:40]))
         return
     audit, now = page.audit, time.time()
-    common.heading(f"Audit of {words.short(audit.topic, 80)}")
+    common.heading(f"Audit of {wording.short(audit.topic, 80)}")
     common.say(*told.verdict(audit, now))
     if why := told.why_unauditable(audit):
         common.say("warning", f"Unauditable. {why}")
@@ -98,7 +100,7 @@ _COLUMNS = (
 def _findings(path: Path, page: of.AuditPage, kind: str) -> None:
     audit_id = page.audit.audit_id
     most = of.MANY if st.query_params.get("findings") == "more" else of.SHOWN
-    read = pace.read(
+    read = adaptive_cache.read(
         path,
         "audit-findings",
         (audit_id, kind, most),
@@ -120,10 +122,10 @@ def _finding(number: int, one: of.Finding) -> TableRow:
     return TableRow(
         f"{number} {one.message_id}",
         (
-            Part(words.short(one.message_id, 64), "mono", more=one.message_id),
-            words.count(one.partition),
-            words.count(one.offset),
-            words.short(one.text, 200),
+            Part(wording.short(one.message_id, 64), "mono", more=one.message_id),
+            wording.count(one.partition),
+            wording.count(one.offset),
+            wording.short(one.text, 200),
             _known(one),
         ),
     )
@@ -191,9 +193,9 @@ def _part(page: of.AuditPage, part: of.Part) -> TableRow:
         f"{part.partition}",
         (
             f"Partition {part.partition}",
-            *(words.count(offset) for offset in offsets),
+            *(wording.count(offset) for offset in offsets),
             *(
-                pipeline.fault(words.count(found[kind]) if kind in found else "none", kind, kind in found)
+                pipeline.fault(wording.count(found[kind]) if kind in found else "none", kind, kind in found)
                 for kind in of.FAULTS
             ),
         ),
@@ -207,14 +209,14 @@ def _others(page: of.AuditPage, now: float) -> None:
     columns = (Column("When"), Column("What was found", wide=True), Column("Which part"))
     rows = []
     for audit in page.others:
-        when = words.stamp(audit.started_at, common.zone(), now)
+        when = wording.stamp(audit.started_at, common.zone(), now)
         tone, text = told.verdict(audit, now)
         rows.append(
             TableRow(
                 audit.audit_id,
                 (
                     Part(when.text, href=pipeline.address(audit.audit_id), more=when.more),
-                    Part(words.short(text, 300), tone, more=text),
+                    Part(wording.short(text, 300), tone, more=text),
                     told.part_of_topic(audit, common.zone(), now),
                 ),
             )

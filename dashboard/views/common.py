@@ -6,14 +6,13 @@ import contextlib
 import html
 import time
 from collections.abc import Iterator
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 import streamlit as st
 
-from dashboard import words
-from dashboard.stores import trouble
+from dashboard import wording
+from dashboard.server.stores import trouble
+from dashboard.theme import style_sheet
 from producer_core.errors import StoreError
 
 
@@ -54,7 +53,7 @@ def zone() -> str | None:
 
 def moment(at: float) -> str:
     """A moment as HTML: in the viewer's time, today without its date, with UTC under the pointer."""
-    text, more = words.stamp(at, zone(), time.time())
+    text, more = wording.stamp(at, zone(), time.time())
     return f'<time title="{html.escape(more)}">{html.escape(text)}</time>'
 
 
@@ -70,16 +69,11 @@ def is_paused() -> bool:
 
 def stays(seen_at: float | None, now: float) -> None:
     """How old the newest data is, in the corner while the page is scrolled; a hollow ring where it is not live."""
-    text, live = words.data_age(seen_at, now).capitalize(), words.live(seen_at, now)
+    text, live = wording.data_age(seen_at, now).capitalize(), wording.live(seen_at, now)
     if is_paused():
         text, live = "Paused", False
     st.html(f'<p class="pc-stays{"" if live else " pc-old"}">{html.escape(text)}</p>')
 
 
-@cache
-def _style() -> str:
-    return files("dashboard").joinpath("style.css").read_text()
-
-
 def style() -> None:
-    st.html(f"<style>{_style()}</style>")
+    st.html(f"<style>{style_sheet('style')}</style>")

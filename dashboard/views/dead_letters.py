@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import time
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 import streamlit as st
 
-from dashboard import actions, data, words
-from dashboard.data import letters as of_letters
-from dashboard.data.looking import Looking
-from dashboard.group_list import Item, group_list
-from dashboard.letter_list import Row, letter_list
-from dashboard.stores import opened
+from dashboard import actions, queries, wording
+from dashboard.components.dead_letter_list import Row, letter_list
+from dashboard.components.group_list import Item, group_list
+from dashboard.queries import dead_letter_list as of_letters
+from dashboard.queries.dead_letter_filter import Looking
+from dashboard.server.stores import opened
+from dashboard.theme import style_sheet
 from dashboard.views import (
-    acting,
     common,
+    dead_letter,
+    dead_letter_actions,
+    dead_letter_export,
+    dead_letter_filters,
+    dead_letter_reads,
+    dead_letter_search,
+    dead_letter_url,
     header,
-    letter,
-    letter_address,
-    letter_export,
-    letter_filters,
-    letter_reading,
-    letter_search,
 )
-from dashboard.words import letters as said
+from dashboard.wording import dead_letters as said
 from producer_core.dlq import DeadLetterFilter, Group
 from producer_core.errors import StoreError
 from producer_core.events import DeadLetter
@@ -38,8 +37,8 @@ _DRAWN = "letters_drawn"
 
 
 def show(path: Path) -> None:
-    st.html(f"<style>{_style()}</style>")
-    asked, wrong = letter_address.asked()
+    st.html(f"<style>{style_sheet('dead_letters')}</style>")
+    asked, wrong = dead_letter_url.asked()
     every = _REFRESH if st.session_state.get("live", True) else None
     with st.container(key="pc-letters-head", horizontal=True, vertical_alignment="center", gap="small"):
         header.title("Dead letters")
@@ -52,16 +51,11 @@ def show(path: Path) -> None:
     if wrong is not None:
         common.say("warning", f"The address asks for what is not there, so all that wait are shown. {wrong}")
     with common.panel(path):
-        letter_filters.show(path, asked)
+        dead_letter_filters.show(path, asked)
     if asked.filter != st.session_state.get(_DRAWN):
         st.session_state[_DRAWN] = asked.filter
-        acting.other_filter()
+        dead_letter_actions.other_filter()
     st.fragment(_live, run_every=every)(path)
-
-
-@cache
-def _style() -> str:
-    return files("dashboard").joinpath("letters.css").read_text()
 
 
 def _waiting(path: Path) -> None:
@@ -70,7 +64,7 @@ def _waiting(path: Path) -> None:
         found = _loaded(path)
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             common.note(said.waiting(found.load, found.bounds, time.time()), more=said.BEYOND)
-            if found.archived and letter_address.now().where.state != "archived":
+            if found.archived and dead_letter_url.now().where.state != "archived":
                 st.button(
                     f"{found.archived:,} archived", key="letters_archived", type="tertiary", icon=":material/inventory_2:",
                     help="Put aside. Restore brings them back.", on_click=_look_at_archived,
@@ -79,10 +73,10 @@ def _waiting(path: Path) -> None:
 
 def _loaded(path: Path) -> of_letters.Waiting:
     """As of the moment that the list is of, where one visit to the store reads both."""
-    asked = letter_address.now()
+    asked = dead_letter_url.now()
     if asked.where.body is not None:
-        return letter_reading.waiting(path)
-    return letter_reading.seen(path, asked.at(time.time()), asked.after).waiting
+        return dead_letter_reads.waiting(path)
+    return dead_letter_reads.seen(path, asked.at(time.time()), asked.after).waiting
 
 
 def _over(path: Path) -> None:
@@ -93,7 +87,7 @@ def _over(path: Path) -> None:
 
 
 def _look_at_archived() -> None:
-    letter_address.narrow(state="archived")
+    dead_letter_url.narrow(state="archived")
 
 
 # causes and letters
@@ -102,7 +96,7 @@ def _look_at_archived() -> None:
 def _live(path: Path) -> None:
     """Both of one moment. The causes stand first, and are drawn second: a search in bodies says which they are."""
     with common.panel(path):
-        asked = letter_address.now()
+        asked = dead_letter_url.now()
         if asked.filter != st.session_state[_DRAWN]:
             st.rerun()  # a cause was chosen: the filters above say so too
         above = st.container()
@@ -111,19 +105,19 @@ def _live(path: Path) -> None:
         with above:
             _causes(causes, asked.where.group)
         _draw(path, asked, page)
-        heard, now = letter_reading.heard(path), time.time()
+        heard, now = dead_letter_reads.heard(path), time.time()
         common.stays(heard, now)
-        if letter_reading.choices(path, asked.where.state) != st.session_state.get("choices"):
+        if dead_letter_reads.choices(path, asked.where.state) != st.session_state.get("choices"):
             st.rerun()  # last, because what it interrupts is not drawn
 
 
-def _read(path: Path, asked: Looking) -> tuple[data.DeadLetterPage, of_letters.Causes | None]:
+def _read(path: Path, asked: Looking) -> tuple[queries.DeadLetterPage, of_letters.Causes | None]:
     if asked.where.body is None:
-        seen = letter_reading.seen(path, asked.at(time.time()), asked.after)
+        seen = dead_letter_reads.seen(path, asked.at(time.time()), asked.after)
         return seen.page, seen.causes
-    page = letter_search.page(path, asked)
-    found = letter_search.frozen(asked)
-    return page, letter_reading.causes(path, found) if found else None
+    page = dead_letter_search.page(path, asked)
+    found = dead_letter_search.frozen(asked)
+    return page, dead_letter_reads.causes(path, found) if found else None
 
 
 def _causes(found: of_letters.Causes | None, chosen: str | None) -> None:
@@ -136,10 +130,10 @@ def _causes(found: of_letters.Causes | None, chosen: str | None) -> None:
         return
     if not found.total:
         common.note("Nothing to group.")
-    group_list(_items(found, chosen), key="causes", on_pick=letter_address.group)
+    group_list(_items(found, chosen), key="causes", on_pick=dead_letter_url.group)
     if found.others:
         common.note(
-            f"{words.plural(found.others, 'letter')} in smaller groups: narrow the filters to see those."
+            f"{wording.plural(found.others, 'letter')} in smaller groups: narrow the filters to see those."
         )
 
 
@@ -156,11 +150,11 @@ def _item(group: Group, *, on: bool) -> Item:
     more = f" and {len(topics) - len(shown)} more" if len(topics) > len(shown) else ""
     return Item(
         id=group.fingerprint,
-        count=words.compact(group.count) if group.count >= 1_000_000 else words.count(group.count),
+        count=wording.compact(group.count) if group.count >= 1_000_000 else wording.count(group.count),
         title=f"{said.visible_line(group.code, 80)} on {', '.join(shown)}{more}",
         means=f"{group.meaning} {group.advice}".strip() or "Nobody has described this code yet.",
-        sample=said.visible_line(letter.masked(group.sample_text)),
-        kinds=f"{words.count(group.count)} letters: {said.verdicts(group.verdicts)}. Group {group.fingerprint}.",
+        sample=said.visible_line(dead_letter.masked(group.sample_text)),
+        kinds=f"{wording.count(group.count)} letters: {said.verdicts(group.verdicts)}. Group {group.fingerprint}.",
         first=group.first_seen,
         last=group.last_seen,
         trend=group.trend.counts,
@@ -169,7 +163,7 @@ def _item(group: Group, *, on: bool) -> Item:
     )
 
 
-def _draw(path: Path, asked: Looking, page: data.DeadLetterPage) -> None:
+def _draw(path: Path, asked: Looking, page: queries.DeadLetterPage) -> None:
     """What acts are about stands above the list, so it is filled when the list has said what is chosen in it."""
     above = st.container()
     left, right = st.columns([3, 2])
@@ -178,10 +172,10 @@ def _draw(path: Path, asked: Looking, page: data.DeadLetterPage) -> None:
             _COLUMNS,
             [_row(item) for item in page.letters],
             key="letters",
-            version=acting.version(),
+            version=dead_letter_actions.version(),
             page=str(asked.after or ""),
             open=asked.letter,
-            on_look=letter_address.open,
+            on_look=dead_letter_url.open,
             alt="Dead letters, the latest first",
         )
         _pages(asked, page)
@@ -189,20 +183,20 @@ def _draw(path: Path, asked: Looking, page: data.DeadLetterPage) -> None:
         if asked.letter is None:
             st.html('<i class="pc-closed"></i>')
         else:
-            letter.show(path, asked.letter)
+            dead_letter.show(path, asked.letter)
     with above:
         offered = DeadLetterFilter(state=page.where.state) if ids else page.seen
         about = actions.selected(offered, ids)  # by hand is by id, whatever the filters say by now
-        number = data.scope(opened(path), about).count if ids else page.total
+        number = queries.scope(opened(path), about).count if ids else page.total
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             # One place, however much is said in it: else Export moves, and stands there twice until the page is drawn.
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 _about(path, asked, page, ids)
-            letter_export.show(path, about, number)
-        acting.bar(path, offered, ids, asked)
+            dead_letter_export.show(path, about, number)
+        dead_letter_actions.bar(path, offered, ids, asked)
 
 
-def _about(path: Path, asked: Looking, page: data.DeadLetterPage, ids: tuple[str, ...]) -> None:
+def _about(path: Path, asked: Looking, page: queries.DeadLetterPage, ids: tuple[str, ...]) -> None:
     """What a click on a button below would be about."""
     if ids:
         listed = {one.message_id for one in page.letters}
@@ -213,7 +207,7 @@ def _about(path: Path, asked: Looking, page: data.DeadLetterPage, ids: tuple[str
             "Choose none", key="letters_none", type="tertiary", icon=":material/close:", on_click=_choose_none
         )
         st.button(
-            "Show only these", key="letters_only", type="tertiary", icon=":material/filter_alt:", on_click=letter_address.only, args=(ids,),
+            "Show only these", key="letters_only", type="tertiary", icon=":material/filter_alt:", on_click=dead_letter_url.only, args=(ids,),
             help="Writes their ids into the address, which can be shared.",
         )  # fmt: skip
     elif page.total:
@@ -223,30 +217,30 @@ def _about(path: Path, asked: Looking, page: data.DeadLetterPage, ids: tuple[str
 
 
 def _choose_none() -> None:
-    st.session_state["letters_version"] = acting.version() + 1
+    st.session_state["letters_version"] = dead_letter_actions.version() + 1
 
 
-def _pages(asked: Looking, page: data.DeadLetterPage) -> None:
+def _pages(asked: Looking, page: queries.DeadLetterPage) -> None:
     if not page.total:
         common.note(said.none_match(page.where.state))
     if asked.after is None and page.next is None:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         first = asked.after is None
-        st.button("Newest", key="letters_newest", disabled=first, on_click=letter_address.newest)
-        st.button("Newer", key="letters_newer", disabled=first, on_click=letter_address.newer)
+        st.button("Newest", key="letters_newest", disabled=first, on_click=dead_letter_url.newest)
+        st.button("Newer", key="letters_newer", disabled=first, on_click=dead_letter_url.newer)
         st.button(
-            "Older", key="letters_older", disabled=page.next is None, on_click=letter_address.older, args=(page.next,)
+            "Older", key="letters_older", disabled=page.next is None, on_click=dead_letter_url.older, args=(page.next,)
         )  # fmt: skip
 
 
 def _row(item: DeadLetter) -> Row:
-    again = f" ({words.plural(item.replay_count, 'replay')})" if item.replay_count else ""
+    again = f" ({wording.plural(item.replay_count, 'replay')})" if item.replay_count else ""
     cells = (
         said.visible_line(item.topic, 80),
         said.key_cell(item.key),
         said.visible_line(item.code, 60),
         item.verdict.replace("_", " ") + again,
-        said.visible_line(letter.masked(item.error_text)),
+        said.visible_line(dead_letter.masked(item.error_text)),
     )
     return Row(item.message_id, item.failed_at, cells)

@@ -9,19 +9,20 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import actions, data, live_table, words
-from dashboard.bring import bring
-from dashboard.views import acted, common, reading, replay_tables
-from dashboard.words import dry_run as told
+from dashboard import actions, queries, wording
+from dashboard.components import live_table
+from dashboard.components.scroll_into_view import bring
+from dashboard.views import common, reads, replay_actions, replay_tables
+from dashboard.wording import dry_run as told
 from producer_core.replay import Inconclusive, Newer, Operation
 from producer_core.replay.dry_run import DryRun
 from producer_core.replay.guard import CANARY, STOP_PERCENT
 
 
-def show(path: Path, seen: data.Replay, tone: str, standing: str, *, comes_into_view: bool) -> None:
+def show(path: Path, seen: queries.Replay, tone: str, standing: str, *, comes_into_view: bool) -> None:
     """Frozen letters and nothing sent: all that is known before, then the choices and the buttons."""
     one = seen.operation
-    run = reading.planned(path, one.operation_id, _newer(one), _inconclusive(one))
+    run = reads.planned(path, one.operation_id, _newer(one), _inconclusive(one))
     if run is None:
         return
     with st.container(border=True):
@@ -29,7 +30,7 @@ def show(path: Path, seen: data.Replay, tone: str, standing: str, *, comes_into_
         if comes_into_view:
             bring(key=f"bring_{one.operation_id}")
         common.heading(told.before(run.total, run.bytes))
-        planned = words.stamp(one.created_at, common.zone(), time.time())
+        planned = wording.stamp(one.created_at, common.zone(), time.time())
         common.note(told.frozen(run.total, planned.text, seen.later), more=planned.more)
         if one.state == "checking":
             common.say(tone, standing)
@@ -149,7 +150,7 @@ def _go(path: Path, operation_id: str) -> None:
         canary=chosen.get(f"canary_{operation_id}"),
         stop_percent=chosen.get(f"stop_{operation_id}"),
     )
-    if acted.act(path, operation_id, go).ok:
+    if replay_actions.act(path, operation_id, go).ok:
         chosen["letters_version"] = int(chosen.get("letters_version", 0)) + 1
 
 
@@ -159,7 +160,7 @@ def _chosen_inconclusive(operation_id: str) -> Inconclusive | None:
 
 
 def _leave(path: Path, operation_id: str) -> None:
-    acted.act(path, operation_id, actions.cancel_replay)
+    replay_actions.act(path, operation_id, actions.cancel_replay)
     if st.session_state.get("operation") == operation_id:
         st.session_state.pop("operation")
 
@@ -167,7 +168,7 @@ def _leave(path: Path, operation_id: str) -> None:
 def _with_quarantined(path: Path, operation_id: str) -> None:
     yes = bool(st.session_state.get(f"quarantined_{operation_id}"))
 
-    done = acted.act(path, operation_id, partial(actions.with_quarantined, yes=yes))
+    done = replay_actions.act(path, operation_id, partial(actions.with_quarantined, yes=yes))
     if done.ok and done.operation_id:
         st.session_state["operation"] = done.operation_id
         st.session_state[f"quarantined_{done.operation_id}"] = yes

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import words
-from dashboard.data.error_groups import GroupPage, error_group
-from dashboard.data.view import View
-from dashboard.figures.errors import group_trend
-from dashboard.live_dom import live_dom
-from dashboard.live_plotly import live_plotly
-from dashboard.nodes import Node, link, node
-from dashboard.stores import opened
-from dashboard.views import common, header, pace
-from dashboard.words import errors as say
+from dashboard import wording
+from dashboard.charts.errors import group_trend
+from dashboard.components.live_chart import live_plotly
+from dashboard.components.live_dom import live_dom
+from dashboard.html import Node, link, node
+from dashboard.queries.error_groups import GroupPage, error_group
+from dashboard.queries.view import View
+from dashboard.server.stores import opened
+from dashboard.views import adaptive_cache, common, header
+from dashboard.wording import errors as say
 from producer_core._internal.masking import mask_text
 from producer_core.kafka.classify import failure_of
 
@@ -27,7 +27,9 @@ def show(path: Path, view: View, fingerprint: str) -> None:
     """The group that the address names, above the rest of the page."""
     key = f"group-{fingerprint}"
     asked = (view, fingerprint)
-    found = pace.read(path, key, asked, lambda: (error_group(opened(path), fingerprint, view, time.time()),))
+    found = adaptive_cache.read(
+        path, key, asked, lambda: (error_group(opened(path), fingerprint, view, time.time()),)
+    )
     with st.container(border=True, key="pc-group"):
         if found is None:
             return
@@ -59,9 +61,9 @@ def _story(page: GroupPage, now: float) -> list[Node]:
         ("What to do", failure.advice),
         (
             "In this range",
-            f"{words.plural(inside, 'death')}, {say.before(page.before, inside) or 'none before'}",
+            f"{wording.plural(inside, 'death')}, {say.before(page.before, inside) or 'none before'}",
         ),
-        ("In all", words.plural(group.count, "letter")),
+        ("In all", wording.plural(group.count, "letter")),
         ("First and last", _between(group.first_seen, group.last_seen, now)),
         ("Topics", say.topics(group.topics, 8)),
         ("Now", say.states(page.states)),
@@ -84,7 +86,7 @@ def _links(page: GroupPage) -> Node:
     mark, waiting = page.ever.fingerprint, page.states.get("dead", 0)
     kept = {"range": None, "topic": None, "producer": None}
     letters = (
-        link(f"Open the {words.plural(waiting, 'letter')} that wait" if waiting != 1 else "Open the letter that waits",
+        link(f"Open the {wording.plural(waiting, 'letter')} that wait" if waiting != 1 else "Open the letter that waits",
              header.link("dead-letters", group=mark, **kept))
         if waiting
         else link("Look at its letters", header.link("dead-letters", group=mark, state="any", **kept))
@@ -104,5 +106,5 @@ def _back() -> Node:
 
 def _between(first: float, last: float, now: float) -> str:
     zone = common.zone()
-    begin, end = words.stamp(first, zone, now).text, words.stamp(last, zone, now).text
+    begin, end = wording.stamp(first, zone, now).text, wording.stamp(last, zone, now).text
     return begin if begin == end else f"{begin} to {end}"

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import figures, live_table, words
-from dashboard.data.error_groups import GroupLine
-from dashboard.data.errors import CodeLine, Errors, KindLine, TopicLine, errors
-from dashboard.data.view import View
-from dashboard.figures.errors import described, failed_attempts, fates
-from dashboard.live_dom import live_dom
-from dashboard.live_plotly import live_plotly
-from dashboard.live_table import Cell, Column, Line, Part, TableRow
-from dashboard.stores import opened
-from dashboard.views import common, error_group, header, pace, tiles
-from dashboard.words import errors as say
+from dashboard import charts, wording
+from dashboard.charts.errors import described, failed_attempts, fates
+from dashboard.components import live_table
+from dashboard.components.live_chart import live_plotly
+from dashboard.components.live_dom import live_dom
+from dashboard.components.live_table import Cell, Column, Line, Part, TableRow
+from dashboard.queries.error_groups import GroupLine
+from dashboard.queries.errors import CodeLine, Errors, KindLine, TopicLine, errors
+from dashboard.queries.view import View
+from dashboard.server.stores import opened
+from dashboard.views import adaptive_cache, common, error_group, header, tiles
+from dashboard.wording import errors as say
 from producer_core._internal.masking import mask_text
 
 _MOST = 40
@@ -35,7 +36,7 @@ def show(path: Path) -> None:
 
 
 def _live(path: Path, view: View, group: str | None) -> None:
-    shown = pace.read(path, "errors", view, lambda: reading(path, view))
+    shown = adaptive_cache.read(path, "errors", view, lambda: reading(path, view))
     if shown is None:
         return
     now = time.time()
@@ -65,7 +66,7 @@ def reading(path: Path, view: View) -> Errors:
 def _failing(shown: Errors) -> say.Failing:
     worst = shown.codes[0] if shown.codes and shown.codes[0].died else None
     return say.Failing(
-        during=words.during(shown.window, shown.since, shown.now, common.zone()),
+        during=wording.during(shown.window, shown.since, shown.now, common.zone()),
         settled=shown.whole.acknowledged + shown.whole.dead,
         attempts=shown.whole.attempts,
         saved=shown.whole.saved,
@@ -83,22 +84,22 @@ def _tiles(shown: Errors) -> None:
     now, before, old = shown.whole, shown.whole_before, shown.compares
     success, success_before = shown.retry_success
     found = [
-        ("Failed attempts", words.compact(now.attempts), words.change(now.attempts, before.attempts, words.count, good=-1),
+        ("Failed attempts", wording.compact(now.attempts), wording.change(now.attempts, before.attempts, wording.count, good=-1),
          "Delivery reports with an error that reached us; what librdkafka repeated inside is not among them."),
-        ("Saved by retries", words.compact(now.saved), words.change(now.saved, before.saved, words.count),
+        ("Saved by retries", wording.compact(now.saved), wording.change(now.saved, before.saved, wording.count),
          "Messages that failed at least once and were acknowledged after a retry of ours."),
-        ("Died", words.compact(now.dead), words.change(now.dead, before.dead, words.count, good=-1),
+        ("Died", wording.compact(now.dead), wording.change(now.dead, before.dead, wording.count, good=-1),
          "Messages that became dead letters."),
-        ("Error rate", words.percent(now.error_rate), words.change(now.error_rate, before.error_rate, words.percent, good=-1),
+        ("Error rate", wording.percent(now.error_rate), wording.change(now.error_rate, before.error_rate, wording.percent, good=-1),
          "Messages that died, of all that were settled."),
-        ("Retry success", words.percent(success), words.change(success, success_before, words.percent, good=1),
-         words.retries(now.saved, shown.given_up[0])),
-        ("Dead letters", words.compact(shown.waiting), None,
+        ("Retry success", wording.percent(success), wording.change(success, success_before, wording.percent, good=1),
+         wording.retries(now.saved, shown.given_up[0])),
+        ("Dead letters", wording.compact(shown.waiting), None,
          "They wait for a decision now, whatever the range: replay or clear."),
     ]  # fmt: skip
     six = [
-        figures.Tile(
-            label, value, changed if changed is not None and old else words.Change("", "", ""), more=more
+        charts.Tile(
+            label, value, changed if changed is not None and old else wording.Change("", "", ""), more=more
         )
         for label, value, changed, more in found
     ]
@@ -151,7 +152,7 @@ def _group(shown: Errors, line: GroupLine, chosen: bool) -> TableRow:
     return TableRow(
         group.fingerprint,
         (
-            (title, Part(words.short(text, _LONGEST), more=text[:1000] if len(text) > _LONGEST else ""),
+            (title, Part(wording.short(text, _LONGEST), more=text[:1000] if len(text) > _LONGEST else ""),
              Part(f"{group.meaning} {group.advice}".strip(), "small")),
             trend if group.trend.counts else "",
             _against(shown, group.count, line.before),
@@ -164,7 +165,7 @@ def _group(shown: Errors, line: GroupLine, chosen: bool) -> TableRow:
 
 
 def _length(seconds: float) -> str:
-    return words.age(seconds)
+    return wording.age(seconds)
 
 
 # codes, kinds, topics
@@ -222,7 +223,7 @@ def _kinds(shown: Errors) -> None:
 
 
 def _kind(shown: Errors, line: KindLine) -> TableRow:
-    name = [Part(say.kind(line.kind), "strong"), Part(words.plural(line.codes, "code"), "small")]
+    name = [Part(say.kind(line.kind), "strong"), Part(wording.plural(line.codes, "code"), "small")]
     return TableRow(
         line.kind,
         (
@@ -256,15 +257,15 @@ def _topic(shown: Errors, line: TopicLine) -> TableRow:
         line.topic,
         (
             Part(
-                words.short(line.topic, 48),
+                wording.short(line.topic, 48),
                 "strong",
                 header.link("errors", topic=line.topic),
                 more=line.topic,
             ),
             _against(shown, line.now.attempts, line.before.attempts),
-            words.count(line.now.saved),
+            wording.count(line.now.saved),
             _against(shown, line.now.dead, line.before.dead),
-            words.percent(line.now.error_rate),
+            wording.percent(line.now.error_rate),
             say.topics(line.codes, 2),
         ),
     )
@@ -277,9 +278,9 @@ def _against(shown: Errors, number: int, before: int) -> Cell:
     """A number, and below it how it was in the same time before."""
     earlier = say.before(before, number) if shown.compares else ""
     return (
-        (words.count(number), Part(earlier, "small"))
+        (wording.count(number), Part(earlier, "small"))
         if earlier and (number or before)
-        else words.count(number)
+        else wording.count(number)
     )
 
 
@@ -287,7 +288,7 @@ def _waiting(number: int, **selection: str) -> Cell:
     """Leads to the letters, of whatever age, because all that wait are meant."""
     if not number:
         return Part("none", "small")
-    return Part(words.count(number), href=letters_of(**selection), more="Open these dead letters")
+    return Part(wording.count(number), href=letters_of(**selection), more="Open these dead letters")
 
 
 def letters_of(**selection: str) -> str:
@@ -297,17 +298,17 @@ def letters_of(**selection: str) -> str:
 
 
 def _last(at: float, now: float) -> Part:
-    text, more = words.stamp(at, common.zone(), now)
+    text, more = wording.stamp(at, common.zone(), now)
     return Part(text, more=more)
 
 
 def _more(number: int, noun: str) -> None:
     if number > _MOST:
         common.note(
-            f"and {words.plural(number - _MOST, noun)} more; choose a topic or a shorter range to see them"
+            f"and {wording.plural(number - _MOST, noun)} more; choose a topic or a shorter range to see them"
         )
 
 
 def _compared(shown: Errors) -> str:
-    begins = None if shown.begins is None else words.stamp(shown.begins, common.zone(), shown.now).text
+    begins = None if shown.begins is None else wording.stamp(shown.begins, common.zone(), shown.now).text
     return say.compared(compares=shown.compares, begins=begins)

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import live_table, words
-from dashboard.data.fleet import STATES, TROUBLED, Fleet, Member, fleet
-from dashboard.data.view import View
-from dashboard.figures import Tile
-from dashboard.figures.fleet import fleet_percentiles, spread
-from dashboard.live_dom import live_dom
-from dashboard.live_plotly import live_plotly
-from dashboard.live_table import Column, Line, Part, TableRow
-from dashboard.stores import opened
-from dashboard.views import audit, common, header, pace, pipeline, tiles
-from dashboard.words import fleet as say
+from dashboard import wording
+from dashboard.charts import Tile
+from dashboard.charts.fleet import fleet_percentiles, spread
+from dashboard.components import live_table
+from dashboard.components.live_chart import live_plotly
+from dashboard.components.live_dom import live_dom
+from dashboard.components.live_table import Column, Line, Part, TableRow
+from dashboard.queries.fleet import STATES, TROUBLED, Fleet, Member, fleet
+from dashboard.queries.view import View
+from dashboard.server.stores import opened
+from dashboard.views import adaptive_cache, audit, common, header, pipeline, tiles
+from dashboard.wording import fleet as say
 from producer_core.metrics.histogram import RELATIVE_ERROR
 
 SHOWN = 50
@@ -62,7 +63,7 @@ def _choices() -> tuple[str, str]:
 
 def _live(path: Path, view: View) -> None:
     everybody = _asked() == WHO[2]
-    shown = pace.read(path, "fleet", (view, everybody), lambda: reading(path, view, everybody))
+    shown = adaptive_cache.read(path, "fleet", (view, everybody), lambda: reading(path, view, everybody))
     if shown is None:
         return
     now = time.time()
@@ -74,7 +75,7 @@ def _live(path: Path, view: View) -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         common.heading("Latency of all producers together")
-        common.note(f"From merged histograms: each percentile is right to {words.percent(RELATIVE_ERROR)}.")
+        common.note(f"From merged histograms: each percentile is right to {wording.percent(RELATIVE_ERROR)}.")
         live_plotly(
             fleet_percentiles(shown), key="fleet-latency", alt="Percentiles of all producers together"
         )
@@ -105,17 +106,17 @@ def _crowd(shown: Fleet) -> say.Crowd:
 
 
 def _tiles(shown: Fleet) -> None:
-    near = f"Of all producers together, from merged histograms, right to {words.percent(RELATIVE_ERROR)}."
-    p50, _, p99, p999 = (words.milliseconds(value) for value in shown.found)
+    near = f"Of all producers together, from merged histograms, right to {wording.percent(RELATIVE_ERROR)}."
+    p50, _, p99, p999 = (wording.milliseconds(value) for value in shown.found)
     found = [
-        ("Producers", words.count(shown.running), f"Those that run, on {words.plural(shown.hosts, 'host')}."),
-        ("In trouble", words.count(len(shown.troubled)), "Not heard of, without a broker, with an alert, with messages that died, or with a full queue."),
-        ("Throughput", words.rate(shown.rate), "Acknowledged messages a second, over the last minute of the range."),
-        ("Error rate", words.percent(shown.error_rate), "Messages that died, of all that were settled in the range."),
+        ("Producers", wording.count(shown.running), f"Those that run, on {wording.plural(shown.hosts, 'host')}."),
+        ("In trouble", wording.count(len(shown.troubled)), "Not heard of, without a broker, with an alert, with messages that died, or with a full queue."),
+        ("Throughput", wording.rate(shown.rate), "Acknowledged messages a second, over the last minute of the range."),
+        ("Error rate", wording.percent(shown.error_rate), "Messages that died, of all that were settled in the range."),
         ("Latency p50", p50, near),
         ("Latency p99", p99, near),
         ("Latency p99.9", p999, near),
-        ("Pending", words.compact(shown.pending), "Accepted and not settled yet, in memory and in journals."),
+        ("Pending", wording.compact(shown.pending), "Accepted and not settled yet, in memory and in journals."),
     ]  # fmt: skip
     eight = [Tile(label, value, more=more) for label, value, more in found]
     live_dom(tiles.tiles(eight, look="pc-eight"), key="fleet-tiles")
@@ -141,7 +142,7 @@ def _producers(shown: Fleet, now: float) -> None:
     common.heading("Producers, by trouble")
     who, text = _choices()
     if len(shown.versions) > 1:
-        common.note(say.versions({words.short(name): number for name, number in shown.versions.items()}))
+        common.note(say.versions({wording.short(name): number for name, number in shown.versions.items()}))
     found = [
         member for member in shown.members if matches(member, text) and (who != WHO[1] or member.troubled)
     ]
@@ -175,26 +176,26 @@ def _row(member: Member, now: float) -> TableRow:
         fill=member.fill,
     )
     about: list[Line] = [
-        Part(words.short(member.name, 40), "strong", header.link("overview", producer=member.producer_id), member.producer_id),
-        Part(f"{words.short(member.host, 40)}, process {member.pid}", "small", more=member.host),
+        Part(wording.short(member.name, 40), "strong", header.link("overview", producer=member.producer_id), member.producer_id),
+        Part(f"{wording.short(member.host, 40)}, process {member.pid}", "small", more=member.host),
     ]  # fmt: skip
-    states: list[Line] = [Part(words.short(said, 120), look, more=said)]
-    states += [Part(words.short(text, 120), "small", more=text) for text in others]
-    text, more = words.stamp(member.seen_at, common.zone(), now)
+    states: list[Line] = [Part(wording.short(said, 120), look, more=said)]
+    states += [Part(wording.short(text, 120), "small", more=text) for text in others]
+    text, more = wording.stamp(member.seen_at, common.zone(), now)
     return TableRow(
         member.producer_id,
         (
             about,
             states,
-            words.rate(member.rate) if member.rate else "–",
-            words.percent(member.error_rate),
-            words.milliseconds(member.p99),
-            Part(words.count(member.letters), href=_letters(member))
+            wording.rate(member.rate) if member.rate else "–",
+            wording.percent(member.error_rate),
+            wording.milliseconds(member.p99),
+            Part(wording.count(member.letters), href=_letters(member))
             if member.letters
             else Part("none", "small"),
-            words.count(member.pending),
-            words.size(member.memory),
-            Part(words.short(member.version, 20), "small", more=member.version),
+            wording.count(member.pending),
+            wording.size(member.memory),
+            Part(wording.short(member.version, 20), "small", more=member.version),
             Part(text, more=more),
         ),
     )

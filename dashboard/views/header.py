@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
-from dashboard import data, words
-from dashboard.views import common, reading
+from dashboard import queries, wording
+from dashboard.views import common, reads
 from producer_core.errors import StoreError
 
 ALL_TOPICS = "All topics"
@@ -29,7 +29,7 @@ def title(text: str = "producer_core") -> None:
     st.html(f'<h1 class="pc-title">{html.escape(text)}</h1>')
 
 
-def view(path: Path, name: str) -> data.View:
+def view(path: Path, name: str) -> queries.View:
     """Draws the header; what was chosen, which also stands in the address."""
     now = time.time()
     asked = _take_from_address(now)
@@ -45,21 +45,21 @@ def view(path: Path, name: str) -> data.View:
         )
         window = st.segmented_control(
             "Time range",
-            [*data.RANGES, words.CUSTOM],
-            default=None if kept else words.CUSTOM if asked else data.DEFAULT,
+            [*queries.RANGES, wording.CUSTOM],
+            default=None if kept else wording.CUSTOM if asked else queries.DEFAULT,
             key="range",
             bind="query-params",
             required=True,
             label_visibility="collapsed",
             on_change=_window_chosen,
         )
-        topics, producers = _known(reading.topics, path), _known(_producers, path)
+        topics, producers = _known(reads.topics, path), _known(_producers, path)
         topic = _one_of("Topic", ALL_TOPICS, topics, "topic")
         producer = _producer(path)
     _say_unknown("topic", topic, topics)
     _say_unknown("producer", producer, producers)
-    start, end = _custom(now) if window == words.CUSTOM else (None, None)
-    found = data.View(window, topic, producer, start, end)
+    start, end = _custom(now) if window == wording.CUSTOM else (None, None)
+    found = queries.View(window, topic, producer, start, end)
     st.session_state["view"], st.session_state["page"] = found, name
     return found
 
@@ -68,7 +68,7 @@ def _from_the_last_page(name: str) -> bool:
     """What was looked at on the page before, where the address of this one says nothing of it; whether the range is."""
     if st.session_state.get("page", name) == name:
         return False
-    looked_at: data.View = st.session_state["view"]
+    looked_at: queries.View = st.session_state["view"]
     before = {"range": looked_at.window, "topic": looked_at.topic, "producer": looked_at.producer}
     taken = {key: value for key, value in before.items() if value is not None and key not in st.query_params}
     for key, value in taken.items():
@@ -76,9 +76,9 @@ def _from_the_last_page(name: str) -> bool:
     return "range" in taken
 
 
-def every(view: data.View) -> float | None:
+def every(view: queries.View) -> float | None:
     """Seconds between two drawings of what follows by itself; None while it is paused."""
-    return data.refresh(view, time.time()) if st.session_state.get("live", True) else None
+    return queries.refresh(view, time.time()) if st.session_state.get("live", True) else None
 
 
 def link(page: str, **query: str | float | None) -> str:
@@ -87,7 +87,7 @@ def link(page: str, **query: str | float | None) -> str:
     What is given comes on top: a name takes the place of what is looked at, None leaves it out, and `since`, `until`
     (seconds since 1970) or `range` that of the time range. Relative, so that it holds behind a proxy; not HTML yet.
     """
-    looked_at: data.View = st.session_state.get("view", data.View())
+    looked_at: queries.View = st.session_state.get("view", queries.View())
     kept = {
         name: value
         for name, value in looked_at.query.items()
@@ -107,7 +107,7 @@ def _producer(path: Path) -> str | None:
     """Shown by its name; its id stands in the address, which Streamlit would fill with the name."""
     names: Mapping[str, str] = {}
     with contextlib.suppress(StoreError):
-        names = reading.producers(path)
+        names = reads.producers(path)
     if "producer" not in st.session_state:
         st.session_state["producer"] = st.query_params.get("producer", ALL_PRODUCERS)
     kept = st.session_state["producer"]
@@ -125,7 +125,7 @@ def _producer(path: Path) -> str | None:
 
 
 def _producers(path: Path) -> tuple[str, ...]:
-    return tuple(reading.producers(path))
+    return tuple(reads.producers(path))
 
 
 def _say_unknown(kind: str, chosen: str | None, known: tuple[str, ...]) -> None:
@@ -156,7 +156,7 @@ def _one_of(label: str, everything: str, options: tuple[str, ...], key: str) -> 
 
 def _take_from_address(now: float) -> bool:
     """Since and until of the address, which are then the range that the page opens with."""
-    asked = data.chosen(st.query_params.get("since"), st.query_params.get("until"), now)
+    asked = queries.chosen(st.query_params.get("since"), st.query_params.get("until"), now)
     if asked is not None:
         st.session_state["custom"] = asked
     return asked is not None
@@ -164,8 +164,8 @@ def _take_from_address(now: float) -> bool:
 
 def _window_chosen() -> None:
     """A range of one's own begins with what is looked at; any other takes it out of the address."""
-    if st.session_state["range"] == words.CUSTOM:
-        now, looked_at = time.time(), st.session_state.get("view", data.View())
+    if st.session_state["range"] == wording.CUSTOM:
+        now, looked_at = time.time(), st.session_state.get("view", queries.View())
         _remember(looked_at.since(now) // 60 * 60, -(-int(now) // 60) * 60)
     else:
         st.session_state.pop("custom", None)
@@ -184,7 +184,7 @@ def _custom(now: float) -> tuple[int, int]:
     start, end = st.session_state["custom"]
     if st.query_params.get("since") != str(start) or st.query_params.get("until") != str(end):
         _remember(start, end)
-    zone = words.zone_of(common.zone())
+    zone = wording.zone_of(common.zone())
     for name, at in (("from", start), ("to", end)):
         st.session_state[name] = datetime.fromtimestamp(at, zone).replace(tzinfo=None)
     with st.container(key="pc-custom", horizontal=True, vertical_alignment="center", gap="small"):
@@ -201,7 +201,7 @@ def _custom(now: float) -> tuple[int, int]:
                 width=210,
             )
         common.note(
-            f"{words.zone_name(common.zone(), now)}, the time of your browser", more=common.zone() or "UTC"
+            f"{wording.zone_name(common.zone(), now)}, the time of your browser", more=common.zone() or "UTC"
         )
     return start, end
 
@@ -212,7 +212,7 @@ def _moved(name: str) -> None:
     if moved is None or "custom" not in st.session_state:
         return  # it was emptied, or another range was chosen in the same moment
     start, end = st.session_state["custom"]
-    at = int(moved.replace(tzinfo=words.zone_of(common.zone())).timestamp())
+    at = int(moved.replace(tzinfo=wording.zone_of(common.zone())).timestamp())
     length = end - start
     start, end = (
         (at, end if end > at else at + length)

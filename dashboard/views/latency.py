@@ -9,10 +9,10 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import data, figures, words
-from dashboard.live_dom import live_dom
-from dashboard.live_plotly import live_plotly
-from dashboard.views import common, header, reading, tiles, why
+from dashboard import charts, queries, wording
+from dashboard.components.live_chart import live_plotly
+from dashboard.components.live_dom import live_dom
+from dashboard.views import causes, common, header, reads, tiles
 from producer_core.metrics.histogram import RELATIVE_ERROR
 
 
@@ -21,18 +21,18 @@ def show(path: Path) -> None:
     st.fragment(_live, run_every=header.every(view))(path, view)
 
 
-def _live(path: Path, view: data.View) -> None:
+def _live(path: Path, view: queries.View) -> None:
     with common.panel(path):
-        st.session_state["latency"] = view, reading.latency(path, view)
+        st.session_state["latency"] = view, reads.latency(path, view)
     seen, shown = st.session_state.get("latency", (None, None))
     if shown is not None and seen == view:
         _draw(shown, view)
 
 
-def _draw(shown: data.Latency, view: data.View) -> None:
+def _draw(shown: queries.Latency, view: queries.View) -> None:
     now = time.time()
     common.stays(shown.seen_at, now)
-    why.show(shown)
+    causes.show(shown)
     if view.topic is not None and shown.heard:
         common.note(
             "What the client says of its queue, its batches and the brokers is of all topics together."
@@ -40,23 +40,23 @@ def _draw(shown: data.Latency, view: data.View) -> None:
     _tiles(shown)
     left, right = st.columns(2, gap="medium")
     with left:
-        _chart("Percentiles", figures.percentiles(shown), "percentiles", _near())
+        _chart("Percentiles", charts.percentiles(shown), "percentiles", _near())
         _chart(
             "Where the time goes, on average",
-            figures.spent(shown),
+            charts.spent(shown),
             "spent",
             "Waiting in our queue is a mean over messages; sending and the round trip are means over requests.",
         )
     with right:
         _chart(
             "How latencies spread",
-            figures.heat(shown),
+            charts.heat(shown),
             "heat",
             "The stronger the colour, the more of a moment's messages.",
         )
         _chart(
             "Round trip by broker, on average",
-            figures.rtt_by_broker(shown),
+            charts.rtt_by_broker(shown),
             "rtt",
             "Network and broker together, as the client measures each request.",
         )
@@ -65,25 +65,25 @@ def _draw(shown: data.Latency, view: data.View) -> None:
 
 
 def _near() -> str:
-    return f"From merged histograms: each is right to {words.percent(RELATIVE_ERROR)}."
+    return f"From merged histograms: each is right to {wording.percent(RELATIVE_ERROR)}."
 
 
-def _tiles(shown: data.Latency) -> None:
+def _tiles(shown: queries.Latency) -> None:
     whole, near = shown.whole, _near()
     shares = ("half", "95 of 100", "99 of 100", "999 of 1,000")
-    names = [f"p{100 * quantile:g}" for quantile in data.LATENCY_QUANTILES]
+    names = [f"p{100 * quantile:g}" for quantile in queries.LATENCY_QUANTILES]
     found = [
-        (name, words.milliseconds(value), f"In this time {share} of the messages are acknowledged. {near}")
+        (name, wording.milliseconds(value), f"In this time {share} of the messages are acknowledged. {near}")
         for name, value, share in zip(names, shown.found, shares, strict=True)
     ]
     heard = shown.heard
     found += [
-        ("Round trip", words.milliseconds(whole.rtt), "A request's way to the broker and back, on average."),
-        ("Queue peak", words.percent(whole.fill_highest) if heard else "–", "How full the client's queue was at most, of messages or of bytes."),
-        ("Per batch", words.compact(data.per_batch(whole)), "Messages in a batch, on average; larger batches make fewer requests."),
-        ("Sent again", words.percent(data.repeated(whole)), "Requests that the client had to send again, of all."),
+        ("Round trip", wording.milliseconds(whole.rtt), "A request's way to the broker and back, on average."),
+        ("Queue peak", wording.percent(whole.fill_highest) if heard else "–", "How full the client's queue was at most, of messages or of bytes."),
+        ("Per batch", wording.compact(queries.per_batch(whole)), "Messages in a batch, on average; larger batches make fewer requests."),
+        ("Sent again", wording.percent(queries.repeated(whole)), "Requests that the client had to send again, of all."),
     ]  # fmt: skip
-    eight = [figures.Tile(label, value, more=more) for label, value, more in found]
+    eight = [charts.Tile(label, value, more=more) for label, value, more in found]
     live_dom(tiles.tiles(eight, look="pc-eight"), key="latency-tiles")
 
 
@@ -93,25 +93,25 @@ def _chart(title: str, figure: object, key: str, note: str) -> None:
     live_plotly(figure, key=f"latency-{key}", alt=title)
 
 
-def _topics(shown: data.Latency) -> None:
+def _topics(shown: queries.Latency) -> None:
     common.heading("By topic")
     if not shown.topics:
         common.note("No topic was written to in this range.")
         return
-    names = [f"p{100 * quantile:g}" for quantile in data.LATENCY_QUANTILES]
+    names = [f"p{100 * quantile:g}" for quantile in queries.LATENCY_QUANTILES]
     rows = [
         (
             line.topic,
-            words.count(line.acknowledged),
-            words.milliseconds(line.mean),
-            *(words.milliseconds(value) for value in line.found),
+            wording.count(line.acknowledged),
+            wording.milliseconds(line.mean),
+            *(wording.milliseconds(value) for value in line.found),
         )
         for line in shown.topics
     ]
     st.html(_table("By topic", ("Topic", "Acknowledged", "Mean", *names), rows))
 
 
-def _brokers(shown: data.Latency) -> None:
+def _brokers(shown: queries.Latency) -> None:
     common.heading("By broker")
     if not shown.brokers:
         common.note("No client statistics came in this range.")
@@ -126,16 +126,16 @@ def _brokers(shown: data.Latency) -> None:
     rows = [
         (
             one.name,
-            words.percent(data.connected(one)),
-            words.count(one.requests),
-            words.milliseconds(one.queue),
-            words.milliseconds(one.outbuf),
-            words.milliseconds(one.rtt),
-            words.milliseconds(one.rtt_p99) if one.rtt_count else "–",
-            words.milliseconds(one.throttle) if one.throttle_sum else "none",
-            words.count(one.retries),
-            words.count(one.timeouts),
-            words.count(one.disconnects),
+            wording.percent(queries.connected(one)),
+            wording.count(one.requests),
+            wording.milliseconds(one.queue),
+            wording.milliseconds(one.outbuf),
+            wording.milliseconds(one.rtt),
+            wording.milliseconds(one.rtt_p99) if one.rtt_count else "–",
+            wording.milliseconds(one.throttle) if one.throttle_sum else "none",
+            wording.count(one.retries),
+            wording.count(one.timeouts),
+            wording.count(one.disconnects),
         )
         for one in shown.brokers
     ]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import data, figures, words
-from dashboard.live_dom import live_dom
-from dashboard.live_plotly import live_plotly
-from dashboard.nodes import Node
-from dashboard.stores import opened
-from dashboard.views import beginning, common, firing, header, producers, reading, tiles
+from dashboard import charts, queries, wording
+from dashboard.components.live_chart import live_plotly
+from dashboard.components.live_dom import live_dom
+from dashboard.html import Node
+from dashboard.server.stores import opened
+from dashboard.views import common, empty_store, firing_alerts, header, producers, reads, tiles
 
 
 def show(path: Path) -> None:
@@ -20,7 +20,7 @@ def show(path: Path) -> None:
     st.fragment(_live, run_every=header.every(view))(path, view)
 
 
-def _live(path: Path, view: data.View) -> None:
+def _live(path: Path, view: queries.View) -> None:
     """Everything that follows the store by itself; its charts keep their zoom, its links can be clicked at any moment.
 
     While the store cannot be read, what was seen last stays, and says of when it is. What comes and goes has a container
@@ -28,40 +28,40 @@ def _live(path: Path, view: data.View) -> None:
     """
     lost = True
     with st.container(key="pc-trouble"), common.panel(path):
-        st.session_state["overview"] = view, reading.overview(path, view)
+        st.session_state["overview"] = view, reads.overview(path, view)
         lost = False
     seen, shown = st.session_state.get("overview", (None, None))
     if shown is not None and seen == view:
         _draw(path, shown, view, lost=lost)
 
 
-def _draw(path: Path, shown: data.Overview, view: data.View, *, lost: bool) -> None:
+def _draw(path: Path, shown: queries.Overview, view: queries.View, *, lost: bool) -> None:
     now = shown.read_at if lost else time.time()
     live_dom(tiles.headline(shown), _as_of(path, shown, view, lost=lost), key="headline")
     common.stays(shown.seen_at, time.time())
     with st.container(key="pc-alerts"), common.panel(path):
-        firing.show(opened(path), shown, now)
+        firing_alerts.show(opened(path), shown, now)
     with st.container(key="pc-begin"):
         if shown.seen_at is None:
-            beginning.show(path)
-    live_dom(tiles.tiles(figures.tiles(shown)), *tiles.topics(shown), key="figures")
+            empty_store.show(path)
+    live_dom(tiles.tiles(charts.tiles(shown)), *tiles.topics(shown), key="figures")
     _charts(shown)
     live_dom(*producers.table(shown, now), key="producers")
 
 
-def _as_of(path: Path, shown: data.Overview, view: data.View, *, lost: bool) -> Node:
-    at = words.stamp(shown.read_at, common.zone(), shown.read_at)
+def _as_of(path: Path, shown: queries.Overview, view: queries.View, *, lost: bool) -> Node:
+    at = wording.stamp(shown.read_at, common.zone(), shown.read_at)
     paused = header.every(view) is None
-    said = words.as_of(at.text, paused=paused, over=view.over(shown.read_at), lost=lost)
-    zone = words.zone_name(common.zone(), shown.read_at)
-    age = "" if common.is_paused() else f" · {words.data_age(shown.seen_at, shown.read_at)}"
-    gaps, why = words.gaps(*shown.missing)
+    said = wording.as_of(at.text, paused=paused, over=view.over(shown.read_at), lost=lost)
+    zone = wording.zone_name(common.zone(), shown.read_at)
+    age = "" if common.is_paused() else f" · {wording.data_age(shown.seen_at, shown.read_at)}"
+    gaps, why = wording.gaps(*shown.missing)
     return tiles.small(f"{said} {zone}{age} · store {path.name}{gaps}", f"{at.more} · {path}{why}")
 
 
-def _charts(shown: data.Overview) -> None:
-    error_rate, throughput, latency = figures.overview_lines(figures.lines_of(shown))
-    waiting = figures.waiting(shown.dead_by_code, "No dead letters wait.")
+def _charts(shown: queries.Overview) -> None:
+    error_rate, throughput, latency = charts.overview_lines(charts.lines_of(shown))
+    waiting = charts.waiting(shown.dead_by_code, "No dead letters wait.")
     left, right = st.columns(2, gap="medium")
     with left:
         _chart("Error rate by topic", error_rate, "error-rate")

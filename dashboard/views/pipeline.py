@@ -7,15 +7,15 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import words
-from dashboard.data.audits import FAULTS, TopicAudit
-from dashboard.data.fleet import Fleet
-from dashboard.data.jobs import Job
-from dashboard.live_table import Cell, Column, Line, Part, TableRow, live_table
+from dashboard import wording
+from dashboard.components.live_table import Cell, Column, Line, Part, TableRow, live_table
+from dashboard.queries.audits import FAULTS, TopicAudit
+from dashboard.queries.fleet import Fleet
+from dashboard.queries.jobs import Job
 from dashboard.views import common, header
-from dashboard.words import audits as told
-from dashboard.words import fleet as say
-from dashboard.words import jobs as of
+from dashboard.wording import audits as told
+from dashboard.wording import fleet as say
+from dashboard.wording import jobs as of
 from producer_core._internal.masking import mask_text
 
 _JOBS, _TOPICS = 20, 50
@@ -66,8 +66,8 @@ def _job(job: Job, now: float) -> TableRow:
     )
     about: list[Line] = [
         Part(of.TITLES.get(job.kind, job.kind), "strong"),
-        Part(words.short(job.name, 48), "mono", more=job.name),
-        Part(f"{words.short(job.host, 40)}, process {job.pid}", "small", more=job.host),
+        Part(wording.short(job.name, 48), "mono", more=job.name),
+        Part(f"{wording.short(job.host, 40)}, process {job.pid}", "small", more=job.host),
     ]
     said = mask_text(job.message)
     ago = None if job.last_success_at is None else now - job.last_success_at
@@ -77,7 +77,7 @@ def _job(job: Job, now: float) -> TableRow:
         of.progress(job.kind, job.done, job.total, job.share),
         of.lag(job.lag),
         of.last_success(ago),
-        Part(words.short(said, 160), "small", more=said) if said else "–",
+        Part(wording.short(said, 160), "small", more=said) if said else "–",
     )
     return TableRow(job.name, cells)
 
@@ -109,16 +109,16 @@ def audits(path: Path, shown: Fleet, now: float) -> None:
 def _audit(last: TopicAudit, now: float) -> TableRow:
     audit = last.audit
     tone, text = told.verdict(audit, now)
-    when = words.stamp(audit.started_at, common.zone(), now)
-    name: list[Line] = [Part(words.short(audit.topic, 40), "strong", address(audit.audit_id), audit.topic)]
+    when = wording.stamp(audit.started_at, common.zone(), now)
+    name: list[Line] = [Part(wording.short(audit.topic, 40), "strong", address(audit.audit_id), audit.topic)]
     if audit.unauditable:
         name.append(Part(told.UNAUDITABLE, "badge", more=told.why_unauditable(audit)))
-    said: list[Line] = [Part(words.short(text, 300), tone, more=text)]
+    said: list[Line] = [Part(wording.short(text, 300), tone, more=text)]
     said += [Part(f"Also {more}.", "small")] if (more := told.passing(audit)) else []
-    said += [Part(words.short(told.later(last.later, now), 200), "small")] if last.later else []
+    said += [Part(wording.short(told.later(last.later, now), 200), "small")] if last.later else []
     if before := last.earlier:
         text = told.earlier(before, now)
-        said.append(Part(words.short(text, 300), "warning", address(before.audit_id), text))
+        said.append(Part(wording.short(text, 300), "warning", address(before.audit_id), text))
     return TableRow(
         f"{audit.cluster_id} {audit.topic}",
         (

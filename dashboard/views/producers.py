@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dashboard import data, words
-from dashboard.nodes import Node, link, node
+from dashboard import queries, wording
+from dashboard.html import Node, link, node
 from dashboard.views import header
 
 _SHOWN = 12
@@ -16,7 +16,7 @@ _HEAD = (
 )  # fmt: skip
 
 
-def table(shown: data.Overview, now: float) -> Iterator[Node]:
+def table(shown: queries.Overview, now: float) -> Iterator[Node]:
     yield node("h2", "Producers", class_="pc-h", id="producers")
     if not shown.producers:
         yield node("p", "None in the last day.", class_="pc-note")
@@ -30,19 +30,21 @@ def table(shown: data.Overview, now: float) -> Iterator[Node]:
 
 
 def _row(row: Mapping[str, Any], now: float) -> Node:
-    state = node("span", words.producer_state(row, now), class_=f"pc-mark pc-{words.producer_tone(row, now)}")
+    state = node(
+        "span", wording.producer_state(row, now), class_=f"pc-mark pc-{wording.producer_tone(row, now)}"
+    )
     cells: tuple[Node | str, ...] = (
         link(
-            words.short(row["client_id"], 40),
+            wording.short(row["client_id"], 40),
             header.link(header.FIRST, producer=row["producer_id"]),
             title=row["client_id"],
         ),
         state,
         f"{row['host']}, process {row['pid']}",
-        words.count(row["pending"]),
-        f"{words.count(row['queue_messages'])} of {words.compact(row['queue_limit'])}",
-        words.of_limit(row["memory_bytes"], row["memory_limit"]),
-        words.sentence_case(row["delivery"].replace("_", " ")),
+        wording.count(row["pending"]),
+        f"{wording.count(row['queue_messages'])} of {wording.compact(row['queue_limit'])}",
+        wording.of_limit(row["memory_bytes"], row["memory_limit"]),
+        wording.sentence_case(row["delivery"].replace("_", " ")),
     )
     pairs = zip(cells, _HEAD, strict=True)
     return node(

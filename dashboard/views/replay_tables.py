@@ -8,15 +8,15 @@ from typing import Any
 
 import orjson
 
-from dashboard import data, words
-from dashboard.data.replays import where_of
-from dashboard.live_table import Cell, Column, Part, TableRow, live_table
+from dashboard import queries, wording
+from dashboard.components.live_table import Cell, Column, Part, TableRow, live_table
+from dashboard.queries.replays import where_of
 from dashboard.views import common, header
-from dashboard.words import replays as told
-from dashboard.words.dry_run import topics as of_a_dry_run
+from dashboard.wording import replays as told
+from dashboard.wording.dry_run import topics as of_a_dry_run
 from producer_core._internal.masking import mask_text
 from producer_core.replay.dry_run import DryRun
-from producer_core.replay.text import done_about
+from producer_core.replay.wording import done_about
 
 _TOPICS = 20
 
@@ -37,7 +37,7 @@ def letter_address(message_id: str) -> str:
     return records_address({"message_id": message_id, "state": "any", "letter": message_id})
 
 
-def ended(replays: Sequence[data.Replay]) -> None:
+def ended(replays: Sequence[queries.Replay]) -> None:
     columns = (
         Column("Ended"),
         Column("By"),
@@ -54,10 +54,10 @@ def ended(replays: Sequence[data.Replay]) -> None:
     live_table(columns, rows, key="replays-ended", alt="Replays that have ended, the latest first")
 
 
-def _ended(seen: data.Replay) -> tuple[Cell, ...]:
+def _ended(seen: queries.Replay) -> tuple[Cell, ...]:
     one = seen.operation
     tone, text = told.outcome(one)
-    when = words.stamp(one.finished_at or one.created_at, common.zone(), time.time())
+    when = wording.stamp(one.finished_at or one.created_at, common.zone(), time.time())
     return (
         Part(when.text, href=address(one.operation_id), more=when.more),
         one.who,
@@ -81,7 +81,7 @@ def acts(rows: Iterable[Mapping[str, Any]], *, of_one: bool = False) -> None:
 
 
 def _act(row: Mapping[str, Any], *, of_one: bool) -> tuple[Cell, ...]:
-    when = words.stamp(row["acted_at"], common.zone(), time.time())
+    when = wording.stamp(row["acted_at"], common.zone(), time.time())
     what = told.did(row["action"], mask_text(row["outcome"]))
     origin = Part(f"from the {row['origin']}", look="small")
     cells: list[Cell] = [
@@ -150,7 +150,7 @@ def verdicts(run: DryRun, key: str) -> None:
             (
                 verdict.replace("_", " "),
                 f"{count:,}",
-                words.sentence_case(done_about(verdict, send_inconclusive=sends)),
+                wording.sentence_case(done_about(verdict, send_inconclusive=sends)),
             ),
         )
         for verdict, count in run.by_verdict.items()

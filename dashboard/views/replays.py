@@ -10,9 +10,10 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard import data, live_table
-from dashboard.views import common, header, letter_reading, operation, reading, replay_tables
-from dashboard.words import replays as told
+from dashboard import queries
+from dashboard.components import live_table
+from dashboard.views import common, dead_letter_reads, header, reads, replay_detail, replay_tables
+from dashboard.wording import replays as told
 from producer_core._internal.masking import mask_text
 from producer_core.errors import ReplayError
 from producer_core.replay import Operation
@@ -46,7 +47,7 @@ def show(path: Path) -> None:
 
 def _all(path: Path) -> None:
     with common.panel(path):
-        page = reading.replays(path, _MANY if st.session_state.get("replays_more") else _FEW)
+        page = reads.replays(path, _MANY if st.session_state.get("replays_more") else _FEW)
         if not page.under_way and not page.ended:
             common.say("quiet", "No replay yet. Each stays here with its progress and its outcome.")
             chosen = common.anchor("Choose dead letters", header.link("dead-letters"))
@@ -56,7 +57,7 @@ def _all(path: Path) -> None:
         for seen in page.under_way:
             with st.container(border=True, key=f"pc-replay-{seen.operation.operation_id}"):
                 _headline(seen)
-                operation.show(path, seen, page.now, listed=True)
+                replay_detail.show(path, seen, page.now, listed=True)
         _ended(page)
         _acts(page.acts, "What people did with replays")
         _as_of(path)
@@ -64,11 +65,11 @@ def _all(path: Path) -> None:
 
 
 def _as_of(path: Path) -> None:
-    heard, now = letter_reading.heard(path), time.time()
+    heard, now = dead_letter_reads.heard(path), time.time()
     common.stays(heard, now)
 
 
-def _headline(seen: data.Replay) -> None:
+def _headline(seen: queries.Replay) -> None:
     one = seen.operation
     st.html(
         f'<p class="pc-fact"><span>{html.escape(told.about(one, seen.where))}</span><br>{_asked(one)}</p>'
@@ -81,7 +82,7 @@ def _asked(one: Operation) -> str:
     return f"Asked for by {html.escape(one.who)} ({html.escape(one.origin)}), {common.moment(one.created_at)}.{why}"
 
 
-def _ended(page: data.Replays) -> None:
+def _ended(page: queries.Replays) -> None:
     if not page.ended:
         return
     common.heading("Ended")
@@ -118,7 +119,7 @@ def _one(path: Path, operation_id: str) -> None:
             f'<p class="pc-note">{common.anchor("All replays", header.link("replays", operation=None))}</p>'
         )
         try:
-            found = reading.replay_detail(path, operation_id)
+            found = reads.replay_detail(path, operation_id)
         except ReplayError:
             common.say(
                 "warning",
@@ -127,7 +128,7 @@ def _one(path: Path, operation_id: str) -> None:
             return
         one = found.replay.operation
         _headline(found.replay)
-        operation.show(path, found.replay, found.now, full=True)
+        replay_detail.show(path, found.replay, found.now, full=True)
         left, right = st.columns(2, gap="medium")
         with left:
             _outcomes(found)
@@ -140,7 +141,7 @@ def _one(path: Path, operation_id: str) -> None:
         _pace(not one.ended)
 
 
-def _outcomes(found: data.Detail) -> None:
+def _outcomes(found: queries.Detail) -> None:
     rows = "".join(
         f"<tr><td class='pc-n'>{html.escape(number)}</td><td>{html.escape(name)}</td></tr>"
         for number, name in told.counts(found.replay.operation)
@@ -150,10 +151,10 @@ def _outcomes(found: data.Detail) -> None:
         st.html(f'<table class="pc-rows" style="min-width: 0">{rows}</table>')
     if found.reasons:
         common.heading("Why not all")
-        replay_tables.reasons(found.reasons[: data.RECORDS])
+        replay_tables.reasons(found.reasons[: queries.RECORDS])
 
 
-def _records(found: data.Detail) -> None:
+def _records(found: queries.Detail) -> None:
     """Back to the letters: those that are dead still, and the same selection as it is now."""
     links = []
     for state, (number, ids) in found.dead.items():
@@ -171,7 +172,7 @@ def _records(found: data.Detail) -> None:
         st.html("".join(f'<p class="pc-note">{link}</p>' for link in links))
 
 
-def _facts(found: data.Detail) -> None:
+def _facts(found: queries.Detail) -> None:
     common.heading("As it was asked for")
     for name, text in told.facts(found.replay.operation):
         common.fact(name, text)
@@ -185,5 +186,5 @@ def _looked_ahead(one: Operation) -> None:
     topics = Check.from_json(one.checked).topics
     if topics:
         common.heading("What the look ahead found")
-        for topic in topics[: data.RECORDS]:
+        for topic in topics[: queries.RECORDS]:
             common.fact(topic.topic, topic.text)

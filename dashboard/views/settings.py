@@ -8,15 +8,18 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import access, carrying, examining, live_table, words
-from dashboard.data.settings import Kept, Settings, settings
-from dashboard.live_dom import live_dom
-from dashboard.live_table import Column, Part, TableRow
-from dashboard.nodes import Node, node
-from dashboard.stores import opened
-from dashboard.views import common, header, pace, reading
-from dashboard.words import replays
-from dashboard.words import settings as say
+from dashboard import wording
+from dashboard.auth import access
+from dashboard.components import live_table
+from dashboard.components.live_dom import live_dom
+from dashboard.components.live_table import Column, Part, TableRow
+from dashboard.html import Node, node
+from dashboard.queries.settings import Kept, Settings, settings
+from dashboard.server import doctor_run, replay_worker
+from dashboard.server.stores import opened
+from dashboard.views import adaptive_cache, common, header, reads
+from dashboard.wording import replays
+from dashboard.wording import settings as say
 from producer_core._internal.masking import mask_text
 from producer_core.diagnostics.doctor.finding import Finding
 
@@ -46,7 +49,7 @@ def look(path: Path) -> Settings:
 
 
 def _read(path: Path) -> Settings | None:
-    return pace.read(path, "settings", path, lambda: look(path))
+    return adaptive_cache.read(path, "settings", path, lambda: look(path))
 
 
 # the store
@@ -60,24 +63,24 @@ def _store(path: Path) -> None:
     common.heading("Store")
     span = "none yet"
     if info.oldest is not None and info.newest is not None:
-        ends = (words.stamp(at, zone, shown.now).text for at in (info.oldest, info.newest))
+        ends = (wording.stamp(at, zone, shown.now).text for at in (info.oldest, info.newest))
         span = " to ".join(ends)
     _facts(
         "settings-store",
         ("File", str(info.path)),
-        ("Size", f"{words.size(info.bytes)}, and {words.size(shown.free)} free on its disk"),
+        ("Size", f"{wording.size(info.bytes)}, and {wording.size(shown.free)} free on its disk"),
         ("Schema", f"version {info.schema_version}"),
         ("Statistics", span),
-        ("Dead letters", f"{words.plural(shown.load.letters, 'letter')} wait, {words.size(shown.load.bytes)}" if shown.load.letters else "none wait"),
+        ("Dead letters", f"{wording.plural(shown.load.letters, 'letter')} wait, {wording.size(shown.load.bytes)}" if shown.load.letters else "none wait"),
         ("File system", f"{info.network_file_system}: locks are unsafe there, move it to a local disk" if info.network_file_system else "local"),
     )  # fmt: skip
     common.heading("Rows")
     held = [(name, number) for name, number in info.rows.items() if number]
     columns = (Column("Table"), Column("Rows", number=True))
-    rows = [TableRow(name, (Part(name, "mono"), words.count(number))) for name, number in held]
+    rows = [TableRow(name, (Part(name, "mono"), wording.count(number))) for name, number in held]
     live_table.live_table(columns, rows, key="settings-rows", alt="Rows by table")
     if empty := len(info.rows) - len(held):
-        common.note(f"{words.plural(empty, 'table')} more, without a row.")
+        common.note(f"{wording.plural(empty, 'table')} more, without a row.")
 
 
 def _beside(path: Path) -> None:
@@ -99,11 +102,11 @@ def _beside(path: Path) -> None:
 
 
 def _replays(path: Path) -> str:
-    hands = carrying.carries(path)
+    hands = replay_worker.carries(path)
     if hands is None:
-        return replays.carried_out(carrying.VARIABLE)
+        return replays.carried_out(replay_worker.VARIABLE)
     return replays.carried_out(
-        carrying.VARIABLE, str(hands.given.file), hands.given.servers, mask_text(hands.problem)
+        replay_worker.VARIABLE, str(hands.given.file), hands.given.servers, mask_text(hands.problem)
     )
 
 
@@ -184,13 +187,13 @@ def _doctor(path: Path) -> None:
     common.note(
         "Looks at brokers, settings, store, disk, clock and Java, and says what to mend. It changes nothing."
     )
-    shown, running = _read(path), examining.latest(path)
+    shown, running = _read(path), doctor_run.latest(path)
     may, why = access.may_act()
     busy = st.session_state["doctor-busy"] = running is not None and not running.over
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         topics = st.multiselect(
             "Topics to look at",
-            reading.topics(path),
+            reads.topics(path),
             key="doctor-topics",
             placeholder="Topics to look at",
             max_selections=_MOST_TOPICS,
@@ -211,7 +214,7 @@ def _doctor(path: Path) -> None:
 
 def _followed(path: Path) -> None:
     """What is found appears as it is found; when all is there the button works again."""
-    running = examining.latest(path)
+    running = doctor_run.latest(path)
     if running is not None:
         _findings(running, time.time())
         if running.over and st.session_state.get("doctor-busy"):
@@ -222,10 +225,10 @@ def _followed(path: Path) -> None:
 def _begin(path: Path, shown: Settings | None, topics: tuple[str, ...]) -> None:
     """Asked again on the server: a button may have been drawn before the right was taken away."""
     if access.may_act()[0]:
-        examining.begin(path, shown.reaches[0] if shown is not None and shown.reaches else None, topics)
+        doctor_run.begin(path, shown.reaches[0] if shown is not None and shown.reaches else None, topics)
 
 
-def _findings(running: examining.Examination, now: float) -> None:
+def _findings(running: doctor_run.Examination, now: float) -> None:
     found = running.found
     if running.ended is None:
         common.say("quiet", say.examining(len(found), now - running.began, running.about))

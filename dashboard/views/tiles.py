@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dashboard import data, figures, words
-from dashboard.nodes import Node, link, node
+from dashboard import charts, queries, wording
+from dashboard.html import Node, link, node
 from dashboard.views import common, header
 
 _TOPICS = 12
@@ -23,7 +23,7 @@ _HEAD = (
 )  # fmt: skip
 
 
-def tiles(shown: Iterable[figures.Tile], *, look: str = "") -> Node:
+def tiles(shown: Iterable[charts.Tile], *, look: str = "") -> Node:
     return node(
         "div",
         *map(_tile, shown),
@@ -33,7 +33,7 @@ def tiles(shown: Iterable[figures.Tile], *, look: str = "") -> Node:
     )
 
 
-def _tile(tile: figures.Tile) -> Node:
+def _tile(tile: charts.Tile) -> Node:
     value: Node | str = (
         tile.value if tile.page is None else link(tile.value, header.link(tile.page, range=None))
     )
@@ -66,24 +66,24 @@ def small(text: str, more: str) -> Node:
     return node("p", text, class_="pc-note", title=more)
 
 
-def headline(shown: data.Overview) -> Node:
+def headline(shown: queries.Overview) -> Node:
     """The sentence on top; read aloud only when its sense changes, not with every number."""
-    found = words.headline(shown.situation, common.zone())
+    found = wording.headline(shown.situation, common.zone())
     return node(
         "div",
         node("p", *map(_piece, found.pieces), class_=f"pc-say pc-lead pc-{found.tone}"),
-        node("span", words.sense(found), class_="pc-aloud", role="status"),
+        node("span", wording.sense(found), class_="pc-aloud", role="status"),
     )
 
 
-def _piece(piece: words.Piece) -> Node:
+def _piece(piece: wording.Piece) -> Node:
     if piece.page is None:
         return node("span", piece.text)
     address = piece.page if piece.page.startswith("#") else header.link(piece.page, **dict(piece.query))
     return link(piece.text, address, class_="pc-link pc-go" if piece.button else "pc-link")
 
 
-def topics(shown: data.Overview) -> Iterator[Node]:
+def topics(shown: queries.Overview) -> Iterator[Node]:
     """The most troubled first; each leads to that topic, to its letters and to the group that fails."""
     rows = shown.topics[:_TOPICS]
     yield node("h2", "Topics", class_="pc-h")
@@ -105,23 +105,23 @@ def topics(shown: data.Overview) -> Iterator[Node]:
         aria_label="Topics, the most troubled first",
         tabindex="0",
     )
-    if more := words.topics_left(len(shown.topics), _TOPICS, sum(row.trouble > 0 for row in shown.topics)):
+    if more := wording.topics_left(len(shown.topics), _TOPICS, sum(row.trouble > 0 for row in shown.topics)):
         yield node("p", more, class_="pc-note")
 
 
-def _topic(row: data.TopicRow, now: words.Situation) -> Node:
+def _topic(row: queries.TopicRow, now: queries.Situation) -> Node:
     away = row.trouble < 2 and not now.over and now.producers and not now.connected
     tone, mark = _AWAY if away else _MARKS[row.trouble]
     letters = header.link("dead-letters", topic=row.topic, state="any" if row.cured else None)
     waiting = header.link("dead-letters", topic=row.topic, range=None)
     cells: tuple[Node | str, ...] = (
-        link(words.short(row.topic, 40), header.link(header.FIRST, topic=row.topic), title=row.topic),
+        link(wording.short(row.topic, 40), header.link(header.FIRST, topic=row.topic), title=row.topic),
         node("span", mark, class_=f"pc-mark pc-{tone}"),
-        words.rate(row.throughput),
-        figures.spark(row.rates, row.failures, words.spark(row.topic, row.throughput, row.dead)),
-        link(words.failed(row.dead, row.error_rate), letters) if row.dead else "none",
-        words.milliseconds(row.p99),
-        link(words.count(row.waiting), waiting) if row.waiting else "none",
+        wording.rate(row.throughput),
+        charts.spark(row.rates, row.failures, wording.spark(row.topic, row.throughput, row.dead)),
+        link(wording.failed(row.dead, row.error_rate), letters) if row.dead else "none",
+        wording.milliseconds(row.p99),
+        link(wording.count(row.waiting), waiting) if row.waiting else "none",
         _why(row),
     )
     said = (None, None, None, None, "failed", None, "letters", None)
@@ -135,14 +135,14 @@ def _topic(row: data.TopicRow, now: words.Situation) -> Node:
     )
 
 
-def _why(row: data.TopicRow) -> Node | str:
+def _why(row: queries.TopicRow) -> Node | str:
     if row.cause is None:
         return ""
-    reason = words.reason(row.cause.meaning)
+    reason = wording.reason(row.cause.meaning)
     query = {"topic": row.topic, "group": row.cause.fingerprint or None}
     if not row.cause.left:
         query["state"] = "any"
-    more = words.more_reasons(row.causes - 1) + words.cured(row.cured, row.dead)
+    more = wording.more_reasons(row.causes - 1) + wording.cured(row.cured, row.dead)
     return node(
         "span", link(reason, header.link("dead-letters", **query)), node("span", more, class_="pc-dim")
     )

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-import orjson
 
+from producer_core._internal.settings_file import read_settings
 from producer_core.cli.lazy_group import Failed
-from producer_core.cli.send.input_file import readable
 from producer_core.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -148,27 +147,6 @@ def client_settings(
     chosen = {**(read_settings(config_file) if config_file else {}), **dict(settings)}
     inside = chosen.pop("bootstrap.servers", None) or chosen.pop("bootstrap_servers", None)
     return servers or inside or "localhost:9092", chosen
-
-
-def read_settings(path: Path) -> dict[str, Any]:
-    """Client settings of a file: one JSON object, or `name=value` lines with # comments."""
-    with readable(str(path)):
-        text = path.read_bytes().decode(errors="replace")
-    if text.lstrip().startswith("{"):
-        try:
-            found = orjson.loads(text)
-        except orjson.JSONDecodeError as error:
-            raise ConfigError(f"{path} is not JSON: {error}.") from error
-        return dict(found)
-    pairs: dict[str, Any] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip() or line.strip()[0] in "#!":
-            continue
-        name, equals, value = line.partition("=")
-        if not equals:
-            raise ConfigError(f"Line {number} of {path} is not name=value.", fix="For example acks=all.")
-        pairs[name.strip()] = value.strip()
-    return pairs
 
 
 def me() -> str:

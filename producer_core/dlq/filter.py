@@ -201,3 +201,13 @@ def _number(name: str, text: str) -> float:
         return float(text)
     except ValueError as error:
         raise ConfigError(f"{name}={text!r} is not a time.", fix="Give seconds since 1970.") from error
+
+
+def command_options(where: DeadLetterFilter) -> list[str]:
+    """Return the options with which the `dlq` commands select the same dead letters."""
+    moments = {
+        name: f"@{value!r}" for name in ("since", "until") if (value := getattr(where, name)) is not None
+    }
+    texts = {name: getattr(where, name) for name in where.to_query()}
+    listed = {name: text for name, text in where.to_query().items() if name in ("ids", "state")}
+    return [f"--{name.replace('_', '-')}={text}" for name, text in (texts | listed | moments).items()]

@@ -113,20 +113,20 @@ class Server:
     """The dashboard's server as a process; it can be killed and started again at the same address."""
 
     def __init__(self, store, folder, *, env=None):
-        from dashboard import serve
+        from dashboard.server import command
 
         self.store, self.folder = store, Path(folder)
-        self.port = serve.free_port(8900)
+        self.port = command.free_port(8900)
         self.url = f"http://127.0.0.1:{self.port}/"
         self._env = {**os.environ, **(env or {})}
         self._process = None
 
     def start(self):
-        from dashboard import serve
+        from dashboard.server import command
 
         with (self.folder / f"log-{self.port}").open("a") as log:
             self._process = subprocess.Popen(
-                serve.command(self.store, self.port),
+                command.command(self.store, self.port),
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=self._env,
             )  # fmt: skip
         eventually(lambda: answers(self.port), timeout=90)

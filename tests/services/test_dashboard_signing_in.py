@@ -15,7 +15,7 @@ import urllib.request
 
 import pytest
 
-from dashboard.password import hashed
+from dashboard.auth.password import hashed
 from producer_core.alerts import AlertLog, alert, follow
 from producer_core.store import Store
 from tests.support import eventually

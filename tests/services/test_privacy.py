@@ -10,9 +10,9 @@ from datetime import datetime
 import pytest
 from click.testing import CliRunner
 
-from dashboard import words
-from dashboard.notebook import feed, still
-from dashboard.words.letters import content
+from dashboard import wording
+from dashboard.notebook import static_export, widget_state
+from dashboard.wording.dead_letters import content
 from producer_core import replay
 from producer_core.alerts import AlertLog, Change, alert
 from producer_core.cli import main
@@ -152,7 +152,7 @@ LOOKS = [
 
 @pytest.mark.parametrize("words", LOOKS, ids=" ".join)
 def test_no_command_shows_a_planted_secret(store, words):
-    result = CliRunner().invoke(main, [*words, "--store", str(store.path)])
+    result = CliRunner().invoke(main, [*wording, "--store", str(store.path)])
 
     assert result.exit_code in (0, 1), result.output
     assert leaked(result.output + result.stderr) == []
@@ -160,9 +160,18 @@ def test_no_command_shows_a_planted_secret(store, words):
 
 @pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])
 def test_a_masked_export_holds_none(store, tmp_path, name):
-    words = ["dlq", "export", str(tmp_path / name), "--state", "any", "--masked", "--store", str(store.path)]
+    wording = [
+        "dlq",
+        "export",
+        str(tmp_path / name),
+        "--state",
+        "any",
+        "--masked",
+        "--store",
+        str(store.path),
+    ]
 
-    assert CliRunner().invoke(main, words).exit_code == 0
+    assert CliRunner().invoke(main, wording).exit_code == 0
     if name.endswith("parquet"):
         from pyarrow.parquet import read_table
 
@@ -199,7 +208,7 @@ def test_the_page_and_every_letter_on_it_show_none(store, monkeypatch):
 
     for number in range(6):
         script = (
-            "from pathlib import Path\nfrom dashboard.stores import opened\nfrom dashboard.views import letter\n"
+            "from pathlib import Path\nfrom dashboard.server.stores import opened\nfrom dashboard.views import letter\n"
             f"letter.show(Path({str(store.path)!r}), {letter(number).message_id!r})\n"
         )
         inside = AppTest.from_string(script, default_timeout=60).run()
@@ -224,7 +233,7 @@ def test_parts_of_the_page_show_none():
         assert leaked(content(one.value).text + content(one.key, key=True).text) == []
     assert (
         leaked(
-            words.alert(
+            wording.alert(
                 {
                     "rule": "fatal_error",
                     "since": None,
@@ -241,10 +250,15 @@ def test_parts_of_the_page_show_none():
 
 
 def test_the_notebook_shows_none(store):
-    seen = feed.moment(store)
+    seen = widget_state.moment(store)
 
     assert (
-        leaked(feed.text(seen) + still.page(seen, "x") + json.dumps(seen.as_json()) + repr(Monitor(store)))
+        leaked(
+            widget_state.text(seen)
+            + static_export.page(seen, "x")
+            + json.dumps(seen.as_json())
+            + repr(Monitor(store))
+        )
         == []
     )
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dashboard import access, actions
-from dashboard.actions import alerting, showing
+from dashboard import actions
+from dashboard.actions import alerts, exports
+from dashboard.auth import access
 from producer_core import replay
 from producer_core.alerts import AlertLog, Change, alert
 from producer_core.cli import main
@@ -149,12 +150,12 @@ PAGE = {
     "undo": ("restore", lambda store: DeadLetters(store).archive(ANY, **WHO).moment, lambda store, at: actions.undo_clear(store, (ANY, at))),
     "restore": ("restore", archived, lambda store, _: actions.restore(store, DeadLetterFilter(state="archived"))),
     "acknowledge": ("acknowledge", fired, actions.acknowledge),
-    "silence": ("silence", None, lambda store, _: alerting.silence(store, "connection_lost", "p-1", 60.0, "known")),
-    "unsilence": ("unsilence", quiet, lambda store, _: alerting.unsilence(store, "connection_lost", "p-1")),
-    "test of a route": ("test_route", None, lambda store, _: alerting.try_route(store, "pager")),
-    "reveal": ("reveal", None, lambda store, _: showing.reveal(store, letter(1).message_id)),
-    "refused silence": ("silence", looks_only, lambda store, _: alerting.silence(store, "connection_lost", "p-1", 60.0, "known")),
-    "refused test of a route": ("test_route", looks_only, lambda store, _: alerting.try_route(store, "pager")),
+    "silence": ("silence", None, lambda store, _: alerts.silence(store, "connection_lost", "p-1", 60.0, "known")),
+    "unsilence": ("unsilence", quiet, lambda store, _: alerts.unsilence(store, "connection_lost", "p-1")),
+    "test of a route": ("test_route", None, lambda store, _: alerts.try_route(store, "pager")),
+    "reveal": ("reveal", None, lambda store, _: exports.reveal(store, letter(1).message_id)),
+    "refused silence": ("silence", looks_only, lambda store, _: alerts.silence(store, "connection_lost", "p-1", 60.0, "known")),
+    "refused test of a route": ("test_route", looks_only, lambda store, _: alerts.try_route(store, "pager")),
 }  # fmt: skip
 
 

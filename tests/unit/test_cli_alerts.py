@@ -9,7 +9,7 @@ import orjson
 import pytest
 from click.testing import CliRunner
 
-from dashboard import words
+from dashboard import wording
 from producer_core.alerts import AlertLog, alert, follow
 from producer_core.alerts.reported_alerts import ToldAlerts
 from producer_core.cli import main
@@ -171,7 +171,7 @@ def test_the_advice_on_replication_is_given_once(path):
     Store.open(path).append(Batch("p-1", 0, (), (), (), producer("p-1", now)))
 
     health = CliRunner().invoke(main, ["health", "--store", str(path)]).output
-    overview = words.alert({**asdict(found), "since": None}, now)
+    overview = wording.alert({**asdict(found), "since": None}, now)
 
     for told in (health, run(path, "list").output, overview):
         assert told.count("min.insync.replicas=2") == 1, told

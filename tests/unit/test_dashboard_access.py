@@ -11,13 +11,14 @@ from urllib.parse import urlencode
 import pytest
 from click.testing import CliRunner
 
-from dashboard import access, actions, admission, devices, password
-from dashboard.admission import Admission
-from dashboard.back import COOKIE as COOKIE_BACK
-from dashboard.back import Back
-from dashboard.devices import COOKIE as COOKIE_DEVICE
-from dashboard.door import COOKIE, Door
-from dashboard.sessions import Attempts, Sessions
+from dashboard import actions
+from dashboard.auth import access, access_rules, known_devices, password
+from dashboard.auth.access_rules import Admission
+from dashboard.auth.known_devices import COOKIE as COOKIE_DEVICE
+from dashboard.auth.login import COOKIE, Door
+from dashboard.auth.oidc_return import COOKIE as COOKIE_BACK
+from dashboard.auth.oidc_return import Back
+from dashboard.auth.sessions import Attempts, Sessions
 from producer_core.alerts import AlertLog, alert, follow
 from producer_core.cli import main
 from producer_core.errors import ConfigError
@@ -96,11 +97,11 @@ def test_what_is_no_hash_is_found_when_the_settings_are_read(wrong, tmp_path):
 def settings(folder, text):
     path = folder / "secrets.toml"
     path.write_text(text)
-    return admission.read([folder / "missing" / "secrets.toml", path])
+    return access_rules.read([folder / "missing" / "secrets.toml", path])
 
 
 def test_without_settings_nobody_signs_in_and_everybody_acts(tmp_path):
-    found = admission.read([tmp_path / "secrets.toml"])
+    found = access_rules.read([tmp_path / "secrets.toml"])
 
     assert not found.needs_sign_in
     assert found.sees("anybody") and found.acts("anybody")
@@ -155,16 +156,16 @@ def test_a_provider_may_have_a_name(tmp_path):
 
 @pytest.mark.parametrize("place", ["127.0.0.1", "localhost", "::1", "127.1.2.3"])
 def test_this_machine_is_served_without_a_password(place):
-    assert admission.refusal(place, ("localhost",), Admission()) is None
+    assert access_rules.refusal(place, ("localhost",), Admission()) is None
 
 
 @pytest.mark.parametrize(
     ("address", "hosts"), [("0.0.0.0", ()), ("::", ()), ("192.168.1.5", ()), ("127.0.0.1", ("dash.example",)), ("127.0.0.1", ("*",))]
 )  # fmt: skip
 def test_another_machine_is_refused_until_people_sign_in(address, hosts, kept):
-    assert "does not listen" in admission.refusal(address, hosts, Admission())
-    assert admission.refusal(address, hosts, Admission(passwords={"ada": kept})) is None
-    assert admission.refusal(address, hosts, Admission(oidc=True)) is None
+    assert "does not listen" in access_rules.refusal(address, hosts, Admission())
+    assert access_rules.refusal(address, hosts, Admission(passwords={"ada": kept})) is None
+    assert access_rules.refusal(address, hosts, Admission(oidc=True)) is None
 
 
 def test_the_hashes_are_in_no_text(kept):
@@ -191,7 +192,7 @@ def test_the_command_refuses_a_short_password():
 
 @pytest.mark.parametrize("options", [["--address", "0.0.0.0"], ["--host", "dash.example"]])
 def test_the_command_does_not_listen_for_strangers(options, tmp_path, monkeypatch):
-    monkeypatch.setattr(admission, "files", lambda: ())
+    monkeypatch.setattr(access_rules, "files", lambda: ())
 
     ended = CliRunner().invoke(main, ["dashboard", "--store", str(tmp_path / "s.duckdb"), *options])
 
@@ -202,7 +203,7 @@ def test_the_command_does_not_listen_for_strangers(options, tmp_path, monkeypatc
 
 def test_the_command_says_when_a_provider_would_lead_people_astray(tmp_path, monkeypatch):
     (tmp_path / "secrets.toml").write_text(OIDC)
-    monkeypatch.setattr(admission, "files", lambda: (tmp_path / "secrets.toml",))
+    monkeypatch.setattr(access_rules, "files", lambda: (tmp_path / "secrets.toml",))
     monkeypatch.setattr("producer_core.cli.dashboard.find_spec", lambda _: True)
 
     ended = CliRunner().invoke(main, ["dashboard", "--store", str(tmp_path / "s.duckdb")])
@@ -510,7 +511,7 @@ def test_ten_connections_that_guess_in_a_loop_do_not_keep_the_owner_out(behind):
 
 def test_guesses_that_are_looked_at_leave_room_for_the_owner(behind, monkeypatch):
     """Ten connections hold the places that one address has, and others still get theirs."""
-    from dashboard import door
+    from dashboard.auth import login
 
     asked = []
 
@@ -518,7 +519,7 @@ def test_guesses_that_are_looked_at_leave_room_for_the_owner(behind, monkeypatch
         asked.append(guess)
         return guess == SECRET
 
-    monkeypatch.setattr(door.password, "right", slow)
+    monkeypatch.setattr(login.password, "right", slow)
 
     async def all_at_once():
         guesses = [behind.door._why_not("ada", "wrong", "10.0.0.9", "") for _ in range(10)]
@@ -551,12 +552,12 @@ def test_a_device_that_was_made_up_is_a_stranger(behind, forged):
 
 
 def test_a_new_password_ends_the_devices_of_its_name():
-    value = devices.issue("ada", "scrypt$old")
+    value = known_devices.issue("ada", "scrypt$old")
 
-    assert devices.known(value, "ada", "scrypt$old")
-    assert not devices.known(value, "ada", "scrypt$new")
-    assert not devices.known(value, "bob", "scrypt$old")
-    assert not devices.known(value, "ada", None)
+    assert known_devices.known(value, "ada", "scrypt$old")
+    assert not known_devices.known(value, "ada", "scrypt$new")
+    assert not known_devices.known(value, "bob", "scrypt$old")
+    assert not known_devices.known(value, "ada", None)
 
 
 def test_behind_https_of_a_proxy_the_cookies_are_for_https(behind):
@@ -570,7 +571,7 @@ def test_a_form_too_long_to_be_one_is_not_read(behind):
 
 
 def test_a_page_that_stays_open_is_cut_off_after_its_session(behind, monkeypatch):
-    monkeypatch.setattr("dashboard.door.time.monotonic", behind.clock)
+    monkeypatch.setattr("dashboard.auth.login.time.monotonic", behind.clock)
     behind.sign_in()
 
     said = behind.connection("live", 3600.0, "may still say that it is over", 31.0, "more?", "and more?")
@@ -788,9 +789,9 @@ def test_with_oidc_a_session_ends_too(monkeypatch, when):
 def entrance():
     import streamlit as st
 
-    from dashboard.views import entrance
+    from dashboard.views import sign_in as views_sign_in
 
-    if entrance.show():
+    if views_sign_in.show():
         st.text("the page")
 
 
@@ -805,12 +806,12 @@ def texts(app):
 
 
 def test_on_this_machine_the_page_is_there_at_once():
-    assert "the page" in texts(run(entrance))
+    assert "the page" in texts(run(views_sign_in))
 
 
 def test_who_is_signed_in_sees_the_page_and_the_own_name_and_goes_by_a_click(monkeypatch):
     signed_in(monkeypatch, "ada")
-    app = run(entrance)
+    app = run(views_sign_in)
     assert "the page" in texts(app) and "Signed in as ada." in texts(app)
 
     app.button(key="sign_out").click().run()
@@ -819,6 +820,6 @@ def test_who_is_signed_in_sees_the_page_and_the_own_name_and_goes_by_a_click(mon
 
 
 def test_a_server_without_the_door_serves_nobody_that_has_to_sign_in(monkeypatch, kept):
-    monkeypatch.setattr(admission, "read", lambda: Admission(passwords={"ada": kept}))
+    monkeypatch.setattr(access_rules, "read", lambda: Admission(passwords={"ada": kept}))
 
-    assert "the page" not in texts(run(entrance))
+    assert "the page" not in texts(run(views_sign_in))

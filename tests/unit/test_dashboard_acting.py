@@ -7,9 +7,10 @@ import time
 
 import pytest
 
-from dashboard import access, actions, data
-from dashboard.notebook.desk import Desk
-from dashboard.views import acting, reading
+from dashboard import actions, queries
+from dashboard.auth import access
+from dashboard.notebook.widget_actions import Desk
+from dashboard.views import dead_letter_actions, reads
 from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreLocked
@@ -35,7 +36,7 @@ def store(path):
 
 @pytest.fixture(autouse=True)
 def nothing_remembered():
-    reading.again()
+    reads.again()
 
 
 def bar(path, *ids, state="dead"):
@@ -51,13 +52,13 @@ def bar(path, *ids, state="dead"):
 
 def again(page):
     """Drawn anew, with what the store says now."""
-    reading.again()
+    reads.again()
     return page.run()
 
 
 def only(store):
     """The only replay there is."""
-    (operation,) = data.operations(store)
+    (operation,) = queries.operations(store)
     return operation
 
 
@@ -139,7 +140,7 @@ def test_where_not_every_letter_may_simply_go_the_click_shows_first_what_it_woul
 
 
 def test_many_letters_are_shown_first(path, store, monkeypatch):
-    monkeypatch.setattr(sys.modules["dashboard.data.replays"], "AT_ONCE", 2)
+    monkeypatch.setattr(sys.modules["dashboard.queries.replays"], "AT_ONCE", 2)
     buried(store, 3)
 
     assert bar(path).button(key="replay").label == "Replay 3 …"
@@ -157,13 +158,13 @@ def test_the_letters_chosen_by_hand_are_what_is_meant(path, store):
 
 
 def test_a_double_click_is_one_act(path, store, monkeypatch):
-    monkeypatch.setattr(acting.st, "session_state", {})
+    monkeypatch.setattr(dead_letter_actions.st, "session_state", {})
     buried(store, 3)
-    offer = data.offer(store, ALL, time.time())
+    offer = queries.offer(store, ALL, time.time())
 
     for _ in range(2):
-        acting._replay(path, offer, acting.Press(0))
-    acting._clear(path, ALL, acting.Press(0))
+        dead_letter_actions._replay(path, offer, dead_letter_actions.Press(0))
+    dead_letter_actions._clear(path, ALL, dead_letter_actions.Press(0))
 
     assert only(store).total == 3
     assert DeadLetters(store).count(ALL) == 3
@@ -185,7 +186,7 @@ def test_who_finds_nothing_left_hears_what_became_of_them(store):
     done = actions.start_replay(store, DeadLetterFilter(ids=ids), shown=3)
 
     assert (done.ok, done.text) == (False, "None of them waits any more: 3 are archived.")
-    assert data.operations(store) == []
+    assert queries.operations(store) == []
 
 
 def test_who_finds_fewer_than_were_shown_hears_it(path, store):
@@ -260,7 +261,7 @@ def test_a_store_that_is_busy_while_one_clicks_changes_nothing_and_says_so(path,
 
     assert not page.exception
     assert "Nothing was done. Another process holds the store" in text_of(page)
-    assert data.operations(store) == []
+    assert queries.operations(store) == []
     monkeypatch.undo()
     page.button(key="replay").click().run()
     assert only(store).total == 2
@@ -322,7 +323,7 @@ def test_quarantined_letters_go_only_when_somebody_says_so(path, store):
 
     page.toggle(key=f"quarantined_{one}").set_value(True).run()
 
-    anew = data.operations(store)[0]
+    anew = queries.operations(store)[0]
     assert (anew.state, anew.left) == ("checking", 3)
     assert replay.get(store, one).state == "cancelled"
     looked(store, anew.operation_id)

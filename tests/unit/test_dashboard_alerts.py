@@ -7,15 +7,17 @@ import time
 
 import pytest
 
-from dashboard import access, data, watching, words
-from dashboard.actions import alerting
-from dashboard.admission import Admission
-from dashboard.data import View
-from dashboard.data import alerts as of
-from dashboard.nodes import text_of
-from dashboard.sessions import Sessions
+from dashboard import queries, wording
+from dashboard.actions import alerts as actions_alerts
+from dashboard.auth import access
+from dashboard.auth.access_rules import Admission
+from dashboard.auth.sessions import Sessions
+from dashboard.html import text_of
+from dashboard.queries import View
+from dashboard.queries import alerts as of
+from dashboard.server import alert_worker
 from dashboard.views import alert_cards, common
-from dashboard.words import alerts as said
+from dashboard.wording import alerts as said
 from producer_core.alerts import RULES, AlertLog, Callback, Change, Silence, alert, follow
 from producer_core.alerts.alert_state import resolved
 from producer_core.alerts.sender import Sender
@@ -108,9 +110,9 @@ def test_an_alert_whose_condition_is_over_says_so_and_not_what_to_do():
         "rule": "error_budget_fast",
         "keep_firing_for": 300.0,
     }
-    assert words.alert({**found, "since": None}, NOW) == "Critical for 5 min: it burns. Run."
+    assert wording.alert({**found, "since": None}, NOW) == "Critical for 5 min: it burns. Run."
     assert (
-        words.alert({**found, "since": NOW - 60}, NOW)
+        wording.alert({**found, "since": NOW - 60}, NOW)
         == "Critical for 5 min: it burns. Over since 60 s; it resolves in 4 min."
     )
 
@@ -287,21 +289,21 @@ def audited(store):
 
 
 def test_silencing_and_ending_it_are_acts_with_a_name(store):
-    done = alerting.silence(store, "error_budget_fast", "payments", 3600, " upgrade ")
+    done = actions_alerts.silence(store, "error_budget_fast", "payments", 3600, " upgrade ")
     assert done.ok and "quiet for payments" in done.text
     (quiet,) = AlertLog(store).silences()
     assert (quiet.subject, quiet.why, quiet.who) == ("payments", "upgrade", access.user())
 
-    assert alerting.unsilence(store, "error_budget_fast", "payments").ok
-    assert not alerting.unsilence(store, "error_budget_fast", "payments").ok
+    assert actions_alerts.unsilence(store, "error_budget_fast", "payments").ok
+    assert not actions_alerts.unsilence(store, "error_budget_fast", "payments").ok
     assert [action for action, _ in audited(store)] == ["unsilence", "unsilence", "silence"]
 
 
 def test_who_may_only_look_silences_nothing_and_tests_nothing(store):
     access.keep(access.Guard(Admission(read_only=("*",)), Sessions(1.0)))
 
-    assert not alerting.silence(store, "error_budget_fast", "", 60, "").ok
-    assert not alerting.try_route(store, "webhook").ok
+    assert not actions_alerts.silence(store, "error_budget_fast", "", 60, "").ok
+    assert not actions_alerts.try_route(store, "webhook").ok
     assert AlertLog(store).silences() == []
     assert all(outcome.startswith("Refused") for _, outcome in audited(store))
 
@@ -310,16 +312,18 @@ def test_a_test_alert_goes_out_beside_the_page_and_its_answer_is_kept(store, mon
     with receiver() as hook:
         monkeypatch.setenv("PRODUCER_CORE_ALERT_WEBHOOK", hook.url)
         hook.hanging = True
-        assert alerting.try_route(store, "webhook").ok  # returns while the receiver still hangs
-        assert alerting.trials().result(store, "webhook") == (True, None)
-        assert not alerting.try_route(store, "webhook").ok
+        assert actions_alerts.try_route(store, "webhook").ok  # returns while the receiver still hangs
+        assert actions_alerts.trials().result(store, "webhook") == (True, None)
+        assert not actions_alerts.try_route(store, "webhook").ok
         hook.hang.set()
-        _, first = eventually(lambda: (found := alerting.trials().result(store, "webhook"))[1] and found)
+        _, first = eventually(
+            lambda: (found := actions_alerts.trials().result(store, "webhook"))[1] and found
+        )
         assert not first.ok and first.text.startswith("NOT taken")
 
         hook.hanging = False
-        alerting.try_route(store, "webhook")
-        eventually(lambda: (tried := alerting.trials().result(store, "webhook")[1]) and tried.ok)
+        actions_alerts.try_route(store, "webhook")
+        eventually(lambda: (tried := actions_alerts.trials().result(store, "webhook")[1]) and tried.ok)
     assert hook.said == [("TestAlert", "producer_core", "firing"), ("TestAlert", "producer_core", "resolved")]
     assert audited(store)[0] == ("test_route", "sent a test")
 
@@ -471,8 +475,8 @@ def test_nothing_of_an_alert_or_a_silence_is_markup(store):
 
 @pytest.fixture
 def watched():
-    yield watching
-    watching.stop()
+    yield alert_worker
+    alert_worker.stop()
 
 
 def threads():
@@ -495,7 +499,7 @@ def test_the_server_judges_once_for_all_sessions_and_stops_cleanly(store, watche
 
 
 def test_a_store_that_comes_later_is_watched_then(tmp_path, watched, monkeypatch):
-    monkeypatch.setattr(watching, "_LOOK_EVERY", 0.05)
+    monkeypatch.setattr(alert_worker, "_LOOK_EVERY", 0.05)
     path = tmp_path / "later.duckdb"
     watched.watch(path)
     assert not path.exists()
@@ -543,7 +547,7 @@ def test_what_every_producer_of_a_store_says_is_one_alert_on_the_pages(store):
         ("high_dlq_size", "p-1")
     ]
     assert len(page(store).firing) == 3
-    first = data.overview(store, View("1 hour"), NOW)
+    first = queries.overview(store, View("1 hour"), NOW)
     assert [(one["rule"], len(one["alert_ids"])) for one in first.alerts] == [
         ("connection_lost", 2),
         ("high_dlq_size", 1),
@@ -553,15 +557,17 @@ def test_what_every_producer_of_a_store_says_is_one_alert_on_the_pages(store):
 def test_a_moment_in_an_alert_stands_in_the_viewers_zone_beside_utc():
     text = "shop has given no sign of life since 2026-11-21 15:15:57 UTC and was not closed"
     at = 1_795_274_157.0
-    assert words.local(text, "Asia/Kolkata", at + 60) == (
+    assert wording.local(text, "Asia/Kolkata", at + 60) == (
         "shop has given no sign of life since 20:45:57 IST (2026-11-21 15:15:57 UTC) and was not closed"
     )
-    assert words.local("silenced by ada until 2026-11-21 15:15:57Z: known", "Asia/Kolkata", at).endswith(
+    assert wording.local("silenced by ada until 2026-11-21 15:15:57Z: known", "Asia/Kolkata", at).endswith(
         "until 20:45:57 IST (2026-11-21 15:15:57Z): known"
     )
     for zone in (None, "UTC", "No/Such_Zone"):
-        assert words.local(text, zone, at) == text
-    assert words.local("until 2026-99-99 15:15:57 UTC", "Asia/Kolkata", at) == "until 2026-99-99 15:15:57 UTC"
+        assert wording.local(text, zone, at) == text
+    assert (
+        wording.local("until 2026-99-99 15:15:57 UTC", "Asia/Kolkata", at) == "until 2026-99-99 15:15:57 UTC"
+    )
 
 
 def test_the_cards_show_the_moment_in_the_viewers_zone(monkeypatch):

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from dashboard.data.audits import Part, audits, findings, one
-from dashboard.data.jobs import jobs, state_of
-from dashboard.words import audits as told
-from dashboard.words import jobs as of
+from dashboard.queries.audits import Part, audits, findings, one
+from dashboard.queries.jobs import jobs, state_of
+from dashboard.wording import audits as told
+from dashboard.wording import jobs as of
 from producer_core.dlq import DeadLetters
 from producer_core.store import Batch, Store
 from tests.unit.auditing import WHOLE, audited, job, job_ended

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from dashboard import actions, carrying, server
+from dashboard import actions
+from dashboard.server import process, replay_worker
 from producer_core import replay
 from producer_core.brokers import embedded
 from producer_core.dlq import DeadLetterFilter, DeadLetters
@@ -25,19 +26,19 @@ def named(tmp_path, monkeypatch):
     def write(text):
         file = tmp_path / "client.properties"
         file.write_text(text)
-        monkeypatch.setenv(carrying.VARIABLE, str(file))
+        monkeypatch.setenv(replay_worker.VARIABLE, str(file))
         return file
 
     return write
 
 
 def test_without_the_variable_nobody_is_made(tmp_path, monkeypatch):
-    monkeypatch.delenv(carrying.VARIABLE, raising=False)
+    monkeypatch.delenv(replay_worker.VARIABLE, raising=False)
 
-    carrying.carry(tmp_path / "store.duckdb")
+    replay_worker.carry(tmp_path / "store.duckdb")
 
-    assert carrying.given() is None
-    assert carrying.carries(tmp_path / "store.duckdb") is None
+    assert replay_worker.given() is None
+    assert replay_worker.carries(tmp_path / "store.duckdb") is None
 
 
 @pytest.mark.parametrize(
@@ -53,27 +54,27 @@ def test_a_wrong_file_is_said_when_the_server_starts(named, text, said):
     named(text)
 
     with pytest.raises(ConfigError, match=said) as caught:
-        server.parts()
+        process.parts("dashboard.app")
 
-    assert carrying.VARIABLE in str(caught.value)
+    assert replay_worker.VARIABLE in str(caught.value)
 
 
 def test_a_file_that_is_not_there_is_said(named):
     named("bootstrap.servers=b:9092").unlink()
 
-    with pytest.raises(ConfigError, match=carrying.VARIABLE):
-        carrying.given()
+    with pytest.raises(ConfigError, match=replay_worker.VARIABLE):
+        replay_worker.given()
 
 
 def test_the_settings_may_be_properties_or_json(named):
     named("# ours\nbootstrap.servers=b1:9092,b2:9092\nlinger.ms=5\nclient.id=shop")
-    found = carrying.given()
+    found = replay_worker.given()
     assert (found.servers, found.settings) == (
-        "b1:9092,b2:9092", {"linger.ms": "5", "client.id": carrying.CLIENT_ID},
+        "b1:9092,b2:9092", {"linger.ms": "5", "client.id": replay_worker.CLIENT_ID},
     )  # fmt: skip
 
     named('{"bootstrap.servers": "b3:9092"}')
-    assert carrying.given().servers == "b3:9092"
+    assert replay_worker.given().servers == "b3:9092"
 
 
 def test_a_replay_planned_on_a_page_is_carried_out_with_no_producer_alive(tmp_path, named):
@@ -83,18 +84,18 @@ def test_a_replay_planned_on_a_page_is_carried_out_with_no_producer_alive(tmp_pa
         buried(store, 3, cluster_id="", accepted_at=time.time() - 60)
         named(f"bootstrap.servers={broker.bootstrap_servers}")
         assert not actions.start_replay(store, ALL).ok
-        carrying.carry(path)
+        replay_worker.carry(path)
         try:
             eventually(lambda: replay.runners(store, time.time()), timeout=30)
             done = actions.start_replay(store, ALL)
             assert done.ok, done.text
             eventually(lambda: replay.get(store, done.operation_id).ended, timeout=30)
         finally:
-            carrying.stop()
+            replay_worker.stop()
 
     assert replay.get(store, done.operation_id).acknowledged == 3
     assert DeadLetters(store).count(ALL) == 0
-    assert carrying.carries(path) is None
+    assert replay_worker.carries(path) is None
     assert replay.runners(store, time.time()) == [], "it said goodbye"
 
 
@@ -103,7 +104,7 @@ def test_it_is_no_producer_that_could_hide_that_one_died(tmp_path):
     now = time.time()
     alive(store, now)
     with store.borrow(write=True) as connection:
-        connection.execute("UPDATE producers SET client_id = ?", [carrying.CLIENT_ID])
+        connection.execute("UPDATE producers SET client_id = ?", [replay_worker.CLIENT_ID])
 
     assert store.rows("producers") == []
     assert replay.runners(store, now) == ["p-1"]

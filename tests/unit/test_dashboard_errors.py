@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from dashboard import data, figures, words
-from dashboard.data.error_groups import error_group
-from dashboard.data.errors import errors
-from dashboard.data.view import RANGES, View
-from dashboard.figures.errors import colours, failed_attempts, fates, group_trend
-from dashboard.words import errors as say
+from dashboard import charts, queries, wording
+from dashboard.charts.errors import colours, failed_attempts, fates, group_trend
+from dashboard.queries.error_groups import error_group
+from dashboard.queries.errors import errors
+from dashboard.queries.view import RANGES, View
+from dashboard.wording import errors as say
 from producer_core.dlq import DeadLetters
 from producer_core.events import Attempt
 from producer_core.kafka.classify import fingerprint
@@ -90,10 +90,10 @@ def test_retry_success_is_one_number_on_both_pages_and_only_of_what_was_sent_aga
     fill(store)  # the three letters died at their first attempt
     again = Attempt(NOW - 30, "_TIMED_OUT", "timed out"), Attempt(NOW - 29, "_TIMED_OUT", "timed out")
     DeadLetters(store).add([letter(number, failed_at=NOW - 29, attempts=again) for number in (71, 72)])
-    page, first = errors(store, VIEW, NOW), data.overview(store, VIEW, NOW)
+    page, first = errors(store, VIEW, NOW), queries.overview(store, VIEW, NOW)
     assert page.retry_success[0] == first.sums.retry_success == pytest.approx(6 / 8)
-    tile = next(one for one in figures.tiles(first) if one.label == "Retry success")
-    assert tile.more.startswith(words.retries(page.whole.saved, page.given_up[0]))
+    tile = next(one for one in charts.tiles(first) if one.label == "Retry success")
+    assert tile.more.startswith(wording.retries(page.whole.saved, page.given_up[0]))
 
 
 def test_what_died_is_one_number_in_every_table_while_statistics_are_late(store):

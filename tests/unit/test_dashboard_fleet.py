@@ -6,13 +6,13 @@ import time
 
 import pytest
 
-from dashboard.data import latency, overview
-from dashboard.data.errors import errors
-from dashboard.data.fleet import FORGOTTEN, STATES, fleet, state_of
-from dashboard.data.view import View
-from dashboard.figures.fleet import fleet_percentiles, spread
+from dashboard.charts.fleet import fleet_percentiles, spread
+from dashboard.queries import latency, overview
+from dashboard.queries.errors import errors
+from dashboard.queries.fleet import FORGOTTEN, STATES, fleet, state_of
+from dashboard.queries.view import View
 from dashboard.views.fleet import matches
-from dashboard.words import fleet as say
+from dashboard.wording import fleet as say
 from producer_core.alerts import AlertLog, Change, alert
 from producer_core.dlq import DeadLetters
 from producer_core.metrics.histogram import RELATIVE_ERROR, bucket_of

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from dashboard import data, figures, words
+from dashboard import charts, queries, wording
 from producer_core.dlq import DeadLetters
 from producer_core.events import Attempt, DeadLetter
 from producer_core.kafka.classify import fingerprint
@@ -15,7 +15,7 @@ from producer_core.store import Batch, BrokerRow, ClientRow, LatencyRow, Produce
 from tests.unit.dashboard_pages import tiles_of
 
 NOW = 0.0
-VIEW = data.View("5 min")
+VIEW = queries.View("5 min")
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def text_of(page):
 
 def test_percentiles_are_of_merged_histograms_within_the_stated_error(store):
     fill(store)
-    page = data.latency(store, VIEW, NOW)
+    page = queries.latency(store, VIEW, NOW)
     p50, p95, p99, p999 = page.found
     assert p50 == p95 == p99 == pytest.approx(0.005, rel=2 * RELATIVE_ERROR)
     assert p999 == pytest.approx(0.5, rel=2 * RELATIVE_ERROR)
@@ -125,7 +125,7 @@ def test_percentiles_are_of_merged_histograms_within_the_stated_error(store):
 
 def test_the_parts_of_the_time_are_sums_over_counts_and_add_up_to_what_was_measured(store):
     fill(store, rtt_count=300, rtt_sum=3.6)
-    page = data.latency(store, VIEW, NOW)
+    page = queries.latency(store, VIEW, NOW)
     whole = page.spent[len(page.spent) // 2]
     assert whole.queue == pytest.approx(0.006)
     assert whole.rtt == pytest.approx(4.0 / 400)  # not (4 ms + 12 ms) / 2
@@ -134,7 +134,7 @@ def test_the_parts_of_the_time_are_sums_over_counts_and_add_up_to_what_was_measu
 
 def test_the_heatmap_counts_every_acknowledgement_once(store):
     fill(store)
-    page = data.latency(store, VIEW, NOW)
+    page = queries.latency(store, VIEW, NOW)
     assert sum(cell.count for cell in page.heat) == 120 * 1000
     for cell in page.heat:
         assert cell.low < (0.005 if cell.share > 0.5 else 0.5) <= cell.high * (1 + RELATIVE_ERROR)
@@ -142,7 +142,7 @@ def test_the_heatmap_counts_every_acknowledgement_once(store):
 
 def test_a_topic_narrows_the_messages_and_not_what_the_client_says(store):
     fill(store)
-    page = data.latency(store, data.View("5 min", topic="another"), NOW)
+    page = queries.latency(store, queries.View("5 min", topic="another"), NOW)
     assert page.topics == () and page.found == (None,) * 4
     assert page.whole.samples == 120 and len(page.brokers) == 2
 
@@ -151,16 +151,16 @@ def test_the_slowest_topic_comes_first(store):
     fill(store)
     rows = (LatencyRow(int(NOW) - 5, "c", "q", "refunds", bucket_of(2.0), 7),)
     store.append(Batch("q", 0, (messages(NOW - 5, "refunds", 7),), rows))
-    assert [line.topic for line in data.latency(store, VIEW, NOW).topics] == ["refunds", "orders"]
+    assert [line.topic for line in queries.latency(store, VIEW, NOW).topics] == ["refunds", "orders"]
 
 
-@pytest.mark.parametrize("window", data.RANGES)
+@pytest.mark.parametrize("window", queries.RANGES)
 def test_every_range_is_diagnosed_and_drawn(store, window):
     fill(store)
     store.rollup(NOW + 3 * 3600)
-    page = data.latency(store, data.View(window), NOW)
+    page = queries.latency(store, queries.View(window), NOW)
     assert [one.key for one in page.findings] == ["well"]
-    assert figures.spent(page).data
+    assert charts.spent(page).data
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_every_range_is_diagnosed_and_drawn(store, window):
 )  # fmt: skip
 def test_the_store_says_why(store, changes, title):
     fill(store, **changes)
-    first = data.latency(store, VIEW, NOW).findings[0]
+    first = queries.latency(store, VIEW, NOW).findings[0]
     assert (first.title, first.ongoing) == (title, True)
 
 
@@ -186,7 +186,7 @@ def test_what_died_is_told_by_its_most_frequent_cause_over_the_whole_range(store
     DeadLetters(store).add(
         [letter(number, failed_at=NOW - (50.5 if number < 20 else 9.5)) for number in range(30)]
     )
-    first = data.latency(store, VIEW, NOW).findings[0]
+    first = queries.latency(store, VIEW, NOW).findings[0]
     assert first.title.startswith("30 of 120,030 messages became dead letters on payments: ")
     assert first.evidence.startswith("30 of them with POLICY_VIOLATION")
 
@@ -195,8 +195,8 @@ def test_what_died_is_told_by_its_most_frequent_cause_over_the_whole_range(store
 
 
 def test_an_empty_store_draws_sentences_and_no_line(store):
-    page = data.latency(store, VIEW, NOW)
-    for figure in (figures.percentiles, figures.heat, figures.spent, figures.rtt_by_broker):
+    page = queries.latency(store, VIEW, NOW)
+    for figure in (charts.percentiles, charts.heat, charts.spent, charts.rtt_by_broker):
         drawn = figure(page)
         assert not drawn.data
         assert drawn.layout.annotations[0].text.endswith("in this range.")
@@ -204,14 +204,14 @@ def test_an_empty_store_draws_sentences_and_no_line(store):
 
 def test_throttling_is_a_line_over_the_parts_and_not_one_of_them(store):
     fill(store, throttle_sum=9.0)
-    drawn = figures.spent(data.latency(store, VIEW, NOW))
+    drawn = charts.spent(queries.latency(store, VIEW, NOW))
     assert [trace.type for trace in drawn.data] == ["bar"] * 4 + ["scatter"]
 
 
 def test_a_second_that_nobody_wrote_is_a_gap(store):
     fill(store, seconds=60)
-    page = data.latency(store, VIEW, NOW)
-    first = figures.percentiles(page).data[0]
+    page = queries.latency(store, VIEW, NOW)
+    first = charts.percentiles(page).data[0]
     assert first.y[0] is None and first.y[-1] is not None
 
 
@@ -255,7 +255,7 @@ def test_what_is_over_is_said_as_something_earlier(path, store, monkeypatch):
     assert "Earlier: No broker could be reached." in said
     assert "no connection to any broker, and nothing could be sent. It ended " in said
     assert (
-        f"from {words.stamp(begun, None, time.time()).text} to {words.stamp(begun + 10, None, time.time()).text} UTC, for 10 s."
+        f"from {wording.stamp(begun, None, time.time()).text} to {wording.stamp(begun + 10, None, time.time()).text} UTC, for 10 s."
         in said
     )
 
@@ -265,7 +265,7 @@ def test_brokers_that_were_away_an_hour_ago_are_no_reason_now(store):
     away = [client(at, cut_off=1) for at in range(int(NOW) - 300, int(NOW) - 200)]
     store.append(Batch("q", 0, client_statistics=tuple(away)))
     for window in ("15 min", "24 hours"):
-        first, second = data.latency(store, data.View(window), NOW).findings
+        first, second = queries.latency(store, queries.View(window), NOW).findings
         assert first.title.startswith("All is well now: ")
         assert (second.title, second.ongoing) == ("No broker could be reached.", False)
 
@@ -276,7 +276,7 @@ def test_a_single_look_without_a_broker_long_ago_is_not_when_an_outage_began(sto
     looks = [client(at, cut_off=1) for at in (int(NOW) - 14 * 60, *range(begun, int(NOW)))]
     store.append(Batch("q", 0, client_statistics=tuple(looks)))
     (found, *_) = [
-        one for one in data.latency(store, data.View("15 min"), NOW).findings if one.key == "cut-off"
+        one for one in queries.latency(store, queries.View("15 min"), NOW).findings if one.key == "cut-off"
     ]
     assert found.ongoing and found.since >= begun - 10
 

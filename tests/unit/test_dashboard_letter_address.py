@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dashboard.data.looking import Looking
-from dashboard.views import letter_reading, reading
+from dashboard.queries.dead_letter_filter import Looking
+from dashboard.views import dead_letter_reads, reads
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.store import Store, connection_pool
 from tests.unit.dashboard_pages import letter, opened, text_of
@@ -23,8 +23,8 @@ def three_dead_letters(path, monkeypatch):
     monkeypatch.setattr(
         connection_pool, "READ_LIMIT", 600.0
     )  # a loaded machine must not decide what the page shows
-    reading.again()
-    letter_reading.again()
+    reads.again()
+    dead_letter_reads.again()
     DeadLetters(Store.open(path)).add(
         [letter(1, failed_at=NOW, value=b"needle"), letter(2, failed_at=NOW), letter(3, failed_at=NOW)]
     )
@@ -86,9 +86,9 @@ def test_the_back_button_leaves_a_search(page, monkeypatch):
     search(page, "needle")
 
     browser_at(page)
-    monkeypatch.setattr("dashboard.views.letter_address._went_back", lambda: True)
+    monkeypatch.setattr("dashboard.views.dead_letter_url._went_back", lambda: True)
     page.run()
-    monkeypatch.setattr("dashboard.views.letter_address._went_back", lambda: False)
+    monkeypatch.setattr("dashboard.views.dead_letter_url._went_back", lambda: False)
     page.run()
 
     assert not page.text_input(key="letters_body").value

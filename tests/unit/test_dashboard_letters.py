@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-from dashboard import actions, data
-from dashboard.actions import showing
-from dashboard.data import letters as of_letters
-from dashboard.data.looking import Looking, looking
-from dashboard.views import letter_reading
-from dashboard.words import letters as said
+from dashboard import actions, queries
+from dashboard.actions import exports
+from dashboard.queries import dead_letter_list as of_letters
+from dashboard.queries.dead_letter_filter import Looking, looking
+from dashboard.views import dead_letter_reads
+from dashboard.wording import dead_letters as said
 from producer_core.dlq import Cursor, DeadLetterFilter, DeadLetters
 from producer_core.dlq.limits import Bounds, Load, judge
 from producer_core.errors import TransferError
@@ -39,9 +39,9 @@ def store(path):
 
 @pytest.fixture(autouse=True)
 def nothing_remembered():
-    letter_reading.again()
-    letter_reading.clusters.forget()
-    letter_reading.inside.cache_clear()
+    dead_letter_reads.again()
+    dead_letter_reads.clusters.forget()
+    dead_letter_reads.inside.cache_clear()
 
 
 def letter(number, **changes):
@@ -189,14 +189,14 @@ def test_the_bounds_are_said_with_what_waits():
 def test_pages_follow_each_other_and_what_dies_meanwhile_moves_nothing(store, monkeypatch):
     monkeypatch.setattr(of_letters, "LISTED", 2)
     DeadLetters(store).add([letter(number) for number in range(5)])
-    first = data.dead_letters(store, DeadLetterFilter())
+    first = queries.dead_letters(store, DeadLetterFilter())
     DeadLetters(store).add([letter(9)])
-    second = data.dead_letters(store, DeadLetterFilter(), after=first.next)
+    second = queries.dead_letters(store, DeadLetterFilter(), after=first.next)
     assert [one.message_id for one in first.letters] == ["m-4", "m-3"]
     assert [one.message_id for one in second.letters] == ["m-2", "m-1"]
     assert (first.total, second.total) == (5, 6)
-    assert data.scope(store, first.seen).count == 5  # m-9 was not there when it was offered
-    assert data.scope(store, second.seen).count == 6
+    assert queries.scope(store, first.seen).count == 5  # m-9 was not there when it was offered
+    assert queries.scope(store, second.seen).count == 6
 
 
 def test_causes_stay_in_view_when_one_of_them_is_chosen(store):
@@ -234,7 +234,7 @@ def test_a_search_in_bodies_goes_on_where_it_ended_and_acts_on_what_it_found(sto
     assert search.ids == ("m-5", "m-3", "m-1")
     assert (search.looked_at, search.of) == (6, 6)
     page = of_letters.found_page(store, search)
-    assert data.scope(store, page.seen).count == page.total == 3
+    assert queries.scope(store, page.seen).count == page.total == 3
     actions.clear(store, search.frozen)
     assert of_letters.found_page(store, search).total == 0
 
@@ -244,7 +244,7 @@ def test_a_search_that_found_nothing_means_nothing_and_not_everything(store):
     search = of_letters.searched(store, DeadLetterFilter(body="absent"), NOW)
     page = of_letters.found_page(store, search)
     assert (search.complete, search.frozen, page.total) == (True, None, 0)
-    assert data.scope(store, page.seen).count == 0
+    assert queries.scope(store, page.seen).count == 0
 
 
 def test_the_bounds_are_those_that_the_store_is_set_to(store):
@@ -272,8 +272,8 @@ def test_a_letter_names_its_producer_as_people_know_it_and_says_when_it_was_acce
     )  # fmt: skip
     store.append(Batch("p", 0, producer=row))
     DeadLetters(store).add([letter(1, accepted_at=NOW - 0.2, failed_at=NOW), letter(2, producer_id="gone")])
-    assert of_letters.producer_of(store, data.letter(store, "m-1")) == "checkout-1 (process 7)"
-    assert of_letters.producer_of(store, data.letter(store, "m-2")) == ""
+    assert of_letters.producer_of(store, queries.letter(store, "m-1")) == "checkout-1 (process 7)"
+    assert of_letters.producer_of(store, queries.letter(store, "m-2")) == ""
     assert said.accepted(0.2) == "accepted less than a second before"
     assert said.accepted(5.0) == "accepted 5 s before"
 
@@ -286,7 +286,7 @@ def test_what_costs_much_to_read_is_read_less_often():
         now[0] += 0.5
         return key
 
-    paced = letter_reading.Paced(slow, least=1.0, clock=lambda: now[0])
+    paced = dead_letter_reads.Paced(slow, least=1.0, clock=lambda: now[0])
     paced("a")
     now[0] += 4.9
     paced("a")
@@ -307,12 +307,12 @@ def test_an_export_is_masked_audited_and_no_cell_is_a_formula(store):
     DeadLetters(store).add(
         [letter(1, key=b"=cmd|' /C calc'!A0", value=b'{"password": "hunter2"}'), letter(2)]
     )
-    made = showing.export(store, DeadLetterFilter(ids=("m-1",)), "csv", who="ada", now=NOW)
+    made = exports.export(store, DeadLetterFilter(ids=("m-1",)), "csv", who="ada", now=NOW)
     rows = list(csv.DictReader(io.StringIO(made.content.decode("utf-8-sig"))))
     assert [row["message_id"] for row in rows] == ["m-1"]
     assert rows[0]["key"].startswith("'=")
     assert b"hunter2" not in made.content
-    lines = showing.export(store, DeadLetterFilter(), "jsonl", who="ada", now=NOW).content.splitlines()
+    lines = exports.export(store, DeadLetterFilter(), "jsonl", who="ada", now=NOW).content.splitlines()
     assert [json.loads(line)["message_id"] for line in lines] == ["m-1", "m-2"]
     acts = store.rows("audit_latest", limit=10)
     assert [(act["action"], act["who"], act["count"]) for act in acts] == [
@@ -323,20 +323,20 @@ def test_an_export_is_masked_audited_and_no_cell_is_a_formula(store):
 
 def test_an_export_beyond_its_bound_is_refused_and_names_the_command(store, path, monkeypatch):
     DeadLetters(store).add([letter(1), letter(2)])
-    monkeypatch.setattr(showing, "MOST_LETTERS", 1)
+    monkeypatch.setattr(exports, "MOST_LETTERS", 1)
     with pytest.raises(TransferError, match="2 letters are more than the 1 of one download"):
-        showing.export(store, DeadLetterFilter(), "csv", who="ada", now=NOW)
-    monkeypatch.setattr(showing, "MOST_LETTERS", 10)
-    monkeypatch.setattr(showing, "MOST_BYTES", 10)
+        exports.export(store, DeadLetterFilter(), "csv", who="ada", now=NOW)
+    monkeypatch.setattr(exports, "MOST_LETTERS", 10)
+    monkeypatch.setattr(exports, "MOST_BYTES", 10)
     with pytest.raises(TransferError, match="of one download"):
-        showing.export(store, DeadLetterFilter(), "jsonl", who="ada", now=NOW)
-    command = showing.command(path, DeadLetterFilter(topic="a b"))
+        exports.export(store, DeadLetterFilter(), "jsonl", who="ada", now=NOW)
+    command = exports.command(path, DeadLetterFilter(topic="a b"))
     assert command.startswith("producer-core dlq export letters.parquet '--topic=a b' --store=")
 
 
 def test_a_reveal_is_written_down_first(store):
     DeadLetters(store).add([letter(1)])
-    assert showing.reveal(store, "m-1").ok
+    assert exports.reveal(store, "m-1").ok
     assert store.rows("audit_latest", limit=1)[0]["action"] == "reveal"
     assert [moment.what for moment in of_letters.life(store, "m-1")][-1] == "revealed"
 

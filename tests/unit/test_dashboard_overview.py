@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from dashboard import data, figures, words
-from dashboard.data.alerts import alerts as alerts_page
-from dashboard.data.situation import outage
-from dashboard.figures import charts
-from dashboard.nodes import text_of
+from dashboard import charts as dashboard_charts
+from dashboard import queries, wording
+from dashboard.charts import chart
+from dashboard.html import text_of
+from dashboard.queries.alerts import alerts as alerts_page
+from dashboard.queries.situation import outage
 from dashboard.views import common, header, overview, tiles
 from producer_core.alerts import AlertLog, Change, alert, book_of
 from producer_core.dlq import DeadLetters
@@ -101,40 +102,40 @@ def shop(store, **changes):
 
 
 def test_an_address_names_a_time_range_in_seconds_and_nonsense_means_none():
-    assert data.chosen("100", "400", NOW) == (100, 400)
-    assert data.chosen("400", "100", NOW) == (100, 400)
-    assert data.chosen("100.7", None, 500.0) == (100, 500)
-    assert data.chosen(None, "7200", NOW) == (3600, 7200)
-    assert data.chosen("100", "100", NOW) == (100, 110)
+    assert queries.chosen("100", "400", NOW) == (100, 400)
+    assert queries.chosen("400", "100", NOW) == (100, 400)
+    assert queries.chosen("100.7", None, 500.0) == (100, 500)
+    assert queries.chosen(None, "7200", NOW) == (3600, 7200)
+    assert queries.chosen("100", "100", NOW) == (100, 110)
     for nonsense in ("yesterday", "-5", "1e400", "nan", "", None):
-        assert data.chosen(nonsense, None, NOW) is None
+        assert queries.chosen(nonsense, None, NOW) is None
 
 
 def test_a_range_of_ones_own_is_over_when_its_end_has_passed():
-    view = data.View(words.CUSTOM, start=1000, end=4600)
+    view = queries.View(wording.CUSTOM, start=1000, end=4600)
     assert (view.seconds, view.since(9e9), view.until(9e9), view.at(9e9)) == (3600, 990, 4600, 4600.0)
     assert view.over(4600.0)
     assert (view.until(2000.0), view.at(2000.0), view.over(2000.0)) == (None, 2000.0, False)
 
 
-@pytest.mark.parametrize("window", data.RANGES)
+@pytest.mark.parametrize("window", queries.RANGES)
 def test_the_same_time_before_ends_where_the_range_begins_and_is_as_long(window):
-    view = data.View(window)
+    view = queries.View(window)
     since, until = view.before(NOW)
     assert until == view.since(NOW)
     assert until - since == int(NOW) - view.since(NOW)
 
 
 def test_an_address_leaves_out_what_is_as_usual():
-    assert data.View().query == {}
-    assert data.View("1 hour", "payments").query == {"topic": "payments", "range": "1 hour"}
-    assert data.View(words.CUSTOM, start=5, end=25).query == {"since": "5", "until": "25"}
+    assert queries.View().query == {}
+    assert queries.View("1 hour", "payments").query == {"topic": "payments", "range": "1 hour"}
+    assert queries.View(wording.CUSTOM, start=5, end=25).query == {"since": "5", "until": "25"}
 
 
 def test_what_is_over_is_drawn_less_often():
-    assert data.refresh(data.View("5 min"), NOW) == 1.0
-    assert data.refresh(data.View("24 hours"), NOW) == 5.0
-    assert data.refresh(data.View(words.CUSTOM, start=0, end=60), NOW) == 10.0
+    assert queries.refresh(queries.View("5 min"), NOW) == 1.0
+    assert queries.refresh(queries.View("24 hours"), NOW) == 5.0
+    assert queries.refresh(queries.View(wording.CUSTOM, start=0, end=60), NOW) == 10.0
 
 
 # moments
@@ -142,48 +143,48 @@ def test_what_is_over_is_drawn_less_often():
 
 def test_a_moment_is_in_the_zone_of_the_viewer_with_utc_under_the_pointer():
     at = 1_795_274_157.0
-    assert words.stamp(at, "Asia/Kolkata") == ("2026-11-21 20:45:57", "2026-11-21 15:15:57 UTC")
-    assert words.stamp(at, "Asia/Kolkata", at + 60).text == "20:45:57"
-    assert words.stamp(at, "Asia/Kolkata", at + 86_400).text == "2026-11-21 20:45:57"
-    assert words.stamp(at, None).text == words.stamp(at, "No/Such_Zone").text == "2026-11-21 15:15:57"
+    assert wording.stamp(at, "Asia/Kolkata") == ("2026-11-21 20:45:57", "2026-11-21 15:15:57 UTC")
+    assert wording.stamp(at, "Asia/Kolkata", at + 60).text == "20:45:57"
+    assert wording.stamp(at, "Asia/Kolkata", at + 86_400).text == "2026-11-21 20:45:57"
+    assert wording.stamp(at, None).text == wording.stamp(at, "No/Such_Zone").text == "2026-11-21 15:15:57"
 
 
 def test_a_zone_has_a_name():
-    assert [words.zone_name(name, 1_795_274_157.0) for name in ("Europe/Berlin", "Asia/Dubai", None)] == [
+    assert [wording.zone_name(name, 1_795_274_157.0) for name in ("Europe/Berlin", "Asia/Dubai", None)] == [
         "CET", "UTC+04:00", "UTC",
     ]  # fmt: skip
 
 
 def test_a_range_is_a_part_of_a_sentence():
     day = 86_400.0
-    assert words.during("15 min", 0, 900) == "in the last 15 min"
-    assert words.during(words.CUSTOM, 0, 5400) == "from 00:00 to 01:30 on 1970-01-01"
-    assert words.during(words.CUSTOM, 0, day + 30) == "from 1970-01-01 00:00:00 to 1970-01-02 00:00:30"
-    assert words.during(words.CUSTOM, 0, 5400, "Asia/Dubai") == "from 04:00 to 05:30 on 1970-01-01"
+    assert wording.during("15 min", 0, 900) == "in the last 15 min"
+    assert wording.during(wording.CUSTOM, 0, 5400) == "from 00:00 to 01:30 on 1970-01-01"
+    assert wording.during(wording.CUSTOM, 0, day + 30) == "from 1970-01-01 00:00:00 to 1970-01-02 00:00:30"
+    assert wording.during(wording.CUSTOM, 0, 5400, "Asia/Dubai") == "from 04:00 to 05:30 on 1970-01-01"
 
 
 # the sentence on top
 
-WELL = words.Situation(
+WELL = queries.Situation(
     acknowledged=12_477, dead=0, window="15 min", connected=2, producers=2, closed=0, silent_for=0.5,
     connection_error=None, pending=0,
 )  # fmt: skip
-TOO_LARGE = words.Cause("payments", "The message is larger than the topic allows.", 3, "abc")
+TOO_LARGE = queries.Cause("payments", "The message is larger than the topic allows.", 3, "abc")
 
 
 def said(**changes):
-    found = words.headline(replace(WELL, **changes))
+    found = wording.headline(replace(WELL, **changes))
     return found.tone, found.text
 
 
 def test_the_sentence_names_the_topic_and_the_reason_and_leads_to_both():
-    found = words.headline(replace(WELL, dead=3, causes=[TOO_LARGE]))
+    found = wording.headline(replace(WELL, dead=3, causes=[TOO_LARGE]))
     assert found.tone == "warning"
     assert found.text == (
         "Delivering. 3 of 12,480 messages failed in the last 15 min, all on payments: "
         "the message is larger than the topic allows. See the records"
     )
-    assert words.sentence(replace(WELL, dead=3, causes=[TOO_LARGE]))[1] == found.text.removesuffix(
+    assert wording.sentence(replace(WELL, dead=3, causes=[TOO_LARGE]))[1] == found.text.removesuffix(
         " See the records"
     )
     links = {piece.text: (piece.page, dict(piece.query)) for piece in found.pieces if piece.page}
@@ -192,8 +193,8 @@ def test_the_sentence_names_the_topic_and_the_reason_and_leads_to_both():
 
 
 def test_of_several_reasons_the_worst_is_said_with_its_number():
-    policy = words.Cause("payments", "A policy of the broker forbids this.", 1, "def")
-    elsewhere = words.Cause("orders", "It timed out.", 1, "ghi")
+    policy = queries.Cause("payments", "A policy of the broker forbids this.", 1, "def")
+    elsewhere = queries.Cause("orders", "It timed out.", 1, "ghi")
     assert "all on payments, most (3): the message is larger" in said(dead=4, causes=[TOO_LARGE, policy])[1]
     assert (
         "most (3) on payments: the message is larger"
@@ -238,7 +239,7 @@ def test_what_was_replayed_since_is_said_as_cured_and_nothing_is_bad_any_more():
     )
     links = {
         piece.text: dict(piece.query)
-        for piece in words.headline(replace(WELL, dead=527, cured=527, causes=[cured])).pieces
+        for piece in wording.headline(replace(WELL, dead=527, cured=527, causes=[cured])).pieces
         if piece.page
     }
     assert links["the message is larger than the topic allows"]["state"] == "any"
@@ -250,7 +251,7 @@ def test_what_was_replayed_since_is_said_as_cured_and_nothing_is_bad_any_more():
 
 def test_the_sentence_names_what_waits_and_not_what_was_more_and_is_mended():
     cured = TOO_LARGE._replace(dead=527, waiting=0)
-    open_ = words.Cause("audit-log", "A policy of the broker forbids this.", 12, "def")
+    open_ = queries.Cause("audit-log", "A policy of the broker forbids this.", 12, "def")
     tone, text = said(dead=539, cured=527, causes=[open_, cured], dying=True)
     assert (tone, text) == (
         "warning",
@@ -260,10 +261,10 @@ def test_the_sentence_names_what_waits_and_not_what_was_more_and_is_mended():
 
 
 def test_the_topic_that_fails_now_leads_and_the_largest_count_of_the_range_names_none():
-    rejected = words.Cause("audit-log", "A policy of the broker forbids this.", 12, "def", last=50.0)
-    earlier = words.Cause("audit-log", "It timed out.", 20, "ghi", last=10.0)
+    rejected = queries.Cause("audit-log", "A policy of the broker forbids this.", 12, "def", last=50.0)
+    earlier = queries.Cause("audit-log", "It timed out.", 20, "ghi", last=10.0)
     most = TOO_LARGE._replace(dead=166, last=20.0)
-    found = words.headline(
+    found = wording.headline(
         replace(WELL, dead=198, causes=[most, earlier, rejected], failing=True, dying=True, failing_topics=["audit-log"])
     )  # fmt: skip
     assert found.text == (
@@ -312,13 +313,13 @@ def test_an_outage_that_is_over_is_said_with_what_was_delivered_since(store):
     looks = [row._replace(window_start=at, cut_off=int(-60 < at - NOW <= -35)) for at in seconds]
     store.append(Batch("q", 0, client_statistics=tuple(looks)))
     write(store, [counts(at, acknowledged=10) for at in range(int(NOW) - 30, int(NOW))])
-    found = words.headline(data.overview(store, "15 min", NOW).situation)
+    found = wording.headline(queries.overview(store, "15 min", NOW).situation)
     assert found.tone == "good"
     assert (
         "No broker was connected for 25 s; they came back 34 s ago, and 300 messages were delivered since."
         in found.text
     )
-    assert "No broker" not in words.headline(data.overview(store, "15 min", NOW + 1200).situation).text
+    assert "No broker" not in wording.headline(queries.overview(store, "15 min", NOW + 1200).situation).text
 
 
 @pytest.mark.parametrize(
@@ -331,12 +332,12 @@ def test_an_outage_that_is_over_is_said_with_what_was_delivered_since(store):
     ],
 )
 def test_the_button_leads_to_what_helps_now(change, page):
-    pieces = words.headline(replace(WELL, dead=3, causes=[TOO_LARGE], dying=True, **change)).pieces
+    pieces = wording.headline(replace(WELL, dead=3, causes=[TOO_LARGE], dying=True, **change)).pieces
     assert [piece.page for piece in pieces if piece.button] == [page]
 
 
 def test_of_a_range_that_is_over_the_sentence_says_how_it_went():
-    past = {"window": words.CUSTOM, "over": True, "since": 0.0, "until": 3600.0, "connected": 0}
+    past = {"window": wording.CUSTOM, "over": True, "since": 0.0, "until": 3600.0, "connected": 0}
     assert said(**past, dead=3, causes=[TOO_LARGE])[1].startswith(
         "3 of 12,480 messages failed from 00:00 to 01:00 on 1970-01-01, all on payments"
     )
@@ -345,25 +346,25 @@ def test_of_a_range_that_is_over_the_sentence_says_how_it_went():
 
 
 def test_what_is_read_aloud_changes_only_with_the_sense():
-    first, later = (words.headline(replace(WELL, dead=dead, causes=[TOO_LARGE])) for dead in (3, 4))
+    first, later = (wording.headline(replace(WELL, dead=dead, causes=[TOO_LARGE])) for dead in (3, 4))
     assert first.text != later.text
-    assert words.sense(first) == words.sense(later)
-    assert words.sense(words.headline(WELL)) != words.sense(first)
+    assert wording.sense(first) == wording.sense(later)
+    assert wording.sense(wording.headline(WELL)) != wording.sense(first)
 
 
 # against the same time before
 
 
 def test_a_change_is_an_arrow_with_words_and_honest_where_there_is_no_before():
-    better = words.change(0.01, 0.02, words.percent, good=-1)
+    better = wording.change(0.01, 0.02, wording.percent, good=-1)
     assert better == ("↓ from 2.00 %", "down from 2.00 %", "better")
-    assert words.change(0.02, 0.01, words.percent, good=-1).tone == "worse"
-    assert words.change(0.0201, 0.02, words.percent, good=-1).tone == ""
-    assert words.change(5.0, 9.0, words.rate).tone == ""
-    assert words.change(0.01, 0.01, words.percent).text == "as before"
-    assert words.change(0.01, None, words.percent).text == "no value before"
-    assert words.change(None, None, words.percent).text == ""
-    assert words.change(None, 0.01, words.percent).text == "before: 1.00 %"
+    assert wording.change(0.02, 0.01, wording.percent, good=-1).tone == "worse"
+    assert wording.change(0.0201, 0.02, wording.percent, good=-1).tone == ""
+    assert wording.change(5.0, 9.0, wording.rate).tone == ""
+    assert wording.change(0.01, 0.01, wording.percent).text == "as before"
+    assert wording.change(0.01, None, wording.percent).text == "no value before"
+    assert wording.change(None, None, wording.percent).text == ""
+    assert wording.change(None, 0.01, wording.percent).text == "before: 1.00 %"
 
 
 @pytest.mark.parametrize(("over", "expected"), [(False, 90 / 60), (True, 690 / 600)])
@@ -371,13 +372,13 @@ def test_the_throughput_of_the_only_topic_is_that_of_all(store, over, expected):
     """The tile said 346 /s and the only topic's row 949 /s: each had seconds of its own."""
     end = int(NOW) // 600 * 600
     write(store, [counts(end - 30, acknowledged=90), counts(end - 400, acknowledged=600)])
-    view = data.View(words.CUSTOM, start=end - 600, end=end) if over else data.View("15 min")
+    view = queries.View(wording.CUSTOM, start=end - 600, end=end) if over else queries.View("15 min")
 
-    page = data.overview(store, view, end + 1.0)
+    page = queries.overview(store, view, end + 1.0)
 
     (row,) = page.topics
     assert (page.sums.throughput, row.throughput) == (pytest.approx(expected), pytest.approx(expected))
-    tile = next(one for one in figures.tiles(page) if one.label == "Throughput")
+    tile = next(one for one in dashboard_charts.tiles(page) if one.label == "Throughput")
     assert ("messages of the range, by its seconds" in tile.more) == over
 
 
@@ -389,13 +390,13 @@ def test_numbers_are_compared_with_the_same_time_before(store):
         LatencyRow(int(NOW) - 330, "c", "p", "orders", quick, 199),
     ]
     write(store, rows, latencies)
-    page = data.overview(store, "5 min", NOW)
+    page = queries.overview(store, "5 min", NOW)
     assert (page.sums.error_rate, page.before.error_rate) == (0.1, 0.005)
     assert page.sums.latency[3] == pytest.approx(0.5, rel=2 * RELATIVE_ERROR)
     assert page.before.latency[3] == pytest.approx(0.005, rel=2 * RELATIVE_ERROR)
     assert page.sums.throughput == pytest.approx(90 / 60)
     assert page.before.throughput == pytest.approx(199 / 60)
-    shown = {tile.label: tile for tile in figures.tiles(page)}
+    shown = {tile.label: tile for tile in dashboard_charts.tiles(page)}
     assert (shown["Error rate"].value, shown["Error rate"].change.text) == ("10.0 %", "↑ from 0.50 %")
     assert shown["Latency p99.9"].change.tone == "worse"
     assert "The 5 min before: 0.50 %" in shown["Error rate"].more
@@ -403,7 +404,7 @@ def test_numbers_are_compared_with_the_same_time_before(store):
 
 def test_without_a_before_a_tile_says_so_and_invents_nothing(store):
     shop(store)
-    shown = {tile.label: tile for tile in figures.tiles(data.overview(store, "5 min", NOW))}
+    shown = {tile.label: tile for tile in dashboard_charts.tiles(queries.overview(store, "5 min", NOW))}
     assert shown["Throughput"].change.text == "no value before"
     assert shown["Retry success"].value == "–"
     assert "Earlier values are not kept" in shown["Memory"].more
@@ -432,30 +433,32 @@ def test_retries_duplicates_and_verdicts_are_counted(store):
             letter(3, verdict="possibly_persisted"),
         ]
     )
-    page = data.overview(store, "5 min", NOW)
+    page = queries.overview(store, "5 min", NOW)
     assert (page.sums.retry_success, page.sums.suppressed) == (0.8, 0.05)
-    shown = {tile.label: tile for tile in figures.tiles(page)}
+    shown = {tile.label: tile for tile in dashboard_charts.tiles(page)}
     assert shown["Dead letters"].note == "2 possibly persisted, 1 rejected"
     assert shown["Duplicates kept out"].note == "2 may be there twice"
 
 
 def test_a_page_of_a_range_that_is_over_counts_that_range_alone(store):
     write(store, [counts(NOW - 30, acknowledged=1), counts(NOW - 5000, acknowledged=7)])
-    page = data.overview(store, data.View(words.CUSTOM, start=int(NOW) - 6000, end=int(NOW) - 4000), NOW)
+    page = queries.overview(
+        store, queries.View(wording.CUSTOM, start=int(NOW) - 6000, end=int(NOW) - 4000), NOW
+    )
     assert page.situation.acknowledged == 7
     assert page.now == int(NOW) - 4000
     assert [point.acknowledged for point in page.series] == [7]
-    assert figures.throughput(page).layout.xaxis.range[1].timestamp() == int(NOW) - 4000
+    assert dashboard_charts.throughput(page).layout.xaxis.range[1].timestamp() == int(NOW) - 4000
 
 
 def test_the_filters_hold_for_everything_that_is_counted(store):
     shop(store)
     DeadLetters(store).add([letter(9, topic="orders", producer_id="other")])
-    page = data.overview(store, data.View("5 min", topic="orders"), NOW)
+    page = queries.overview(store, queries.View("5 min", topic="orders"), NOW)
     assert page.situation.dead == 1
     assert [row.topic for row in page.topics] == ["orders"]
     assert page.dead_by_topic == {"orders": 1}
-    assert data.overview(store, data.View("5 min", producer="p"), NOW).dead_by_topic == {"payments": 3}
+    assert queries.overview(store, queries.View("5 min", producer="p"), NOW).dead_by_topic == {"payments": 3}
 
 
 # trouble
@@ -465,14 +468,14 @@ def test_a_producer_that_vanished_in_the_range_is_missed_and_one_of_last_week_is
     shop(store)
     store.append(Batch("q", 0, (), (), (), producer(producer_id="q", seen_at=NOW - 50)))
     store.append(Batch("r", 0, (), (), (), producer(producer_id="r", seen_at=NOW - 5000)))
-    found = data.overview(store, "15 min", NOW).situation
+    found = queries.overview(store, "15 min", NOW).situation
     assert (found.producers, found.gone, found.gone_for) == (1, 1, 50.0)
-    assert "1 of 2 producers has not been seen for 50 s." in words.headline(found).text
+    assert "1 of 2 producers has not been seen for 50 s." in wording.headline(found).text
 
 
 def test_what_waits_for_a_minute_without_a_settled_message_is_no_delivery(store):
     write(store, [counts(NOW - 90, acknowledged=5)], pending=9)
-    assert data.overview(store, "15 min", NOW).situation.stalled
+    assert queries.overview(store, "15 min", NOW).situation.stalled
 
 
 @pytest.mark.parametrize(
@@ -482,12 +485,12 @@ def test_what_waits_for_a_minute_without_a_settled_message_is_no_delivery(store)
 )
 def test_what_waits_for_a_good_reason_is_delivery(store, changes):
     write(store, [counts(NOW - 90, acknowledged=5)], **changes)
-    assert not data.overview(store, "15 min", NOW).situation.stalled
+    assert not queries.overview(store, "15 min", NOW).situation.stalled
 
 
 def test_the_first_message_after_a_quiet_time_is_delivery(store):
     write(store, [counts(NOW - 3, accepted=1)], pending=1)
-    assert not data.overview(store, "15 min", NOW).situation.stalled
+    assert not queries.overview(store, "15 min", NOW).situation.stalled
 
 
 # topics
@@ -499,7 +502,7 @@ def test_topics_are_sorted_by_trouble_and_say_why(store):
     DeadLetters(store).add(
         [letter(20, topic="old", failed_at=NOW - 9000), letter(21, topic="ledger", code="POLICY_VIOLATION")]
     )
-    rows = data.overview(store, "15 min", NOW).topics
+    rows = queries.overview(store, "15 min", NOW).topics
     assert [(row.topic, row.trouble) for row in rows] == [
         ("ledger", 3),
         ("payments", 2),
@@ -517,14 +520,14 @@ def test_a_topic_whose_letters_were_all_replayed_is_fine_again(store):
         [counts(NOW - 200, "payments", acknowledged=5, dead=3), counts(NOW - 9, "payments", acknowledged=90)],
     )
     DeadLetters(store).add([letter(number, failed_at=NOW - 200) for number in range(3)])
-    waits = data.overview(store, "15 min", NOW)
+    waits = queries.overview(store, "15 min", NOW)
     assert (waits.topics[0].trouble, waits.situation.failing) == (1, False)
-    assert words.headline(waits.situation).tone == "warning"
+    assert wording.headline(waits.situation).tone == "warning"
     settled(store, "replayed")
-    page = data.overview(store, "15 min", NOW)
+    page = queries.overview(store, "15 min", NOW)
     assert (page.topics[0].trouble, page.topics[0].cured, page.situation.cured) == (0, 3, 3)
-    assert words.headline(page.situation).tone == "good"
-    assert "all 3 were replayed" in words.headline(page.situation).text
+    assert wording.headline(page.situation).tone == "good"
+    assert "all 3 were replayed" in wording.headline(page.situation).text
     assert "replayed since" in text_of(tiles._topic(page.topics[0], page.situation))
     assert "waits for a broker" in text_of(tiles._topic(page.topics[0], replace(page.situation, connected=0)))
 
@@ -532,7 +535,7 @@ def test_a_topic_whose_letters_were_all_replayed_is_fine_again(store):
 def test_a_topic_that_failed_when_it_was_last_written_to_still_fails(store):
     write(store, [counts(NOW - 200, "payments", dead=3), counts(NOW - 9, acknowledged=90)])
     DeadLetters(store).add([letter(number, failed_at=NOW - 200) for number in range(3)])
-    row = data.overview(store, "15 min", NOW).topics[0]
+    row = queries.overview(store, "15 min", NOW).topics[0]
     assert (row.topic, row.trouble) == ("payments", 3)
 
 
@@ -541,14 +544,14 @@ def test_what_failed_minutes_ago_does_not_fail_now_however_long_the_range(store,
     rows = [counts(at, "payments", acknowledged=9) for at in range(int(NOW) - 200, int(NOW))]
     write(store, [*rows, counts(NOW - 180, "payments", dead=50)])
     DeadLetters(store).add([letter(number, failed_at=NOW - 180) for number in range(50)])
-    page = data.overview(store, window, NOW)
+    page = queries.overview(store, window, NOW)
     assert (page.topics[0].trouble, page.situation.failing, page.situation.dead) == (1, False, 50)
 
 
 def test_the_sentence_and_the_table_count_the_same_deaths_while_statistics_are_late(store):
     write(store, [counts(NOW - 3, "payments", acknowledged=97, dead=2)])
     DeadLetters(store).add([letter(number, failed_at=NOW - 3 + number) for number in range(3)])
-    page = data.overview(store, "5 min", NOW)
+    page = queries.overview(store, "5 min", NOW)
     assert page.situation.dead == page.topics[0].dead == page.causes[0].dead == 3
 
 
@@ -559,11 +562,11 @@ def test_a_fault_is_over_when_so_many_were_delivered_since_that_it_would_have_sh
     rows += [counts(at, "payments", acknowledged=each) for at in range(int(NOW) - 11, int(NOW) - 3)]
     write(store, rows)
     DeadLetters(store).add([letter(number, failed_at=NOW - 60 + number / 5) for number in range(230)])
-    page = data.overview(store, "15 min", NOW)
+    page = queries.overview(store, "15 min", NOW)
     found, (row,) = page.situation, page.topics
     assert (found.recovered, found.failing, row.recovered) == (over, not over, over)
     assert (found.delivered, row.trouble) == (8 * each, 1 if over else 3)
-    assert words.headline(found).tone == ("warning" if over else "bad")
+    assert wording.headline(found).tone == ("warning" if over else "bad")
 
 
 def test_what_explains_others_stands_before_what_follows_from_it(store):
@@ -575,9 +578,9 @@ def test_what_explains_others_stands_before_what_follows_from_it(store):
         alert("weak_replication", "orders", NOW - 5, text="orders has one replica"),
     ]
     AlertLog(store).record([Change("fired", one) for one in fired])
-    rules = [row["rule"] for row in data.overview(store, "15 min", NOW).alerts]
+    rules = [row["rule"] for row in queries.overview(store, "15 min", NOW).alerts]
     assert rules == ["connection_lost", "transactions_failing", "high_error_rate", "weak_replication"]
-    everywhere = [item.rule for item in alerts_page(store, data.View(), NOW).firing]
+    everywhere = [item.rule for item in alerts_page(store, queries.View(), NOW).firing]
     assert everywhere == rules
 
 
@@ -602,14 +605,14 @@ def test_what_two_producers_say_in_the_same_words_is_one_line_and_what_is_over_s
         alert("weak_replication", "orders", NOW - 5, text="orders has one replica"),
     ]
     AlertLog(store).record([Change("fired", one) for one in fired])
-    first, second, third = data.overview(store, "15 min", NOW).alerts
+    first, second, third = queries.overview(store, "15 min", NOW).alerts
     assert [one["rule"] for one in (first, second, third)] == [
         "connection_lost",
         "weak_replication",
         "error_budget_fast",
     ]
-    assert len(first["alert_ids"]) == 2 and "(2 producers say so)" in words.alert(first, NOW)
-    assert words.alert(third, NOW).endswith(
+    assert len(first["alert_ids"]) == 2 and "(2 producers say so)" in wording.alert(first, NOW)
+    assert wording.alert(third, NOW).endswith(
         "payments delivers again: this looks back, and resolves by itself."
     )
 
@@ -627,12 +630,12 @@ def test_a_rule_of_ones_own_speaks_of_each_topic_although_its_words_do_not_name_
     with store.borrow(write=True) as connection:
         connection.execute("UPDATE alerts SET since = ?", [NOW - 600])
 
-    found = data.overview(store, "15 min", NOW).alerts
+    found = queries.overview(store, "15 min", NOW).alerts
 
     assert sorted((one["rule"], one["subject"]) for one in found) == [
         ("many_dead", "orders"), ("many_dead", "payments"), ("slow_delivery", "orders"),
     ]  # fmt: skip
-    ends = {one["rule"]: words.alert(one, NOW) for one in found}
+    ends = {one["rule"]: wording.alert(one, NOW) for one in found}
     assert ends["many_dead"].endswith("it resolves in 50 min.")
     assert ends["slow_delivery"].endswith("it resolves in 2 h.")
 
@@ -640,7 +643,7 @@ def test_a_rule_of_ones_own_speaks_of_each_topic_although_its_words_do_not_name_
 def test_a_topic_that_begins_to_fail_is_bad_at_once_however_much_it_delivered_before(store):
     rows = [counts(at, acknowledged=100) for at in range(int(NOW) - 600, int(NOW) - 45)]
     write(store, [*rows, *(counts(at, acknowledged=5, dead=5) for at in range(int(NOW) - 45, int(NOW)))])
-    page = data.overview(store, "15 min", NOW)
+    page = queries.overview(store, "15 min", NOW)
     assert (page.topics[0].trouble, page.situation.failing) == (3, True)
 
 
@@ -652,7 +655,7 @@ def test_topics_that_fail_alike_do_not_change_places_with_every_message(store):
             for name, dead in (("b", 51), ("a", 50), ("c", 500))
         ],
     )
-    assert [row.topic for row in data.overview(store, "15 min", NOW).topics] == ["c", "a", "b"]
+    assert [row.topic for row in queries.overview(store, "15 min", NOW).topics] == ["c", "a", "b"]
 
 
 def test_two_codes_that_mean_the_same_are_one_reason(store):
@@ -661,48 +664,48 @@ def test_two_codes_that_mean_the_same_are_one_reason(store):
     DeadLetters(store).add(
         [letter(40 + place, topic="orders", code=code) for place, code in enumerate(codes)]
     )
-    causes = data.overview(store, "15 min", NOW).causes
+    causes = queries.overview(store, "15 min", NOW).causes
     assert [(cause.topic, cause.dead) for cause in causes] == [("payments", 3), ("orders", 2)]
 
 
-@pytest.mark.parametrize("window", data.RANGES)
+@pytest.mark.parametrize("window", queries.RANGES)
 def test_a_sparkline_has_a_place_for_each_part_of_the_range(store, window):
     shop(store)
-    row = data.overview(store, window, NOW).topics[0]
+    row = queries.overview(store, window, NOW).topics[0]
     assert len(row.rates) == len(row.failures) <= 51
     assert sum(count or 0 for count in row.failures) == 3
 
 
 def test_a_sparkline_has_a_gap_where_nothing_was_written_and_a_bar_where_messages_failed():
-    drawn = figures.spark((1.0, 2.0, None, 3.0), (0, 4, None, 0), "orders")
+    drawn = dashboard_charts.spark((1.0, 2.0, None, 3.0), (0, 4, None, 0), "orders")
     assert [child[0] for child in drawn[2]] == ["path", "path", "rect"]
     assert drawn[1]["aria-label"] == "orders"
-    assert not figures.spark((None, None), (None, None), "idle")[2]
-    assert not figures.spark((), (), "none")[2]
+    assert not dashboard_charts.spark((None, None), (None, None), "idle")[2]
+    assert not dashboard_charts.spark((), (), "none")[2]
 
 
 def test_windows_that_did_not_come_are_a_gap_in_the_curves_and_it_says_why(store):
     for number in (0, 1, 2, 6, 7):
         at = NOW - 100 + 10 * number
         store.append(Batch("p", number, (counts(at, acknowledged=5),), producer=producer(seen_at=at)))
-    page = data.overview(store, "5 min", NOW)
+    page = queries.overview(store, "5 min", NOW)
     assert page.missing == (3, 1)
-    (line,) = figures.throughput(page).data
+    (line,) = dashboard_charts.throughput(page).data
     drawn = {int(at.timestamp()): value for at, value in zip(line.x, line.y, strict=True)}
     lost = [value for at, value in drawn.items() if NOW - 76 <= at < NOW - 44]
     assert lost and set(lost) == {None} and line.connectgaps is False
 
-    said, why = words.gaps(*page.missing)
+    said, why = wording.gaps(*page.missing)
     assert said == " · 3 windows of 1 producer missing" and "telemetry_lost" in why
-    assert words.gaps(0, 0) == ("", "")
+    assert wording.gaps(0, 0) == ("", "")
     store.append(Batch("p", 5, first=3))  # it came later, joined
-    assert data.overview(store, "5 min", NOW).missing == (0, 0)
+    assert queries.overview(store, "5 min", NOW).missing == (0, 0)
 
 
 def test_a_list_that_is_cut_says_what_it_leaves_out():
-    assert words.topics_left(12, 12, 3) == ""
-    assert words.topics_left(14, 12, 3) == "and 2 more topics, none of them with trouble; choose one above"
-    assert "3 of them with trouble" in words.topics_left(20, 12, 15)
+    assert wording.topics_left(12, 12, 3) == ""
+    assert wording.topics_left(14, 12, 3) == "and 2 more topics, none of them with trouble; choose one above"
+    assert "3 of them with trouble" in wording.topics_left(20, 12, 15)
 
 
 # links
@@ -717,7 +720,7 @@ def looked_at(monkeypatch):
 
 
 def test_a_link_keeps_what_is_looked_at(looked_at):
-    looked_at(data.View("1 hour", "payments"))
+    looked_at(queries.View("1 hour", "payments"))
     assert header.link("errors") == "errors?topic=payments&range=1+hour"
     assert (
         header.link("dead-letters", group="abc", topic="a&b")
@@ -729,10 +732,10 @@ def test_a_link_keeps_what_is_looked_at(looked_at):
 
 
 def test_a_link_keeps_a_range_of_ones_own(looked_at):
-    looked_at(data.View(words.CUSTOM, start=5, end=65))
+    looked_at(queries.View(wording.CUSTOM, start=5, end=65))
     assert header.link("errors") == "errors?since=5&until=65"
     assert header.link("errors", range="5 min") == "errors?range=5+min"
-    looked_at(data.View())
+    looked_at(queries.View())
     assert header.link("errors") == "errors"
     assert header.link(header.FIRST) == "./"
 
@@ -765,7 +768,7 @@ def drawn(monkeypatch):
         found[key] = " | ".join(map(text_of, tree))
 
     monkeypatch.setattr("dashboard.views.overview.live_dom", note)
-    monkeypatch.setattr("dashboard.views.firing.live_dom", note)
+    monkeypatch.setattr("dashboard.views.firing_alerts.live_dom", note)
     return found
 
 
@@ -863,7 +866,7 @@ def test_the_address_opens_a_range_of_ones_own_and_another_range_leaves_it(path,
 def test_custom_begins_with_what_is_looked_at_and_its_ends_can_be_moved(path, store, monkeypatch, drawn):
     shop(store, seen_at=time.time() + 60)
     page = opened(path, monkeypatch)
-    page.segmented_control(key="range").set_value(words.CUSTOM).run()
+    page.segmented_control(key="range").set_value(wording.CUSTOM).run()
     assert not page.exception
     since, until = page.session_state["custom"]
     assert 900 <= until - since <= 1080
@@ -900,9 +903,9 @@ def test_names_from_messages_are_text_and_never_markup(store):
     hostile = '<img src=x onerror="alert(1)">'
     write(store, [counts(NOW - 9, hostile, acknowledged=1, dead=1)])
     DeadLetters(store).add([letter(1, topic=hostile)])
-    page = data.overview(store, "5 min", NOW)
+    page = queries.overview(store, "5 min", NOW)
     assert any(text_of(tree).find(hostile[:10]) >= 0 for tree in tiles.topics(page))
-    assert "<img" not in figures.throughput(page).to_json()
+    assert "<img" not in dashboard_charts.throughput(page).to_json()
 
 
 def test_a_producer_is_chosen_by_its_name_while_its_id_stands_in_the_address(path, store, monkeypatch, drawn):
@@ -931,7 +934,7 @@ def test_a_producer_is_chosen_by_its_name_while_its_id_stands_in_the_address(pat
     ],
 )
 def test_a_value_alone_between_gaps_is_a_dot_and_all_others_are_lines(found, seen):
-    assert charts.mode(found) == seen
+    assert chart.mode(found) == seen
 
 
 def test_moments_without_a_broker_that_lie_apart_are_no_outage():

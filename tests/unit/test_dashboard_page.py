@@ -6,8 +6,9 @@ import time
 
 import pytest
 
-from dashboard import actions, data, figures, serve, words
-from dashboard.views import reading
+from dashboard import actions, charts, queries, wording
+from dashboard.server import command as server_command
+from dashboard.views import reads
 from producer_core.alerts import AlertLog, Change, alert
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.events import Attempt, DeadLetter
@@ -82,7 +83,7 @@ def fill(store, **producer):
 
 def test_the_overview_counts_what_the_store_says(store):
     fill(store)
-    page = data.overview(store, "15 min", NOW)
+    page = queries.overview(store, "15 min", NOW)
     assert page.error_rate == pytest.approx(0.01)
     assert page.throughput == pytest.approx(99.0, rel=0.2)
     assert (page.pending, page.waiting, page.seen_at) == (3, 1, NOW)
@@ -90,7 +91,7 @@ def test_the_overview_counts_what_the_store_says(store):
 
 def test_percentiles_come_from_merged_histograms_and_not_from_averages(store):
     fill(store)
-    p50, p95, p99 = data.overview(store, "5 min", NOW).latency
+    p50, p95, p99 = queries.overview(store, "5 min", NOW).latency
     assert p50 == pytest.approx(0.005, rel=2 * RELATIVE_ERROR)
     assert p95 == p99 == pytest.approx(0.5, rel=2 * RELATIVE_ERROR)
 
@@ -98,45 +99,45 @@ def test_percentiles_come_from_merged_histograms_and_not_from_averages(store):
 def test_the_sentence_blames_the_topic_whose_messages_died_not_the_one_that_was_retried(store):
     fill(store)
     DeadLetters(store).add([letter(number, failed_at=NOW - 5) for number in range(60)])
-    tone, text = words.sentence(data.overview(store, "15 min", NOW).situation)
+    tone, text = wording.sentence(queries.overview(store, "15 min", NOW).situation)
     assert tone == "bad"
     assert text.startswith(
         "Failing now. 60 of 6,000 messages failed in the last 15 min, all on payments: a policy"
     )
 
 
-@pytest.mark.parametrize("window", data.RANGES)
+@pytest.mark.parametrize("window", queries.RANGES)
 def test_every_range_has_a_chart_of_a_hundred_or_so_windows(store, window):
     fill(store)
-    page = data.overview(store, window, NOW)
-    assert data.RANGES[window] / page.step <= data.POINTS
-    assert figures.throughput(page).data[0].name == "orders"
+    page = queries.overview(store, window, NOW)
+    assert queries.RANGES[window] / page.step <= queries.POINTS
+    assert charts.throughput(page).data[0].name == "orders"
 
 
 def test_an_act_is_about_the_letters_chosen_else_about_all_that_match(store):
     DeadLetters(store).add([letter(1), letter(2, verdict="possibly_persisted"), letter(3, topic="orders")])
     where = DeadLetterFilter(topic="payments")
-    all_of_them = data.scope(store, actions.selected(where, ()))
-    one = data.scope(store, actions.selected(where, ("m-1",)))
+    all_of_them = queries.scope(store, actions.selected(where, ()))
+    one = queries.scope(store, actions.selected(where, ("m-1",)))
     assert (all_of_them.count, all_of_them.safe) == (2, False)
     assert (one.count, one.safe) == (1, True)
-    assert data.choices(store, "dead") == (("orders", "payments"), ("POLICY_VIOLATION",))
+    assert queries.choices(store, "dead") == (("orders", "payments"), ("POLICY_VIOLATION",))
 
 
 # figures
 
 
 def test_a_figure_without_data_says_so_in_a_sentence(store):
-    page = data.overview(store, "5 min", NOW)
-    for figure in (figures.error_rate(page), figures.throughput(page), figures.latency(page)):
+    page = queries.overview(store, "5 min", NOW)
+    for figure in (charts.error_rate(page), charts.throughput(page), charts.latency(page)):
         assert not figure.data
         assert figure.layout.annotations[0].text.endswith("in this range.")
-    assert figures.waiting({}, "No dead letters wait.").layout.annotations[0].text == "No dead letters wait."
+    assert charts.waiting({}, "No dead letters wait.").layout.annotations[0].text == "No dead letters wait."
 
 
 def test_where_nothing_was_written_there_is_a_gap_and_not_a_zero(store):
     fill(store)
-    drawn = figures.throughput(data.overview(store, "5 min", NOW)).data[0]
+    drawn = charts.throughput(queries.overview(store, "5 min", NOW)).data[0]
     assert drawn.y[0] is None
     assert drawn.y[-1] == 99
     assert drawn.connectgaps is False
@@ -144,7 +145,7 @@ def test_where_nothing_was_written_there_is_a_gap_and_not_a_zero(store):
 
 def test_a_topic_that_settled_nothing_has_no_error_rate(store):
     store.append(Batch("p", 0, (counts(NOW - 10, "idle"), counts(NOW - 10, "busy", acknowledged=1, dead=1))))
-    lines = {line.name: line for line in figures.error_rate(data.overview(store, "5 min", NOW)).data}
+    lines = {line.name: line for line in charts.error_rate(queries.overview(store, "5 min", NOW)).data}
     assert set(lines["idle"].y) == {None}
     assert set(lines["busy"].y) == {None, 50.0}
 
@@ -152,24 +153,24 @@ def test_a_topic_that_settled_nothing_has_no_error_rate(store):
 def test_a_chart_of_many_topics_keeps_the_most_telling_lines_and_adds_up_the_rest(store):
     rows = [counts(NOW - 10, f"quiet-{n}", acknowledged=1) for n in range(12)]
     store.append(Batch("p", 0, (*rows, counts(NOW - 10, "zebra", acknowledged=80, dead=20))))
-    page = data.overview(store, "5 min", NOW)
-    lines = {line.name: line for line in figures.throughput(page).data}
+    page = queries.overview(store, "5 min", NOW)
+    lines = {line.name: line for line in charts.throughput(page).data}
     assert len(lines) == 8
     assert "zebra" in lines
     assert max(y for y in lines["6 others"].y if y is not None) == 3.0
-    failing = {line.name: line for line in figures.error_rate(page).data}
+    failing = {line.name: line for line in charts.error_rate(page).data}
     assert failing["zebra"].line.color == lines["zebra"].line.color
 
 
 def test_bars_of_many_topics_end_with_the_sum_of_the_rest():
-    bars = figures.waiting({f"t{n}": 10 - n for n in range(9)}, "none")
+    bars = charts.waiting({f"t{n}": 10 - n for n in range(9)}, "none")
     assert list(bars.layout.yaxis.ticktext) == ["5 others", "t3", "t2", "t1", "t0"]
     assert sum(bars.data[0].x) == sum(range(2, 11))
 
 
 def test_long_names_leave_room_for_the_bars_and_stay_apart():
     names = {f"{'a' * 120}{n}{'b' * 120}": n for n in (1, 2)}
-    bars = figures.waiting(names, "none")
+    bars = charts.waiting(names, "none")
     assert [len(text) for text in bars.layout.yaxis.ticktext] == [26, 26]
     assert len(set(bars.data[0].y)) == 2
     assert list(bars.data[0].customdata) == list(names)
@@ -178,7 +179,7 @@ def test_long_names_leave_room_for_the_bars_and_stay_apart():
 
 def test_the_latency_axis_spans_whole_powers_of_ten_and_says_its_units(store):
     fill(store)
-    axis = figures.latency(data.overview(store, "5 min", NOW)).layout.yaxis
+    axis = charts.latency(queries.overview(store, "5 min", NOW)).layout.yaxis
     assert tuple(axis.range) == (0, 3)
     assert dict(zip(axis.tickvals, axis.ticktext, strict=True))[1000.0] == "1 s"
 
@@ -208,7 +209,7 @@ def test_a_replay_that_nobody_can_run_is_refused_in_a_sentence(store):
 
 
 def test_the_server_listens_on_this_machine_only_and_reports_nothing(path):
-    command = serve.command(path, 8123)
+    command = server_command.command(path, 8123)
     assert "--server.address=127.0.0.1" in command
     assert "--browser.gatherUsageStats=false" in command
     assert command[-1] == str(path)
@@ -277,9 +278,9 @@ def test_a_store_of_a_newer_version_and_a_damaged_one_are_said_in_a_sentence(
 
 def test_an_act_means_the_letters_that_were_on_the_page_when_it_was_offered(store):
     DeadLetters(store).add([letter(1), letter(2)])
-    page = data.dead_letters(store, DeadLetterFilter())
+    page = queries.dead_letters(store, DeadLetterFilter())
     DeadLetters(store).add([letter(3)])
-    scope = data.scope(store, page.seen)
+    scope = queries.scope(store, page.seen)
     assert scope.count == 2
     assert actions.clear(store, scope.about).text.startswith("Archived 2 ")
     assert DeadLetters(store).count(DeadLetterFilter()) == 1
@@ -292,28 +293,28 @@ def test_the_question_before_a_replay_keeps_its_number_while_more_letters_die(pa
     page.button(key="replay").click().run()
     assert page.button(key="replay_sure").label == "Replay 1 now"
     DeadLetters(store).add([letter(2)])
-    (asked,) = data.operations(store)
+    (asked,) = queries.operations(store)
     looked = '{"topics": [], "at": 0}'
     store.execute("replay_checked", operation=asked.operation_id, checked=looked, now=time.time(), message="")
-    reading.again()
+    reads.again()
     page.run()
     assert page.button(key="replay").label == "Replay 2 …"
     assert page.button(key="replay_sure").label == "Replay 1 now"
     page.button(key="replay_sure").click().run()
-    assert [operation.total for operation in data.operations(store)] == [1]
+    assert [operation.total for operation in queries.operations(store)] == [1]
 
 
 def test_the_choices_stay_in_their_order_while_letters_arrive(store):
     DeadLetters(store).add([letter(1), letter(2), letter(3, topic="late")])
-    before = data.choices(store, "dead")
+    before = queries.choices(store, "dead")
     DeadLetters(store).add([letter(number, topic="late") for number in range(10, 15)])
-    assert data.choices(store, "dead") == before == (("late", "payments"), ("POLICY_VIOLATION",))
+    assert queries.choices(store, "dead") == before == (("late", "payments"), ("POLICY_VIOLATION",))
 
 
 def test_the_alert_of_many_dead_letters_says_the_number_that_the_page_shows(store):
     raised = alert("high_dlq_size", "p", NOW, value=101, threshold=100)
     AlertLog(store).record([Change("fired", raised)])
     DeadLetters(store).add([letter(number) for number in range(120)])
-    page = data.overview(store, "5 min", NOW)
+    page = queries.overview(store, "5 min", NOW)
     assert [found["text"] for found in page.alerts] == ["120 dead letters wait; this alert fires above 100"]
     assert page.dead_total == 120

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from dashboard import actions, data
-from dashboard.views import reading
-from dashboard.words import replays as told
+from dashboard import actions, queries
+from dashboard.views import reads
+from dashboard.wording import replays as told
 from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.replay import Operation
@@ -39,7 +39,7 @@ def store(path):
 
 @pytest.fixture(autouse=True)
 def nothing_remembered():
-    reading.again()
+    reads.again()
 
 
 def opened(path, **query):
@@ -227,33 +227,33 @@ def test_a_page_of_replays_knows_when_there_are_more(store):
         done = actions.start_replay(store, DeadLetterFilter(topic=f"t{number}"))
         replay.cancel(store, done.operation_id, who="ann", origin="cli")
 
-    page = data.replays(store, time.time(), limit=2)
+    page = queries.replays(store, time.time(), limit=2)
 
     assert (len(page.ended), page.more) == (2, True)
-    assert not data.replays(store, time.time(), limit=3).more
+    assert not queries.replays(store, time.time(), limit=3).more
 
 
 def test_a_dead_runner_is_no_hand_and_another_one_is(store):
     buried(store, 2)
     one, _ = begun(store)
     later = time.time() + 30
-    assert data.one_replay(store, one, time.time()).hands == 1
-    assert data.one_replay(store, one, later).hands == 0
+    assert queries.one_replay(store, one, time.time()).hands == 1
+    assert queries.one_replay(store, one, later).hands == 0
 
     alive(store, later, producer_id="p-2")
 
-    assert data.one_replay(store, one, later).hands == 1
+    assert queries.one_replay(store, one, later).hands == 1
 
 
 @pytest.mark.parametrize(("until", "later"), [(None, 2), (NOW + 100, 0)])
 def test_letters_that_died_after_a_persons_own_end_do_not_match_and_are_not_told(store, until, later):
     """«2 more that match have died since»: they did not match, for the filter ended before."""
     DeadLetters(store).add([letter(number, failed_at=NOW + number) for number in range(3)])
-    page = data.dead_letters(store, DeadLetterFilter(until=until))
+    page = queries.dead_letters(store, DeadLetterFilter(until=until))
     done = actions.look_ahead(store, page.seen)
     DeadLetters(store).add([letter(number, failed_at=NOW + 200 + number) for number in (3, 4)])
 
-    assert data.one_replay(store, done.operation_id, time.time()).later == later
+    assert queries.one_replay(store, done.operation_id, time.time()).later == later
 
 
 def test_the_pace_is_what_was_settled_lately(store):
@@ -262,8 +262,8 @@ def test_the_pace_is_what_was_settled_lately(store):
     claimed = claims.turn([], want=4, busy=False).letters
     claims.turn([Outcome(dead.message_id, "acknowledged") for dead in claimed[:3]], want=0, busy=True)
 
-    assert data.one_replay(store, one, time.time()).pace == pytest.approx(3.0, rel=0.5)
-    assert data.one_replay(store, one, time.time() + 60).pace is None
+    assert queries.one_replay(store, one, time.time()).pace == pytest.approx(3.0, rel=0.5)
+    assert queries.one_replay(store, one, time.time() + 60).pace is None
 
 
 # words
@@ -299,17 +299,17 @@ def test_a_replay_behind_another_one_waits_its_turn_and_says_for_what(store):
     begun(store)
     DeadLetters(store).add([letter(9, topic="late")])
     second = actions.start_replay(store, DeadLetterFilter(topic="late")).operation_id
-    assert data.one_replay(store, second, time.time()).behind is None, "looking ahead waits for no replay"
+    assert queries.one_replay(store, second, time.time()).behind is None, "looking ahead waits for no replay"
     looked(store, second, topic="late")
 
-    seen = data.one_replay(store, second, time.time())
+    seen = queries.one_replay(store, second, time.time())
 
     assert seen.behind is not None
     assert told.standing(seen.operation, owner="", hands=1, now=time.time(), behind=seen.behind) == (
         "quiet", "It waits its turn: another replay, begun by ann, goes first. 3 letters are left of it.",
     )  # fmt: skip
     alive(store, time.time() + 60, producer_id="p-2")
-    assert data.one_replay(store, second, time.time()).behind is None
+    assert queries.one_replay(store, second, time.time()).behind is None
 
 
 def test_progress_says_how_quick_and_how_long():

@@ -7,10 +7,11 @@ import time
 
 import pytest
 
-from dashboard import access, examining
-from dashboard.admission import Admission
-from dashboard.data.settings import reach, settings
-from dashboard.words import settings as say
+from dashboard.auth import access
+from dashboard.auth.access_rules import Admission
+from dashboard.queries.settings import reach, settings
+from dashboard.server import doctor_run
+from dashboard.wording import settings as say
 from producer_core.cli.store import _setting
 from producer_core.diagnostics.doctor.finding import Finding
 from producer_core.dlq import DeadLetters
@@ -30,7 +31,7 @@ def store(path):
 
 @pytest.fixture(autouse=True)
 def nothing_examined(monkeypatch):
-    monkeypatch.setattr(examining, "_latest", {})
+    monkeypatch.setattr(doctor_run, "_latest", {})
 
 
 @pytest.fixture
@@ -130,7 +131,7 @@ def test_an_examination_is_followed_while_it_goes_on_and_sorted_when_it_is_over(
         go_on.wait(10)
         yield Finding("second", "problem", "Broken.", "Mend it.")
 
-    running = examining.Examination(look(), about="").start()
+    running = doctor_run.Examination(look(), about="").start()
     assert not running.over
     go_on.set()
     assert running.join(10)
@@ -142,7 +143,7 @@ def test_one_that_breaks_off_says_so_and_ends():
         yield Finding("first", "ok", "Well.")
         raise ValueError("odd")
 
-    running = examining.Examination(look(), about="").start()
+    running = doctor_run.Examination(look(), about="").start()
     assert running.join(10)
     assert running.found[0].level == "problem" and "ValueError" in running.found[0].text
 
@@ -154,19 +155,19 @@ def test_there_is_one_examination_of_a_store_at_a_time(path, store, monkeypatch)
         go_on.wait(10)
         yield Finding("first", "ok", "Well.")
 
-    monkeypatch.setattr(examining, "look", look)
-    first = examining.begin(path, None)
-    assert examining.begin(path, None) is first
+    monkeypatch.setattr(doctor_run, "look", look)
+    first = doctor_run.begin(path, None)
+    assert doctor_run.begin(path, None) is first
     go_on.set()
     assert first.join(10)
-    second = examining.begin(path, None)
+    second = doctor_run.begin(path, None)
     assert second is not first and second.join(10)
 
 
 def test_a_cluster_that_asks_for_credentials_is_not_asked(path, store, monkeypatch):
-    monkeypatch.setattr(examining, "java_version", lambda: 17)
+    monkeypatch.setattr(doctor_run, "java_version", lambda: 17)
     secured = reach("c", '{"bootstrap.servers": "a:9092", "sasl.password": "***"}')
-    found = {one.check: one for one in examining.look(path, secured, ())}
+    found = {one.check: one for one in doctor_run.look(path, secured, ())}
     assert "holds no credentials" in found["cluster"].text and "--config-file" in found["cluster"].fix
     assert found["store"].level == "ok"
 
@@ -196,11 +197,11 @@ def test_the_page_names_rows_settings_and_the_command_that_changes_them(path, st
 
 def test_the_button_examines_and_the_findings_appear(path, store, monkeypatch):
     monkeypatch.setattr(
-        examining, "look", lambda *_: iter([Finding("disk", "warning", "Nearly full.", "Free some.")])
+        doctor_run, "look", lambda *_: iter([Finding("disk", "warning", "Nearly full.", "Free some.")])
     )
     page = opened("settings", path, monkeypatch)
     page.button(key="examine").click().run()
-    assert examining.latest(path).join(10)
+    assert doctor_run.latest(path).join(10)
     page.run()
     assert not page.exception
     assert "No problem and 1 warning" in text_of(page)

@@ -4,37 +4,37 @@ from __future__ import annotations
 
 import pytest
 
-from dashboard import words
+from dashboard import wording
 
 
 @pytest.mark.parametrize(
     ("said", "text"),
     [
-        (words.percent(None), "–"),
-        (words.percent(0.0), "0.00 %"),
-        (words.percent(0.00001), "< 0.01 %"),
-        (words.percent(0.0042), "0.42 %"),
-        (words.percent(0.5), "50.0 %"),
-        (words.milliseconds(None), "–"),
-        (words.milliseconds(0.0057), "5.7 ms"),
-        (words.milliseconds(0.75), "750 ms"),
-        (words.milliseconds(1.04), "1.0 s"),
-        (words.milliseconds(12.0), "12 s"),
-        (words.rate(574.2), "574 /s"),
-        (words.rate(0.5), "0.5 /s"),
-        (words.compact(2_500_000), "2.5 M"),
-        (words.size(128.3 * 2**20), "128.3 MiB"),
-        (words.size(12), "12 B"),
-        (words.age(40), "40 s"),
-        (words.age(600), "10 min"),
-        (words.age(86_400), "24 h"),
-        (words.age(-3), "0 s"),
-        (words.data_age(None, 100.0), "no data yet"),
-        (words.data_age(99.0, 100.0), "data is live"),
-        (words.data_age(40.0, 100.0), "data is 60 s old"),
-        (words.act("Replay", 43), "Replay 43"),
-        (words.act("Replay", 0), "Replay"),
-        (words.moment(0.0), "1970-01-01 00:00:00"),
+        (wording.percent(None), "–"),
+        (wording.percent(0.0), "0.00 %"),
+        (wording.percent(0.00001), "< 0.01 %"),
+        (wording.percent(0.0042), "0.42 %"),
+        (wording.percent(0.5), "50.0 %"),
+        (wording.milliseconds(None), "–"),
+        (wording.milliseconds(0.0057), "5.7 ms"),
+        (wording.milliseconds(0.75), "750 ms"),
+        (wording.milliseconds(1.04), "1.0 s"),
+        (wording.milliseconds(12.0), "12 s"),
+        (wording.rate(574.2), "574 /s"),
+        (wording.rate(0.5), "0.5 /s"),
+        (wording.compact(2_500_000), "2.5 M"),
+        (wording.size(128.3 * 2**20), "128.3 MiB"),
+        (wording.size(12), "12 B"),
+        (wording.age(40), "40 s"),
+        (wording.age(600), "10 min"),
+        (wording.age(86_400), "24 h"),
+        (wording.age(-3), "0 s"),
+        (wording.data_age(None, 100.0), "no data yet"),
+        (wording.data_age(99.0, 100.0), "data is live"),
+        (wording.data_age(40.0, 100.0), "data is 60 s old"),
+        (wording.act("Replay", 43), "Replay 43"),
+        (wording.act("Replay", 0), "Replay"),
+        (wording.moment(0.0), "1970-01-01 00:00:00"),
     ],
 )
 def test_numbers_have_units_and_no_false_precision(said, text):
@@ -42,27 +42,27 @@ def test_numbers_have_units_and_no_false_precision(said, text):
 
 
 def test_replay_says_why_it_cannot_be_pressed():
-    assert words.why_no_replay("dead", 3, 1) is None
-    assert "running producer" in words.why_no_replay("dead", 3, 0)
-    assert "nothing" in words.why_no_replay("dead", 0, 1)
-    assert "state dead" in words.why_no_replay("archived", 3, 1)
+    assert wording.why_no_replay("dead", 3, 1) is None
+    assert "running producer" in wording.why_no_replay("dead", 3, 0)
+    assert "nothing" in wording.why_no_replay("dead", 0, 1)
+    assert "state dead" in wording.why_no_replay("archived", 3, 1)
 
 
 def test_bytes_are_shown_in_hexadecimal_and_long_ones_are_cut():
-    assert words.hex_dump(b"text") is None
-    assert words.hex_dump(bytes([0, 255, 16])) == "00000000  00 ff 10"
-    assert words.hex_dump(bytes([255]) * 5000).splitlines()[-1] == "… 5,000 bytes in all"
+    assert wording.hex_dump(b"text") is None
+    assert wording.hex_dump(bytes([0, 255, 16])) == "00000000  00 ff 10"
+    assert wording.hex_dump(bytes([255]) * 5000).splitlines()[-1] == "… 5,000 bytes in all"
 
 
 def test_long_values_are_cut_and_say_so():
-    assert words.pretty({"a": [1, None]}, 100) == '{\n  "a": [\n    1,\n    null\n  ]\n}'
-    assert words.pretty("x" * 30, 10) == f"{'x' * 10}\n… 30 characters in all"
+    assert wording.pretty({"a": [1, None]}, 100) == '{\n  "a": [\n    1,\n    null\n  ]\n}'
+    assert wording.pretty("x" * 30, 10) == f"{'x' * 10}\n… 30 characters in all"
 
 
 def test_a_producer_is_said_to_be_gone_closed_or_without_connection():
     row = {"seen_at": 60.0, "closed_at": None, "connected": True, "connection_error": None}
-    assert words.producer_state(row, 61.0) == "connected"
-    assert words.producer_state(row, 100.0) == "not seen for 40 s"
-    assert words.producer_state({**row, "closed_at": 60.0}, 100.0) == "closed 40 s ago"
+    assert wording.producer_state(row, 61.0) == "connected"
+    assert wording.producer_state(row, 100.0) == "not seen for 40 s"
+    assert wording.producer_state({**row, "closed_at": 60.0}, 100.0) == "closed 40 s ago"
     refused = {**row, "connected": False, "connection_error": "refused"}
-    assert words.producer_state(refused, 61.0) == "no connection: refused"
+    assert wording.producer_state(refused, 61.0) == "no connection: refused"

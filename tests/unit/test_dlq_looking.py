@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from producer_core.cli.dlq import filter_options
 from producer_core.dlq import Cursor, DeadLetterFilter, DeadLetterQueue, DeadLetters, search
+from producer_core.dlq.filter import command_options
 from producer_core.errors import ConfigError
 from producer_core.store import Store
 from tests.unit.test_dlq_letters import NOW, letter
@@ -70,7 +71,7 @@ def test_a_filter_with_anything_in_it_goes_to_a_command_line_and_back(where):
     def command(**given):
         seen.append(filter_options.chosen(given))
 
-    outcome = CliRunner().invoke(command, filter_options.to_options(where))
+    outcome = CliRunner().invoke(command, command_options(where))
     assert outcome.exit_code == 0, outcome.output
     assert seen == [where]
 

@@ -7,7 +7,7 @@ from base64 import b64decode
 
 import pytest
 
-from dashboard.notebook import feed, still
+from dashboard.notebook import static_export, widget_state
 from producer_core import Monitor, ReliableKafkaProducer
 from producer_core.dlq import DeadLetters
 from producer_core.errors import StoreUnavailable
@@ -19,7 +19,7 @@ displayed, now, store = parts.displayed, parts.now, parts.store
 
 
 def test_the_numbers_are_those_of_the_store(store, now):
-    seen = feed.moment(store, now=now)
+    seen = widget_state.moment(store, now=now)
     tiles = dict(seen.tiles)
 
     assert "10 of 100" in seen.sentence
@@ -37,7 +37,7 @@ def test_a_cause_says_what_it_means_and_whether_a_resend_is_safe(store, now):
     DeadLetters(store).add(
         [letter(50, died=now - 1, code="_MSG_TIMED_OUT", text="Timed out", verdict="possibly_persisted")]
     )
-    first, second = feed.moment(store, now=now).causes
+    first, second = widget_state.moment(store, now=now).causes
 
     assert (first.count, first.name, first.safe) == (10, "POLICY_VIOLATION on orders", True)
     assert first.advice
@@ -46,7 +46,7 @@ def test_a_cause_says_what_it_means_and_whether_a_resend_is_safe(store, now):
 
 def test_many_causes_are_six_and_a_number(store, now):
     DeadLetters(store).add([letter(100 + n, died=now, text=f"Reason {chr(97 + n)}") for n in range(20)])
-    seen = feed.moment(store, now=now)
+    seen = widget_state.moment(store, now=now)
     assert len(seen.causes) == 6
     assert seen.others == 30 - sum(cause.count for cause in seen.causes)
 
@@ -54,14 +54,14 @@ def test_many_causes_are_six_and_a_number(store, now):
 def test_an_empty_store_has_a_sentence_and_no_picture_of_nothing(tmp_path, now):
     from producer_core.store import Store
 
-    seen = feed.moment(Store.open(tmp_path / "empty.duckdb"), now=now)
+    seen = widget_state.moment(Store.open(tmp_path / "empty.duckdb"), now=now)
     assert seen.tone == "quiet" and not seen.causes and seen.until is None
-    assert "<img" in still.page(seen, "x") and "▁" not in feed.text(seen)
+    assert "<img" in static_export.page(seen, "x") and "▁" not in widget_state.text(seen)
 
 
 def test_every_time_range_of_the_list_can_be_looked_at(store, now):
-    for window in feed.WINDOWS:
-        assert feed.moment(store, window, now).window == window
+    for window in widget_state.WINDOWS:
+        assert widget_state.moment(store, window, now).window == window
 
 
 def test_without_a_notebook_the_monitor_is_text(store):
@@ -72,9 +72,9 @@ def test_without_a_notebook_the_monitor_is_text(store):
 def test_text_has_a_picture_in_block_characters(store, now):
     assert re.search(
         r"sent +[▁▂▃▄▅▆▇█ ]+ up to 9 /s|sent +[▁▂▃▄▅▆▇█ ]+ up to [\d.]+ /s",
-        feed.text(feed.moment(store, now=now)),
+        widget_state.text(widget_state.moment(store, now=now)),
     )
-    assert feed.spark((0.0, None, 5.0, 10.0), 10.0) == "▁ ▅█"
+    assert widget_state.spark((0.0, None, 5.0, 10.0), 10.0) == "▁ ▅█"
 
 
 def test_a_path_and_a_producer_are_sources_too(store, tmp_path):
@@ -119,11 +119,11 @@ def test_html_alone_is_the_still_picture(store):
 
 def test_names_and_errors_are_shown_as_text(store, now):
     DeadLetters(store).add([letter(99, topic=HOSTILE, died=now, text=f"{HOSTILE} password=hunter2")])
-    seen = feed.moment(store, now=now)
-    page = still.page(seen, "x")
+    seen = widget_state.moment(store, now=now)
+    page = static_export.page(seen, "x")
     picture = b64decode(re.search(r"base64,([^']+)'", page)[1]).decode()
 
     assert "<img src=x" not in page and "&lt;img src=x" in page
     assert "<img" not in picture
-    assert "hunter2" not in page and "hunter2" not in feed.text(seen)
+    assert "hunter2" not in page and "hunter2" not in widget_state.text(seen)
     assert "hunter2" not in str(seen.as_json())

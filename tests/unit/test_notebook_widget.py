@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.notebook import feed
-from dashboard.notebook.desk import LATE, Desk
+from dashboard.notebook import widget_state
+from dashboard.notebook.widget_actions import LATE, Desk
 from producer_core import Monitor
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreUnavailable
@@ -127,14 +127,14 @@ def test_each_question_is_answered_with_fresh_numbers(widget, store, now):
 
 def test_the_browser_chooses_the_time_range_and_nothing_else(widget):
     assert browser_says(widget, type="ask", window="6 hours")["seen"]["window"] == "6 hours"
-    assert browser_says(widget, type="ask", window="'; DROP")["seen"]["window"] == feed.DEFAULT
+    assert browser_says(widget, type="ask", window="'; DROP")["seen"]["window"] == widget_state.DEFAULT
 
 
 def test_trouble_with_the_store_is_an_answer_not_an_exception(widget, monkeypatch):
     def closed(*_):
         raise StoreUnavailable("The store is gone.", fix="Bring it back.")
 
-    monkeypatch.setattr(feed, "moment", closed)
+    monkeypatch.setattr(widget_state, "moment", closed)
     answer = browser_says(widget, type="ask")
     assert answer["type"] == "trouble" and "The store is gone." in answer["said"]
 

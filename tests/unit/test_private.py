@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from dashboard import serve
+from dashboard.server import command
 from producer_core import ReliableKafkaProducer
 from producer_core._internal import private_files
 from producer_core.brokers import detached, embedded
@@ -45,7 +45,7 @@ def test_a_producer_leaves_nothing_that_others_can_read(tmp_path):
 def test_the_code_that_the_dashboard_executes_is_the_owners_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home" / "state"))
 
-    folder = serve.launch_folder()
+    folder = command.launch_folder()
 
     assert (folder / "app.py").exists()
     assert open_to_others(tmp_path) == []
@@ -56,7 +56,7 @@ def test_a_folder_of_code_that_an_earlier_version_left_open_is_closed(tmp_path, 
     folder = tmp_path / "producer-core" / "dashboard-4"
     folder.mkdir(parents=True)
 
-    serve.launch_folder()
+    command.launch_folder()
 
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dashboard.words import dry_run as told
+from dashboard.wording import dry_run as told
 from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.replay.broker_check import Check, TopicCheck

@@ -73,16 +73,6 @@ def chosen(given: Mapping[str, Any], *, state: str | None = None) -> DeadLetterF
     return DeadLetterFilter(**{**fields, "state": None if asked == "any" else asked})
 
 
-def to_options(where: DeadLetterFilter) -> list[str]:
-    """The options that make this filter: what `chosen` reads."""
-    moments = {
-        name: f"@{value!r}" for name in ("since", "until") if (value := getattr(where, name)) is not None
-    }
-    texts = {name: getattr(where, name) for name in where.to_query()}
-    listed = {name: text for name, text in where.to_query().items() if name in ("ids", "state")}
-    return [f"--{name.replace('_', '-')}={text}" for name, text in (texts | listed | moments).items()]
-
-
 def frozen(dead: DeadLetters, where: DeadLetterFilter) -> DeadLetterFilter:
     """The filter for an act: with a body the ids that a complete search finds now, and how far it looked is said."""
     if where.body is None:

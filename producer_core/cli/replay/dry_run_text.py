@@ -27,7 +27,7 @@ def tell(run: DryRun) -> None:
         )
         if len(topics) > _MOST:
             output.say(f"… and {len(topics) - _MOST:,} more topics")
-        from producer_core.replay.text import done_about
+        from producer_core.replay.wording import done_about
 
         output.say("")
         rows = [
@@ -53,7 +53,7 @@ def headline(run: DryRun) -> str:
 
 
 def _row(run: DryRun, topic: str, found: TopicCheck | None) -> tuple[str | int | None, ...]:
-    from producer_core.replay.text import asked_for, newer_keys, there
+    from producer_core.replay.wording import asked_for, newer_keys, there
 
     first = (topic, run.by_topic[topic], asked_for(run, topic), there(found))
     if found is None or not found.partitions:

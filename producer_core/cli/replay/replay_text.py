@@ -39,7 +39,7 @@ STATES: Mapping[str, str] = {
 
 def facts(operation: Operation) -> list[tuple[str, str | int | None]]:
     """Where it stands, one fact a line; what was not chosen is left out."""
-    from producer_core.replay.text import INCONCLUSIVE, NEWER, rule
+    from producer_core.replay.wording import INCONCLUSIVE, NEWER, rule
 
     done = operation.total - operation.left
     share = f" ({100 * done / operation.total:.0f} %)" if operation.total else ""
@@ -74,7 +74,7 @@ def _time_left(operation: Operation, done: int) -> str:
 
 
 def _delivery(operation: Operation) -> str | None:
-    from producer_core.replay.text import delivered
+    from producer_core.replay.wording import delivered
 
     return delivered(operation) or None
 

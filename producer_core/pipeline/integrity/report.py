@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.masking import mask_told
-from producer_core.pipeline.integrity import text
+from producer_core.pipeline.integrity import wording
 from producer_core.pipeline.integrity.comparison import Found, Question
 from producer_core.pipeline.integrity.outcome import KINDS, Outcome
 
@@ -46,18 +46,18 @@ class AuditReport(Outcome):
 
     @property
     def sentence(self) -> str:
-        return text.sentence(self)
+        return wording.sentence(self)
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """What a person must know, the first one in one line."""
-        return tuple(text.sentences(self))
+        return tuple(wording.sentences(self))
 
     def rows(self, kind: str | None = None) -> list[dict[str, Any]]:
         """The findings held here, of one kind or of all, each with its text."""
         listed = [] if self.findings is None else self.findings.to_pylist()
         return [
-            row | {"text": text.finding(row["kind"], row["partition"], row["offset"], row["other_offset"], row["other_partition"])}
+            row | {"text": wording.finding(row["kind"], row["partition"], row["offset"], row["other_offset"], row["other_partition"])}
             for row in listed
             if kind in (None, row["kind"])
         ]  # fmt: skip

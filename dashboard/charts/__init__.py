@@ -1,0 +1,25 @@
+"""The figures: values in, Plotly figures out; nothing else is read and nothing is invented."""
+
+from dashboard.charts.chart import Drawn, drawn
+from dashboard.charts.latency import heat, percentiles, rtt_by_broker, spent
+from dashboard.charts.overview import error_rate, latency, lines_of, overview_lines, throughput, waiting
+from dashboard.charts.sparkline import spark
+from dashboard.charts.tile import Tile, tiles
+
+__all__ = [
+    "Drawn",
+    "Tile",
+    "drawn",
+    "error_rate",
+    "heat",
+    "latency",
+    "lines_of",
+    "overview_lines",
+    "percentiles",
+    "rtt_by_broker",
+    "spark",
+    "spent",
+    "throughput",
+    "tiles",
+    "waiting",
+]

@@ -1,0 +1,50 @@
+"""A sparkline: how much a topic acknowledged over the range, and where messages failed, in the height of a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dashboard.html import Node, node
+
+WIDTH, HEIGHT = 132.0, 24.0
+_BARS = 7.0
+"""The height of the bars of failures, at the bottom."""
+
+
+def spark(rates: Sequence[float | None], failures: Sequence[int | None], said: str) -> Node:
+    """The line is acknowledged messages a second, from zero; a gap where nothing was written, a bar where some failed."""
+    step = WIDTH / max(1, len(rates))
+    return node(
+        "svg",
+        *(node("path", d=path, class_="pc-spark-line") for path in _paths(rates, step)),
+        *_bars(failures, step),
+        class_="pc-spark",
+        viewBox=f"0 0 {WIDTH:g} {HEIGHT:g}",
+        preserveAspectRatio="none",
+        role="img",
+        aria_label=said,
+    )
+
+
+def _paths(rates: Sequence[float | None], step: float) -> Iterator[str]:
+    """One path for each run without a gap; a single place is a short dash."""
+    top = max((rate for rate in rates if rate is not None), default=0.0) or 1.0
+    run: list[str] = []
+    for place, rate in enumerate((*rates, None)):
+        if rate is not None:
+            run.append(f"{(place + 0.5) * step:.1f} {1.5 + (HEIGHT - 3) * (1 - rate / top):.1f}")
+        elif run:
+            yield f"M{'L'.join(run)}" if len(run) > 1 else f"M{run[0]}h{step / 2:.1f}"
+            run = []
+
+
+def _bars(failures: Sequence[int | None], step: float) -> Iterator[Node]:
+    """The more failed the higher, but never too low to be seen."""
+    top = max((count or 0 for count in failures), default=0)
+    for place, count in enumerate(failures):
+        if count:
+            height = 3 + (_BARS - 3) * count / top
+            yield node(
+                "rect", x=f"{place * step:.1f}", y=f"{HEIGHT - height:.1f}", width=f"{max(step - 0.4, 1):.1f}",
+                height=f"{height:.1f}", class_="pc-spark-bar",
+            )  # fmt: skip

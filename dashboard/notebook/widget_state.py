@@ -1,0 +1,222 @@
+"""The feed: what the widget shows at one moment, as one value."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dashboard import queries, wording
+from producer_core._internal.masking import mask_told
+from producer_core.dlq import DeadLetterFilter, DeadLetters, Group
+from producer_core.events import SAFE_VERDICTS
+from producer_core.replay import runners
+from producer_core.store import Store
+
+WINDOWS = ("5 min", "15 min", "1 hour", "6 hours", "24 hours", "7 days")
+DEFAULT = "5 min"
+
+_PATIENCE = 10.0
+"""Seconds for one look: a kernel may share a busy machine with its own cells."""
+_TOPICS = 8
+_ALERTS = 3
+_CAUSES = 6
+_PRODUCERS = 4
+_LONG = 240
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A group of dead letters: `mark` is its fingerprint, `name` what it is, `advice` what to do."""
+
+    mark: str
+    count: int
+    name: str
+    error: str
+    advice: str
+    safe: bool
+
+
+@dataclass(frozen=True)
+class Series:
+    """Messages a second in each window of `step` seconds from `since` on; None where nobody wrote."""
+
+    since: int
+    step: int
+    sent: tuple[float | None, ...]
+    failed: tuple[float | None, ...]
+
+    @property
+    def top(self) -> float:
+        return max(
+            (good + (bad or 0) for good, bad in zip(self.sent, self.failed, strict=True) if good is not None),
+            default=0.0,
+        )
+
+
+@dataclass(frozen=True)
+class Moment:
+    """How the store stands. `until` bounds what was seen: an act leaves letters that died later alone; None: no letters."""
+
+    sentence: str
+    tone: str
+    alerts: tuple[str, ...]
+    producers: tuple[str, ...]
+    tiles: tuple[tuple[str, str], ...]
+    window: str
+    series: Series
+    caption: str
+    causes: tuple[Cause, ...]
+    others: int
+    dead: tuple[tuple[str, int], ...]
+    dead_text: str
+    dead_total: int
+    until: float | None
+    why_not: str
+    as_of: str
+    now: float
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def moment(store: Store, window: str = DEFAULT, now: float | None = None) -> Moment:
+    """One look at the store."""
+    now = time.time() if now is None else now
+    everything, letters = DeadLetterFilter(), DeadLetters(store)
+    with store.borrow(limit=_PATIENCE):
+        page = queries.overview(store, window, now)
+        newest = letters.find(everything, limit=1)
+        groups = letters.groups(everything, limit=_CAUSES)
+        alive = len(runners(store, now))
+    found = wording.headline(page.situation)
+    sentence = "".join(
+        piece.text for piece in found.pieces if not piece.button
+    )  # buttons are links of the pages
+    series = _series(page)
+    total = sum(page.dead_by_topic.values())
+    return Moment(
+        sentence=mask_told(sentence.strip()),
+        tone=found.tone,
+        alerts=tuple(mask_told(wording.alert(found, now)) for found in page.alerts[:_ALERTS]),
+        producers=_producers(page, now),
+        tiles=_tiles(page),
+        window=window,
+        series=series,
+        caption=_caption(series),
+        causes=tuple(map(_cause, groups)),
+        others=max(0, total - sum(group.count for group in groups)),
+        dead=tuple(page.dead_by_topic.items())[:_TOPICS],
+        dead_text=_dead_text(page.dead_by_topic),
+        dead_total=total,
+        until=math.nextafter(newest[0].failed_at, math.inf) if newest else None,
+        why_not=wording.why_no_replay("dead", total, alive) or "",
+        as_of=time.strftime("%H:%M:%S", time.localtime(now)),
+        now=now,
+    )
+
+
+def text(seen: Moment) -> str:
+    """For a terminal."""
+    tiles = ", ".join(f"{name} {value}" for name, value in seen.tiles)
+    lines = (seen.sentence, *seen.alerts, *seen.producers, tiles, *_sparks(seen.series), seen.dead_text)
+    return "\n".join([*filter(None, lines), f"As of {seen.as_of}"])
+
+
+def spark(values: tuple[float | None, ...], top: float, width: int = 60) -> str:
+    """A line of block characters: what remains where no picture does. A gap where nobody wrote."""
+    bins = -(-len(values) // width) or 1
+    best = [_highest(values[first : first + bins]) for first in range(0, len(values), bins)]
+    return "".join(" " if one is None else _BLOCKS[_level(one, top)] for one in best)
+
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def _level(value: float, top: float) -> int:
+    return min(len(_BLOCKS) - 1, math.ceil((len(_BLOCKS) - 1) * value / top)) if top else 0
+
+
+def _highest(values: tuple[float | None, ...]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _sparks(series: Series) -> tuple[str, ...]:
+    if not series.top:
+        return ()
+    failed = max((value for value in series.failed if value), default=0.0)
+    lines = [f"sent   {spark(series.sent, series.top)}  up to {wording.compact(series.top)} /s"]
+    if failed:
+        lines.append(f"failed {spark(series.failed, failed)}  up to {wording.compact(failed)} /s")
+    return tuple(lines)
+
+
+def _tiles(page: queries.Overview) -> tuple[tuple[str, str], ...]:
+    p50, p95, p99 = page.latency[:3]
+    return (
+        ("failed", wording.percent(page.error_rate)),
+        ("throughput", wording.rate(page.throughput)),
+        ("p50", wording.milliseconds(p50)),
+        ("p95", wording.milliseconds(p95)),
+        ("p99", wording.milliseconds(p99)),
+        ("pending", wording.count(page.pending)),
+        ("dead letters", wording.count(sum(page.dead_by_topic.values()))),
+    )
+
+
+def _producers(page: queries.Overview, now: float) -> tuple[str, ...]:
+    """The producers that run, or the one that ran last, each in a few words."""
+    running = [row for row in page.producers if row["closed_at"] is None] or list(page.producers[:1])
+    said = [f"{row['client_id']}: {wording.producer_state(row, now)}" for row in running[:_PRODUCERS]]
+    more = [f"and {len(running) - _PRODUCERS} more producers"] if len(running) > _PRODUCERS else []
+    return tuple(mask_told(line) for line in [*said, *more])
+
+
+def _series(page: queries.Overview) -> Series:
+    sent: dict[int, float] = defaultdict(float)
+    failed: dict[int, float] = defaultdict(float)
+    for point in page.series:
+        seconds = max(1.0, min(point.seconds, page.now - point.at))
+        sent[point.at] += point.acknowledged / seconds
+        failed[point.at] += point.dead / seconds
+    ats = range(page.since, int(page.now) + 1, page.step)
+    return Series(
+        page.since,
+        page.step,
+        tuple(round(sent[at], 2) if at in sent else None for at in ats),
+        tuple(round(failed[at], 2) if at in sent else None for at in ats),
+    )
+
+
+def _caption(series: Series) -> str:
+    return (
+        f"Messages a second over the last {wording.age(len(series.sent) * series.step)}, "
+        f"{wording.compact(series.top)} at most; acknowledged blue, failed red."
+    )
+
+
+def _cause(group: Group) -> Cause:
+    doubtful = sum(count for verdict, count in group.verdicts.items() if verdict not in SAFE_VERDICTS)
+    topics = ", ".join(group.topics[:3]) + (
+        f" and {len(group.topics) - 3} more" if len(group.topics) > 3 else ""
+    )
+    return Cause(
+        mark=group.fingerprint,
+        count=group.count,
+        name=f"{group.code} on {topics}",
+        error=_cut(mask_told(group.sample_text)),
+        advice=_cut(f"{group.meaning} {group.advice}".strip()),
+        safe=not doubtful,
+    )
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _LONG else f"{line[:_LONG]} …"
+
+
+def _dead_text(by_topic: Any) -> str:
+    named = [f"{topic} {count:,}" for topic, count in by_topic.items()]
+    more = f", and {len(named) - _TOPICS} more topics" if len(named) > _TOPICS else ""
+    return f"Dead letters: {', '.join(named[:_TOPICS])}{more}" if named else ""

@@ -1,0 +1,297 @@
+"""The latency page: percentiles, their spread, where the time goes, and what is wrong, in one visit to the store."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from dashboard.queries.deaths import Deaths, deaths
+from dashboard.queries.view import View
+from producer_core.diagnostics.causes import BrokerNumbers, Finding, Numbers, mean, merged, over_time
+from producer_core.metrics.histogram import SCALE, quantiles, upper_bound
+from producer_core.store import Store
+
+LATENCY_QUANTILES = (0.5, 0.95, 0.99, 0.999)
+_MINUTE, _FINE, _LOOKS = 60, 5, 10
+"""Seconds: what the last minute says holds now, in slices of five; whether a broker is there now, the last looks."""
+_ROW = 2 ** (SCALE - 2)
+"""Buckets of the histogram in one row of the heatmap: four rows a doubling."""
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Percentiles:
+    """One window: `found` as LATENCY_QUANTILES, in seconds."""
+
+    at: int
+    found: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Heat:
+    """How many acknowledgements of a window took between `low` and `high` seconds, and their share of the window."""
+
+    at: int
+    low: float
+    high: float
+    count: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Where the time of a window went, means in seconds; None where nothing was measured.
+
+    `rest` is what the measured latency has beyond the three: retries, and the way of the report to us. `throttle` is
+    part of the others: a broker that throttles answers later.
+    """
+
+    at: int
+    queue: float | None
+    outbuf: float | None
+    rtt: float | None
+    rest: float | None
+    throttle: float | None
+
+
+@dataclass(frozen=True)
+class TopicLatency:
+    topic: str
+    acknowledged: int
+    mean: float | None
+    found: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Everything the latency page shows, as of `now`, which is the end of a range that is over.
+
+    Windows that nobody wrote are not in `written`.
+    """
+
+    now: float
+    window: str
+    since: int
+    step: int
+    written: frozenset[int]
+    found: tuple[float | None, ...]
+    percentiles: tuple[Percentiles, ...]
+    heat: tuple[Heat, ...]
+    spent: tuple[Spent, ...]
+    topics: tuple[TopicLatency, ...]
+    brokers: tuple[BrokerNumbers, ...]
+    rtt_by_broker: Mapping[str, Mapping[int, float]]
+    findings: tuple[Finding, ...]
+    whole: Numbers
+    seen_at: float | None
+
+    @property
+    def heard(self) -> bool:
+        """Whether any client's statistics came in this range."""
+        return self.whole.samples > 0
+
+
+def latency(store: Store, view: View, now: float) -> Latency:
+    """One consistent look at the store. What librdkafka says is of whole producers, whatever the topic."""
+    step, since, until = view.step, view.since(now), view.until(now)
+    at, producer = view.at(now), {"producer": view.producer}
+    with store.borrow():
+        buckets = store.rows(
+            "latency_buckets_by_window", since=since, until=until, bucket_seconds=step, **view.where
+        )
+        by_topic = store.rows("latency_buckets_by_topic", since=since, until=until, **producer)
+        totals = store.rows("totals_by_topic", since=since, until=until, **producer)
+        asked = _asked(store, view, since, until, step)
+        latest = _asked(store, view, max(since, int(at) - _MINUTE), until, _FINE)
+        looks = _looks(store, max(since, int(at) - _LOOKS), until, view.producer)
+        cut_off = store.rows("cut_off_times", since=since, until=until, **producer)
+        died = deaths(store, view, since, until)
+        seen_at = store.rows("data_age")[0]["seen_at"]
+    slices = _slices(step, at, died, *asked)
+    findings = over_time(
+        slices,
+        at,
+        _slices(_FINE, at, died, *latest),
+        looks=_slices(1, at, died, (), *looks, ()),
+        dead=died.total,
+    )
+    whole = merged(slices) if slices else Numbers(since, view.seconds)
+    return Latency(
+        now=at,
+        window=view.window,
+        since=since,
+        step=step,
+        written=frozenset(row["window_start"] for row in asked[0]),
+        found=tuple(quantiles(_added(buckets), LATENCY_QUANTILES)),
+        percentiles=tuple(percentiles(buckets)),
+        heat=tuple(_heat(buckets)),
+        spent=tuple(map(_spent, (one for one in slices if one.brokers))),
+        topics=tuple(_topics(totals, by_topic, view.topic)),
+        brokers=tuple(sorted(whole.brokers, key=lambda one: (one.broker_id < 0, one.broker_id))),
+        rtt_by_broker=_rtt_by_broker(slices),
+        findings=tuple(_to_the_second(one, cut_off, at) for one in findings),
+        whole=whole,
+        seen_at=seen_at,
+    )
+
+
+def _asked(
+    store: Store, view: View, since: int, until: int | None, step: int
+) -> tuple[Rows, Rows, Rows, Rows]:
+    """What slices are made of: messages, what clients and brokers say, and deaths."""
+    span, producer = {"since": since, "until": until, "bucket": step}, {"producer": view.producer}
+    return (
+        store.rows("series", **span, **view.where),
+        store.rows("client_series", **span, **producer),
+        store.rows("broker_series", **span, **producer),
+        store.rows("deaths_series", **span, **view.where),
+    )
+
+
+def _looks(store: Store, since: int, until: int | None, producer: str | None) -> tuple[Rows, Rows]:
+    """What clients and brokers said in the last seconds, one by one."""
+    span = {"since": since, "until": until, "bucket": 1, "producer": producer}
+    return store.rows("client_series", **span), store.rows("broker_series", **span)
+
+
+def _to_the_second(found: Finding, rows: Rows, now: float) -> Finding:
+    """Since when and until when no broker was there, from the looks themselves: a slice is longer than an outage."""
+    rows = [row for row in rows if found.since <= row["window_start"] < found.until]
+    if found.key != "cut-off" or not rows:
+        return found
+    since, until = rows[0]["window_start"], rows[-1]["window_start"] + rows[-1]["seconds"]
+    lasted = sum(min(row["seconds"], row["cut_off"]) for row in rows)
+    return replace(found, since=since, until=now if found.ongoing else min(until, now), lasted=lasted)
+
+
+def per_batch(numbers: Numbers) -> float | None:
+    return mean(numbers.batch_messages, numbers.batches)
+
+
+def repeated(numbers: Numbers) -> float | None:
+    """The share of requests that the client sent again."""
+    return mean(numbers.together.retries, numbers.together.requests)
+
+
+def connected(broker: BrokerNumbers) -> float | None:
+    """The share of looks at which it was connected, of those at which it was wanted."""
+    return mean(broker.up, broker.up + broker.down)
+
+
+# histograms
+
+
+def _added(buckets: Rows) -> dict[int, int]:
+    merged: dict[int, int] = defaultdict(int)
+    for row in buckets:
+        merged[row["bucket"]] += row["count"]
+    return merged
+
+
+def _by(buckets: Rows, name: str) -> dict[Any, dict[int, int]]:
+    histograms: dict[Any, dict[int, int]] = defaultdict(dict)
+    for row in buckets:
+        histograms[row[name]][row["bucket"]] = row["count"]
+    return histograms
+
+
+def percentiles(buckets: Rows) -> Iterable[Percentiles]:
+    """Of each window that has any message."""
+    for at, counts in sorted(_by(buckets, "window_start").items()):
+        yield Percentiles(at, tuple(quantiles(counts, LATENCY_QUANTILES)))
+
+
+def _heat(buckets: Rows) -> Iterable[Heat]:
+    for at, counts in sorted(_by(buckets, "window_start").items()):
+        total = sum(counts.values())
+        rows: dict[int, int] = defaultdict(int)
+        for bucket, count in counts.items():
+            rows[-(-bucket // _ROW)] += count  # bucket i ends at its bound, so rows end at theirs
+        for row, count in sorted(rows.items()):
+            yield Heat(at, upper_bound((row - 1) * _ROW), upper_bound(row * _ROW), count, count / total)
+
+
+def _topics(totals: Rows, buckets: Rows, only: str | None) -> Iterable[TopicLatency]:
+    """The slowest first."""
+    histograms = _by(buckets, "topic")
+    lines = [
+        TopicLatency(
+            row["topic"],
+            row["acknowledged"],
+            mean(row["latency_sum"], row["acknowledged"]),
+            tuple(quantiles(histograms.get(row["topic"], {}), LATENCY_QUANTILES)),
+        )
+        for row in totals
+        if only in (None, row["topic"])
+    ]
+    return sorted(lines, key=lambda line: (-(line.found[2] or 0.0), line.topic))
+
+
+# where the time goes
+
+
+def _spent(one: Numbers) -> Spent:
+    parts, measured = one.together, mean(one.latency_sum, one.acknowledged)
+    known = parts.queue, parts.outbuf, parts.rtt
+    rest = None if measured is None else max(0.0, measured - sum(part or 0.0 for part in known))
+    return Spent(int(one.at), *known, rest, parts.throttle)
+
+
+def _rtt_by_broker(slices: Sequence[Numbers]) -> Mapping[str, Mapping[int, float]]:
+    names = {broker.broker_id: broker.name for one in slices for broker in one.brokers}  # the latest address
+    lines: dict[str, dict[int, float]] = defaultdict(dict)
+    for one in slices:
+        for broker in one.brokers:
+            if broker.rtt is not None and broker.broker_id >= 0:
+                lines[names[broker.broker_id]][int(one.at)] = broker.rtt
+    return lines
+
+
+# slices for the diagnosis
+
+_MESSAGES = ("acknowledged", "retried", "latency_sum")
+_CLIENT = (
+    "samples", "cut_off", "queued_sum", "room_sum", "batches", "batch_messages", "batch_bytes", "epoch_rises", "fill_highest",
+    "unpolled_highest", "late_highest",
+)  # fmt: skip
+_BROKER = tuple(field.name for field in fields(BrokerNumbers))
+
+
+def _slices(
+    step: int, now: float, died: Deaths, messages: Rows, clients: Rows, brokers: Rows, letters: Rows
+) -> tuple[Numbers, ...]:
+    """Deaths are counted by their letters, like everywhere; by the statistics only on topics that left some none here."""
+    of_messages, of_clients = _grouped(messages), {row["window_start"]: row for row in clients}
+    of_brokers, of_letters = _grouped(brokers), _grouped(letters)
+    slices = []
+    for at in sorted({*of_messages, *of_clients, *of_brokers, *of_letters}):
+        settled, client = of_messages.get(at, []), of_clients.get(at)
+        covered = max([step, *(row["seconds"] for row in (*settled, *([client] if client else [])))])
+        counts: dict[str, Any] = {name: sum(row[name] for row in settled) for name in _MESSAGES}
+        counts["dead"] = sum(row["count"] for row in of_letters.get(at, [])) + sum(
+            row["dead"] for row in settled if row["topic"] in died.unlettered
+        )
+        said: dict[str, Any] = {name: client[name] for name in _CLIENT} if client else {}
+        slices.append(
+            Numbers(
+                at=at,
+                seconds=max(1.0, min(covered, now - at)),
+                causes=tuple((row["topic"], row["code"], row["count"]) for row in of_letters.get(at, [])),
+                brokers=tuple(
+                    BrokerNumbers(**{name: row[name] for name in _BROKER}) for row in of_brokers.get(at, [])
+                ),
+                **counts,
+                **said,
+            )
+        )
+    return tuple(slices)
+
+
+def _grouped(rows: Rows) -> dict[int, list[Mapping[str, Any]]]:
+    grouped: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        grouped[row["window_start"]].append(row)
+    return grouped

@@ -1,0 +1,17 @@
+"""The colours and style sheets of the dashboard."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+COLOURS = (
+    "#2563eb", "#dc2626", "#d97706", "#059669", "#7c3aed", "#0891b2", "#db2777", "#65a30d", "#475569", "#b45309",
+)  # fmt: skip
+"""The colours of a chart's series, distinguishable by colour-blind readers. Streamlit ignores fewer than ten."""
+
+
+@cache
+def style_sheet(name: str) -> str:
+    """Return the text of a style sheet in `static/`."""
+    return files("dashboard").joinpath("static", f"{name}.css").read_text()

@@ -1,0 +1,244 @@
+"""One dead letter from inside: what it says, what happened to it, and whether a resend is safe."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from pathlib import Path
+
+import streamlit as st
+
+from dashboard import actions, wording
+from dashboard.actions import exports
+from dashboard.queries import dead_letter_list as of_letters
+from dashboard.server.stores import opened
+from dashboard.views import common, dead_letter_reads, dead_letter_url, header
+from dashboard.wording import dead_letters as said
+from producer_core._internal.masking import mask_text, rules
+from producer_core.dlq.timeline import Moment
+from producer_core.errors import StoreError
+from producer_core.events import SAFE_VERDICTS, DeadLetter
+from producer_core.kafka.classify import failure_of
+
+_REVEALED = "letter_revealed"
+_TONES = {
+    "attempt failed": "bad",
+    "malformed": "bad",
+    "dead": "bad",
+    "failed again": "bad",
+    "quarantined": "bad",
+    "acknowledged": "good",
+    "landed": "good",
+    "restored": "good",
+}
+
+_WHOSE_WORDS = {False: "The broker's words", True: "What is wrong"}
+
+
+def show(path: Path, message_id: str) -> None:
+    """Values are masked, and nothing of a message is ever drawn as Markdown or HTML."""
+    stamp = of_letters.stamp(opened(path), message_id)
+    reveal = st.session_state.get(_REVEALED) == message_id
+    found = stamp and dead_letter_reads.inside(path, message_id, stamp, rules(), reveal=reveal)
+    with st.container(border=True, key="pc-inside"):
+        _head(found.letter if found else None, message_id)
+        if not stamp or not found:
+            common.say(
+                "warning",
+                "This letter is not in the store any more. It may have been removed while you looked, or the address is of another store.",
+            )
+            return
+        _state(found.letter)
+        _story(found.letter, found.key, found.producer)
+        _content(path, found, reveal=reveal)
+        common.heading("What happened")
+        _life(
+            dead_letter_reads.life(path, message_id, stamp),
+            {found.letter.producer_id: found.producer} if found.producer else {},
+        )
+
+
+def _head(letter: DeadLetter | None, message_id: str) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        common.heading("Inside the letter")
+        st.button(
+            "Close", key="letter_close", type="tertiary", icon=":material/close:",
+            on_click=dead_letter_url.open, args=(None,),
+        )  # fmt: skip
+    if letter is None:
+        common.note(said.visible_line(message_id))
+
+
+def _state(letter: DeadLetter) -> None:
+    """Said on top where it is not what one expects of a dead letter: somebody may have acted while it was open."""
+    if letter.state != "dead":
+        common.say("good" if letter.state in ("replayed", "landed") else "quiet", said.STATES[letter.state])
+    elif letter.quarantined:
+        common.say(
+            "warning",
+            f"It failed again in {wording.plural(letter.replay_count, 'replay')}, so a replay of many leaves it out. "
+            "Chosen by hand it is sent.",
+        )
+
+
+def _story(letter: DeadLetter, key: said.Content, producer: str) -> None:
+    failure = failure_of(letter.code)
+    _verdict(letter)
+    _facts(
+        ("Error", html.escape(said.visible_line(letter.code)), f"{failure.meaning} {failure.advice}".strip()),
+        (_WHOSE_WORDS[letter.never_a_message], "", said.visible_line(masked(letter.error_text), 2_000)),
+        ("Topic", html.escape(said.visible_line(letter.topic)), _partition(letter.partition)),
+        (
+            "Key",
+            html.escape(said.visible_line(key.text, 2_000)) if key.kind in ("text", "json") else "",
+            _key_about(key),
+        ),
+        ("Died", common.moment(letter.failed_at), _accepted(letter)),
+        ("Producer", html.escape(said.visible_line(producer or letter.producer_id)), _from(letter)),
+        *((("Source", "", said.visible_line(masked(letter.source))),) if letter.source else ()),
+        *((("Producer id", "", said.visible_line(letter.producer_id)),) if producer else ()),
+        ("Message id", html.escape(said.visible_line(letter.message_id)), ""),
+    )
+    st.button(
+        "Only letters with this cause", key="letter_cause", type="tertiary", icon=":material/filter_alt:",
+        on_click=dead_letter_url.group, args=(letter.fingerprint,),
+    )  # fmt: skip
+
+
+def _verdict(letter: DeadLetter) -> None:
+    """Whether a resend is safe, and how we know."""
+    meant = wording.VERDICTS.get(letter.verdict, "nobody knows what that means")
+    reason = wording.sentence_case(masked(letter.verdict_reason))
+    text = f"{wording.sentence_case(letter.verdict.replace('_', ' '))}: {meant}. {reason}"
+    common.say("good" if letter.verdict in SAFE_VERDICTS else "warning", said.visible_line(text, 2_000))
+
+
+def _accepted(letter: DeadLetter) -> str:
+    return "" if letter.never_a_message else said.accepted(letter.failed_at - letter.accepted_at)
+
+
+def _partition(partition: int | None) -> str:
+    return "" if partition is None else f"asked for partition {partition}"
+
+
+def _key_about(key: said.Content) -> str:
+    return "" if key.kind in ("text", "json") else key.about
+
+
+def _from(letter: DeadLetter) -> str:
+    on = f"on {letter.host}" if letter.host else ""
+    return said.visible_line(
+        ", ".join(part for part in (on, letter.version and f"version {letter.version}") if part)
+    )
+
+
+def _facts(*rows: tuple[str, str, str]) -> None:
+    """A name, what is HTML already, and a text."""
+    lines = [
+        f"<dt>{html.escape(name)}</dt><dd>{f'<strong>{strong}</strong> ' if strong else ''}{html.escape(text)}</dd>"
+        for name, strong, text in rows
+        if strong or text
+    ]
+    st.html(f'<dl class="pc-facts">{"".join(lines)}</dl>')
+
+
+def _content(path: Path, found: dead_letter_reads.Inside, *, reveal: bool) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        common.heading("Value")
+        _reveal_button(path, found.letter.message_id, reveal=reveal)
+    if failed := st.session_state.get("reveal_failed"):
+        common.say("bad", failed)
+    common.note(f"{found.value.about}. {_how(found.value, reveal=reveal)}")
+    if found.value.text:
+        language = "json" if found.value.kind == "json" else None
+        st.code(found.value.text, language=language, wrap_lines=True, height=_height(found.value.text))
+    if reveal and found.key.kind == "bytes":
+        common.note("Key")
+        st.code(found.key.text, language=None)
+    common.heading("Headers")
+    _headers(found.headers)
+
+
+def _how(content: said.Content, *, reveal: bool) -> str:
+    if content.kind in ("null", "empty") or (content.kind == "hidden" and not reveal):
+        return ""
+    if reveal:
+        return "Unmasked."
+    return (
+        "Unmasked they are shown in hexadecimal."
+        if content.kind == "bytes"
+        else "What looks secret is masked."
+    )
+
+
+def _height(text: str) -> int | str:
+    return 360 if text.count("\n") > 15 or len(text) > 1_200 else "content"
+
+
+def _reveal_button(path: Path, message_id: str, *, reveal: bool) -> None:
+    allowed, reason = actions.may_act()
+    if reveal:
+        st.button("Mask again", key="letter_mask", type="tertiary", on_click=_hide)
+        return
+    st.button(
+        "Show unmasked", key="letter_reveal", type="tertiary", icon=":material/visibility:", disabled=not allowed,
+        help=reason or "The audit says who looked, and when.", on_click=_reveal, args=(path, message_id),
+    )  # fmt: skip
+
+
+def _reveal(path: Path, message_id: str) -> None:
+    """Written into the audit first; what cannot be written down is not shown."""
+    try:
+        done = exports.reveal(opened(path), message_id)
+    except StoreError as error:
+        done = actions.Done(False, str(error))
+    dead_letter_reads.life.forget()
+    st.session_state.pop("reveal_failed", None)
+    if done.ok:
+        st.session_state[_REVEALED] = message_id
+    else:
+        st.session_state["reveal_failed"] = done.text
+
+
+def _hide() -> None:
+    st.session_state.pop(_REVEALED, None)
+
+
+def _headers(headers: tuple[said.Header, ...]) -> None:
+    if not headers:
+        common.note("None.")
+        return
+    rows = [
+        f"<tr><th scope='row'>{html.escape(one.name)}</th>"
+        f"<td>{html.escape(one.text) if one.kind == 'text' else f'<i>{one.kind}</i>'}</td></tr>"
+        for one in headers
+    ]
+    st.html(f'<table class="pc-headers"><tbody>{"".join(rows)}</tbody></table>')
+
+
+def _life(moments: tuple[Moment, ...], names: Mapping[str, str]) -> None:
+    """`names` are of producers, by their ids."""
+    lines = [
+        f'<li class="pc-l-{_TONES.get(one.what, "quiet")}">{common.moment(one.at)}<b>{html.escape(one.what)}</b>'
+        f"{f' by {html.escape(said.visible_line(names.get(one.who, one.who)))}' if one.who else ''}"
+        f"<span>{html.escape(said.visible_line(masked(_told(one.text)), 2_000))}{_link(one)}</span></li>"
+        for one in moments
+    ]
+    st.html(f'<ol class="pc-life">{"".join(lines)}</ol>')
+
+
+def _link(moment: Moment) -> str:
+    """To the replay that is meant: its id is the first word."""
+    if moment.what != "replay planned":
+        return ""
+    return f" {common.anchor('Look at the replay', header.link('replays', operation=moment.text.split()[0]))}"
+
+
+def _told(text: str) -> str:
+    """A verdict at its beginning as words."""
+    verdict, colon, rest = text.partition(":")
+    return f"{verdict.replace('_', ' ')}{colon}{rest}" if verdict in wording.VERDICTS else text
+
+
+def masked(text: str) -> str:
+    return mask_text(said.bounded(text))

@@ -1,0 +1,134 @@
+"""What the dead letters page reads: remembered for all browsers for a moment, the longer the more it cost to read."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
+
+from dashboard import queries
+from dashboard.queries import dead_letter_list as of_letters
+from dashboard.server.stores import opened
+from dashboard.wording import dead_letters as said
+from producer_core._internal.masking import Rules
+from producer_core.dlq import Cursor, DeadLetterFilter
+from producer_core.dlq.timeline import Moment
+from producer_core.events import DeadLetter
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_KEPT = 64
+
+
+class Paced(Generic[P, T]):
+    """A reading that is done again when it is `least` seconds old, and ten times older than it took.
+
+    So that looking at ten million letters costs the machine no more than a tenth of one core.
+    """
+
+    def __init__(
+        self,
+        read: Callable[P, T],
+        least: float,
+        share: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._read, self._least, self._share, self._clock = read, least, share, clock
+        self._kept: dict[Any, tuple[float, T]] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        key = (args, tuple(kwargs.items()))
+        began = self._clock()
+        with self._lock:
+            kept = self._kept.get(key)
+        if kept is not None and began < kept[0]:
+            return kept[1]
+        value = self._read(*args, **kwargs)
+        ended = self._clock()
+        with self._lock:
+            self._kept.pop(key, None)
+            self._kept[key] = ended + max(self._least, self._share * (ended - began)), value
+            while len(self._kept) > _KEPT:
+                self._kept.pop(next(iter(self._kept)))
+        return value
+
+    def forget(self) -> None:
+        with self._lock:
+            self._kept.clear()
+
+
+def _seen(path: Path, where: DeadLetterFilter, after: Cursor | None = None) -> of_letters.Seen:
+    return of_letters.seen(opened(path), where, time.time(), after=after)
+
+
+def _choices(path: Path, state: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return queries.choices(opened(path), state)
+
+
+def _clusters(path: Path) -> tuple[str, ...]:
+    return of_letters.clusters(opened(path))
+
+
+def _causes(path: Path, where: DeadLetterFilter) -> of_letters.Causes:
+    return of_letters.causes(opened(path), where)
+
+
+def _waiting(path: Path) -> of_letters.Waiting:
+    return of_letters.waiting(opened(path), time.time())
+
+
+def _heard(path: Path) -> float | None:
+    """When the newest data came."""
+    rows = opened(path).rows("data_age")
+    return rows[0]["seen_at"] if rows else None
+
+
+def _life(path: Path, message_id: str, stamp: tuple[str, float, int]) -> tuple[Moment, ...]:
+    return of_letters.life(opened(path), message_id)
+
+
+seen = Paced(_seen, least=0.8)
+choices = Paced(_choices, least=2.0)
+clusters = Paced(_clusters, least=10.0)
+causes = Paced(_causes, least=0.8)
+waiting = Paced(_waiting, least=4.0, share=50.0)
+heard = Paced(_heard, least=0.8)
+life = Paced(_life, least=4.0)
+
+
+def again() -> None:
+    """Forget what an act may have changed."""
+    for one in (seen, choices, causes, waiting, life):
+        one.forget()
+
+
+class Inside(NamedTuple):
+    """A letter with what it holds as it may be shown; its value is not kept beside that. `producer`: who sent it."""
+
+    letter: DeadLetter
+    key: said.Content
+    value: said.Content
+    headers: tuple[said.Header, ...]
+    producer: str = ""
+
+
+@lru_cache(maxsize=16)
+def inside(
+    path: Path, message_id: str, stamp: tuple[str, float, int], rules: Rules, *, reveal: bool
+) -> Inside | None:
+    """Read and masked once for each thing that happens to the letter, and for each change of the masking rules."""
+    letter = queries.letter(opened(path), message_id)
+    if letter is None:
+        return None
+    return Inside(
+        letter,
+        said.content(letter.key, reveal=reveal, key=True),
+        said.content(letter.value, reveal=reveal),
+        said.headers(letter.headers, reveal=reveal),
+        of_letters.producer_of(opened(path), letter),
+    )
