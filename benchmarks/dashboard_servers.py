@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dashboard.server import command as server_command
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
+from producer_core.dashboard.server import command as server_command
 from producer_core.store import Store
 from scripts import shop_history
 from scripts.browser import answers

@@ -33,7 +33,7 @@ _RATE = 1_000
 
 def one(*, store: str, window: str, looks: int) -> dict[str, float]:
     """Milliseconds of a refresh by the clock, median and 95th of a hundred, and of the processor."""
-    from dashboard import charts, queries
+    from producer_core.dashboard import charts, queries
     from producer_core.store import Store
 
     opened, view = Store.open(store), queries.View(window)

@@ -138,7 +138,7 @@ def flat_out(*, store: str, seconds: float, servers: str, topic: str) -> dict[st
 @contextmanager
 def served(store: Path, folder: Path) -> Iterator[str]:
     """The dashboard's server over a store: its address."""
-    from dashboard.server import command
+    from producer_core.dashboard.server import command
 
     port = command.free_port(8700)
     environment = {**os.environ, "XDG_STATE_HOME": str(folder)}

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard.server.command import put_plotly
-from dashboard.server.stores import opened, trouble
-from dashboard.views import (
+from producer_core._internal.masking import rules
+from producer_core.dashboard.server.command import put_plotly
+from producer_core.dashboard.server.stores import opened, trouble
+from producer_core.dashboard.views import (
     alerts,
     common,
     dead_letter_url,
@@ -24,7 +25,6 @@ from dashboard.views import (
     settings,
     sign_in,
 )
-from producer_core._internal.masking import rules
 from producer_core.errors import ProducerError
 from producer_core.store import default_path
 

@@ -14,4 +14,4 @@ COLOURS = (
 @cache
 def style_sheet(name: str) -> str:
     """Return the text of a style sheet in `static/`."""
-    return files("dashboard").joinpath("static", f"{name}.css").read_text()
+    return files(__package__).joinpath("static", f"{name}.css").read_text()

@@ -98,7 +98,6 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: Any) -> None:
     """`%load_ext producer_core`: the magics and the widget, found through the entry point."""
-    from importlib.metadata import entry_points
+    from producer_core._internal.dashboard_entry import load_dashboard
 
-    for entry in entry_points(group="producer_core.notebook", name="extension"):
-        entry.load()(shell)
+    load_dashboard("extension")(shell)

@@ -26,10 +26,10 @@ from browser import answers, find_chromium
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from dashboard.server import command
 from producer_core import ReliableKafkaProducer, replay
 from producer_core.alerts import AlertLog
 from producer_core.brokers import embedded
+from producer_core.dashboard.server import command
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.simulate.faults import FaultRun, FaultSchedule, OnBroker, Reject, Slow, Window
 from producer_core.simulate.load import Load, topic_names

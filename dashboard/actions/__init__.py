@@ -1,9 +1,9 @@
 """What an operator may do from a page: each act is one call of producer_core, answered in words."""
 
-from dashboard.actions.alerts import acknowledge
-from dashboard.actions.dead_letters import clear, restore, selected, undo_clear
-from dashboard.actions.refused import may_act
-from dashboard.actions.replays import (
+from producer_core.dashboard.actions.alerts import acknowledge
+from producer_core.dashboard.actions.dead_letters import clear, restore, selected, undo_clear
+from producer_core.dashboard.actions.refused import may_act
+from producer_core.dashboard.actions.replays import (
     cancel_replay,
     follow,
     go_replay,
@@ -13,10 +13,10 @@ from dashboard.actions.replays import (
     start_replay,
     with_quarantined,
 )
-from dashboard.actions.result import ORIGIN, Done
-from dashboard.auth.access import actor as actor
-from dashboard.auth.access import user as user
-from dashboard.queries import AT_ONCE
+from producer_core.dashboard.actions.result import ORIGIN, Done
+from producer_core.dashboard.auth.access import actor as actor
+from producer_core.dashboard.auth.access import user as user
+from producer_core.dashboard.queries import AT_ONCE
 
 __all__ = [
     "AT_ONCE",

@@ -7,10 +7,10 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 
-from dashboard.actions.result import ORIGIN, Done, attempt
 from producer_core.alerts import AlertLog, book_of
 from producer_core.alerts.routes import routes_of
 from producer_core.alerts.send_test import trial
+from producer_core.dashboard.actions.result import ORIGIN, Done, attempt
 from producer_core.errors import ProducerError
 from producer_core.store import Store
 

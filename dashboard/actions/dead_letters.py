@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dashboard.actions.result import ORIGIN, Done, attempt
+from producer_core.dashboard.actions.result import ORIGIN, Done, attempt
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.store import Store
 

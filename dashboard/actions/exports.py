@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dashboard.actions.result import ORIGIN, Done
-from dashboard.auth.access import actor
+from producer_core.dashboard.actions.result import ORIGIN, Done
+from producer_core.dashboard.auth.access import actor
 from producer_core.dlq import DeadLetterFilter, DeadLetters, files
 from producer_core.dlq.files.manifest import Format
 from producer_core.dlq.filter import command_options

@@ -9,7 +9,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
-from dashboard.auth import access
+from producer_core.dashboard.auth import access
 from producer_core.errors import ProducerError
 from producer_core.store import Store, default_path
 

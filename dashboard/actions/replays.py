@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from dashboard.actions.result import ORIGIN, Done, attempt
-from dashboard.wording.replays import fewer, joined, moved
 from producer_core import replay
+from producer_core.dashboard.actions.result import ORIGIN, Done, attempt
+from producer_core.dashboard.wording.replays import fewer, joined, moved
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ReplayError
 from producer_core.replay import Inconclusive, Newer, Operation

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dashboard.auth.access import actor, user
+from producer_core.dashboard.auth.access import actor, user
 from producer_core.dlq import DeadLetterFilter
 from producer_core.errors import ProducerError, StoreError
 from producer_core.store import Store

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dashboard.auth.access_rules import Admission
-from dashboard.auth.login import COOKIE
-from dashboard.auth.sessions import Attempts, Ended, Sessions
 from producer_core._internal.actor import person
+from producer_core.dashboard.auth.access_rules import Admission
+from producer_core.dashboard.auth.login import COOKIE
+from producer_core.dashboard.auth.sessions import Attempts, Ended, Sessions
 from producer_core.errors import ProducerError
 
 

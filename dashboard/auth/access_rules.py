@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from dashboard.auth.password import readable
+from producer_core.dashboard.auth.password import readable
 from producer_core.errors import ConfigError
 
 SESSION_HOURS = 12.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from dashboard.auth.asgi import App, Message, Receive, Scope, Send, rooted
+from producer_core.dashboard.auth.asgi import App, Message, Receive, Scope, Send, rooted
 
 _POLICY = b"content-security-policy"
 _HEADERS = ((_POLICY, b"frame-ancestors 'self'"), (b"x-frame-options", b"SAMEORIGIN"))

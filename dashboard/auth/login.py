@@ -14,10 +14,10 @@ from http.cookies import CookieError, SimpleCookie
 from typing import NamedTuple
 from urllib.parse import parse_qs, quote, urlsplit
 
-from dashboard.auth import known_devices, password
-from dashboard.auth.access_rules import Admission
-from dashboard.auth.asgi import App, Message, Receive, Scope, Send, rooted
-from dashboard.auth.sessions import Attempts, Sessions, network
+from producer_core.dashboard.auth import known_devices, password
+from producer_core.dashboard.auth.access_rules import Admission
+from producer_core.dashboard.auth.asgi import App, Message, Receive, Scope, Send, rooted
+from producer_core.dashboard.auth.sessions import Attempts, Sessions, network
 
 logger = logging.getLogger(__name__)
 

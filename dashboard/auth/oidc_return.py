@@ -8,8 +8,8 @@ from __future__ import annotations
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import quote, unquote, urlsplit
 
-from dashboard.auth.asgi import App, Message, Receive, Scope, Send, rooted
-from dashboard.auth.login import local
+from producer_core.dashboard.auth.asgi import App, Message, Receive, Scope, Send, rooted
+from producer_core.dashboard.auth.login import local
 
 COOKIE = "producer_core_back"
 

@@ -1,10 +1,17 @@
 """The figures: values in, Plotly figures out; nothing else is read and nothing is invented."""
 
-from dashboard.charts.chart import Drawn, drawn
-from dashboard.charts.latency import heat, percentiles, rtt_by_broker, spent
-from dashboard.charts.overview import error_rate, latency, lines_of, overview_lines, throughput, waiting
-from dashboard.charts.sparkline import spark
-from dashboard.charts.tile import Tile, tiles
+from producer_core.dashboard.charts.chart import Drawn, drawn
+from producer_core.dashboard.charts.latency import heat, percentiles, rtt_by_broker, spent
+from producer_core.dashboard.charts.overview import (
+    error_rate,
+    latency,
+    lines_of,
+    overview_lines,
+    throughput,
+    waiting,
+)
+from producer_core.dashboard.charts.sparkline import spark
+from producer_core.dashboard.charts.tile import Tile, tiles
 
 __all__ = [
     "Drawn",

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, Protocol
 
 import plotly.graph_objects as go
 
-from dashboard.queries import Point
-from dashboard.theme import COLOURS
-from dashboard.wording import short
+from producer_core.dashboard.queries import Point
+from producer_core.dashboard.theme import COLOURS
+from producer_core.dashboard.wording import short
 
 HEIGHT = 230
 

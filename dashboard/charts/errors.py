@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dashboard.charts.chart import blank, or_sentence, others, sentence
-from dashboard.queries.error_groups import GroupPage
-from dashboard.queries.errors import Errors
-from dashboard.theme import COLOURS
-from dashboard.wording import count, short
+from producer_core.dashboard.charts.chart import blank, or_sentence, others, sentence
+from producer_core.dashboard.queries.error_groups import GroupPage
+from producer_core.dashboard.queries.errors import Errors
+from producer_core.dashboard.theme import COLOURS
+from producer_core.dashboard.wording import count, short
 
 SAVED, DIED = "#059669", "#dc2626"
 _MOST = 8

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dashboard.charts.chart import blank, decades, mode, or_sentence, sentence
-from dashboard.charts.latency import QUANTILE_COLOURS, quantile_name
-from dashboard.queries.fleet import TROUBLED, Fleet, Member
-from dashboard.queries.latency import LATENCY_QUANTILES
-from dashboard.wording import milliseconds, rate, short
+from producer_core.dashboard.charts.chart import blank, decades, mode, or_sentence, sentence
+from producer_core.dashboard.charts.latency import QUANTILE_COLOURS, quantile_name
+from producer_core.dashboard.queries.fleet import TROUBLED, Fleet, Member
+from producer_core.dashboard.queries.latency import LATENCY_QUANTILES
+from producer_core.dashboard.wording import milliseconds, rate, short
 
 _SHORT = 10  # seconds
 _DECADES = range(-3, 7)  # of milliseconds

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from dashboard.charts.chart import blank, decades, mode, or_sentence, sentence, top
-from dashboard.queries import LATENCY_QUANTILES, Heat, Latency, Spent
-from dashboard.theme import COLOURS
-from dashboard.wording import count, milliseconds, percent, short
+from producer_core.dashboard.charts.chart import blank, decades, mode, or_sentence, sentence, top
+from producer_core.dashboard.queries import LATENCY_QUANTILES, Heat, Latency, Spent
+from producer_core.dashboard.theme import COLOURS
+from producer_core.dashboard.wording import count, milliseconds, percent, short
 
 QUANTILE_COLOURS = ("#059669", "#7c3aed", "#db2777", "#b45309")
 PARTS: tuple[tuple[str, str, Callable[[Spent], float | None]], ...] = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from dashboard.charts.chart import (
+from producer_core.dashboard.charts.chart import (
     Drawn,
     Sums,
     blank,
@@ -22,9 +22,9 @@ from dashboard.charts.chart import (
     top,
     topics,
 )
-from dashboard.queries import QUANTILES, Overview, Point
-from dashboard.theme import COLOURS
-from dashboard.wording import CUSTOM, milliseconds, short
+from producer_core.dashboard.queries import QUANTILES, Overview, Point
+from producer_core.dashboard.theme import COLOURS
+from producer_core.dashboard.wording import CUSTOM, milliseconds, short
 
 _LATENCY = ("#059669", "#0891b2", "#7c3aed", "#db2777")
 _DECADES = range(-1, 7)  # of milliseconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dashboard.html import Node, node
+from producer_core.dashboard.html import Node, node
 
 WIDTH, HEIGHT = 132.0, 24.0
 _BARS = 7.0

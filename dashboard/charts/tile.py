@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dashboard.queries import QUANTILES, Overview
-from dashboard.wording import (
+from producer_core.dashboard.queries import QUANTILES, Overview
+from producer_core.dashboard.wording import (
     CUSTOM,
     VERDICTS,
     Change,

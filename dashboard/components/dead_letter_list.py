@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import streamlit as st
 
-from dashboard.components import browser_times
+from producer_core.dashboard.components import browser_times
 
 _HTML = "<div class='pc-letters' role='region' tabindex='0'></div>"
 

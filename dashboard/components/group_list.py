@@ -12,7 +12,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.components import browser_times
+from producer_core.dashboard.components import browser_times
 
 FEW = 4
 """So many are open at first; a button shows the others."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.charts.chart import Drawn, drawn
-from dashboard.server.command import PLOTLY_JS
+from producer_core.dashboard.charts.chart import Drawn, drawn
+from producer_core.dashboard.server.command import PLOTLY_JS
 
 _JS = r"""
 let loading

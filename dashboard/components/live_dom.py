@@ -11,7 +11,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.html import Node, link, node, text_of
+from producer_core.dashboard.html import Node, link, node, text_of
 
 __all__ = ["Node", "link", "live_dom", "node", "text_of"]
 

@@ -11,9 +11,9 @@ from typing import Literal, NamedTuple
 
 import streamlit as st
 
-from dashboard.components.live_dom import live_dom
-from dashboard.html import Node, link, node
-from dashboard.theme import style_sheet
+from producer_core.dashboard.components.live_dom import live_dom
+from producer_core.dashboard.html import Node, link, node
+from producer_core.dashboard.theme import style_sheet
 
 Look = Literal[
     "plain", "strong", "small", "mono", "badge", "bad", "warning", "good", "quiet", "lost", "duplicated", "reordered"

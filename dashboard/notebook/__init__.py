@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dashboard.notebook.widget import Monitor as Monitor
+    from producer_core.dashboard.notebook.widget import Monitor as Monitor
 
 __all__ = ["Monitor"]
 
@@ -13,6 +13,6 @@ __all__ = ["Monitor"]
 def __getattr__(name: str) -> Any:
     if name != "Monitor":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from dashboard.notebook.widget import Monitor
+    from producer_core.dashboard.notebook.widget import Monitor
 
     return Monitor

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from dashboard import wording
 from producer_core._internal.html import page
+from producer_core.dashboard import wording
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Groups
 from producer_core.errors import StoreError
 from producer_core.store import Store

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dashboard.notebook.cell_summary import Watch
+from producer_core.dashboard.notebook.cell_summary import Watch
 from producer_core.dlq import DeadLetterFilter, Groups
 from producer_core.errors import ConfigError
 from producer_core.producer.monitor import Monitor

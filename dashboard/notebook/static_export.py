@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 from base64 import b64encode
 
-from dashboard.notebook.widget_state import Moment, Series, spark
 from producer_core._internal.html import text
+from producer_core.dashboard.notebook.widget_state import Moment, Series, spark
 
 BLUE, RED, GREY = "#2563eb", "#dc2626", "#7f7f7f"
 _LEFT = "text-align:left;vertical-align:top"

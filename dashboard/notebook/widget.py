@@ -10,8 +10,8 @@ from typing import Any
 import anywidget
 import traitlets
 
-from dashboard.notebook import static_export, widget_state
-from dashboard.notebook.widget_actions import Answer, Desk
+from producer_core.dashboard.notebook import static_export, widget_state
+from producer_core.dashboard.notebook.widget_actions import Answer, Desk
 from producer_core.errors import ProducerError
 from producer_core.store import Store
 

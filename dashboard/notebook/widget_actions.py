@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypedDict
 
-from dashboard import actions, wording
 from producer_core._internal.actor import NOTEBOOK, person
+from producer_core.dashboard import actions, wording
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ReplayError
 from producer_core.replay import Operation, live

@@ -8,8 +8,8 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dashboard import queries, wording
 from producer_core._internal.masking import mask_told
+from producer_core.dashboard import queries, wording
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Group
 from producer_core.events import SAFE_VERDICTS
 from producer_core.replay import runners

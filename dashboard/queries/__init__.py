@@ -1,7 +1,7 @@
 """The data of the pages: what the store says, as frozen values; one visit to the store for each."""
 
-from dashboard.queries.cause import Cause
-from dashboard.queries.dead_letter_list import (
+from producer_core.dashboard.queries.cause import Cause
+from producer_core.dashboard.queries.dead_letter_list import (
     LISTED,
     DeadLetterPage,
     Scope,
@@ -10,7 +10,7 @@ from dashboard.queries.dead_letter_list import (
     letter,
     scope,
 )
-from dashboard.queries.latency import (
+from producer_core.dashboard.queries.latency import (
     LATENCY_QUANTILES,
     Heat,
     Latency,
@@ -22,8 +22,8 @@ from dashboard.queries.latency import (
     per_batch,
     repeated,
 )
-from dashboard.queries.overview import QUANTILES, Overview, Sums, earlier, overview
-from dashboard.queries.replays import (
+from producer_core.dashboard.queries.overview import QUANTILES, Overview, Sums, earlier, overview
+from producer_core.dashboard.queries.replays import (
     AT_ONCE,
     RECORDS,
     Detail,
@@ -38,9 +38,18 @@ from dashboard.queries.replays import (
     planned,
     replays,
 )
-from dashboard.queries.situation import GONE, Situation
-from dashboard.queries.topics import Point, TopicRow
-from dashboard.queries.view import DEFAULT, POINTS, RANGES, STEPS, View, chosen, refresh, step_of
+from producer_core.dashboard.queries.situation import GONE, Situation
+from producer_core.dashboard.queries.topics import Point, TopicRow
+from producer_core.dashboard.queries.view import (
+    DEFAULT,
+    POINTS,
+    RANGES,
+    STEPS,
+    View,
+    chosen,
+    refresh,
+    step_of,
+)
 
 __all__ = [
     "AT_ONCE",

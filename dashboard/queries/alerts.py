@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dashboard.queries.replays import operations, where_of
-from dashboard.queries.urgency import Urgency, urgency
-from dashboard.queries.view import View
 from producer_core.alerts import Alert, AlertLog, Book, Rule, Silence, book_of
 from producer_core.alerts.conditions import DAY, HOUR, MINUTE, Told, windows_of
 from producer_core.alerts.evaluate_rules import ALL_TOPICS
 from producer_core.alerts.lease import LEASE
 from producer_core.alerts.notify_policy import said_twice
 from producer_core.alerts.routes import WEBHOOK, missing_addresses, routes_of
+from producer_core.dashboard.queries.replays import operations, where_of
+from producer_core.dashboard.queries.urgency import Urgency, urgency
+from producer_core.dashboard.queries.view import View
 from producer_core.errors import ConfigError
 from producer_core.replay import Operation
 from producer_core.store import Store

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from dashboard.queries.jobs import State, state_of
+from producer_core.dashboard.queries.jobs import State, state_of
 from producer_core.store import Store
 
 KINDS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
-from dashboard.queries.view import RANGES, step_of
+from producer_core.dashboard.queries.view import RANGES, step_of
 from producer_core.dlq import Cursor, DeadLetterFilter
 from producer_core.errors import ConfigError
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dashboard.queries.view import View
+from producer_core.dashboard.queries.view import View
 from producer_core.replay.active_cause import LATE
 from producer_core.store import Store
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dashboard.queries.deaths import Deaths, deaths, retry_success
-from dashboard.queries.error_groups import GroupLine, groups_of
-from dashboard.queries.view import View
+from producer_core.dashboard.queries.deaths import Deaths, deaths, retry_success
+from producer_core.dashboard.queries.error_groups import GroupLine, groups_of
+from producer_core.dashboard.queries.view import View
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.kafka.classify import Failure, failure_of
 from producer_core.store import Store

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from dashboard.queries.situation import Rows
-from dashboard.queries.urgency import Urgency, urgency_of
-from dashboard.queries.view import View
 from producer_core.alerts.conditions import Absence, BurnRate, Threshold
 from producer_core.alerts.notify_policy import said_twice
 from producer_core.alerts.rules import RULES, Rule
+from producer_core.dashboard.queries.situation import Rows
+from producer_core.dashboard.queries.urgency import Urgency, urgency_of
+from producer_core.dashboard.queries.view import View
 
 _LOOK_BACK = ("error_budget_fast", "error_budget_slow", "dead_letters_growing")
 """Rules over a topic's last minutes or hours: they fire on after the fault is over."""

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dashboard.queries.audits import TopicAudit, audits
-from dashboard.queries.deaths import by_producer
-from dashboard.queries.jobs import Job, jobs
-from dashboard.queries.latency import LATENCY_QUANTILES, Percentiles, percentiles
-from dashboard.queries.overview import GONE
-from dashboard.queries.urgency import urgency_of
-from dashboard.queries.view import View
 from producer_core.alerts.rules import RULES
+from producer_core.dashboard.queries.audits import TopicAudit, audits
+from producer_core.dashboard.queries.deaths import by_producer
+from producer_core.dashboard.queries.jobs import Job, jobs
+from producer_core.dashboard.queries.latency import LATENCY_QUANTILES, Percentiles, percentiles
+from producer_core.dashboard.queries.overview import GONE
+from producer_core.dashboard.queries.urgency import urgency_of
+from producer_core.dashboard.queries.view import View
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.metrics.histogram import quantiles
 from producer_core.store import Store

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from dashboard.queries.deaths import Deaths, deaths
-from dashboard.queries.view import View
+from producer_core.dashboard.queries.deaths import Deaths, deaths
+from producer_core.dashboard.queries.view import View
 from producer_core.diagnostics.causes import BrokerNumbers, Finding, Numbers, mean, merged, over_time
 from producer_core.metrics.histogram import SCALE, quantiles, upper_bound
 from producer_core.store import Store

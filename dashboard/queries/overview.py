@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dashboard.queries.cause import Cause
-from dashboard.queries.deaths import Deaths, deaths, delivered_since, retry_success
-from dashboard.queries.firing import firing
-from dashboard.queries.latency import LATENCY_QUANTILES
-from dashboard.queries.situation import GONE as GONE
-from dashboard.queries.situation import (
+from producer_core.alerts import book_of
+from producer_core.alerts.rules import RULES
+from producer_core.dashboard.queries.cause import Cause
+from producer_core.dashboard.queries.deaths import Deaths, deaths, delivered_since, retry_success
+from producer_core.dashboard.queries.firing import firing
+from producer_core.dashboard.queries.latency import LATENCY_QUANTILES
+from producer_core.dashboard.queries.situation import GONE as GONE
+from producer_core.dashboard.queries.situation import (
     LATELY,
     MINUTE,
     Outage,
@@ -24,10 +26,8 @@ from dashboard.queries.situation import (
     situation,
     stalled,
 )
-from dashboard.queries.topics import Point, TopicRow, topic_rows
-from dashboard.queries.view import View
-from producer_core.alerts import book_of
-from producer_core.alerts.rules import RULES
+from producer_core.dashboard.queries.topics import Point, TopicRow, topic_rows
+from producer_core.dashboard.queries.view import View
 from producer_core.kafka.classify import failure_of
 from producer_core.metrics.histogram import quantiles
 from producer_core.store import Store

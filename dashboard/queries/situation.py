@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dashboard.queries.cause import Cause
-from dashboard.queries.deaths import Deaths
-from dashboard.queries.topics import TopicRow
-from dashboard.queries.view import View
+from producer_core.dashboard.queries.cause import Cause
+from producer_core.dashboard.queries.deaths import Deaths
+from producer_core.dashboard.queries.topics import TopicRow
+from producer_core.dashboard.queries.view import View
 
 GONE = 40.0
 """Seconds after which a producer that was never closed counts as lost."""

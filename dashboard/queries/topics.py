@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dashboard.queries.cause import Cause
-from dashboard.queries.deaths import Deaths
-from dashboard.queries.view import View
+from producer_core.dashboard.queries.cause import Cause
+from producer_core.dashboard.queries.deaths import Deaths
+from producer_core.dashboard.queries.view import View
 from producer_core.metrics.histogram import quantiles
 from producer_core.replay.active_cause import is_over
 

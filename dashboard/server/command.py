@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from dashboard.theme import COLOURS
 from producer_core._internal import private_files
+from producer_core.dashboard.theme import COLOURS
 
 HOST = "127.0.0.1"
 
@@ -39,12 +39,12 @@ _LAUNCHER = '''"""Started by `producer-core dashboard`."""
 
 import streamlit
 
-from dashboard.server.process import parts
+from producer_core.dashboard.server.process import parts
 
-app = streamlit.App("page.py", **parts("dashboard.app"))
+app = streamlit.App("page.py", **parts("producer_core.dashboard.app"))
 '''
 
-_PAGE = '"""The page."""\n\nfrom dashboard.app import main\n\nmain()\n'
+_PAGE = '"""The page."""\n\nfrom producer_core.dashboard.app import main\n\nmain()\n'
 
 
 def command(

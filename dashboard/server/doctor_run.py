@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from dashboard.queries.settings import Reach
+from producer_core.dashboard.queries.settings import Reach
 from producer_core.diagnostics.doctor import check_store, examine, java
 from producer_core.diagnostics.doctor.finding import Finding, Level
 from producer_core.diagnostics.doctor.machine_checks import java_version, versions

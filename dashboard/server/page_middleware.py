@@ -6,9 +6,9 @@ only when both have answered does it connect.
 
 from __future__ import annotations
 
-from dashboard.auth.asgi import App, Message, Receive, Scope, Send, rooted
-from dashboard.server import first_paint
-from dashboard.server.static_files import Files, Packed
+from producer_core.dashboard.auth.asgi import App, Message, Receive, Scope, Send, rooted
+from producer_core.dashboard.server import first_paint
+from producer_core.dashboard.server.static_files import Files, Packed
 
 _WHERE = b"window.__streamlit = { BACKEND_BASE_URL: new URL('.', location.href).href"
 """The folder of the page, from which its files come too; so it holds behind a proxy that serves it below a path."""

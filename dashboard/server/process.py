@@ -11,15 +11,15 @@ from typing import Any
 
 from starlette.middleware import Middleware
 
-from dashboard.auth import access, access_rules
-from dashboard.auth.browser_policy import BrowserPolicy
-from dashboard.auth.login import Door
-from dashboard.auth.oidc_return import Back
-from dashboard.auth.sessions import Attempts, Sessions
-from dashboard.server import alert_worker, replay_worker, warm_up
-from dashboard.server.command import launch_folder
-from dashboard.server.page_middleware import Front
-from dashboard.server.static_files import Files
+from producer_core.dashboard.auth import access, access_rules
+from producer_core.dashboard.auth.browser_policy import BrowserPolicy
+from producer_core.dashboard.auth.login import Door
+from producer_core.dashboard.auth.oidc_return import Back
+from producer_core.dashboard.auth.sessions import Attempts, Sessions
+from producer_core.dashboard.server import alert_worker, replay_worker, warm_up
+from producer_core.dashboard.server.command import launch_folder
+from producer_core.dashboard.server.page_middleware import Front
+from producer_core.dashboard.server.static_files import Files
 from producer_core.errors import ConfigError
 from producer_core.store import default_path
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dashboard.server.alert_worker import store_at
 from producer_core._internal.settings_file import read_settings
 from producer_core.config import client_config
+from producer_core.dashboard.server.alert_worker import store_at
 from producer_core.errors import ConfigError, ProducerError
 from producer_core.producer.producer import ReliableKafkaProducer
 from producer_core.store import Store

@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from dashboard.server.command import PLOTLY_JS
+from producer_core.dashboard.server.command import PLOTLY_JS
 
 CHARTED = frozenset(("", "overview", "latency", "errors", "fleet"))
 """The addresses of the pages that open with a chart."""

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from dashboard.server.static_files import Files
+from producer_core.dashboard.server.static_files import Files
 from producer_core.errors import ProducerError
 from producer_core.store import Store
 
@@ -33,8 +33,8 @@ def _warm(path: Path, files: Files, page: str) -> None:
 
 
 def _draw(path: Path) -> None:
-    data: Any = import_module("dashboard.queries")
-    figures: Any = import_module("dashboard.charts")
+    data: Any = import_module("producer_core.dashboard.queries")
+    figures: Any = import_module("producer_core.dashboard.charts")
     store = Store.open(path, create=False)
     try:
         figures.overview_lines(figures.lines_of(data.overview(store, data.View(), time.time())))

@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 
 import streamlit as st
 
-from dashboard.views import common
+from producer_core.dashboard.views import common
 
 T = TypeVar("T")
 

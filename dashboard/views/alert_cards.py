@@ -8,17 +8,17 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import actions, wording
-from dashboard.actions import alerts
-from dashboard.actions.result import Done
-from dashboard.components.live_dom import live_dom
-from dashboard.html import Node, link, node
-from dashboard.queries import alerts as of
-from dashboard.server.stores import opened
-from dashboard.views import alert_reads, common, header
-from dashboard.wording import alerts as said
 from producer_core._internal.masking import mask_text
 from producer_core.alerts import Alert, Rule, Silence
+from producer_core.dashboard import actions, wording
+from producer_core.dashboard.actions import alerts
+from producer_core.dashboard.actions.result import Done
+from producer_core.dashboard.components.live_dom import live_dom
+from producer_core.dashboard.html import Node, link, node
+from producer_core.dashboard.queries import alerts as of
+from producer_core.dashboard.server.stores import opened
+from producer_core.dashboard.views import alert_reads, common, header
+from producer_core.dashboard.wording import alerts as said
 from producer_core.store import Store
 
 ALL = "everything that the rule is about"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import wording
-from dashboard.queries import alerts as of
-from dashboard.views import alert_cards, alert_reads, common, header
-from dashboard.wording import alerts as said
 from producer_core._internal.masking import mask_text
+from producer_core.dashboard import wording
+from producer_core.dashboard.queries import alerts as of
+from producer_core.dashboard.views import alert_cards, alert_reads, common, header
+from producer_core.dashboard.wording import alerts as said
 from producer_core.dlq import DeadLetterFilter
 from producer_core.errors import ConfigError
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import queries
-from dashboard.queries import alerts as of
-from dashboard.server.stores import opened
+from producer_core.dashboard import queries
+from producer_core.dashboard.queries import alerts as of
+from producer_core.dashboard.server.stores import opened
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Group
 from producer_core.replay import Operation
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import actions, wording
-from dashboard.actions import alerts
-from dashboard.components.live_table import Column, Part, TableRow, live_table
-from dashboard.queries import alerts as of
-from dashboard.server.stores import opened
-from dashboard.views import alert_cards, common, header
-from dashboard.wording import alerts as said
 from producer_core._internal.masking import mask_text
 from producer_core.alerts import Alert
 from producer_core.alerts.conditions import span
+from producer_core.dashboard import actions, wording
+from producer_core.dashboard.actions import alerts
+from producer_core.dashboard.components.live_table import Column, Part, TableRow, live_table
+from producer_core.dashboard.queries import alerts as of
+from producer_core.dashboard.server.stores import opened
+from producer_core.dashboard.views import alert_cards, common, header
+from producer_core.dashboard.wording import alerts as said
 
 LOOKS = {"critical": "bad", "warning": "warning", "info": "quiet"}
 

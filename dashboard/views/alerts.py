@@ -7,12 +7,12 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import queries, wording
-from dashboard.components import live_table
-from dashboard.queries import alerts as of
-from dashboard.theme import style_sheet
-from dashboard.views import alert_cards, alert_detail, alert_reads, alert_tables, common, header
-from dashboard.wording import alerts as said
+from producer_core.dashboard import queries, wording
+from producer_core.dashboard.components import live_table
+from producer_core.dashboard.queries import alerts as of
+from producer_core.dashboard.theme import style_sheet
+from producer_core.dashboard.views import alert_cards, alert_detail, alert_reads, alert_tables, common, header
+from producer_core.dashboard.wording import alerts as said
 
 SECTIONS = ("Now", "History", "Rules", "Notifications", "Silences")
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import wording
-from dashboard.components.live_dom import live_dom
-from dashboard.components.live_table import Cell, Column, Line, Part, TableRow, live_table
-from dashboard.html import link, node
-from dashboard.queries import audits as of
-from dashboard.server.stores import opened
-from dashboard.views import adaptive_cache, common, header, pipeline, replay_tables
-from dashboard.wording import audits as told
 from producer_core._internal.masking import mask_text
+from producer_core.dashboard import wording
+from producer_core.dashboard.components.live_dom import live_dom
+from producer_core.dashboard.components.live_table import Cell, Column, Line, Part, TableRow, live_table
+from producer_core.dashboard.html import link, node
+from producer_core.dashboard.queries import audits as of
+from producer_core.dashboard.server.stores import opened
+from producer_core.dashboard.views import adaptive_cache, common, header, pipeline, replay_tables
+from producer_core.dashboard.wording import audits as told
 
 _PARTS = 200
 

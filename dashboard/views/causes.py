@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from dashboard import queries, wording
-from dashboard.views import common
+from producer_core.dashboard import queries, wording
+from producer_core.dashboard.views import common
 from producer_core.diagnostics.causes import Finding
 
 _SHOWN = 6

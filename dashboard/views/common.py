@@ -10,9 +10,9 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import wording
-from dashboard.server.stores import trouble
-from dashboard.theme import style_sheet
+from producer_core.dashboard import wording
+from producer_core.dashboard.server.stores import trouble
+from producer_core.dashboard.theme import style_sheet
 from producer_core.errors import StoreError
 
 

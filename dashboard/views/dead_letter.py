@@ -8,13 +8,13 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import actions, wording
-from dashboard.actions import exports
-from dashboard.queries import dead_letter_list as of_letters
-from dashboard.server.stores import opened
-from dashboard.views import common, dead_letter_reads, dead_letter_url, header
-from dashboard.wording import dead_letters as said
 from producer_core._internal.masking import mask_text, rules
+from producer_core.dashboard import actions, wording
+from producer_core.dashboard.actions import exports
+from producer_core.dashboard.queries import dead_letter_list as of_letters
+from producer_core.dashboard.server.stores import opened
+from producer_core.dashboard.views import common, dead_letter_reads, dead_letter_url, header
+from producer_core.dashboard.wording import dead_letters as said
 from producer_core.dlq.timeline import Moment
 from producer_core.errors import StoreError
 from producer_core.events import SAFE_VERDICTS, DeadLetter

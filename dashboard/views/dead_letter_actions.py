@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import streamlit as st
 
-from dashboard import actions, queries, wording
-from dashboard.queries.dead_letter_filter import Looking
-from dashboard.server.stores import opened
-from dashboard.views import common, dead_letter_url, reads, replay_detail
-from dashboard.wording import replays as told
 from producer_core._internal.masking import mask_text
+from producer_core.dashboard import actions, queries, wording
+from producer_core.dashboard.queries.dead_letter_filter import Looking
+from producer_core.dashboard.server.stores import opened
+from producer_core.dashboard.views import common, dead_letter_url, reads, replay_detail
+from producer_core.dashboard.wording import replays as told
 from producer_core.dlq import DeadLetterFilter
 from producer_core.errors import ReplayError, StoreError
 from producer_core.store import Store

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import actions, wording
-from dashboard.actions import exports
-from dashboard.server.stores import opened
-from dashboard.views import common
+from producer_core.dashboard import actions, wording
+from producer_core.dashboard.actions import exports
+from producer_core.dashboard.server.stores import opened
+from producer_core.dashboard.views import common
 from producer_core.dlq import DeadLetterFilter
 from producer_core.dlq.files.manifest import Format
 from producer_core.errors import ProducerError

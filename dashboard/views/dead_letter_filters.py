@@ -10,10 +10,10 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard import queries, wording
-from dashboard.queries.dead_letter_filter import Looking
-from dashboard.views import common, dead_letter_reads, dead_letter_url, reads
-from dashboard.wording import dead_letters as said
+from producer_core.dashboard import queries, wording
+from producer_core.dashboard.queries.dead_letter_filter import Looking
+from producer_core.dashboard.views import common, dead_letter_reads, dead_letter_url, reads
+from producer_core.dashboard.wording import dead_letters as said
 from producer_core.dlq.filter import STATES
 
 _ANY = "any"

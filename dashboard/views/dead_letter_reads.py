@@ -9,11 +9,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
-from dashboard import queries
-from dashboard.queries import dead_letter_list as of_letters
-from dashboard.server.stores import opened
-from dashboard.wording import dead_letters as said
 from producer_core._internal.masking import Rules
+from producer_core.dashboard import queries
+from producer_core.dashboard.queries import dead_letter_list as of_letters
+from producer_core.dashboard.server.stores import opened
+from producer_core.dashboard.wording import dead_letters as said
 from producer_core.dlq import Cursor, DeadLetterFilter
 from producer_core.dlq.timeline import Moment
 from producer_core.events import DeadLetter

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import queries, wording
-from dashboard.queries import dead_letter_list as of_letters
-from dashboard.queries.dead_letter_filter import Looking
-from dashboard.server.stores import opened
-from dashboard.views import common
-from dashboard.wording import dead_letters as said
+from producer_core.dashboard import queries, wording
+from producer_core.dashboard.queries import dead_letter_list as of_letters
+from producer_core.dashboard.queries.dead_letter_filter import Looking
+from producer_core.dashboard.server.stores import opened
+from producer_core.dashboard.views import common
+from producer_core.dashboard.wording import dead_letters as said
 from producer_core.dlq import DeadLetterFilter
 
 _KEPT = "letters_search"

@@ -8,7 +8,7 @@ from dataclasses import replace
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from dashboard.queries.dead_letter_filter import OURS, Looking, looking
+from producer_core.dashboard.queries.dead_letter_filter import OURS, Looking, looking
 from producer_core.dlq import Cursor, DeadLetterFilter
 
 _BEFORE = "letters_before"

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import actions, queries, wording
-from dashboard.components.dead_letter_list import Row, letter_list
-from dashboard.components.group_list import Item, group_list
-from dashboard.queries import dead_letter_list as of_letters
-from dashboard.queries.dead_letter_filter import Looking
-from dashboard.server.stores import opened
-from dashboard.theme import style_sheet
-from dashboard.views import (
+from producer_core.dashboard import actions, queries, wording
+from producer_core.dashboard.components.dead_letter_list import Row, letter_list
+from producer_core.dashboard.components.group_list import Item, group_list
+from producer_core.dashboard.queries import dead_letter_list as of_letters
+from producer_core.dashboard.queries.dead_letter_filter import Looking
+from producer_core.dashboard.server.stores import opened
+from producer_core.dashboard.theme import style_sheet
+from producer_core.dashboard.views import (
     common,
     dead_letter,
     dead_letter_actions,
@@ -26,7 +26,7 @@ from dashboard.views import (
     dead_letter_url,
     header,
 )
-from dashboard.wording import dead_letters as said
+from producer_core.dashboard.wording import dead_letters as said
 from producer_core.dlq import DeadLetterFilter, Group
 from producer_core.errors import StoreError
 from producer_core.events import DeadLetter

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import actions, queries, wording
-from dashboard.components import live_table
-from dashboard.components.scroll_into_view import bring
-from dashboard.views import common, reads, replay_actions, replay_tables
-from dashboard.wording import dry_run as told
+from producer_core.dashboard import actions, queries, wording
+from producer_core.dashboard.components import live_table
+from producer_core.dashboard.components.scroll_into_view import bring
+from producer_core.dashboard.views import common, reads, replay_actions, replay_tables
+from producer_core.dashboard.wording import dry_run as told
 from producer_core.replay import Inconclusive, Newer, Operation
 from producer_core.replay.dry_run import DryRun
 from producer_core.replay.guard import CANARY, STOP_PERCENT

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import wording
-from dashboard.views import common
+from producer_core.dashboard import wording
+from producer_core.dashboard.views import common
 
 
 def show(path: Path) -> None:

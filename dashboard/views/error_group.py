@@ -7,17 +7,17 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import wording
-from dashboard.charts.errors import group_trend
-from dashboard.components.live_chart import live_plotly
-from dashboard.components.live_dom import live_dom
-from dashboard.html import Node, link, node
-from dashboard.queries.error_groups import GroupPage, error_group
-from dashboard.queries.view import View
-from dashboard.server.stores import opened
-from dashboard.views import adaptive_cache, common, header
-from dashboard.wording import errors as say
 from producer_core._internal.masking import mask_text
+from producer_core.dashboard import wording
+from producer_core.dashboard.charts.errors import group_trend
+from producer_core.dashboard.components.live_chart import live_plotly
+from producer_core.dashboard.components.live_dom import live_dom
+from producer_core.dashboard.html import Node, link, node
+from producer_core.dashboard.queries.error_groups import GroupPage, error_group
+from producer_core.dashboard.queries.view import View
+from producer_core.dashboard.server.stores import opened
+from producer_core.dashboard.views import adaptive_cache, common, header
+from producer_core.dashboard.wording import errors as say
 from producer_core.kafka.classify import failure_of
 
 _LONGEST = 2000

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import charts, wording
-from dashboard.charts.errors import described, failed_attempts, fates
-from dashboard.components import live_table
-from dashboard.components.live_chart import live_plotly
-from dashboard.components.live_dom import live_dom
-from dashboard.components.live_table import Cell, Column, Line, Part, TableRow
-from dashboard.queries.error_groups import GroupLine
-from dashboard.queries.errors import CodeLine, Errors, KindLine, TopicLine, errors
-from dashboard.queries.view import View
-from dashboard.server.stores import opened
-from dashboard.views import adaptive_cache, common, error_group, header, tiles
-from dashboard.wording import errors as say
 from producer_core._internal.masking import mask_text
+from producer_core.dashboard import charts, wording
+from producer_core.dashboard.charts.errors import described, failed_attempts, fates
+from producer_core.dashboard.components import live_table
+from producer_core.dashboard.components.live_chart import live_plotly
+from producer_core.dashboard.components.live_dom import live_dom
+from producer_core.dashboard.components.live_table import Cell, Column, Line, Part, TableRow
+from producer_core.dashboard.queries.error_groups import GroupLine
+from producer_core.dashboard.queries.errors import CodeLine, Errors, KindLine, TopicLine, errors
+from producer_core.dashboard.queries.view import View
+from producer_core.dashboard.server.stores import opened
+from producer_core.dashboard.views import adaptive_cache, common, error_group, header, tiles
+from producer_core.dashboard.wording import errors as say
 
 _MOST = 40
 """Rows of a table; who needs more narrows the page to a topic."""

@@ -7,11 +7,11 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard import actions, queries, wording
-from dashboard.components.live_dom import live_dom
-from dashboard.html import Node, link, node
-from dashboard.views import common, header, reads
-from dashboard.wording import alerts
+from producer_core.dashboard import actions, queries, wording
+from producer_core.dashboard.components.live_dom import live_dom
+from producer_core.dashboard.html import Node, link, node
+from producer_core.dashboard.views import common, header, reads
+from producer_core.dashboard.wording import alerts
 from producer_core.store import Store
 
 _SHOWN = 3

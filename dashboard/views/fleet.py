@@ -7,18 +7,18 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import wording
-from dashboard.charts import Tile
-from dashboard.charts.fleet import fleet_percentiles, spread
-from dashboard.components import live_table
-from dashboard.components.live_chart import live_plotly
-from dashboard.components.live_dom import live_dom
-from dashboard.components.live_table import Column, Line, Part, TableRow
-from dashboard.queries.fleet import STATES, TROUBLED, Fleet, Member, fleet
-from dashboard.queries.view import View
-from dashboard.server.stores import opened
-from dashboard.views import adaptive_cache, audit, common, header, pipeline, tiles
-from dashboard.wording import fleet as say
+from producer_core.dashboard import wording
+from producer_core.dashboard.charts import Tile
+from producer_core.dashboard.charts.fleet import fleet_percentiles, spread
+from producer_core.dashboard.components import live_table
+from producer_core.dashboard.components.live_chart import live_plotly
+from producer_core.dashboard.components.live_dom import live_dom
+from producer_core.dashboard.components.live_table import Column, Line, Part, TableRow
+from producer_core.dashboard.queries.fleet import STATES, TROUBLED, Fleet, Member, fleet
+from producer_core.dashboard.queries.view import View
+from producer_core.dashboard.server.stores import opened
+from producer_core.dashboard.views import adaptive_cache, audit, common, header, pipeline, tiles
+from producer_core.dashboard.wording import fleet as say
 from producer_core.metrics.histogram import RELATIVE_ERROR
 
 SHOWN = 50

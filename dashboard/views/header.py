@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
-from dashboard import queries, wording
-from dashboard.views import common, reads
+from producer_core.dashboard import queries, wording
+from producer_core.dashboard.views import common, reads
 from producer_core.errors import StoreError
 
 ALL_TOPICS = "All topics"

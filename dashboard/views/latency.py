@@ -9,10 +9,10 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import charts, queries, wording
-from dashboard.components.live_chart import live_plotly
-from dashboard.components.live_dom import live_dom
-from dashboard.views import causes, common, header, reads, tiles
+from producer_core.dashboard import charts, queries, wording
+from producer_core.dashboard.components.live_chart import live_plotly
+from producer_core.dashboard.components.live_dom import live_dom
+from producer_core.dashboard.views import causes, common, header, reads, tiles
 from producer_core.metrics.histogram import RELATIVE_ERROR
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import charts, queries, wording
-from dashboard.components.live_chart import live_plotly
-from dashboard.components.live_dom import live_dom
-from dashboard.html import Node
-from dashboard.server.stores import opened
-from dashboard.views import common, empty_store, firing_alerts, header, producers, reads, tiles
+from producer_core.dashboard import charts, queries, wording
+from producer_core.dashboard.components.live_chart import live_plotly
+from producer_core.dashboard.components.live_dom import live_dom
+from producer_core.dashboard.html import Node
+from producer_core.dashboard.server.stores import opened
+from producer_core.dashboard.views import common, empty_store, firing_alerts, header, producers, reads, tiles
 
 
 def show(path: Path) -> None:

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import wording
-from dashboard.components.live_table import Cell, Column, Line, Part, TableRow, live_table
-from dashboard.queries.audits import FAULTS, TopicAudit
-from dashboard.queries.fleet import Fleet
-from dashboard.queries.jobs import Job
-from dashboard.views import common, header
-from dashboard.wording import audits as told
-from dashboard.wording import fleet as say
-from dashboard.wording import jobs as of
 from producer_core._internal.masking import mask_text
+from producer_core.dashboard import wording
+from producer_core.dashboard.components.live_table import Cell, Column, Line, Part, TableRow, live_table
+from producer_core.dashboard.queries.audits import FAULTS, TopicAudit
+from producer_core.dashboard.queries.fleet import Fleet
+from producer_core.dashboard.queries.jobs import Job
+from producer_core.dashboard.views import common, header
+from producer_core.dashboard.wording import audits as told
+from producer_core.dashboard.wording import fleet as say
+from producer_core.dashboard.wording import jobs as of
 
 _JOBS, _TOPICS = 20, 50
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dashboard import queries, wording
-from dashboard.html import Node, link, node
-from dashboard.views import header
+from producer_core.dashboard import queries, wording
+from producer_core.dashboard.html import Node, link, node
+from producer_core.dashboard.views import header
 
 _SHOWN = 12
 _HEAD = (

@@ -10,9 +10,9 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard import queries
-from dashboard.server.stores import opened
-from dashboard.views import dead_letter_reads
+from producer_core.dashboard import queries
+from producer_core.dashboard.server.stores import opened
+from producer_core.dashboard.views import dead_letter_reads
 from producer_core.dlq import DeadLetterFilter
 from producer_core.replay import Inconclusive, Newer, Operation, live
 from producer_core.replay import get as one

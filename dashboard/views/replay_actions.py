@@ -7,10 +7,10 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import actions
-from dashboard.server.stores import opened
-from dashboard.views import common, reads
 from producer_core._internal.masking import mask_text
+from producer_core.dashboard import actions
+from producer_core.dashboard.server.stores import opened
+from producer_core.dashboard.views import common, reads
 from producer_core.errors import StoreError
 from producer_core.store import Store
 

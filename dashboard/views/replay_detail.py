@@ -9,11 +9,11 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import actions, queries, wording
-from dashboard.components import live_table
-from dashboard.components.scroll_into_view import bring
-from dashboard.views import common, dry_run, reads, replay_actions, replay_tables
-from dashboard.wording import replays as told
+from producer_core.dashboard import actions, queries, wording
+from producer_core.dashboard.components import live_table
+from producer_core.dashboard.components.scroll_into_view import bring
+from producer_core.dashboard.views import common, dry_run, reads, replay_actions, replay_tables
+from producer_core.dashboard.wording import replays as told
 from producer_core.dlq import DeadLetterFilter
 from producer_core.dlq.filter import command_options
 from producer_core.replay import Operation

@@ -8,13 +8,13 @@ from typing import Any
 
 import orjson
 
-from dashboard import queries, wording
-from dashboard.components.live_table import Cell, Column, Part, TableRow, live_table
-from dashboard.queries.replays import where_of
-from dashboard.views import common, header
-from dashboard.wording import replays as told
-from dashboard.wording.dry_run import topics as of_a_dry_run
 from producer_core._internal.masking import mask_text
+from producer_core.dashboard import queries, wording
+from producer_core.dashboard.components.live_table import Cell, Column, Part, TableRow, live_table
+from producer_core.dashboard.queries.replays import where_of
+from producer_core.dashboard.views import common, header
+from producer_core.dashboard.wording import replays as told
+from producer_core.dashboard.wording.dry_run import topics as of_a_dry_run
 from producer_core.replay.dry_run import DryRun
 from producer_core.replay.wording import done_about
 

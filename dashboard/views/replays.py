@@ -10,11 +10,18 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard import queries
-from dashboard.components import live_table
-from dashboard.views import common, dead_letter_reads, header, reads, replay_detail, replay_tables
-from dashboard.wording import replays as told
 from producer_core._internal.masking import mask_text
+from producer_core.dashboard import queries
+from producer_core.dashboard.components import live_table
+from producer_core.dashboard.views import (
+    common,
+    dead_letter_reads,
+    header,
+    reads,
+    replay_detail,
+    replay_tables,
+)
+from producer_core.dashboard.wording import replays as told
 from producer_core.errors import ReplayError
 from producer_core.replay import Operation
 from producer_core.replay.broker_check import Check

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import wording
-from dashboard.auth import access
-from dashboard.components import live_table
-from dashboard.components.live_dom import live_dom
-from dashboard.components.live_table import Column, Part, TableRow
-from dashboard.html import Node, node
-from dashboard.queries.settings import Kept, Settings, settings
-from dashboard.server import doctor_run, replay_worker
-from dashboard.server.stores import opened
-from dashboard.views import adaptive_cache, common, header, reads
-from dashboard.wording import replays
-from dashboard.wording import settings as say
 from producer_core._internal.masking import mask_text
+from producer_core.dashboard import wording
+from producer_core.dashboard.auth import access
+from producer_core.dashboard.components import live_table
+from producer_core.dashboard.components.live_dom import live_dom
+from producer_core.dashboard.components.live_table import Column, Part, TableRow
+from producer_core.dashboard.html import Node, node
+from producer_core.dashboard.queries.settings import Kept, Settings, settings
+from producer_core.dashboard.server import doctor_run, replay_worker
+from producer_core.dashboard.server.stores import opened
+from producer_core.dashboard.views import adaptive_cache, common, header, reads
+from producer_core.dashboard.wording import replays
+from producer_core.dashboard.wording import settings as say
 from producer_core.diagnostics.doctor.finding import Finding
 
 REFRESH = 5.0

@@ -6,9 +6,9 @@ from urllib.parse import quote, urlsplit
 
 import streamlit as st
 
-from dashboard import wording
-from dashboard.auth import access, access_rules
-from dashboard.views import common
+from producer_core.dashboard import wording
+from producer_core.dashboard.auth import access, access_rules
+from producer_core.dashboard.views import common
 
 _LOOK_EVERY = 10
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dashboard import charts, queries, wording
-from dashboard.html import Node, link, node
-from dashboard.views import common, header
+from producer_core.dashboard import charts, queries, wording
+from producer_core.dashboard.html import Node, link, node
+from producer_core.dashboard.views import common, header
 
 _TOPICS = 12
 _MARKS = {

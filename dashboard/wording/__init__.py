@@ -1,9 +1,16 @@
 """The words: what the page says of its numbers, in plain sentences and with units."""
 
-from dashboard.wording.alerts import TONES, alert
-from dashboard.wording.dead_letters import VERDICTS, act, hex_dump, none_match, pretty, why_no_replay
-from dashboard.wording.headlines import Headline, Piece, headline, sense, sentence
-from dashboard.wording.numbers import (
+from producer_core.dashboard.wording.alerts import TONES, alert
+from producer_core.dashboard.wording.dead_letters import (
+    VERDICTS,
+    act,
+    hex_dump,
+    none_match,
+    pretty,
+    why_no_replay,
+)
+from producer_core.dashboard.wording.headlines import Headline, Piece, headline, sense, sentence
+from producer_core.dashboard.wording.numbers import (
     Change,
     change,
     compact,
@@ -18,7 +25,7 @@ from dashboard.wording.numbers import (
     short,
     size,
 )
-from dashboard.wording.overview import (
+from producer_core.dashboard.wording.overview import (
     as_of,
     beginning,
     connection,
@@ -32,7 +39,7 @@ from dashboard.wording.overview import (
     spark,
     topics_left,
 )
-from dashboard.wording.time import (
+from producer_core.dashboard.wording.time import (
     CUSTOM,
     Stamp,
     age,

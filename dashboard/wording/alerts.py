@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dashboard.wording.numbers import plural
-from dashboard.wording.time import age
 from producer_core.alerts.conditions import (
     METRICS,
     Absence,
@@ -20,6 +18,8 @@ from producer_core.alerts.conditions import (
     limit,
     span,
 )
+from producer_core.dashboard.wording.numbers import plural
+from producer_core.dashboard.wording.time import age
 
 if TYPE_CHECKING:
     from producer_core.alerts import Alert, Rule, Silence

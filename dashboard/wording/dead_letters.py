@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from dashboard.wording.numbers import plural, size
-from dashboard.wording.time import age, last, moment
 from producer_core._internal.masking import LONGEST, mask_headers, rules, shown, shown_key
+from producer_core.dashboard.wording.numbers import plural, size
+from producer_core.dashboard.wording.time import age, last, moment
 from producer_core.dlq import DeadLetterFilter
 from producer_core.dlq.limits import Bounds, Excess, Load
 

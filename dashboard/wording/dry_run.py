@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dashboard.wording.numbers import plural, size
-from dashboard.wording.replays import duration
+from producer_core.dashboard.wording.numbers import plural, size
+from producer_core.dashboard.wording.replays import duration
 from producer_core.replay.broker_check import TopicCheck
 from producer_core.replay.dry_run import DryRun
 from producer_core.replay.wording import asked_for, newer_keys, there

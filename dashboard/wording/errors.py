@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dashboard.wording.numbers import count, plural, short
+from producer_core.dashboard.wording.numbers import count, plural, short
 
 KINDS: Mapping[str, str] = {
     "permanent": "The broker refuses it: it fails again until something is mended.",

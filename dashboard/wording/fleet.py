@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dashboard.wording.numbers import count, percent, plural
-from dashboard.wording.time import age
+from producer_core.dashboard.wording.numbers import count, percent, plural
+from producer_core.dashboard.wording.time import age
 
 Tone = Literal["bad", "warning", "good", "quiet"]
 

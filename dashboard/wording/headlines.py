@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from dashboard.queries.situation import Situation
-from dashboard.wording.numbers import count, plural
-from dashboard.wording.time import age, during
+from producer_core.dashboard.queries.cause import Cause
+from producer_core.dashboard.queries.situation import Situation
+from producer_core.dashboard.wording.numbers import count, plural
+from producer_core.dashboard.wording.time import age, during
 from producer_core.replay.active_cause import QUIET
 
 DEAD = 40.0

@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from dashboard.queries.situation import Situation
-from dashboard.wording.headlines import DEAD
-from dashboard.wording.numbers import count, percent, plural, rate
-from dashboard.wording.time import age
+from producer_core.dashboard.queries.situation import Situation
+from producer_core.dashboard.wording.headlines import DEAD
+from producer_core.dashboard.wording.numbers import count, percent, plural, rate
+from producer_core.dashboard.wording.time import age
 
 SILENT = 10.0
 """Seconds without a word after which a producer is said not to be seen; it writes once a second."""

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from dashboard.wording.numbers import plural, rate, sentence_case
-from dashboard.wording.time import age
 from producer_core._internal.masking import mask_text
+from producer_core.dashboard.wording.numbers import plural, rate, sentence_case
+from producer_core.dashboard.wording.time import age
 from producer_core.dlq import DeadLetterFilter
 from producer_core.replay import Operation
 from producer_core.replay.operation import SENT_ANYWAY

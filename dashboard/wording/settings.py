@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dashboard.wording.numbers import count, plural, size
+from producer_core.dashboard.wording.numbers import count, plural, size
 
 MEANINGS: Mapping[str, str] = {
     "keep_seconds": "Statistics by the second; then they are added up to minutes.",

@@ -9,7 +9,6 @@ import ssl
 import sys
 import time
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from producer_core._internal.dashboard_entry import load_dashboard
 from producer_core._internal.stop_signal import Stop
 from producer_core.cli import options, output
 from producer_core.cli.lazy_group import Failed
@@ -124,7 +124,7 @@ def password(name: str, from_stdin: bool) -> None:
     else:
         given = click.prompt("Password", hide_input=True, confirmation_prompt="Once more", err=True)
     try:
-        kept = import_module("dashboard.auth.password").hashed(given)
+        kept = load_dashboard("commands").hashed(given)
     except ValueError as error:
         raise Failed(str(error)) from None
     output.say(
@@ -154,7 +154,7 @@ def _needs_packages() -> None:
 
 def _refuse_strangers(place: _Place, port: int) -> None:
     """ConfigError, too, where the file of secrets is wrong."""
-    admission: Any = import_module("dashboard.auth.access_rules")
+    admission: Any = load_dashboard("commands")
     admitted = admission.read()
     problem: str | None = admission.refusal(place.address, place.hosts, admitted)
     if problem is not None:
@@ -186,7 +186,7 @@ def _comes_back(address: str, place: _Place) -> None:
         raise Failed(
             f"Signing in by OIDC needs {' and '.join(missing)}.", "pip install 'producer-core[oidc]'"
         )
-    serve: Any = import_module("dashboard.server.command")
+    serve: Any = load_dashboard("commands")
     host = urlsplit(address).hostname or ""
     if host not in (*serve.names_of(place.address), "localhost", *place.hosts):
         raise Failed(
@@ -200,7 +200,7 @@ def _serve(store_path: Path | None, wanted: int, place: _Place) -> None:
     from producer_core.store.paths import resolve
 
     store, stop = resolve(store_path), Stop()
-    serve: Any = import_module("dashboard.server.command")
+    serve: Any = load_dashboard("commands")
     port = Port.first_free(serve.free_port(wanted, place.address))
     if port.number != wanted:
         output.say(f"Port {wanted} is taken; using {port.number}.", err=True)

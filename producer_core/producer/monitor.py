@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from producer_core._internal.actor import NOTEBOOK, person
+from producer_core._internal.dashboard_entry import load_dashboard
 from producer_core.errors import ProducerError, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -212,6 +212,4 @@ def _store_of(source: Any) -> Store:
 
 
 def _widget_class() -> Any:
-    for entry in entry_points(group="producer_core.notebook", name="monitor"):
-        return entry.load()
-    raise ImportError(_NO_WIDGET)
+    return load_dashboard("monitor")

@@ -7,12 +7,12 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from producer_core._internal.dashboard_entry import load_dashboard
 from producer_core.errors import MissingTool
 from producer_core.producer.producer import ReliableKafkaProducer
 from producer_core.simulate.dashboard_process import Child, Command, Port
@@ -160,7 +160,7 @@ def dashboard_command(store: Path) -> Command:
     """How the dashboard is started; it is a layer above, so it is found by name when it is needed."""
     if find_spec("streamlit") is None:
         raise MissingTool("The dashboard needs Streamlit.", fix="pip install 'producer-core[run]'")
-    serve = import_module("dashboard.server.command")
+    serve = load_dashboard("commands")
     return lambda port: serve.command(store, port)
 
 

@@ -14,9 +14,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from dashboard.actions import go_replay, start_replay
 from producer_core import replay
 from producer_core.brokers.proxy import Rule, Tap
+from producer_core.dashboard.actions import go_replay, start_replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreError
 from producer_core.replay.transactional import TRANSACTIONAL_ID

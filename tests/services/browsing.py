@@ -113,7 +113,7 @@ class Server:
     """The dashboard's server as a process; it can be killed and started again at the same address."""
 
     def __init__(self, store, folder, *, env=None):
-        from dashboard.server import command
+        from producer_core.dashboard.server import command
 
         self.store, self.folder = store, Path(folder)
         self.port = command.free_port(8900)
@@ -122,7 +122,7 @@ class Server:
         self._process = None
 
     def start(self):
-        from dashboard.server import command
+        from producer_core.dashboard.server import command
 
         with (self.folder / f"log-{self.port}").open("a") as log:
             self._process = subprocess.Popen(

@@ -15,8 +15,8 @@ import urllib.request
 
 import pytest
 
-from dashboard.auth.password import hashed
 from producer_core.alerts import AlertLog, alert, follow
+from producer_core.dashboard.auth.password import hashed
 from producer_core.store import Store
 from tests.support import eventually
 

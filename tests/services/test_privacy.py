@@ -10,12 +10,12 @@ from datetime import datetime
 import pytest
 from click.testing import CliRunner
 
-from dashboard import wording
-from dashboard.notebook import static_export, widget_state
-from dashboard.wording.dead_letters import content
 from producer_core import replay
 from producer_core.alerts import AlertLog, Change, alert
 from producer_core.cli import main
+from producer_core.dashboard import wording
+from producer_core.dashboard.notebook import static_export, widget_state
+from producer_core.dashboard.wording.dead_letters import content
 from producer_core.dlq import DeadLetterFilter, DeadLetterQueue, DeadLetters
 from producer_core.errors import InvalidMessage
 from producer_core.events import Attempt
@@ -201,14 +201,16 @@ def test_the_page_and_every_letter_on_it_show_none(store, monkeypatch):
     from streamlit.testing.v1 import AppTest
 
     monkeypatch.setattr("sys.argv", ["app", str(store.path)])
-    page = AppTest.from_string("from dashboard.app import main\n\nmain()\n", default_timeout=60).run()
+    page = AppTest.from_string(
+        "from producer_core.dashboard.app import main\n\nmain()\n", default_timeout=60
+    ).run()
     assert not page.exception
     assert "a***@shop.example" in drawn(page), "what is masked is on the page"
     assert leaked(drawn(page)) == []
 
     for number in range(6):
         script = (
-            "from pathlib import Path\nfrom dashboard.server.stores import opened\nfrom dashboard.views import letter\n"
+            "from pathlib import Path\nfrom producer_core.dashboard.server.stores import opened\nfrom producer_core.dashboard.views import letter\n"
             f"letter.show(Path({str(store.path)!r}), {letter(number).message_id!r})\n"
         )
         inside = AppTest.from_string(script, default_timeout=60).run()
@@ -222,7 +224,9 @@ def test_wrong_rules_are_said_on_the_page_and_nothing_is_shown(store, tmp_path, 
     (tmp_path / "wrong.toml").write_text("patterns = ['(']")
     monkeypatch.setenv("PRODUCER_CORE_MASKING", str(tmp_path / "wrong.toml"))
     monkeypatch.setattr("sys.argv", ["app", str(store.path)])
-    page = AppTest.from_string("from dashboard.app import main\n\nmain()\n", default_timeout=60).run()
+    page = AppTest.from_string(
+        "from producer_core.dashboard.app import main\n\nmain()\n", default_timeout=60
+    ).run()
 
     assert not page.exception
     assert "is not one of RE2" in drawn(page) and leaked(drawn(page)) == [] and "orders" not in drawn(page)

@@ -83,10 +83,10 @@ def installed(wheel, tmp_path_factory):
 
 
 def test_everything_that_the_packages_need_is_in_the_wheel(files):
-    for package in ("producer_core", "dashboard"):
+    for folder in (ROOT / "producer_core", ROOT / "producer_core" / "dashboard"):
         beside = {
             str(file.relative_to(ROOT))
-            for file in (ROOT / package).rglob("*")
+            for file in folder.rglob("*")
             if file.is_file() and file.suffix not in (".pyc", ".pyo")
         }
         assert beside - set(files) == set()
@@ -97,7 +97,6 @@ def test_everything_that_the_packages_need_is_in_the_wheel(files):
 def test_nothing_else_is_in_the_wheel(files):
     assert {name.split("/")[0] for name in files} == {
         "producer_core",
-        "dashboard",
         DIST,
     }
 
@@ -119,9 +118,9 @@ def test_the_wheel_says_what_it_is(files):
 def test_the_wheel_has_its_command_and_its_entry_points(files):
     text = files[f"{DIST}/entry_points.txt"].decode()
     assert "producer-core = producer_core.cli:main" in text
-    assert "[producer_core.notebook]" in text
+    assert "[producer_core.dashboard]" in text
     for line in text.splitlines():
-        if " = dashboard." in line:
+        if " = producer_core." in line:
             module = line.partition(" = ")[2].partition(":")[0].replace(".", "/")
             assert {f"{module}.py", f"{module}/__init__.py"} & set(files), line
 
@@ -130,7 +129,7 @@ def test_what_is_installed_is_the_wheel_and_its_command_answers(installed, tmp_p
     where = run(
         installed,
         "-c",
-        "import producer_core, dashboard; print(producer_core.__file__, dashboard.__file__)",
+        "import producer_core.dashboard as dashboard; print(producer_core.__file__, dashboard.__file__)",
         cwd=tmp_path,
     )
     assert str(ROOT / "producer_core") not in where

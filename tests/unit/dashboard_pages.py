@@ -13,13 +13,11 @@ HOSTILE = '<img src=x onerror="alert(1)"> **bold** <a href="https://evil.example
 
 
 def opened(name, path, monkeypatch, **address):
-    """The page `dashboard.views.<name>` of a store, at an address."""
+    """The page `producer_core.dashboard.views.<name>` of a store, at an address."""
     from streamlit.testing.v1 import AppTest
 
     monkeypatch.setattr("sys.argv", ["app", str(path)])
-    page = (
-        f"from pathlib import Path\nfrom dashboard.views import {name}\n\n{name}.show(Path({str(path)!r}))\n"
-    )
+    page = f"from pathlib import Path\nfrom producer_core.dashboard.views import {name}\n\n{name}.show(Path({str(path)!r}))\n"
     app = AppTest.from_string(page, default_timeout=240)
     for key, value in address.items():
         app.query_params[key] = value

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dashboard import actions
-from dashboard.actions import alerts, exports
-from dashboard.auth import access
 from producer_core import replay
 from producer_core.alerts import AlertLog, Change, alert
 from producer_core.cli import main
+from producer_core.dashboard import actions
+from producer_core.dashboard.actions import alerts, exports
+from producer_core.dashboard.auth import access
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ConfigError
 from producer_core.store import Store

@@ -9,10 +9,10 @@ import orjson
 import pytest
 from click.testing import CliRunner
 
-from dashboard import wording
 from producer_core.alerts import AlertLog, alert, follow
 from producer_core.alerts.reported_alerts import ToldAlerts
 from producer_core.cli import main
+from producer_core.dashboard import wording
 from producer_core.kafka.replication import ReplicationWatch
 from producer_core.store import Batch, Store
 from tests.support import eventually

@@ -11,16 +11,16 @@ from urllib.parse import urlencode
 import pytest
 from click.testing import CliRunner
 
-from dashboard import actions
-from dashboard.auth import access, access_rules, known_devices, password
-from dashboard.auth.access_rules import Admission
-from dashboard.auth.known_devices import COOKIE as COOKIE_DEVICE
-from dashboard.auth.login import COOKIE, Door
-from dashboard.auth.oidc_return import COOKIE as COOKIE_BACK
-from dashboard.auth.oidc_return import Back
-from dashboard.auth.sessions import Attempts, Sessions
 from producer_core.alerts import AlertLog, alert, follow
 from producer_core.cli import main
+from producer_core.dashboard import actions
+from producer_core.dashboard.auth import access, access_rules, known_devices, password
+from producer_core.dashboard.auth.access_rules import Admission
+from producer_core.dashboard.auth.known_devices import COOKIE as COOKIE_DEVICE
+from producer_core.dashboard.auth.login import COOKIE, Door
+from producer_core.dashboard.auth.oidc_return import COOKIE as COOKIE_BACK
+from producer_core.dashboard.auth.oidc_return import Back
+from producer_core.dashboard.auth.sessions import Attempts, Sessions
 from producer_core.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -511,7 +511,7 @@ def test_ten_connections_that_guess_in_a_loop_do_not_keep_the_owner_out(behind):
 
 def test_guesses_that_are_looked_at_leave_room_for_the_owner(behind, monkeypatch):
     """Ten connections hold the places that one address has, and others still get theirs."""
-    from dashboard.auth import login
+    from producer_core.dashboard.auth import login
 
     asked = []
 
@@ -571,7 +571,7 @@ def test_a_form_too_long_to_be_one_is_not_read(behind):
 
 
 def test_a_page_that_stays_open_is_cut_off_after_its_session(behind, monkeypatch):
-    monkeypatch.setattr("dashboard.auth.login.time.monotonic", behind.clock)
+    monkeypatch.setattr("producer_core.dashboard.auth.login.time.monotonic", behind.clock)
     behind.sign_in()
 
     said = behind.connection("live", 3600.0, "may still say that it is over", 31.0, "more?", "and more?")
@@ -710,7 +710,7 @@ def test_a_click_that_a_read_only_user_forged_changes_nothing_and_is_in_the_audi
 def one_button():
     import streamlit as st
 
-    from dashboard import actions
+    from producer_core.dashboard import actions
 
     for number in (1, 2):
         allowed, _ = actions.may_act()
@@ -783,15 +783,15 @@ def test_with_oidc_a_session_ends_too(monkeypatch, when):
     assert access.user() == ""
 
 
-# the entrance
+# the sign-in of a page
 
 
-def entrance():
+def page_behind_sign_in():
     import streamlit as st
 
-    from dashboard.views import sign_in as views_sign_in
+    from producer_core.dashboard.views import sign_in
 
-    if views_sign_in.show():
+    if sign_in.show():
         st.text("the page")
 
 
@@ -806,12 +806,12 @@ def texts(app):
 
 
 def test_on_this_machine_the_page_is_there_at_once():
-    assert "the page" in texts(run(views_sign_in))
+    assert "the page" in texts(run(page_behind_sign_in))
 
 
 def test_who_is_signed_in_sees_the_page_and_the_own_name_and_goes_by_a_click(monkeypatch):
     signed_in(monkeypatch, "ada")
-    app = run(views_sign_in)
+    app = run(page_behind_sign_in)
     assert "the page" in texts(app) and "Signed in as ada." in texts(app)
 
     app.button(key="sign_out").click().run()
@@ -822,4 +822,4 @@ def test_who_is_signed_in_sees_the_page_and_the_own_name_and_goes_by_a_click(mon
 def test_a_server_without_the_door_serves_nobody_that_has_to_sign_in(monkeypatch, kept):
     monkeypatch.setattr(access_rules, "read", lambda: Admission(passwords={"ada": kept}))
 
-    assert "the page" not in texts(run(views_sign_in))
+    assert "the page" not in texts(run(page_behind_sign_in))

@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from dashboard import actions, queries
-from dashboard.auth import access
-from dashboard.notebook.widget_actions import Desk
-from dashboard.views import dead_letter_actions, reads
 from producer_core import replay
+from producer_core.dashboard import actions, queries
+from producer_core.dashboard.auth import access
+from producer_core.dashboard.notebook.widget_actions import Desk
+from producer_core.dashboard.views import dead_letter_actions, reads
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreLocked
 from producer_core.store import Store
@@ -44,7 +44,7 @@ def bar(path, *ids, state="dead"):
     from streamlit.testing.v1 import AppTest
 
     page = (
-        "from pathlib import Path\nfrom dashboard.views import acting\nfrom producer_core.dlq import DeadLetterFilter\n"
+        "from pathlib import Path\nfrom producer_core.dashboard.views import acting\nfrom producer_core.dlq import DeadLetterFilter\n"
         f"acting.bar(Path({str(path)!r}), DeadLetterFilter(state={state!r}), {ids!r})\n"
     )
     return AppTest.from_string(page, default_timeout=60).run()
@@ -140,7 +140,7 @@ def test_where_not_every_letter_may_simply_go_the_click_shows_first_what_it_woul
 
 
 def test_many_letters_are_shown_first(path, store, monkeypatch):
-    monkeypatch.setattr(sys.modules["dashboard.queries.replays"], "AT_ONCE", 2)
+    monkeypatch.setattr(sys.modules["producer_core.dashboard.queries.replays"], "AT_ONCE", 2)
     buried(store, 3)
 
     assert bar(path).button(key="replay").label == "Replay 3 …"

@@ -7,20 +7,20 @@ import time
 
 import pytest
 
-from dashboard import queries, wording
-from dashboard.actions import alerts as actions_alerts
-from dashboard.auth import access
-from dashboard.auth.access_rules import Admission
-from dashboard.auth.sessions import Sessions
-from dashboard.html import text_of
-from dashboard.queries import View
-from dashboard.queries import alerts as of
-from dashboard.server import alert_worker
-from dashboard.views import alert_cards, common
-from dashboard.wording import alerts as said
 from producer_core.alerts import RULES, AlertLog, Callback, Change, Silence, alert, follow
 from producer_core.alerts.alert_state import resolved
 from producer_core.alerts.sender import Sender
+from producer_core.dashboard import queries, wording
+from producer_core.dashboard.actions import alerts as actions_alerts
+from producer_core.dashboard.auth import access
+from producer_core.dashboard.auth.access_rules import Admission
+from producer_core.dashboard.auth.sessions import Sessions
+from producer_core.dashboard.html import text_of
+from producer_core.dashboard.queries import View
+from producer_core.dashboard.queries import alerts as of
+from producer_core.dashboard.server import alert_worker
+from producer_core.dashboard.views import alert_cards, common
+from producer_core.dashboard.wording import alerts as said
 from producer_core.store import Store
 from tests.support import eventually
 from tests.unit.alerting import receiver, write
@@ -334,7 +334,7 @@ def test_a_test_alert_goes_out_beside_the_page_and_its_answer_is_kept(store, mon
 def shown_page(path):
     from pathlib import Path
 
-    from dashboard.views import alerts
+    from producer_core.dashboard.views import alerts
 
     alerts.show(Path(path))
 

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from dashboard.queries.audits import Part, audits, findings, one
-from dashboard.queries.jobs import jobs, state_of
-from dashboard.wording import audits as told
-from dashboard.wording import jobs as of
+from producer_core.dashboard.queries.audits import Part, audits, findings, one
+from producer_core.dashboard.queries.jobs import jobs, state_of
+from producer_core.dashboard.wording import audits as told
+from producer_core.dashboard.wording import jobs as of
 from producer_core.dlq import DeadLetters
 from producer_core.store import Batch, Store
 from tests.unit.auditing import WHOLE, audited, job, job_ended

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from dashboard import actions
-from dashboard.server import process, replay_worker
 from producer_core import replay
 from producer_core.brokers import embedded
+from producer_core.dashboard import actions
+from producer_core.dashboard.server import process, replay_worker
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ConfigError
 from producer_core.store import Store
@@ -54,7 +54,7 @@ def test_a_wrong_file_is_said_when_the_server_starts(named, text, said):
     named(text)
 
     with pytest.raises(ConfigError, match=said) as caught:
-        process.parts("dashboard.app")
+        process.parts("producer_core.dashboard.app")
 
     assert replay_worker.VARIABLE in str(caught.value)
 

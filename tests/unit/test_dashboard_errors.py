@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from dashboard import charts, queries, wording
-from dashboard.charts.errors import colours, failed_attempts, fates, group_trend
-from dashboard.queries.error_groups import error_group
-from dashboard.queries.errors import errors
-from dashboard.queries.view import RANGES, View
-from dashboard.wording import errors as say
+from producer_core.dashboard import charts, queries, wording
+from producer_core.dashboard.charts.errors import colours, failed_attempts, fates, group_trend
+from producer_core.dashboard.queries.error_groups import error_group
+from producer_core.dashboard.queries.errors import errors
+from producer_core.dashboard.queries.view import RANGES, View
+from producer_core.dashboard.wording import errors as say
 from producer_core.dlq import DeadLetters
 from producer_core.events import Attempt
 from producer_core.kafka.classify import fingerprint
@@ -296,7 +296,7 @@ def test_texts_are_masked_and_names_are_never_markup(path, store, monkeypatch):
 
 
 def test_a_store_that_cannot_be_read_is_said_and_the_page_stands(path, store, monkeypatch):
-    from dashboard.views import errors as view
+    from producer_core.dashboard.views import errors as view
     from producer_core.errors import StoreLocked
 
     def locked(*_):

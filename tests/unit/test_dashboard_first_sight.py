@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboard.server import first_paint
+from producer_core.dashboard.server import first_paint
 
 PAGE = b'<html><head></head><body><noscript>No scripts.</noscript><div id="root"></div></body></html>'
 

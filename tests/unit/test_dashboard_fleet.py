@@ -6,14 +6,14 @@ import time
 
 import pytest
 
-from dashboard.charts.fleet import fleet_percentiles, spread
-from dashboard.queries import latency, overview
-from dashboard.queries.errors import errors
-from dashboard.queries.fleet import FORGOTTEN, STATES, fleet, state_of
-from dashboard.queries.view import View
-from dashboard.views.fleet import matches
-from dashboard.wording import fleet as say
 from producer_core.alerts import AlertLog, Change, alert
+from producer_core.dashboard.charts.fleet import fleet_percentiles, spread
+from producer_core.dashboard.queries import latency, overview
+from producer_core.dashboard.queries.errors import errors
+from producer_core.dashboard.queries.fleet import FORGOTTEN, STATES, fleet, state_of
+from producer_core.dashboard.queries.view import View
+from producer_core.dashboard.views.fleet import matches
+from producer_core.dashboard.wording import fleet as say
 from producer_core.dlq import DeadLetters
 from producer_core.metrics.histogram import RELATIVE_ERROR, bucket_of
 from producer_core.store import Batch, LatencyRow, Store

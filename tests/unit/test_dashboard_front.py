@@ -7,9 +7,9 @@ import gzip
 
 import pytest
 
-from dashboard.server.command import PLOTLY_JS
-from dashboard.server.page_middleware import Front
-from dashboard.server.static_files import Files
+from producer_core.dashboard.server.command import PLOTLY_JS
+from producer_core.dashboard.server.page_middleware import Front
+from producer_core.dashboard.server.static_files import Files
 
 PAGE = (
     b'<!DOCTYPE html><html><head><title>Streamlit</title><script type="module" src="./static/js/index.a1.js">'

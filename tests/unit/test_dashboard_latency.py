@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from dashboard import charts, queries, wording
+from producer_core.dashboard import charts, queries, wording
 from producer_core.dlq import DeadLetters
 from producer_core.events import Attempt, DeadLetter
 from producer_core.kafka.classify import fingerprint
@@ -100,7 +100,7 @@ def opened(path, monkeypatch, **address):
     from streamlit.testing.v1 import AppTest
 
     monkeypatch.setattr("sys.argv", ["app", str(path)])
-    page = f"from pathlib import Path\nfrom dashboard.views import latency\n\nlatency.show(Path({str(path)!r}))\n"
+    page = f"from pathlib import Path\nfrom producer_core.dashboard.views import latency\n\nlatency.show(Path({str(path)!r}))\n"
     app = AppTest.from_string(page, default_timeout=30)
     for name, value in address.items():
         app.query_params[name] = value

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dashboard.queries.dead_letter_filter import Looking
-from dashboard.views import dead_letter_reads, reads
+from producer_core.dashboard.queries.dead_letter_filter import Looking
+from producer_core.dashboard.views import dead_letter_reads, reads
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.store import Store, connection_pool
 from tests.unit.dashboard_pages import letter, opened, text_of
@@ -86,9 +86,9 @@ def test_the_back_button_leaves_a_search(page, monkeypatch):
     search(page, "needle")
 
     browser_at(page)
-    monkeypatch.setattr("dashboard.views.dead_letter_url._went_back", lambda: True)
+    monkeypatch.setattr("producer_core.dashboard.views.dead_letter_url._went_back", lambda: True)
     page.run()
-    monkeypatch.setattr("dashboard.views.dead_letter_url._went_back", lambda: False)
+    monkeypatch.setattr("producer_core.dashboard.views.dead_letter_url._went_back", lambda: False)
     page.run()
 
     assert not page.text_input(key="letters_body").value

@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-from dashboard import actions, queries
-from dashboard.actions import exports
-from dashboard.queries import dead_letter_list as of_letters
-from dashboard.queries.dead_letter_filter import Looking, looking
-from dashboard.views import dead_letter_reads
-from dashboard.wording import dead_letters as said
+from producer_core.dashboard import actions, queries
+from producer_core.dashboard.actions import exports
+from producer_core.dashboard.queries import dead_letter_list as of_letters
+from producer_core.dashboard.queries.dead_letter_filter import Looking, looking
+from producer_core.dashboard.views import dead_letter_reads
+from producer_core.dashboard.wording import dead_letters as said
 from producer_core.dlq import Cursor, DeadLetterFilter, DeadLetters
 from producer_core.dlq.limits import Bounds, Load, judge
 from producer_core.errors import TransferError
@@ -348,7 +348,7 @@ def page_of(path, monkeypatch, *, chosen=(), **query):
     from streamlit.testing.v1 import AppTest
 
     monkeypatch.setattr("sys.argv", ["app", str(path)])
-    script = f"from pathlib import Path\nfrom dashboard.views import dead_letters\n\ndead_letters.show(Path({str(path)!r}))\n"
+    script = f"from pathlib import Path\nfrom producer_core.dashboard.views import dead_letters\n\ndead_letters.show(Path({str(path)!r}))\n"
     page = AppTest.from_string(script, default_timeout=30)
     for name, text in query.items():
         page.query_params[name] = text

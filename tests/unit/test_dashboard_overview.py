@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from dashboard import charts as dashboard_charts
-from dashboard import queries, wording
-from dashboard.charts import chart
-from dashboard.html import text_of
-from dashboard.queries.alerts import alerts as alerts_page
-from dashboard.queries.situation import outage
-from dashboard.views import common, header, overview, tiles
 from producer_core.alerts import AlertLog, Change, alert, book_of
+from producer_core.dashboard import charts as dashboard_charts
+from producer_core.dashboard import queries, wording
+from producer_core.dashboard.charts import chart
+from producer_core.dashboard.html import text_of
+from producer_core.dashboard.queries.alerts import alerts as alerts_page
+from producer_core.dashboard.queries.situation import outage
+from producer_core.dashboard.views import common, header, overview, tiles
 from producer_core.dlq import DeadLetters
 from producer_core.errors import StoreLocked
 from producer_core.events import Attempt, DeadLetter
@@ -753,7 +753,7 @@ def opened(path, monkeypatch, **query):
     from streamlit.testing.v1 import AppTest
 
     monkeypatch.setattr("sys.argv", ["app", str(path)])
-    app = AppTest.from_string("from dashboard.app import main\n\nmain()\n", default_timeout=30)
+    app = AppTest.from_string("from producer_core.dashboard.app import main\n\nmain()\n", default_timeout=30)
     for name, value in query.items():
         app.query_params[name] = value
     return app.run()
@@ -767,8 +767,8 @@ def drawn(monkeypatch):
     def note(*tree, key):
         found[key] = " | ".join(map(text_of, tree))
 
-    monkeypatch.setattr("dashboard.views.overview.live_dom", note)
-    monkeypatch.setattr("dashboard.views.firing_alerts.live_dom", note)
+    monkeypatch.setattr("producer_core.dashboard.views.overview.live_dom", note)
+    monkeypatch.setattr("producer_core.dashboard.views.firing_alerts.live_dom", note)
     return found
 
 

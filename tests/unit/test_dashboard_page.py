@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from dashboard import actions, charts, queries, wording
-from dashboard.server import command as server_command
-from dashboard.views import reads
 from producer_core.alerts import AlertLog, Change, alert
+from producer_core.dashboard import actions, charts, queries, wording
+from producer_core.dashboard.server import command as server_command
+from producer_core.dashboard.views import reads
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.events import Attempt, DeadLetter
 from producer_core.kafka.classify import fingerprint
@@ -223,10 +223,8 @@ def opened(path, monkeypatch, view=None):
     from streamlit.testing.v1 import AppTest
 
     monkeypatch.setattr("sys.argv", ["app", str(path)])
-    page = (
-        f"from pathlib import Path\nfrom dashboard.views import {view}\n\n{view}.show(Path({str(path)!r}))\n"
-    )
-    app = "from dashboard.app import main\n\nmain()\n"
+    page = f"from pathlib import Path\nfrom producer_core.dashboard.views import {view}\n\n{view}.show(Path({str(path)!r}))\n"
+    app = "from producer_core.dashboard.app import main\n\nmain()\n"
     return AppTest.from_string(page if view else app, default_timeout=30).run()
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from dashboard import actions, queries
-from dashboard.views import reads
-from dashboard.wording import replays as told
 from producer_core import replay
+from producer_core.dashboard import actions, queries
+from producer_core.dashboard.views import reads
+from producer_core.dashboard.wording import replays as told
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.replay import Operation
 from producer_core.replay.claims import Claims
@@ -45,7 +45,7 @@ def nothing_remembered():
 def opened(path, **query):
     from streamlit.testing.v1 import AppTest
 
-    page = f"from pathlib import Path\nfrom dashboard.views import replays\n\nreplays.show(Path({str(path)!r}))\n"
+    page = f"from pathlib import Path\nfrom producer_core.dashboard.views import replays\n\nreplays.show(Path({str(path)!r}))\n"
     found = AppTest.from_string(page, default_timeout=60)
     for name, value in query.items():
         found.query_params[name] = value

@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from dashboard.auth import access
-from dashboard.auth.access_rules import Admission
-from dashboard.queries.settings import reach, settings
-from dashboard.server import doctor_run
-from dashboard.wording import settings as say
 from producer_core.cli.store import _setting
+from producer_core.dashboard.auth import access
+from producer_core.dashboard.auth.access_rules import Admission
+from producer_core.dashboard.queries.settings import reach, settings
+from producer_core.dashboard.server import doctor_run
+from producer_core.dashboard.wording import settings as say
 from producer_core.diagnostics.doctor.finding import Finding
 from producer_core.dlq import DeadLetters
 from producer_core.store import Batch, Store

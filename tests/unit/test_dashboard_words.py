@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dashboard import wording
+from producer_core.dashboard import wording
 
 
 @pytest.mark.parametrize(

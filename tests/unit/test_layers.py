@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -28,8 +30,23 @@ __main__
 """
 """The packages of producer_core, bottom up. A package imports only from the lines above its own in this table."""
 
-DASHBOARD = {0: "data figures", 1: "actions", 2: "views notebook", 3: "app"}
-"""The same for dashboard, which may import all of producer_core. What is not named may be used by everyone."""
+DASHBOARD = """
+html
+queries
+wording
+theme
+charts
+auth
+server
+components
+actions
+notebook views
+app
+"""
+"""The same for the dashboard, which imports all of producer_core but its commands."""
+
+DASHBOARD_NAME = "producer_core.dashboard"
+"""The folder `dashboard/`, which is linked into producer_core."""
 
 LAZY_FACE = "producer_core"
 """Its imports are names resolved on first use, and the notebook extension, found through an entry point."""
@@ -44,17 +61,33 @@ def test_a_package_imports_only_from_packages_below_it():
     assert wrong == []
 
 
-def test_no_module_of_the_core_imports_the_dashboard():
+def test_the_core_reaches_the_dashboard_through_one_module():
     wrong = [
         (module, target)
         for module in modules("producer_core")
         for target in imported(module)
-        if target == "dashboard" or target.startswith("dashboard.")
+        if target == DASHBOARD_NAME or target.startswith(f"{DASHBOARD_NAME}.")
     ]
     assert wrong == []
+    asking = {
+        module
+        for module in modules("producer_core")
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.ImportFrom) and any(alias.name == "entry_points" for alias in node.names)
+    }
+    assert asking == {"producer_core._internal.dashboard_entry"}
 
 
-@pytest.mark.parametrize("package", ["producer_core", "dashboard"])
+def test_an_entry_point_names_what_is_there():
+    """The core finds the dashboard through these, so that no import shows it."""
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    for name, target in groups["producer_core.dashboard"].items():
+        module, _, attribute = target.partition(":")
+        assert module in modules(DASHBOARD_NAME), name
+        assert not attribute or hasattr(import_module(module), attribute)
+
+
+@pytest.mark.parametrize("package", ["producer_core", DASHBOARD_NAME])
 def test_imports_at_the_top_of_modules_make_no_circle(package):
     graph = {
         module: {target for target in imported(module, inside_functions=False) if target != module}
@@ -76,8 +109,8 @@ def test_every_package_has_its_place_in_the_table():
 def test_the_dashboard_is_read_draw_act():
     wrong = [
         f"{module} imports {target}"
-        for module, target in imports("dashboard")
-        if target.startswith("dashboard.") and dashboard_layer(target) > dashboard_layer(module)
+        for module, target in imports(DASHBOARD_NAME)
+        if target.startswith(f"{DASHBOARD_NAME}.") and dashboard_rank(target) > dashboard_rank(module)
     ]
     assert wrong == []
 
@@ -121,7 +154,7 @@ def test_nobody_sleeps():
     """Who waits waits on an event, which `stop()` can set, or takes a clock."""
     sleeping = {
         module
-        for package in ("producer_core", "dashboard")
+        for package in ("producer_core", DASHBOARD_NAME)
         for module in modules(package)
         for node in ast.walk(tree(module))
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("time.sleep", "sleep")
@@ -144,9 +177,11 @@ def rank_of(module):
     )
 
 
-def dashboard_layer(module):
-    name = [*module.split("."), ""][1]
-    return next((layer for layer, names in DASHBOARD.items() if name in names.split()), 0)
+def dashboard_rank(module):
+    name = [*module.split("."), "", ""][2]
+    return next(
+        (rank for rank, line in enumerate(DASHBOARD.splitlines()) if name in line.split()), 99 if name else 0
+    )
 
 
 def imports(package):
@@ -155,7 +190,7 @@ def imports(package):
         for module in modules(package)
         if module != LAZY_FACE
         for target in imported(module)
-        if target in modules("producer_core") or target in modules("dashboard")
+        if target in modules("producer_core") or target in modules(DASHBOARD_NAME)
         if target != module
     ]
 
@@ -164,7 +199,7 @@ def imports(package):
 def modules(package):
     """Module name to file."""
     found = {}
-    for file in sorted((ROOT / package).rglob("*.py")):
+    for file in sorted(ROOT.joinpath(*package.split(".")).rglob("*.py")):  # follows no link below it
         parts = file.relative_to(ROOT).with_suffix("").parts
         found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
     return found
@@ -172,7 +207,8 @@ def modules(package):
 
 @cache
 def tree(module):
-    return ast.parse(modules(module.split(".")[0])[module].read_text())
+    package = DASHBOARD_NAME if f"{module}.".startswith(f"{DASHBOARD_NAME}.") else "producer_core"
+    return ast.parse(modules(package)[module].read_text())
 
 
 @cache
@@ -190,16 +226,13 @@ def _imported(module, inside_functions):
             if ours(node.module or ""):
                 for alias in node.names:
                     inner = f"{node.module}.{alias.name}"
-                    is_module = inner in modules("producer_core") or inner in modules("dashboard")
-                    assert is_module or node.module != LAZY_FACE or alias.name == "__version__", (
+                    found = is_module(inner)
+                    assert found or node.module != LAZY_FACE or alias.name == "__version__", (
                         f"{module} imports {alias.name} from the public face"
                     )
-                    yield inner if is_module else node.module
-        elif inside_functions and isinstance(node, ast.Constant) and isinstance(node.value, str):
-            # import_module("…"), `-m …` of a child process
-            if "." in node.value and ours(node.value):
-                if node.value in modules("producer_core") or node.value in modules("dashboard"):
-                    yield node.value
+                    yield inner if found else node.module
+        elif inside_functions and isinstance(node, ast.Constant) and names_a_module(node.value):
+            yield node.value  # import_module("…"), or `-m …` of a child process
 
 
 def nodes(node, inside_functions):
@@ -213,5 +246,17 @@ def nodes(node, inside_functions):
         yield from nodes(child, inside_functions)
 
 
+def names_a_module(value):
+    return value != DASHBOARD_NAME and is_module(value)  # which is also the name of a group of entry points
+
+
+def is_module(value):
+    return (
+        isinstance(value, str)
+        and (value in modules("producer_core") or value in modules(DASHBOARD_NAME))
+        and value != LAZY_FACE
+    )
+
+
 def ours(name):
-    return name.split(".")[0] in ("producer_core", "dashboard")
+    return name.split(".")[0] == "producer_core"

@@ -7,8 +7,8 @@ from base64 import b64decode
 
 import pytest
 
-from dashboard.notebook import static_export, widget_state
 from producer_core import Monitor, ReliableKafkaProducer
+from producer_core.dashboard.notebook import static_export, widget_state
 from producer_core.dlq import DeadLetters
 from producer_core.errors import StoreUnavailable
 from producer_core.testing import InMemoryTransport

@@ -8,8 +8,8 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 import producer_core
-from dashboard.notebook.magics import Magics
 from producer_core import DeadLetterFilter, Monitor, ReliableKafkaProducer
+from producer_core.dashboard.notebook.magics import Magics
 from producer_core.dlq import DeadLetters
 from producer_core.errors import ConfigError, ReplayError, StoreUnavailable
 from producer_core.testing import InMemoryTransport

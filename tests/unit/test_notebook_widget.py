@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.notebook import widget_state
-from dashboard.notebook.widget_actions import LATE, Desk
 from producer_core import Monitor
+from producer_core.dashboard.notebook import widget_state
+from producer_core.dashboard.notebook.widget_actions import LATE, Desk
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreUnavailable
 from producer_core.kafka.classify import fingerprint

@@ -7,10 +7,10 @@ import stat
 
 import pytest
 
-from dashboard.server import command
 from producer_core import ReliableKafkaProducer
 from producer_core._internal import private_files
 from producer_core.brokers import detached, embedded
+from producer_core.dashboard.server import command
 
 
 @pytest.fixture(autouse=True)

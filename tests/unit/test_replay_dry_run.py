@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from dashboard.wording import dry_run as told
 from producer_core import replay
+from producer_core.dashboard.wording import dry_run as told
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.replay.broker_check import Check, TopicCheck
 from producer_core.replay.dry_run import dry_run

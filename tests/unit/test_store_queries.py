@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-import dashboard
 import producer_core
+import producer_core.dashboard
 from producer_core.store import Batch, LatencyRow, StatisticsRow, Store
 from producer_core.store.queries import _parse, queries, query
 
@@ -47,7 +47,7 @@ def test_every_named_statement_is_asked_by_somebody():
     """One that nobody asks is read, migrated and believed in for nothing."""
     code = "".join(
         file.read_text()
-        for package in (producer_core, dashboard)
+        for package in (producer_core, producer_core.dashboard)
         for file in Path(package.__file__).parent.rglob("*.py")
     )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from dashboard.server.command import HOST, OPTIONS
-from dashboard.theme import COLOURS
+from producer_core.dashboard.server.command import HOST, OPTIONS
+from producer_core.dashboard.theme import COLOURS
 
 CONFIG = Path(__file__).parents[2] / ".streamlit" / "config.toml"
 
