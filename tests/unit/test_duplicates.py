@@ -53,7 +53,8 @@ class Bench:
         found = Reading()
         for each in gaps:
             for gap in each.gaps:
-                offsets = range(gap.start or 0, gap.end)
+                end = max(self.log.get(each.partition, {0: None})) + 1 if gap.is_tail else gap.end
+                offsets = range(gap.start or 0, end)
                 if not self.readable:
                     found.unread[each.where] = found.unread.get(each.where, 0) + len(offsets)
                     continue
@@ -159,11 +160,7 @@ def test_the_copy_of_a_message_that_a_look_found_is_counted_before_anything_is_a
     """Its two records are the first ones of its partition, and the first acknowledgement of it comes after both."""
     log = {0: {0: id_bytes(SESSION, 8), 1: id_bytes(SESSION, 8), 2: id_bytes(SESSION, 90)}}
     bench = Bench(log)
-    bench.check.attempt_failed(
-        AttemptFailed(
-            id_text(id_bytes(SESSION, 8)), "orders", "_MSG_TIMED_OUT", "late", "", 1, None, True, 0.0
-        )
-    )
+    bench.check.attempt_failed(failed(8))
     bench.check.acknowledged(acknowledged((0, 2, 90)))
     bench.second(1)
 
@@ -226,6 +223,47 @@ def test_a_broker_that_does_not_answer_holds_a_close_up_for_no_longer_than_its_b
 
     assert counted == {"orders": 2}
     assert bench.counted == counted  # the late answer counts nothing again
+
+
+def failed(seq, topic="orders"):
+    return AttemptFailed(
+        id_text(id_bytes(SESSION, seq)), topic, "_MSG_TIMED_OUT", "late", "", 1, None, True, 0.0
+    )
+
+
+def test_the_copy_of_a_message_that_a_look_found_is_counted_behind_everything_acknowledged_there(twice):
+    """It was sent in two epochs and its last answer was lost; nothing follows it in its partition."""
+    twice[0] |= {15: id_bytes(SESSION, 5), 16: id_bytes(SESSION, 5)}
+    bench = Bench(twice)
+    warm(bench)
+    bench.check.acknowledged(acknowledged((0, 13, 1), (0, 14, 2)))
+    bench.flies(5)
+    bench.second(1)
+    bench.flies()
+    bench.check.attempt_failed(failed(5))
+    bench.check.stop()
+
+    assert bench.counted == {"orders": 3}
+
+
+def test_a_copy_that_comes_late_is_counted_when_later_messages_show_its_place(twice):
+    twice[0] |= {15: id_bytes(SESSION, 5), 16: id_bytes(SESSION, 5), 17: id_bytes(SESSION, 6)}
+    bench = Bench(twice)
+    warm(bench)
+    bench.check.acknowledged(acknowledged((0, 13, 1), (0, 14, 2)))
+    bench.flies(5)
+    bench.second(1)
+    bench.flies()
+    bench.check.attempt_failed(failed(5))
+    bench.second(1)
+    for _ in range(10):
+        bench.second(1)
+    assert bench.counted == {"orders": 2}
+    bench.check.acknowledged(acknowledged((0, 17, 6)))
+    for _ in range(40):
+        bench.second(1)
+
+    assert bench.counted == {"orders": 3}
 
 
 def test_a_new_client_after_a_fatal_error_is_no_rise(twice):

@@ -27,6 +27,8 @@ _MOST_KNOWN = 100_000
 _PATIENCE, _LAST, _PAUSE = 10.0, 2.0, 2.0
 """Seconds that one reading may take, and one at the end, and until the next one where a broker was away."""
 _TRIES = 15
+_AFTERWARDS = 40
+"""Statistics, a second apart, after an ambiguous failure in which a copy of its message may still be appended."""
 _LATE = 3
 """Ticks after a failed attempt in which the epoch may still rise without being seen, at the end."""
 
@@ -54,6 +56,10 @@ class DuplicateCheck(Hook):
         self._epochs: dict[int, int] = {}  # by producer id
         self._open: dict[str, set[bytes]] = {}  # by topic: what was in flight when the epoch rose
         self._suspicious = 0  # ticks
+        self._risen = False
+        self._ambiguous: dict[
+            str, int
+        ] = {}  # by topic: ticks in which a copy of a failed attempt may still come
         self._changed = threading.Condition()  # guards everything below
         self._known: dict[bytes, int] = {}  # by id: copies that are counted elsewhere
         self._failed: dict[bytes, bytes] = {}  # by session: the lowest id whose attempt may have been written
@@ -73,6 +79,7 @@ class DuplicateCheck(Hook):
         """What becomes of it is counted when it is sent again, or its dead letter tells it."""
         self._suspicious = _LATE
         if event.ambiguous:
+            self._ambiguous[event.topic] = _AFTERWARDS
             self._know(parse_id(event.message_id))
 
     def client_statistics(self, statistics: Mapping[str, Any]) -> None:
@@ -82,13 +89,17 @@ class DuplicateCheck(Hook):
             del self._open[topic]
             self._look(topic)
         self._suspicious = max(0, self._suspicious - 1)
-        self._gaps.tick(self._open.__contains__)
+        self._wait_for_late_copies()
+        self._gaps.tick(lambda topic: topic in self._open or (self._risen and topic in self._ambiguous))
 
     def stop(self, timeout: float = 5.0) -> None:
         """Read what is suspected once, at the end of the producer; count it where it cannot be read in time."""
         if self._open or self._suspicious:
             for topic in self._gaps.topics():
                 self._look(topic)
+        if self._risen:
+            for topic in self._ambiguous:
+                self._look(topic, tails=True)
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -118,8 +129,18 @@ class DuplicateCheck(Hook):
         before, self._epochs[producer_id] = self._epochs.get(producer_id, 0), epoch
         return bool(epoch != before)
 
+    def _wait_for_late_copies(self) -> None:
+        """Read once more where a message failed that was perhaps sent in two epochs: its second copy may have come late."""
+        for topic in list(self._ambiguous):
+            self._ambiguous[topic] -= 1
+            if not self._ambiguous[topic]:
+                del self._ambiguous[topic]
+                if self._risen:
+                    self._look(topic)
+
     def _begin(self) -> None:
         """Whatever is in flight may be written twice, and so may what was acknowledged since the statistics before."""
+        self._risen = True
         for topic in self._gaps.topics():
             self._open.setdefault(topic, set())
         sessions = set()
@@ -137,8 +158,8 @@ class DuplicateCheck(Hook):
                 suspects &= flying
         return [topic for topic, suspects in self._open.items() if not suspects]
 
-    def _look(self, topic: str) -> None:
-        gaps = self._gaps.take(topic)
+    def _look(self, topic: str, *, tails: bool = False) -> None:
+        gaps = self._gaps.take(topic, tails=tails)
         if not gaps:
             return
         with self._changed:

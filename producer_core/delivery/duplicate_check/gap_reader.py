@@ -57,6 +57,10 @@ class _Partition:
     def left(self) -> int:
         return sum(end - start for start, end in self.spans)
 
+    def ends_at(self, offset: int) -> None:
+        """Cut off what is beyond the end of the log."""
+        self.spans = [(start, min(end, offset)) for start, end in self.spans if start < offset]
+
     def passed(self, offset: int) -> None:
         """Everything before this offset was read, or is not there any more."""
         while self.spans and self.spans[0][1] <= offset:
@@ -92,7 +96,8 @@ class _Round:
 
     def _begin(self, consumer: Consumer) -> None:
         for where, partition in list(self._left.items()):
-            low, _ = consumer.get_watermark_offsets(Place(*where), timeout=self._seconds(), cached=False)
+            low, high = consumer.get_watermark_offsets(Place(*where), timeout=self._seconds(), cached=False)
+            partition.ends_at(high)
             before = partition.left()
             partition.passed(low)  # retention took it
             self._lacks(where, before - partition.left())

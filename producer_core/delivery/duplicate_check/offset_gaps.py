@@ -18,18 +18,24 @@ _KEPT = 3
 _STRIDE = 4
 """Records from which on a run may have been found by leaps (`Acknowledgements.runs`)."""
 
+_END = 2**63 - 1
+
 TopicPartition = tuple[str, int]
 
 
 class Gap(NamedTuple):
     """Offsets from `start` up to, not including, `end`; without a `start` all before our first record there.
-    `behind` is the id of the record at `end`."""
+    `behind` is the id of the record at `end`. A tail is open: it begins behind our last record and ends with the log."""
 
     where: TopicPartition
     start: int | None
     end: int
     behind: bytes
     tick: int
+
+    @property
+    def is_tail(self) -> bool:
+        return self.end == _END
 
 
 @dataclass(frozen=True)
@@ -98,8 +104,12 @@ class OffsetGaps:
     def topics(self) -> set[str]:
         return {gap.where[0] for gap in self._gaps}
 
-    def take(self, topic: str) -> list[PartitionGaps]:
-        """The gaps of a topic, by partition; they are not noted here any more."""
+    def take(self, topic: str, *, tails: bool = False) -> list[PartitionGaps]:
+        """Return the gaps of a topic, by partition, and forget them; with `tails` also what follows our last records."""
+        if tails:
+            for where, highest in self._highest.items():
+                if where[0] == topic:
+                    self._gaps.append(Gap(where, highest + 1, _END, b"", self._tick))
         found: dict[TopicPartition, list[Gap]] = {}
         for gap in self._gaps:
             if gap.where[0] == topic:
@@ -109,8 +119,9 @@ class OffsetGaps:
 
     def _of(self, where: TopicPartition, gaps: list[Gap]) -> PartitionGaps:
         unlisted = self._unlisted.pop(where, 0)
-        inside = sum(gap.end - gap.start for gap in gaps[1:] if gap.start is not None) + unlisted
-        own = max(0, self._highest[where] + 1 - gaps[0].end - inside)
+        closed = [gap for gap in gaps if not gap.is_tail]
+        inside = sum(gap.end - gap.start for gap in closed[1:] if gap.start is not None) + unlisted
+        own = max(0, self._highest[where] + 1 - closed[0].end - inside) if closed else 0
         return PartitionGaps(*where, tuple(gaps), own, unlisted)
 
     def _run(self, batch: Acknowledgements, first: int, last: int) -> None:
