@@ -18,8 +18,8 @@ PATIENCE = 1_800
 ENDS_IN_THE_SECOND_PASS = """
 import os
 from producer_core.cli import main
-from producer_core.pipeline.integrity import looking
-looking._again = lambda *_: os.kill(os.getpid(), 9)
+from producer_core.pipeline.integrity import compare
+compare._again = lambda *_: os.kill(os.getpid(), 9)
 main()
 """
 

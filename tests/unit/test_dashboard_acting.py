@@ -44,8 +44,8 @@ def bar(path, *ids, state="dead"):
     from streamlit.testing.v1 import AppTest
 
     page = (
-        "from pathlib import Path\nfrom producer_core.dashboard.views import acting\nfrom producer_core.dlq import DeadLetterFilter\n"
-        f"acting.bar(Path({str(path)!r}), DeadLetterFilter(state={state!r}), {ids!r})\n"
+        "from pathlib import Path\nfrom producer_core.dashboard.views import dead_letter_actions\nfrom producer_core.dlq import DeadLetterFilter\n"
+        f"dead_letter_actions.bar(Path({str(path)!r}), DeadLetterFilter(state={state!r}), {ids!r})\n"
     )
     return AppTest.from_string(page, default_timeout=60).run()
 

@@ -823,7 +823,7 @@ def test_a_panel_that_fails_leaves_the_rest_alive(path, store, monkeypatch, draw
         raise StoreLocked
 
     shop(store, seen_at=time.time() + 60)
-    monkeypatch.setattr(overview.firing, "show", locked)
+    monkeypatch.setattr(overview.firing_alerts, "show", locked)
     page = opened(path, monkeypatch)
     assert not page.exception
     assert "Another process holds the store" in " ".join(element.body for element in page.get("html"))
@@ -838,7 +838,7 @@ def test_a_store_that_goes_away_leaves_what_was_seen(path, store, monkeypatch, d
     def gone(*_):
         raise StoreLocked
 
-    monkeypatch.setattr(overview.reading, "overview", gone)
+    monkeypatch.setattr(overview.reads, "overview", gone)
     page.run()
     assert not page.exception
     assert "payments" in drawn["headline"]

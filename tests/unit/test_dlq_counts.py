@@ -138,11 +138,11 @@ def test_a_claim_of_many_that_is_rolled_back_leaves_counts_and_trigger(store, le
 KILLED = """
 import os, sys
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.store import Store, borrow, counts
-counts._FEW = 0
+from producer_core.store import Store, connection_pool, dead_letter_counts
+dead_letter_counts._FEW = 0
 letters = DeadLetters(Store.open(sys.argv[1]))
 ids = letters.ids(DeadLetterFilter())
-borrow.Lender._let_go = lambda *_: os._exit(9)
+connection_pool.Lender._let_go = lambda *_: os._exit(9)
 letters.claim("op", ids)
 """
 

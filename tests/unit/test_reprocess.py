@@ -171,7 +171,7 @@ def log(monkeypatch):
     found = Log()
 
     class Looker:
-        offset_floors = HOLDS_ALL
+        floors = HOLDS_ALL
 
         def __init__(self, settings, operation_id, **_):
             pass
@@ -799,7 +799,7 @@ def test_a_replay_whose_progress_topic_cannot_be_used_stays_paused(store, monkey
     one = paused_replay(store)
     lacks = [Permission("topic", "producer-core-progress", "WRITE")]
     monkeypatch.setattr(progress_topic, "_partitions_of", lambda settings, topic: 16)
-    monkeypatch.setattr(progress_topic.permissions, "check", lambda config, topics, feature: lacks)
+    monkeypatch.setattr(progress_topic.acls, "check", lambda config, topics, feature: lacks)
     command = command_for(store)
 
     with pytest.raises(BrokerError, match="WRITE on topic producer-core-progress is missing"):

@@ -15,7 +15,7 @@ from producer_core.store import Store, file_lock, paths
 ORDINARY = 65534
 CHILD = """
 import getpass, os, sys
-from producer_core.diagnostics.doctor import machine
+from producer_core.diagnostics.doctor import machine_checks
 from producer_core.errors import StoreError
 from producer_core.producer.producer import ReliableKafkaProducer
 from producer_core.store import Store
@@ -174,7 +174,7 @@ def test_a_producer_refuses_a_store_that_it_may_only_read(folder, as_ordinary_us
     said = as_ordinary_user(f"ReliableKafkaProducer('localhost:1', store={str(path)!r})")
     assert said.startswith("StoreUnavailable") and "write permission" in said
     assert (
-        as_ordinary_user(f"print([one.level for one in machine.check_store({str(path)!r}, 0)])")
+        as_ordinary_user(f"print([one.level for one in machine_checks.check_store({str(path)!r}, 0)])")
         == "['problem']"
     )
 
