@@ -26,7 +26,7 @@ import duckdb
 
 from benchmarks import dead_letter_store as made
 from benchmarks.machine import hardware
-from producer_core.dlq import Cursor, DeadLetterFilter, DeadLetters
+from producer_core.dlq import DeadLetterFilter, DeadLetters, PageCursor
 from producer_core.events import DeadLetter
 from producer_core.kafka.classify import fingerprint
 from producer_core.store import Store
@@ -51,7 +51,7 @@ Answers = Mapping[tuple[str, str], Sequence[Took]]
 QUESTIONS: Mapping[str, Question] = {
     "list": lambda dead, where: dead.page(where, limit=50),
     "later page": lambda dead, where: dead.page(
-        where, limit=50, after=Cursor(made.START + made.SPAN / 2, "")
+        where, limit=50, after=PageCursor(made.START + made.SPAN / 2, "")
     ),
     "count": lambda dead, where: dead.count(where),
     "count by verdict": lambda dead, where: dead.count_by(where, "verdict"),

@@ -208,7 +208,12 @@ def _sending(sender: Sender, way: Way) -> Iterator[None]:
 
 
 def rounds(
-    cluster: kafka.Cluster, ways: Sequence[Way], *, count: int, seconds: float, tell: Callable[[str], None]
+    cluster: kafka.KafkaCluster,
+    ways: Sequence[Way],
+    *,
+    count: int,
+    seconds: float,
+    tell: Callable[[str], None],
 ) -> dict[str, list[Price]]:
     """Every way once a round, each on a topic of its own."""
     prices: dict[str, list[Price]] = {way.name: [] for way in ways}

@@ -89,7 +89,9 @@ def sent(servers: str, topic: str, count: int) -> dict[tuple[str, int], float]:
     return found
 
 
-def live(spark: Any, cluster: kafka.Cluster, folder: Path, producers: int, seconds: int, every: float) -> str:
+def live(
+    spark: Any, cluster: kafka.KafkaCluster, folder: Path, producers: int, seconds: int, every: float
+) -> str:
     topic = f"lag-{producers}-{int(time.time())}"
     cluster.create_topic(topic, partitions=_PARTITIONS)
     watched, store = Watched(), Store.open(folder / f"{topic}.duckdb")
@@ -132,7 +134,7 @@ def live(spark: Any, cluster: kafka.Cluster, folder: Path, producers: int, secon
     return "| " + " | ".join(map(str, row)) + " |" + (f" **{lost} not merged**" if lost else "")
 
 
-def backlog(spark: Any, cluster: kafka.Cluster, folder: Path, count: int) -> str:
+def backlog(spark: Any, cluster: kafka.KafkaCluster, folder: Path, count: int) -> str:
     from tests.pipelines.fleet import Fleet, publish
 
     topic = f"backlog-{int(time.time())}"

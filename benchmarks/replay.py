@@ -86,19 +86,19 @@ def ours(*, count: int, store: str, servers: str, topic: str) -> dict[str, float
 def stored(*, count: int, store: str) -> dict[str, float]:
     from producer_core.dlq import DeadLetterFilter
     from producer_core.replay import plan
-    from producer_core.replay.claims import Claims
-    from producer_core.replay.outcome import Outcome
+    from producer_core.replay.claims import ReplayClaims
+    from producer_core.replay.outcome import RecordOutcome
     from producer_core.store import Store
 
     opened = Store.open(Path(store))
     planned = plan(opened, DeadLetterFilter(), who="benchmark", origin="python", can_run=True)
-    claims = Claims(opened, planned.operation_id, "benchmark", lease=600, clock=time.time)
+    claims = ReplayClaims(opened, planned.operation_id, "benchmark", lease=600, clock=time.time)
     claims.take()
     with _timed(count) as took:
         turn, settled = claims.turn([], want=_WAVE, busy=False), 0
         while not turn.over:
             outcomes = [
-                Outcome(one.message_id, "acknowledged", None, 0, settled + at)
+                RecordOutcome(one.message_id, "acknowledged", None, 0, settled + at)
                 for at, one in enumerate(turn.letters)
             ]
             settled += len(outcomes)
@@ -109,16 +109,16 @@ def stored(*, count: int, store: str) -> dict[str, float]:
 
 def sent(*, count: int, servers: str, topic: str) -> dict[str, float]:
     from producer_core.config import client_config
-    from producer_core.delivery.dead_letter import Letter, delivery_of
-    from producer_core.delivery.exactly_once.transactional_client import Client
+    from producer_core.delivery.dead_letter import ReplayRecord, delivery_of
+    from producer_core.delivery.exactly_once.transactional_client import TransactionalClient
     from producer_core.delivery.exactly_once.transactional_transport import transactional_settings
 
     letters = [
-        Letter._make(getattr(one, name) for name in Letter._fields)
+        ReplayRecord._make(getattr(one, name) for name in ReplayRecord._fields)
         for one in _letters(range(count), "", topic)
     ]
     settings = transactional_settings(client_config(servers).settings)
-    client = Client(
+    client = TransactionalClient(
         settings, f"benchmark-{uuid.uuid4()}", statistics=len, connection_error=str, stopping=lambda: False
     )
     client.fence(str)

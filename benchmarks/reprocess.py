@@ -43,7 +43,7 @@ from producer_core.store import Store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from producer_core.brokers.kafka import Cluster
+    from producer_core.brokers.kafka import KafkaCluster
 
 _IN_A_TRANSACTION = 2000
 _SESSIONS = 40
@@ -63,7 +63,7 @@ _HEAD = [
 class Bench:
     """One cluster, one Spark, and the same letters for each run."""
 
-    def __init__(self, cluster: Cluster, session: SparkSession, letters: int, folder: Path) -> None:
+    def __init__(self, cluster: KafkaCluster, session: SparkSession, letters: int, folder: Path) -> None:
         self._cluster = cluster
         self._session = session
         self._count = letters

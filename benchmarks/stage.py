@@ -78,7 +78,7 @@ class Broker:
 
     @property
     def real(self) -> bool:
-        return isinstance(self.cluster, kafka.Cluster)
+        return isinstance(self.cluster, kafka.KafkaCluster)
 
     @contextmanager
     def topic(self, partitions: int = PARTITIONS) -> Iterator[dict[str, Any]]:

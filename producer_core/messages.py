@@ -103,7 +103,7 @@ class SequenceNumbers:
         return int(repr(self._count)[len("count(") : -1])  # the only way to look without taking
 
 
-class Span(NamedTuple):
+class SequenceSpan(NamedTuple):
     """Sequences from `start` up to, not including, `end`, and the session of their ids."""
 
     start: int
@@ -118,7 +118,7 @@ class MessageIds:
     starts, in order, which keep their ids.
     """
 
-    def __init__(self, session: uuid.UUID, *, first: int = 0, earlier: Sequence[Span] = ()) -> None:
+    def __init__(self, session: uuid.UUID, *, first: int = 0, earlier: Sequence[SequenceSpan] = ()) -> None:
         self.session = session
         self.first = first
         self._bytes = session.bytes

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError
 
 from producer_core.config import ClientConfig
-from producer_core.delivery.delivery import Delivery, Whereabouts
-from producer_core.delivery.report_batch import Placed
-from producer_core.delivery.transport import Full, Listener, Refused
-from producer_core.kafka.compaction import NONE_NEWER, Missing, NewerRecords
+from producer_core.delivery.delivery import Delivery, DeliveryState
+from producer_core.delivery.report_batch import KnownOffset
+from producer_core.delivery.transport import ClientQueueFull, ClientRefused, TransportListener
+from producer_core.kafka.compaction import NONE_NEWER, MissingRecord, NewerRecords
 from producer_core.kafka.newer_keys import Number
-from producer_core.kafka.record_lookup import Landing
+from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.messages import id_text
 
 Script = Callable[[Delivery], "int | str | None"]
@@ -36,7 +36,7 @@ class FakeClock:
 
 
 @dataclass(frozen=True, slots=True)
-class FakeMessage(Placed):
+class FakeMessage(KnownOffset):
     """What a delivery report says of a message, with the methods of confluent_kafka's Message."""
 
     delivery: Delivery
@@ -62,7 +62,7 @@ class InMemoryTransport:
     def __init__(
         self,
         config: ClientConfig,
-        listener: Listener,
+        listener: TransportListener,
         *,
         script: Script | None = None,
         capacity: int = 100_000,
@@ -82,7 +82,7 @@ class InMemoryTransport:
         self._changed = threading.Condition()  # guards the three fields below
         self._queue: deque[Delivery] = deque()
         self._held: list[Delivery] = []
-        self._place = Whereabouts(0)
+        self._place = DeliveryState(0)
         self._requests = 0
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="producer-core-memory", daemon=True)
@@ -93,7 +93,7 @@ class InMemoryTransport:
     ) -> Callable[..., InMemoryTransport]:
         """A transport factory; what it makes is appended to `made`, so that a test can look inside."""
 
-        def make(config: ClientConfig, listener: Listener) -> InMemoryTransport:
+        def make(config: ClientConfig, listener: TransportListener) -> InMemoryTransport:
             transport = cls(config, listener, **options)  # type: ignore[arg-type]  # options are the constructor's
             if made is not None:
                 made.append(transport)
@@ -114,10 +114,10 @@ class InMemoryTransport:
     def produce(self, delivery: Delivery) -> None:
         code = self._refuse(delivery)
         if code is not None:
-            raise Refused(KafkaError(code))
+            raise ClientRefused(KafkaError(code))
         with self._changed:
             if len(self._queue) + len(self._held) >= self._capacity:
-                raise Full
+                raise ClientQueueFull
             delivery.place = self._place
             self._queue.append(delivery)
             self._changed.notify()
@@ -142,23 +142,25 @@ class InMemoryTransport:
         since_ms: int | None = None,
         floors: Mapping[int, int] | None = None,
         timeout: float = 10.0,
-    ) -> dict[str, Landing]:
+    ) -> dict[str, ProbeResult]:
         """Looks in `log`; while `blind` it finds nothing out, like a broker that does not answer."""
         places = {id_text(delivery.id): offset for offset, delivery in enumerate(self.log[topic])}
         return {message_id: self._landing(places.get(message_id)) for message_id in message_ids}
 
     def newer_records(
-        self, topic: str, missing: Sequence[Missing], *, number: Number, timeout: float
+        self, topic: str, missing: Sequence[MissingRecord], *, number: Number, timeout: float
     ) -> NewerRecords:
         """No topic in memory is ever compacted."""
         return NONE_NEWER
 
-    def _landing(self, offset: int | None) -> Landing:
+    def _landing(self, offset: int | None) -> ProbeResult:
         if self.blind:
-            return Landing("inconclusive", None, None, 0, "Nobody can say yet: the broker does not answer.")
+            return ProbeResult(
+                "inconclusive", None, None, 0, "Nobody can say yet: the broker does not answer."
+            )
         if offset is None:
-            return Landing("not_found", None, None, 0, "It is not on the topic.")
-        return Landing("found", 0, offset, 1, f"It is at offset {offset}.")
+            return ProbeResult("not_found", None, None, 0, "It is not on the topic.")
+        return ProbeResult("found", 0, offset, 1, f"It is at offset {offset}.")
 
     @property
     def held(self) -> int:
@@ -174,7 +176,7 @@ class InMemoryTransport:
     def break_client(self, error: KafkaError) -> None:
         """Lose what is in flight without a report, and go on, as after a fatal error of the client."""
         with self._changed:
-            broken, self._place = self._place, Whereabouts(self._place.generation + 1)
+            broken, self._place = self._place, DeliveryState(self._place.generation + 1)
             self._held.clear()
             self._queue.clear()
         self._listener.fatal(error, broken.generation)

@@ -31,8 +31,8 @@ from producer_core.alerts import AlertLog
 from producer_core.brokers import embedded
 from producer_core.dashboard.server import command
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.simulate.faults import FaultRun, FaultSchedule, OnBroker, Reject, Slow, Window
-from producer_core.simulate.load import Load, topic_names
+from producer_core.simulate.faults import FaultRun, FaultSchedule, OnBroker, RejectFault, SlowFault, Window
+from producer_core.simulate.load import ShopLoad, topic_names
 from producer_core.store import Store
 
 LIMIT = 1_500_000
@@ -112,10 +112,10 @@ def schedule() -> FaultSchedule:
     """Product updates are refused and mended, answers are slow for a moment, then payments are refused."""
     return FaultSchedule(
         (
-            Window(Reject("product-updates", "INVALID_RECORD"), 10, MENDED),
-            Window(Reject("user-events", "THROTTLING_QUOTA_EXCEEDED", share=0.1), 50, 60),
-            Window(Slow(0.2), 62, 68),
-            Window(Reject("payments", "POLICY_VIOLATION"), BROKEN, 86_400),
+            Window(RejectFault("product-updates", "INVALID_RECORD"), 10, MENDED),
+            Window(RejectFault("user-events", "THROTTLING_QUOTA_EXCEEDED", share=0.1), 50, 60),
+            Window(SlowFault(0.2), 62, 68),
+            Window(RejectFault("payments", "POLICY_VIOLATION"), BROKEN, 86_400),
         ),
         cycle=86_400,
     )
@@ -137,7 +137,7 @@ def incident(path: Path, seconds: float) -> Iterator[None]:
                 health_check_interval=5,
             )
             parts.callback(producer.close, 4.0)
-            load = Load(producer, rate=rate)
+            load = ShopLoad(producer, rate=rate)
             parts.callback(load.stop)
             load.start()
         faults = FaultRun(schedule(), [OnBroker(broker)])

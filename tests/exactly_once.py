@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from producer_core.config import client_config
 from producer_core.delivery.delivery import Delivery
 from producer_core.delivery.exactly_once import TransactionalTransport
-from producer_core.delivery.transport import Full
+from producer_core.delivery.transport import ClientQueueFull
 from producer_core.messages import MessageIds, Placement
 from tests.support import eventually
 
@@ -114,7 +114,7 @@ class Sender:
         while True:
             try:
                 return self.transport.produce(delivery)
-            except Full:
+            except ClientQueueFull:
                 assert time.monotonic() < deadline, f"no room in {timeout} s: {self.heard.kinds}"
                 time.sleep(0.01)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
-from producer_core.delivery.journal import Journal, Record
+from producer_core.delivery.journal import Journal, JournalRecord
 from producer_core.messages import Placement
 from tests.exactly_once import Sender
 
@@ -36,7 +36,9 @@ def main(servers, topic, folder, accepted, finish):
             while not finish:
                 partition = seq % 4 if seq % 3 else -1
                 journal.append(
-                    Record(seq, topic, None, sender.delivery(seq).value, placement=Placement(partition))
+                    JournalRecord(
+                        seq, topic, None, sender.delivery(seq).value, placement=Placement(partition)
+                    )
                 )
                 os.write(book, f"{seq}\n".encode())
                 sender.offer(sender.delivery(seq, partition=partition))

@@ -6,7 +6,14 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from producer_core.metrics.ack_ledger import NOTHING, Before, GivenUpRow, LedgerRow, rows_of, unplaced_rows
+from producer_core.metrics.ack_ledger import (
+    NOTHING,
+    GivenUpRow,
+    LedgerRow,
+    PriorCounts,
+    rows_of,
+    unplaced_rows,
+)
 from producer_core.metrics.batch import Batch, ProducerRow
 from producer_core.metrics.batch_size import split
 from producer_core.metrics.telemetry import encode
@@ -22,7 +29,7 @@ class Acked(NamedTuple):
     offset: int | None
 
 
-def ledger_rows(acked: Iterable[Acked], *, before: Before = NOTHING) -> tuple[LedgerRow, ...]:
+def ledger_rows(acked: Iterable[Acked], *, before: PriorCounts = NOTHING) -> tuple[LedgerRow, ...]:
     """Rows as `Ledger.take` makes them of these."""
     places: dict[tuple[bytes, str, int], list[Acked]] = {}
     for one in acked:

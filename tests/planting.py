@@ -17,7 +17,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from producer_core.metrics.ack_ledger import rows_of, unplaced_rows
-from producer_core.pipeline.integrity.spans import Edge
+from producer_core.pipeline.integrity.spans import PartitionBounds
 
 FOREIGN = -1
 TELLS = 2_000
@@ -77,7 +77,7 @@ class Plan:
 
     def edges(self):
         return {
-            number: Edge(self.low.get(number, 0), self.stable.get(number, log.end), log.end)
+            number: PartitionBounds(self.low.get(number, 0), self.stable.get(number, log.end), log.end)
             for number, log in enumerate(self.logs)
         }
 

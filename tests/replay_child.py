@@ -18,7 +18,7 @@ from producer_core import replay
 from producer_core.events import DeadLetter
 from producer_core.kafka import record_lookup
 from producer_core.messages import ID_HEADER, parse_id
-from producer_core.replay import Resent
+from producer_core.replay import ReplayResult
 from producer_core.store import Store
 
 
@@ -45,15 +45,15 @@ class KafkaSender:
         self._thread = threading.Thread(target=self._poll, daemon=True)
         self._thread.start()
 
-    def resend(self, letter: DeadLetter, settled: Callable[[Resent], None]) -> None:
+    def resend(self, letter: DeadLetter, settled: Callable[[ReplayResult], None]) -> None:
         def report(error, message):
             if error is not None:
-                settled(Resent(letter.message_id, "failed", text=error.str()))
+                settled(ReplayResult(letter.message_id, "failed", text=error.str()))
                 return
             self.acknowledged += 1
             if self.acknowledged == self._die_after:
                 os.kill(os.getpid(), signal.SIGKILL)
-            settled(Resent(letter.message_id, "acknowledged", message.partition(), message.offset()))
+            settled(ReplayResult(letter.message_id, "acknowledged", message.partition(), message.offset()))
 
         headers = [(ID_HEADER, parse_id(letter.message_id)), *letter.headers]
         self._producer.produce(letter.topic, letter.value, letter.key, headers=headers, on_delivery=report)

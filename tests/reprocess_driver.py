@@ -22,21 +22,21 @@ def dying_worker(errand):
     def run(batches):
         from pyspark import TaskContext
 
-        from producer_core.delivery.exactly_once.transactional_client import Client
+        from producer_core.delivery.exactly_once.transactional_client import TransactionalClient
         from producer_core.pipeline.reprocess.slice_task import send
 
-        task, commit = TaskContext.get(), Client._commit
+        task, commit = TaskContext.get(), TransactionalClient._commit
         if task.partitionId() == 0 and task.attemptNumber() == 0:
-            Client._commit = lambda self, deadline: os.kill(os.getpid(), signal.SIGKILL)
+            TransactionalClient._commit = lambda self, deadline: os.kill(os.getpid(), signal.SIGKILL)
         try:
             yield from send(errand, batches)
         finally:
-            Client._commit = commit
+            TransactionalClient._commit = commit
 
     return run
 
 
-class Here(reprocess_batches.Wave):
+class Here(reprocess_batches.SparkBatch):
     def _sent(self):
         return [row for batch in send(self._errand, self._letters.to_batches()) for row in batch.to_pylist()]
 
@@ -48,7 +48,7 @@ class NoSpark:
 
 
 def main(servers, store, wave, canary=0):
-    find_out, waves_left = spark_replay.Spreading._find_out, [2]
+    find_out, waves_left = spark_replay.SparkReplay._find_out, [2]
 
     def last(self, told):
         waves_left[0] -= 1
@@ -56,7 +56,7 @@ def main(servers, store, wave, canary=0):
             os.kill(os.getpid(), signal.SIGKILL)
         return find_out(self, told)
 
-    spark_replay.Wave, spark_replay.Spreading._find_out = Here, last
+    spark_replay.SparkBatch, spark_replay.SparkReplay._find_out = Here, last
     reprocess(NoSpark, Store.open(store), servers, who="bob", wave=int(wave), slices=3, canary=int(canary))
 
 

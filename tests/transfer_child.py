@@ -16,7 +16,7 @@ from pathlib import Path
 
 from producer_core.dlq import DeadLetterFilter, files, upsert
 from producer_core.dlq.files import importer
-from producer_core.dlq.files.atomic_file import Draft
+from producer_core.dlq.files.atomic_file import AtomicFile
 from producer_core.store import Store
 
 ME = {"who": "child", "origin": "test"}
@@ -31,10 +31,10 @@ def arrange(when):
     if when.isdigit():
         return lambda done, _total: die() if done >= int(when) else None
     if when == "audited":
-        Draft.publish = die
+        AtomicFile.publish = die
     if when == "manifest":
-        whole = Draft.publish
-        Draft.publish = lambda self: whole(self) if self.target.name.endswith(".json") else die()
+        whole = AtomicFile.publish
+        AtomicFile.publish = lambda self: whole(self) if self.target.name.endswith(".json") else die()
     if when == "written":
         importer.take_in = lambda *arguments, **options: (
             upsert.take_in(*arguments, **options),

@@ -13,7 +13,7 @@ from producer_core.dashboard.actions.replays import (
     start_replay,
     with_quarantined,
 )
-from producer_core.dashboard.actions.result import ORIGIN, Done
+from producer_core.dashboard.actions.result import ORIGIN, ActionResult
 from producer_core.dashboard.auth.access import actor as actor
 from producer_core.dashboard.auth.access import user as user
 from producer_core.dashboard.queries import AT_ONCE
@@ -21,7 +21,7 @@ from producer_core.dashboard.queries import AT_ONCE
 __all__ = [
     "AT_ONCE",
     "ORIGIN",
-    "Done",
+    "ActionResult",
     "acknowledge",
     "actor",
     "cancel_replay",

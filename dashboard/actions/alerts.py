@@ -7,20 +7,20 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 
-from producer_core.alerts import AlertLog, book_of
+from producer_core.alerts import AlertLog, rule_set_of
 from producer_core.alerts.routes import routes_of
-from producer_core.alerts.send_test import trial
-from producer_core.dashboard.actions.result import ORIGIN, Done, attempt
+from producer_core.alerts.send_test import send_test_alert
+from producer_core.dashboard.actions.result import ORIGIN, ActionResult, attempt
 from producer_core.errors import ProducerError
 from producer_core.store import Store
 
 
-def acknowledge(store: Store, alert_id: str, *, who: str | None = None, origin: str = ORIGIN) -> Done:
+def acknowledge(store: Store, alert_id: str, *, who: str | None = None, origin: str = ORIGIN) -> ActionResult:
     """Say that somebody looks after an alert."""
 
-    def act(name: str) -> Done:
+    def act(name: str) -> ActionResult:
         changed = AlertLog(store).acknowledge(alert_id, who=name, origin=origin)
-        return Done(changed, "Acknowledged." if changed else "Somebody has acknowledged it before.")
+        return ActionResult(changed, "Acknowledged." if changed else "Somebody has acknowledged it before.")
 
     return attempt(store, "acknowledge", {"alert": alert_id}, act, who=who, origin=origin)
 
@@ -34,27 +34,31 @@ def silence(
     *,
     who: str | None = None,
     origin: str = ORIGIN,
-) -> Done:
+) -> ActionResult:
     """Keep a rule quiet for a while, for one subject or (empty) for all."""
 
-    def act(name: str) -> Done:
+    def act(name: str) -> ActionResult:
         until = time.time() + seconds
         try:
             AlertLog(store).silence(rule, subject, until=until, who=name, why=why.strip(), origin=origin)
         except ValueError as error:
-            return Done(False, str(error))
-        return Done(True, f"{rule} is quiet{f' for {subject}' if subject else ''}: nobody is told of it.")
+            return ActionResult(False, str(error))
+        return ActionResult(
+            True, f"{rule} is quiet{f' for {subject}' if subject else ''}: nobody is told of it."
+        )
 
     selection = {"rule": rule, "subject": subject}
     return attempt(store, "silence", selection, act, who=who, origin=origin)
 
 
-def unsilence(store: Store, rule: str, subject: str, *, who: str | None = None, origin: str = ORIGIN) -> Done:
+def unsilence(
+    store: Store, rule: str, subject: str, *, who: str | None = None, origin: str = ORIGIN
+) -> ActionResult:
     """End a silence now; what fires is told within seconds."""
 
-    def act(name: str) -> Done:
+    def act(name: str) -> ActionResult:
         ended = AlertLog(store).unsilence(rule, subject, who=name, origin=origin)
-        return Done(
+        return ActionResult(
             ended > 0, f"{rule} is not quiet any more." if ended else "Nothing keeps it quiet any more."
         )
 
@@ -65,13 +69,13 @@ def unsilence(store: Store, rule: str, subject: str, *, who: str | None = None, 
 # trying a route
 
 
-class Trials:
+class RouteTests:
     """Test alerts on their way; a receiver may take its time, and no page waits for it. Safe from any thread."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(2, "alert-test")
         self._lock = threading.Lock()  # guards the next field
-        self._known: dict[tuple[str, str], Future[Done]] = {}
+        self._known: dict[tuple[str, str], Future[ActionResult]] = {}
 
     def begin(self, store: Store, name: str, who: str) -> bool:
         """False where one is on its way already."""
@@ -82,7 +86,7 @@ class Trials:
             self._known[key] = self._threads.submit(_try, store, name, who)
             return True
 
-    def result(self, store: Store, name: str) -> tuple[bool, Done | None]:
+    def result(self, store: Store, name: str) -> tuple[bool, ActionResult | None]:
         """Whether one is on its way, and how the last one went."""
         with self._lock:
             found = self._known.get((str(store.path), name))
@@ -92,17 +96,17 @@ class Trials:
 
 
 @cache
-def trials() -> Trials:
+def route_tests() -> RouteTests:
     """Those of this process: every session sees them."""
-    return Trials()
+    return RouteTests()
 
 
-def try_route(store: Store, name: str) -> Done:
+def try_route(store: Store, name: str) -> ActionResult:
     """Send a test alert that fires and is resolved right after; `trials().result` says how it went."""
 
-    def act(who: str) -> Done:
-        if not trials().begin(store, name, who):
-            return Done(False, "A test is on its way.")
+    def act(who: str) -> ActionResult:
+        if not route_tests().begin(store, name, who):
+            return ActionResult(False, "A test is on its way.")
         store.audit(
             who=who,
             origin=ORIGIN,
@@ -111,19 +115,19 @@ def try_route(store: Store, name: str) -> Done:
             count=1,
             outcome="sent a test",
         )
-        return Done(True, "A test is on its way.")
+        return ActionResult(True, "A test is on its way.")
 
     return attempt(store, "test_route", {"route": name}, act, who=None, origin=ORIGIN)
 
 
-def _try(store: Store, name: str, who: str) -> Done:
+def _try(store: Store, name: str, who: str) -> ActionResult:
     try:
-        book = book_of(store)
+        book = rule_set_of(store)
         route = next((one for one in routes_of(book) if one.name == name), None)
     except ProducerError as error:
-        return Done(False, str(error))
+        return ActionResult(False, str(error))
     if route is None:
-        return Done(False, "This server does not have its address any more.")
-    answer = trial(route, book, store=str(store.path), who=who)
+        return ActionResult(False, "This server does not have its address any more.")
+    answer = send_test_alert(route, book, store=str(store.path), who=who)
     wrote = f" It wrote: {answer.body}" if answer.body else ""
-    return Done(answer.taken, f"{'Taken' if answer.taken else 'NOT taken'}: {answer.text}.{wrote}")
+    return ActionResult(answer.taken, f"{'Taken' if answer.taken else 'NOT taken'}: {answer.text}.{wrote}")

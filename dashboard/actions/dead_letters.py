@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from producer_core.dashboard.actions.result import ORIGIN, Done, attempt
+from producer_core.dashboard.actions.result import ORIGIN, ActionResult, attempt
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.store import Store
 
@@ -14,32 +14,38 @@ def selected(where: DeadLetterFilter, ids: tuple[str, ...]) -> DeadLetterFilter:
     return replace(where, ids=ids) if ids else where
 
 
-def clear(store: Store, where: DeadLetterFilter, *, who: str | None = None, origin: str = ORIGIN) -> Done:
+def clear(
+    store: Store, where: DeadLetterFilter, *, who: str | None = None, origin: str = ORIGIN
+) -> ActionResult:
     """Archive; nothing is deleted, and `undo` brings exactly these back."""
 
-    def act(name: str) -> Done:
+    def act(name: str) -> ActionResult:
         result = DeadLetters(store).archive(where, who=name, origin=origin)
-        return Done(True, result.text, undo=(where, result.moment) if result.count else None)
+        return ActionResult(True, result.text, undo=(where, result.moment) if result.count else None)
 
     return attempt(store, "archive", where.to_query(), act, who=who, origin=origin)
 
 
 def undo_clear(
     store: Store, undo: tuple[DeadLetterFilter, float], *, who: str | None = None, origin: str = ORIGIN
-) -> Done:
+) -> ActionResult:
     """Bring back exactly what one clear put aside."""
     where, moment = undo
 
-    def act(name: str) -> Done:
-        return Done(True, DeadLetters(store).restore(where, who=name, origin=origin, moment=moment).text)
+    def act(name: str) -> ActionResult:
+        return ActionResult(
+            True, DeadLetters(store).restore(where, who=name, origin=origin, moment=moment).text
+        )
 
     return attempt(store, "restore", where.to_query(), act, who=who, origin=origin)
 
 
-def restore(store: Store, where: DeadLetterFilter, *, who: str | None = None, origin: str = ORIGIN) -> Done:
+def restore(
+    store: Store, where: DeadLetterFilter, *, who: str | None = None, origin: str = ORIGIN
+) -> ActionResult:
     """Bring archived letters back."""
 
-    def act(name: str) -> Done:
-        return Done(True, DeadLetters(store).restore(where, who=name, origin=origin).text)
+    def act(name: str) -> ActionResult:
+        return ActionResult(True, DeadLetters(store).restore(where, who=name, origin=origin).text)
 
     return attempt(store, "restore", where.to_query(), act, who=who, origin=origin)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from producer_core.dashboard.actions.result import ORIGIN, Done
+from producer_core.dashboard.actions.result import ORIGIN, ActionResult
 from producer_core.dashboard.auth.access import actor
 from producer_core.dlq import DeadLetterFilter, DeadLetters, files
 from producer_core.dlq.files.manifest import Format
@@ -24,7 +24,7 @@ FORMATS: dict[str, Format] = {"JSON Lines": "jsonl", "CSV": "csv"}
 
 
 @dataclass(frozen=True)
-class File:
+class ExportFile:
     """A file as it is given to a browser."""
 
     name: str
@@ -32,16 +32,16 @@ class File:
     text: str
 
 
-def reveal(store: Store, message_id: str) -> Done:
+def reveal(store: Store, message_id: str) -> ActionResult:
     """Write down who sees this letter unmasked; it may be shown only after that."""
     try:
         result = DeadLetters(store).reveal([message_id], who=actor(), origin=ORIGIN)
     except ProducerError as error:
-        return Done(False, str(error))
-    return Done(True, result.text)
+        return ActionResult(False, str(error))
+    return ActionResult(True, result.text)
 
 
-def export(store: Store, where: DeadLetterFilter, format: Format, *, who: str, now: float) -> File:
+def export(store: Store, where: DeadLetterFilter, format: Format, *, who: str, now: float) -> ExportFile:
     """The selection as a masked file. TransferError for one that is too large, and then nothing was written.
 
     `who` may act: it was asked when the button was drawn, because a download runs outside of any session.
@@ -51,7 +51,7 @@ def export(store: Store, where: DeadLetterFilter, format: Format, *, who: str, n
     with tempfile.TemporaryDirectory(prefix="producer-core-") as folder:
         target = Path(folder) / name
         manifest = files.export(store, where, target, who=who, origin=ORIGIN, format=format, masked=True)
-        return File(name, target.read_bytes(), manifest.text)
+        return ExportFile(name, target.read_bytes(), manifest.text)
 
 
 def weigh(store: Store, where: DeadLetterFilter) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from producer_core import replay
-from producer_core.dashboard.actions.result import ORIGIN, Done, attempt
+from producer_core.dashboard.actions.result import ORIGIN, ActionResult, attempt
 from producer_core.dashboard.wording.replays import fewer, joined, moved
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ReplayError
@@ -23,7 +23,7 @@ def start_replay(
     shown: int | None = None,
     who: str | None = None,
     origin: str = ORIGIN,
-) -> Done:
+) -> ActionResult:
     """One click: it is looked ahead, and goes on by itself where there is nothing to ask; else it waits for `go_replay`
     like a dry run. `shown` is the number that the person saw.
 
@@ -39,7 +39,7 @@ def look_ahead(
     shown: int | None = None,
     who: str | None = None,
     origin: str = ORIGIN,
-) -> Done:
+) -> ActionResult:
     """The dry run: letters frozen, topics looked at; nothing is sent before `go_replay`."""
     return _begin(store, where, shown=shown, who=who, origin=origin)
 
@@ -53,12 +53,12 @@ def _begin(
     origin: str,
     go_by_itself: bool = False,
     quarantined: bool = False,
-) -> Done:
-    def act(name: str) -> Done:
+) -> ActionResult:
+    def act(name: str) -> ActionResult:
         letters, began = DeadLetters(store), time.time()
         count = letters.count(where)
         if not count and (gone := _gone(store, where)):
-            return Done(False, gone)
+            return ActionResult(False, gone)
         operation = replay.plan(
             store,
             where,
@@ -73,8 +73,10 @@ def _begin(
         there = operation.created_at < began
         note = joined(operation, began) if there else fewer(shown, operation.total)
         if operation.ended:
-            return Done(True, operation.message or "Nothing to replay.", operation.operation_id, note=note)
-        return Done(True, f"Replaying {operation.total:,} …", operation.operation_id, note=note)
+            return ActionResult(
+                True, operation.message or "Nothing to replay.", operation.operation_id, note=note
+            )
+        return ActionResult(True, f"Replaying {operation.total:,} …", operation.operation_id, note=note)
 
     return attempt(store, "replay", where.to_query(), act, who=who, origin=origin)
 
@@ -88,10 +90,10 @@ def _gone(store: Store, where: DeadLetterFilter) -> str:
     return moved(DeadLetters(store).count_by(DeadLetterFilter(state=None, ids=where.ids), "state"))
 
 
-def with_quarantined(store: Store, operation_id: str, yes: bool) -> Done:
+def with_quarantined(store: Store, operation_id: str, yes: bool) -> ActionResult:
     """The dry run anew, with or without letters that failed again and again."""
 
-    def act(name: str) -> Done:
+    def act(name: str) -> ActionResult:
         before = replay.get(store, operation_id)
         if before.state not in ("checking", "ready"):
             raise ReplayError(f"The replay {operation_id} is {before.state}: it was begun as it is.")
@@ -123,7 +125,7 @@ def go_replay(
     stop_percent: float | None = None,
     who: str | None = None,
     origin: str = ORIGIN,
-) -> Done:
+) -> ActionResult:
     """Start what was looked ahead, with what was chosen on the way."""
     act = partial(
         replay.go, newer=newer, inconclusive=inconclusive, rate=rate, canary=canary, stop_percent=stop_percent
@@ -131,7 +133,9 @@ def go_replay(
     return _switch(store, operation_id, "go", act, who=who, origin=origin)
 
 
-def pause_replay(store: Store, operation_id: str, *, who: str | None = None, origin: str = ORIGIN) -> Done:
+def pause_replay(
+    store: Store, operation_id: str, *, who: str | None = None, origin: str = ORIGIN
+) -> ActionResult:
     """Send nothing more for now; what is on its way is settled."""
     return _switch(store, operation_id, "pause", replay.pause, who=who, origin=origin)
 
@@ -143,12 +147,14 @@ def resume_replay(
     rate: float | None = None,
     who: str | None = None,
     origin: str = ORIGIN,
-) -> Done:
+) -> ActionResult:
     """Go on with what was paused, at another rate where one is given."""
     return _switch(store, operation_id, "resume", partial(replay.resume, rate=rate), who=who, origin=origin)
 
 
-def cancel_replay(store: Store, operation_id: str, *, who: str | None = None, origin: str = ORIGIN) -> Done:
+def cancel_replay(
+    store: Store, operation_id: str, *, who: str | None = None, origin: str = ORIGIN
+) -> ActionResult:
     """End it for good; what was not sent stays a dead letter."""
     return _switch(store, operation_id, "cancel", replay.cancel, who=who, origin=origin)
 
@@ -161,9 +167,9 @@ def _switch(
     *,
     who: str | None,
     origin: str,
-) -> Done:
-    def switched(name: str) -> Done:
+) -> ActionResult:
+    def switched(name: str) -> ActionResult:
         done = act(store, operation_id, who=name, origin=origin)
-        return Done(True, done.message or "", operation_id)
+        return ActionResult(True, done.message or "", operation_id)
 
     return attempt(store, f"replay_{verb}", {"operation": operation_id}, switched, who=who, origin=origin)

@@ -16,7 +16,7 @@ ORIGIN = "dashboard"
 
 
 @dataclass(frozen=True)
-class Done:
+class ActionResult:
     """How an act went. `operation_id` follows a replay, `undo` brings back what a clear put aside; `note` is what else
     is worth knowing, such as that somebody was faster."""
 
@@ -31,16 +31,16 @@ def attempt(
     store: Store,
     action: str,
     selection: Mapping[str, Any],
-    act: Callable[[str], Done],
+    act: Callable[[str], ActionResult],
     *,
     who: str | None,
     origin: str,
-) -> Done:
+) -> ActionResult:
     """The act under somebody's name (None: who is signed in). One that is refused is in the audit too."""
     try:
         return act(who or actor())
     except StoreError as error:  # each act is one transaction: it is done as a whole or not at all
-        return Done(False, f"Nothing was done. {error} Try again.")
+        return ActionResult(False, f"Nothing was done. {error} Try again.")
     except ProducerError as error:
         with contextlib.suppress(StoreError):
             store.audit(
@@ -51,4 +51,4 @@ def attempt(
                 count=0,
                 outcome=f"Refused: {error}",
             )
-        return Done(False, str(error))
+        return ActionResult(False, str(error))

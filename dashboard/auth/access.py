@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from producer_core._internal.actor import person
-from producer_core.dashboard.auth.access_rules import Admission
+from producer_core._internal.actor import current_actor
+from producer_core.dashboard.auth.access_rules import AccessRules
 from producer_core.dashboard.auth.login import COOKIE
-from producer_core.dashboard.auth.sessions import Attempts, Ended, Sessions
+from producer_core.dashboard.auth.sessions import EndedSessions, LoginAttempts, LoginSessions
 from producer_core.errors import ProducerError
 
 
@@ -20,31 +20,31 @@ class NotAllowed(ProducerError):
 
 
 @dataclass(frozen=True)
-class Guard:
+class AccessGuard:
     """What a server's process knows of its people. `started`: behind the door that asks them to sign in."""
 
-    admission: Admission = field(default_factory=Admission)
-    sessions: Sessions = field(default_factory=lambda: Sessions(0.0))
-    attempts: Attempts = field(default_factory=Attempts)
-    ended: Ended = field(default_factory=Ended)
+    admission: AccessRules = field(default_factory=AccessRules)
+    sessions: LoginSessions = field(default_factory=lambda: LoginSessions(0.0))
+    attempts: LoginAttempts = field(default_factory=LoginAttempts)
+    ended: EndedSessions = field(default_factory=EndedSessions)
     started: bool = False
 
 
-_guards: list[Guard] = [Guard()]
+_guards: list[AccessGuard] = [AccessGuard()]
 
 
-def keep(guard: Guard) -> None:
+def keep(guard: AccessGuard) -> None:
     """Once, when the server starts."""
     _guards[0] = guard
 
 
-def guard() -> Guard:
+def guard() -> AccessGuard:
     return _guards[0]
 
 
 def user() -> str:
     """The signed-in name; where nobody has to sign in, the operating system's. Empty where a session has ended."""
-    return person() if not guard().admission.needs_sign_in else _signed_in() or ""
+    return current_actor() if not guard().admission.needs_sign_in else _signed_in() or ""
 
 
 def may_act() -> tuple[bool, str]:

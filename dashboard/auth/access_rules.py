@@ -24,7 +24,7 @@ _KEYS = ("passwords", "may_see", "may_act", "read_only", "session_hours")
 
 
 @dataclass(frozen=True)
-class Admission:
+class AccessRules:
     """`passwords` are hashes by name. Patterns (`*@example.com`) are compared without regard to case.
 
     `provider` is the name of the OIDC provider where it has one, `comes_back_to` the address that it sends people to.
@@ -60,7 +60,7 @@ def files() -> tuple[Path, ...]:
     return tuple(folder / ".streamlit" / "secrets.toml" for folder in (Path.home(), Path.cwd()))
 
 
-def read(places: Sequence[Path] | None = None) -> Admission:
+def read(places: Sequence[Path] | None = None) -> AccessRules:
     """The admission that the files of secrets say; ConfigError names what is wrong in them."""
     raw: dict[str, Any] = {}
     for path in files() if places is None else places:
@@ -68,7 +68,7 @@ def read(places: Sequence[Path] | None = None) -> Admission:
     return _admission(raw.get("dashboard", {}), raw.get("auth"))
 
 
-def refusal(address: str, hosts: Sequence[str], admission: Admission) -> str | None:
+def refusal(address: str, hosts: Sequence[str], admission: AccessRules) -> str | None:
     """Why the dashboard does not listen at an address, or under a name; None where it may."""
     if admission.needs_sign_in:
         return None
@@ -96,7 +96,7 @@ def _table(path: Path) -> dict[str, Any]:
         ) from None
 
 
-def _admission(table: Any, auth: Any) -> Admission:
+def _admission(table: Any, auth: Any) -> AccessRules:
     if not isinstance(table, dict):
         raise ConfigError("[dashboard] in secrets.toml must be a table.")
     if unknown := [name for name in table if name not in _KEYS]:
@@ -115,7 +115,7 @@ def _admission(table: Any, auth: Any) -> Admission:
             fix='For example may_see = ["*@example.com"]; ["*"] is everybody that the provider signs in.',
         )
     provider, comes_back_to = _provider(auth) if oidc else (None, "")
-    return Admission(
+    return AccessRules(
         passwords,
         oidc,
         provider,

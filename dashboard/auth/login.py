@@ -15,9 +15,9 @@ from typing import NamedTuple
 from urllib.parse import parse_qs, quote, urlsplit
 
 from producer_core.dashboard.auth import known_devices, password
-from producer_core.dashboard.auth.access_rules import Admission
+from producer_core.dashboard.auth.access_rules import AccessRules
 from producer_core.dashboard.auth.asgi import App, Message, Receive, Scope, Send, rooted
-from producer_core.dashboard.auth.sessions import Attempts, Sessions, network
+from producer_core.dashboard.auth.sessions import LoginAttempts, LoginSessions, network
 
 logger = logging.getLogger(__name__)
 
@@ -34,11 +34,17 @@ _GRACE = 30.0
 """Seconds in which a page whose session has ended may still say so; then its connection is cut."""
 
 
-class Door:
+class LoginMiddleware:
     """ASGI middleware."""
 
     def __init__(
-        self, app: App, *, admission: Admission, sessions: Sessions, attempts: Attempts, base: str = ""
+        self,
+        app: App,
+        *,
+        admission: AccessRules,
+        sessions: LoginSessions,
+        attempts: LoginAttempts,
+        base: str = "",
     ) -> None:
         self._app = app
         self._admission = admission
@@ -82,7 +88,7 @@ class Door:
 
         return receive_while_signed_in
 
-    async def _sign_in(self, scope: Scope, asked: _Asked, receive: Receive, send: Send) -> None:
+    async def _sign_in(self, scope: Scope, asked: _LoginRequest, receive: Receive, send: Send) -> None:
         following = local(asked.query("next"), self._base or "/")
         if scope["method"] in ("GET", "HEAD"):
             if self._sessions.name(asked.token) is not None:
@@ -138,7 +144,7 @@ class Door:
         return "The name or the password is wrong."
 
 
-class _Asked(NamedTuple):
+class _LoginRequest(NamedTuple):
     """What a request says of itself."""
 
     headers: dict[str, str]
@@ -170,7 +176,7 @@ class _Asked(NamedTuple):
         return bool(self.header("origin")) and urlsplit(self.header("origin")).netloc == self.header("host")
 
 
-def _asked(scope: Scope) -> _Asked:
+def _asked(scope: Scope) -> _LoginRequest:
     headers: dict[str, str] = {}
     for raw_name, raw in scope["headers"]:
         name = raw_name.decode("latin-1").lower()
@@ -179,7 +185,9 @@ def _asked(scope: Scope) -> _Asked:
             f"{headers[name]}{together}{raw.decode('latin-1')}" if name in headers else raw.decode("latin-1")
         )
     client = scope.get("client")
-    return _Asked(headers, parse_qs(scope["query_string"].decode("latin-1")), client[0] if client else "")
+    return _LoginRequest(
+        headers, parse_qs(scope["query_string"].decode("latin-1")), client[0] if client else ""
+    )
 
 
 def local(path: str, otherwise: str) -> str:

@@ -18,7 +18,7 @@ _LONGEST = 2000
 _SECONDS = 600
 
 
-class Back:
+class OidcReturn:
     """ASGI middleware; it changes nothing but where a sign-in begins and ends."""
 
     def __init__(self, app: App, *, base: str = "") -> None:

@@ -14,7 +14,7 @@ _MOST = 10_000
 _FORGOTTEN_AFTER = 3600.0
 
 
-class Sessions:
+class LoginSessions:
     """Who is signed in, in this process; a restart signs everybody out. Safe from any thread.
 
     A browser holds a random token, we hold its hash and the moment at which it ends whatever happens.
@@ -56,7 +56,7 @@ def _hash(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-class Ended:
+class EndedSessions:
     """Sign-ins by OIDC that were ended by hand, in this process: a cookie that was copied, or that another tab still
     has, opens nothing any more. Safe from any thread."""
 
@@ -75,7 +75,7 @@ class Ended:
             return _hash(sign_in) in self._known
 
 
-class Attempts:
+class LoginAttempts:
     """The wait before the next sign-in attempt, by name, by address and by both. Safe from any thread.
 
     After `free` failures the wait doubles from a second up to a minute. Attempts during the wait are not checked. The

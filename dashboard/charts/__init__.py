@@ -1,6 +1,6 @@
 """The figures: values in, Plotly figures out; nothing else is read and nothing is invented."""
 
-from producer_core.dashboard.charts.chart import Drawn, drawn
+from producer_core.dashboard.charts.chart import RenderedChart, rendered
 from producer_core.dashboard.charts.latency import heat, percentiles, rtt_by_broker, spent
 from producer_core.dashboard.charts.overview import (
     error_rate,
@@ -14,15 +14,15 @@ from producer_core.dashboard.charts.sparkline import spark
 from producer_core.dashboard.charts.tile import Tile, tiles
 
 __all__ = [
-    "Drawn",
+    "RenderedChart",
     "Tile",
-    "drawn",
     "error_rate",
     "heat",
     "latency",
     "lines_of",
     "overview_lines",
     "percentiles",
+    "rendered",
     "rtt_by_broker",
     "spark",
     "spent",

@@ -19,15 +19,15 @@ from producer_core.dashboard.wording import short
 HEIGHT = 230
 
 
-class Drawn(NamedTuple):
+class RenderedChart(NamedTuple):
     """A figure as the browser takes it, and how high it is."""
 
     spec: str
     height: int
 
 
-def drawn(figure: Any) -> Drawn:
-    return Drawn(figure.to_json(), figure.layout.height)
+def rendered(figure: Any) -> RenderedChart:
+    return RenderedChart(figure.to_json(), figure.layout.height)
 
 
 _SHORT = 10  # seconds

@@ -10,7 +10,7 @@ from typing import Any
 
 from producer_core.dashboard.charts.chart import blank, or_sentence, others, sentence
 from producer_core.dashboard.queries.error_groups import GroupPage
-from producer_core.dashboard.queries.errors import Errors
+from producer_core.dashboard.queries.errors import ErrorsPage
 from producer_core.dashboard.theme import COLOURS
 from producer_core.dashboard.wording import count, short
 
@@ -19,7 +19,7 @@ _MOST = 8
 _OTHERS = "#94a3b8"
 
 
-def failed_attempts(page: Errors) -> Any:
+def failed_attempts(page: ErrorsPage) -> Any:
     """Attempts that failed in each window, by code, one on top of the other; the rarest codes together."""
     figure = blank(page.window)
     names = sorted(page.by_code)
@@ -46,7 +46,7 @@ def colours(codes: Sequence[str]) -> Mapping[str, str]:
     return chosen
 
 
-def fates(page: Errors) -> Any:
+def fates(page: ErrorsPage) -> Any:
     """Of the messages that failed: those acknowledged after a retry, and those that died."""
     figure = blank(page.window)
     saved = {moment.at: moment.fate.saved for moment in page.moments if moment.fate.saved}
@@ -98,7 +98,7 @@ def _time(at: float) -> datetime:
     return datetime.fromtimestamp(at, UTC)
 
 
-def described(page: Errors) -> str:
+def described(page: ErrorsPage) -> str:
     """What the chart of codes shows, for who cannot see it."""
     most = sorted(page.by_code, key=lambda code: -sum(page.by_code[code].values()))[:3]
     listed = ", ".join(f"{code} {count(sum(page.by_code[code].values()))}" for code in most)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from producer_core.dashboard.charts.chart import blank, decades, mode, or_sentence, sentence, top
-from producer_core.dashboard.queries import LATENCY_QUANTILES, Heat, Latency, Spent
+from producer_core.dashboard.queries import LATENCY_QUANTILES, Heat, LatencyPage, Spent
 from producer_core.dashboard.theme import COLOURS
 from producer_core.dashboard.wording import count, milliseconds, percent, short
 
@@ -28,7 +28,7 @@ def quantile_name(quantile: float) -> str:
     return f"p{100 * quantile:g}"
 
 
-def percentiles(page: Latency) -> Any:
+def percentiles(page: LatencyPage) -> Any:
     """Percentiles of merged histograms, in milliseconds on a logarithmic axis."""
     figure = blank(page.window)
     by_window = {one.at: one.found for one in page.percentiles}
@@ -39,7 +39,7 @@ def percentiles(page: Latency) -> Any:
     return or_sentence(figure, page, "No latency was measured in this range.")
 
 
-def heat(page: Latency) -> Any:
+def heat(page: LatencyPage) -> Any:
     """Where latencies lie: the darker a cell, the larger its share of the window's messages."""
     figure = blank(page.window)
     figure.update_layout(hovermode="closest", showlegend=False)
@@ -75,7 +75,7 @@ def heat(page: Latency) -> Any:
     return figure
 
 
-def spent(page: Latency) -> Any:
+def spent(page: LatencyPage) -> Any:
     """Means of each window, one on top of the other; throttling is part of them and drawn as a line."""
     figure = blank(page.window)
     by_window = {one.at: one for one in page.spent}
@@ -102,7 +102,7 @@ def spent(page: Latency) -> Any:
     return or_sentence(figure, page, "No client statistics came in this range.")
 
 
-def rtt_by_broker(page: Latency) -> Any:
+def rtt_by_broker(page: LatencyPage) -> Any:
     """The mean round trip of a request, by broker."""
     figure = blank(page.window)
     for place, (name, means) in enumerate(sorted(page.rtt_by_broker.items())):
@@ -112,7 +112,7 @@ def rtt_by_broker(page: Latency) -> Any:
     return or_sentence(figure, page, "No broker answered in this range.")
 
 
-def _windows(page: Latency) -> list[int]:
+def _windows(page: LatencyPage) -> list[int]:
     """The range's windows; not one of a few seconds that is not over yet: what is on its way would look like a dip."""
     ends = int(page.now) if page.step > _SHORT else int(page.now) // page.step * page.step
     return list(range(page.since, ends, page.step))

@@ -9,20 +9,20 @@ from functools import lru_cache
 from typing import Any
 
 from producer_core.dashboard.charts.chart import (
-    Drawn,
+    RenderedChart,
     Sums,
     blank,
     decades,
-    drawn,
     ends,
     line,
     or_sentence,
     others,
+    rendered,
     sentence,
     top,
     topics,
 )
-from producer_core.dashboard.queries import QUANTILES, Overview, Point
+from producer_core.dashboard.queries import QUANTILES, OverviewPage, Point
 from producer_core.dashboard.theme import COLOURS
 from producer_core.dashboard.wording import CUSTOM, milliseconds, short
 
@@ -31,7 +31,7 @@ _DECADES = range(-1, 7)  # of milliseconds
 
 
 @dataclass(frozen=True)
-class Lines:
+class OverviewLines:
     """What the lines of the overview are drawn from, without what would change nothing in them."""
 
     window: str
@@ -42,10 +42,10 @@ class Lines:
     percentiles: tuple[tuple[int, tuple[float | None, ...]], ...]
 
 
-def lines_of(page: Overview) -> Lines:
+def lines_of(page: OverviewPage) -> OverviewLines:
     end = ends(page.now, page.step)
     series = tuple(point for point in page.series if point.at < end)
-    return Lines(
+    return OverviewLines(
         page.window,
         page.since,
         page.step,
@@ -56,12 +56,12 @@ def lines_of(page: Overview) -> Lines:
 
 
 @lru_cache(maxsize=16)
-def overview_lines(lines: Lines) -> tuple[Drawn, Drawn, Drawn]:
+def overview_lines(lines: OverviewLines) -> tuple[RenderedChart, RenderedChart, RenderedChart]:
     """Error rate, throughput and latency, drawn once however many look: until a window is over they stay as they are."""
-    return drawn(error_rate(lines)), drawn(throughput(lines)), drawn(latency(lines))
+    return rendered(error_rate(lines)), rendered(throughput(lines)), rendered(latency(lines))
 
 
-def throughput(page: Overview | Lines) -> Any:
+def throughput(page: OverviewPage | OverviewLines) -> Any:
     """Acknowledged messages a second, by topic."""
     figure = blank(_revision(page))
     for topic, sums, colour in topics(page, lambda point: (point.acknowledged, point.dead)):
@@ -75,7 +75,7 @@ def throughput(page: Overview | Lines) -> Any:
     return or_sentence(figure, page, "Nothing was acknowledged in this range.")
 
 
-def error_rate(page: Overview | Lines) -> Any:
+def error_rate(page: OverviewPage | OverviewLines) -> Any:
     """Messages that died, as a share of those settled, by topic; nothing where a topic settled nothing."""
     figure = blank(_revision(page))
     for topic, sums, colour in topics(page, lambda point: (point.dead, point.acknowledged)):
@@ -89,7 +89,7 @@ def error_rate(page: Overview | Lines) -> Any:
     return or_sentence(figure, page, "Nothing was settled in this range.")
 
 
-def latency(page: Overview | Lines) -> Any:
+def latency(page: OverviewPage | OverviewLines) -> Any:
     """Percentiles from merged histograms, in milliseconds on a logarithmic axis."""
     figure = blank(_revision(page))
     by_window = dict(page.percentiles)
@@ -109,7 +109,7 @@ def latency(page: Overview | Lines) -> Any:
     return or_sentence(figure, page, "No latency was measured in this range.")
 
 
-def _revision(page: Overview | Lines) -> str:
+def _revision(page: OverviewPage | OverviewLines) -> str:
     """Another range is another look: zoom is not kept from one to the next."""
     return f"{page.since}" if page.window == CUSTOM else page.window
 

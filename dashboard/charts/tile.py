@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from producer_core.dashboard.queries import QUANTILES, Overview
+from producer_core.dashboard.queries import QUANTILES, OverviewPage
 from producer_core.dashboard.wording import (
     CUSTOM,
     VERDICTS,
-    Change,
+    NumberChange,
     change,
     compact,
     connection,
@@ -23,7 +23,7 @@ from producer_core.dashboard.wording import (
 from producer_core.metrics.histogram import RELATIVE_ERROR
 
 _SHARES = ("half", "95 of 100", "99 of 100", "999 of 1,000")
-_NOTHING = Change("", "", "")
+_NOTHING = NumberChange("", "", "")
 
 
 class Tile(NamedTuple):
@@ -33,7 +33,7 @@ class Tile(NamedTuple):
 
     label: str
     value: str
-    change: Change = _NOTHING
+    change: NumberChange = _NOTHING
     note: str = ""
     more: str = ""
     page: str | None = None
@@ -45,7 +45,7 @@ _PACES = {
 }
 
 
-def tiles(page: Overview) -> tuple[Tile, ...]:
+def tiles(page: OverviewPage) -> tuple[Tile, ...]:
     now, before = page.sums, page.before
     earlier = _earlier(page)
 
@@ -94,11 +94,11 @@ def tiles(page: Overview) -> tuple[Tile, ...]:
     )  # fmt: skip
 
 
-def _earlier(page: Overview) -> str:
+def _earlier(page: OverviewPage) -> str:
     return "As long a time before it" if page.window == CUSTOM else f"The {page.window} before"
 
 
-def _pending(page: Overview) -> Tile:
+def _pending(page: OverviewPage) -> Tile:
     retries = f"{plural(page.waiting, 'message')} of them for a retry" if page.waiting else "none for a retry"
     full = (
         f"queue {percent(page.sums.fill_highest)} full at most" if page.sums.samples else "no queue heard of"
@@ -114,14 +114,16 @@ def _pending(page: Overview) -> Tile:
     )
 
 
-def _dead_letters(page: Overview) -> Tile:
+def _dead_letters(page: OverviewPage) -> Tile:
     counts = [f"{count:,} {verdict.replace('_', ' ')}" for verdict, count in page.dead_by_verdict.items()]
     told = [
         f"{count:,} {verdict.replace('_', ' ')}: {VERDICTS.get(verdict, 'unknown')}"
         for verdict, count in page.dead_by_verdict.items()
     ]
     came = sum(cause.dead for cause in page.causes)
-    new = Change(f"+{came:,} in the range", f"{came:,} more in the range", "worse") if came else _NOTHING
+    new = (
+        NumberChange(f"+{came:,} in the range", f"{came:,} more in the range", "worse") if came else _NOTHING
+    )
     return Tile(
         "Dead letters",
         compact(page.dead_total),
@@ -132,7 +134,7 @@ def _dead_letters(page: Overview) -> Tile:
     )
 
 
-def _duplicates(page: Overview, tile: Callable[..., Tile]) -> Tile:
+def _duplicates(page: OverviewPage, tile: Callable[..., Tile]) -> Tile:
     now, before = page.sums, page.before
     doubt = f"{now.possible_duplicates:,} may be there twice" if now.possible_duplicates else ""
     found: Tile = tile(
@@ -144,7 +146,7 @@ def _duplicates(page: Overview, tile: Callable[..., Tile]) -> Tile:
     return found._replace(value=compact(now.duplicates)) if not now.duplicates else found
 
 
-def _memory(page: Overview) -> Tile:
+def _memory(page: OverviewPage) -> Tile:
     used, limit = page.memory
     share = percent(used / limit) if limit else ""
     note = f"{share} of {size(limit)}" if limit else "no limit known" if used else "no producer runs"
@@ -152,13 +154,13 @@ def _memory(page: Overview) -> Tile:
     return Tile(
         "Memory",
         size(used) if used else "–",
-        Change(note, note, tone) if tone else _NOTHING,
+        NumberChange(note, note, tone) if tone else _NOTHING,
         "" if tone else note,
         "Of the running producer's process that is nearest to its limit, right now. Earlier values are not kept.",
     )
 
 
-def _connection(page: Overview, tile: Callable[..., Tile]) -> Tile:
+def _connection(page: OverviewPage, tile: Callable[..., Tile]) -> Tile:
     found: Tile = tile(
         "Connection", page.sums.connected, page.before.connected, percent,
         "Producers that reach a broker, of those that run; below it the share of the time in which they did.",

@@ -137,7 +137,7 @@ export default function ({ data, parentElement, setStateValue, setTriggerValue }
 """
 
 
-class Row(NamedTuple):
+class DeadLetterRow(NamedTuple):
     """One letter: its id, when it died (seconds since 1970), and its other cells as text."""
 
     id: str
@@ -147,7 +147,7 @@ class Row(NamedTuple):
 
 def letter_list(
     columns: Sequence[str],
-    rows: Sequence[Row],
+    rows: Sequence[DeadLetterRow],
     *,
     key: str,
     version: int,

@@ -127,7 +127,7 @@ const fill = (item, group) => {
 
 
 @dataclass(frozen=True)
-class Item:
+class GroupItem:
     """One group, every part as text; `first` and `last` in seconds since 1970, `on` when it is the one chosen."""
 
     id: str
@@ -143,7 +143,7 @@ class Item:
     on: bool
 
 
-def group_list(items: Sequence[Item], *, key: str, on_pick: Callable[[str | None], None]) -> None:
+def group_list(items: Sequence[GroupItem], *, key: str, on_pick: Callable[[str | None], None]) -> None:
     """Draw the list; `on_pick` hears the fingerprint that was chosen, None when it was let go."""
 
     def picked() -> None:

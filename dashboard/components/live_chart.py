@@ -10,7 +10,7 @@ from typing import Any
 
 import streamlit as st
 
-from producer_core.dashboard.charts.chart import Drawn, drawn
+from producer_core.dashboard.charts.chart import RenderedChart, rendered
 from producer_core.dashboard.server.command import PLOTLY_JS
 
 _JS = r"""
@@ -139,5 +139,5 @@ def _component() -> Any:
 
 def live_plotly(figure: Any, *, key: str, alt: str) -> None:
     """Draw a Plotly figure, or one that is drawn already, under a stable key; `alt` says in words what it shows."""
-    spec, height = figure if isinstance(figure, Drawn) else drawn(figure)
+    spec, height = figure if isinstance(figure, RenderedChart) else rendered(figure)
     _component()(data={"spec": spec, "alt": alt, "height": height}, key=key)

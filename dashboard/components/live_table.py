@@ -32,7 +32,7 @@ class Column(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Part:
+class TablePart:
     """A text, a link (`href`, an address of `header.link`), or small bars that say `more` in words."""
 
     text: str = ""
@@ -42,8 +42,8 @@ class Part:
     bars: tuple[int, ...] = ()
 
 
-Line = str | Part | Sequence[str | Part]
-Cell = str | Part | Sequence[Line]
+Line = str | TablePart | Sequence[str | TablePart]
+Cell = str | TablePart | Sequence[Line]
 """One text or part, or lines of them."""
 
 
@@ -97,17 +97,17 @@ def _row(columns: Sequence[Column], row: TableRow) -> Node:
 
 
 def _cell(column: Column, cell: Cell) -> Node:
-    lines = [cell] if isinstance(cell, str | Part) else cell
+    lines = [cell] if isinstance(cell, str | TablePart) else cell
     drawn = [_line(line) for line in lines if line]
     return node("td", node("div", *drawn), role="cell", class_=_class(column), data_name=column.name)
 
 
 def _line(line: Line) -> Node:
-    parts: Sequence[str | Part] = [line] if isinstance(line, str | Part) else line
+    parts: Sequence[str | TablePart] = [line] if isinstance(line, str | TablePart) else line
     return node("span", *(_part(part) for part in parts if part), class_="pc-line")
 
 
-def _part(part: str | Part) -> Node:
+def _part(part: str | TablePart) -> Node:
     if isinstance(part, str):
         return node("span", part)
     if part.bars:
@@ -120,7 +120,7 @@ def _part(part: str | Part) -> Node:
     return node("span", part.text, class_=look, title=part.more or None)
 
 
-def _bars(part: Part) -> Node:
+def _bars(part: TablePart) -> Node:
     most = max(1, *part.bars)
     drawn = [
         node("rect", x=f"{place + 0.1:.1f}", width="0.8", y=f"{_HIGH - high:.1f}", height=f"{high:.1f}")

@@ -1,18 +1,18 @@
-"""The notebook's face of the dashboard: a live widget, and magics that need no widget."""
+"""The dashboard in notebooks: a live widget, and magics that work without it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from producer_core.dashboard.notebook.widget import Monitor as Monitor
+    from producer_core.dashboard.notebook.widget import MonitorWidget as MonitorWidget
 
-__all__ = ["Monitor"]
+__all__ = ["MonitorWidget"]
 
 
 def __getattr__(name: str) -> Any:
-    if name != "Monitor":
+    if name != "MonitorWidget":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from producer_core.dashboard.notebook.widget import Monitor
+    from producer_core.dashboard.notebook.widget import MonitorWidget
 
-    return Monitor
+    return MonitorWidget

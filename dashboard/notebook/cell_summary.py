@@ -20,7 +20,7 @@ _SETTLED = 5.0
 
 
 @dataclass(frozen=True)
-class Watched:
+class CellSummary:
     """What happened between two moments, in the numbers of the store."""
 
     seconds: float
@@ -45,7 +45,7 @@ class Watched:
         return page(str(self), columns=("letters", "code", "topics", "what it means, what to do"), rows=rows)
 
 
-class Watch:
+class CellWatch:
     """Shows a line that follows the cell, and its end. The kernel is busy meanwhile, so a thread of ours draws it."""
 
     def __init__(self, store: Store) -> None:
@@ -72,13 +72,13 @@ class Watch:
         _wait_for_heartbeat(self._store, self._began + took)
         self._show(self.look(took))
 
-    def look(self, seconds: float | None = None) -> Watched:
+    def look(self, seconds: float | None = None) -> CellSummary:
         now = _totals(self._store)
         gone = {
             name: now[name] - self._before[name] for name in ("accepted", "acknowledged", "dead", "retried")
         }
         since = DeadLetterFilter(state=None, since=self._began)
-        return Watched(
+        return CellSummary(
             seconds=time.time() - self._began if seconds is None else seconds,
             pending=now["pending"],
             causes=DeadLetters(self._store).groups(since, limit=5),
@@ -92,7 +92,7 @@ class Watch:
             except StoreError:
                 continue  # somebody else holds it for long: the next second tells
 
-    def _show(self, watched: Watched) -> None:
+    def _show(self, watched: CellSummary) -> None:
         if self._handle is not None:
             self._handle.update(watched)
 

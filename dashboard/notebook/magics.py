@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from producer_core.dashboard.notebook.cell_summary import Watch
+from producer_core.dashboard.notebook.cell_summary import CellWatch
 from producer_core.dlq import DeadLetterFilter, Groups
 from producer_core.errors import ConfigError
 from producer_core.producer.monitor import Monitor
@@ -51,7 +51,7 @@ class Magics:
 
     def watch(self, line: str, cell: str) -> Any:
         """`%%watch [SOURCE]`: runs the cell and says what became of the messages that it sent."""
-        with Watch(_monitor(self._source(_words(line))).store):
+        with CellWatch(_monitor(self._source(_words(line))).store):
             return _run(self._shell, cell)
 
     def _source(self, words: Sequence[str]) -> Any:

@@ -6,13 +6,13 @@ import html
 from base64 import b64encode
 
 from producer_core._internal.html import text
-from producer_core.dashboard.notebook.widget_state import Moment, Series, spark
+from producer_core.dashboard.notebook.widget_state import Series, WidgetState, spark
 
 BLUE, RED, GREY = "#2563eb", "#dc2626", "#7f7f7f"
 _LEFT = "text-align:left;vertical-align:top"
 
 
-def page(seen: Moment, name: str) -> str:
+def page(seen: WidgetState, name: str) -> str:
     """HTML of plain tables and one picture; the live widget hides it."""
     tiles = "".join(
         f"<td style='{_LEFT};padding:2px 16px 2px 0'>{text(key)}<br><b>{text(value)}</b></td>"
@@ -26,7 +26,7 @@ def page(seen: Moment, name: str) -> str:
     )
 
 
-def _chart(seen: Moment) -> str:
+def _chart(seen: WidgetState) -> str:
     """As an image: GitHub takes SVG out of HTML, and images it shows."""
     image = b64encode(picture(seen.series, seen.caption).encode()).decode()
     return (
@@ -36,7 +36,7 @@ def _chart(seen: Moment) -> str:
     )
 
 
-def _causes(seen: Moment) -> str:
+def _causes(seen: WidgetState) -> str:
     rows = "".join(
         f"<tr><td style='{_LEFT}'><b>{one.count:,}</b></td><td style='{_LEFT}'><b>{text(one.name)}</b><br>"
         f"{text(one.error)}<br>{text(one.advice)}</td></tr>"
@@ -45,7 +45,7 @@ def _causes(seen: Moment) -> str:
     return f"<table>{rows}</table>" if rows else ""
 
 
-def _dead(seen: Moment) -> str:
+def _dead(seen: WidgetState) -> str:
     return f"<div>{text(seen.dead_text)}</div>" if seen.dead_text else ""
 
 

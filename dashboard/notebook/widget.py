@@ -11,7 +11,7 @@ import anywidget
 import traitlets
 
 from producer_core.dashboard.notebook import static_export, widget_state
-from producer_core.dashboard.notebook.widget_actions import Answer, Desk
+from producer_core.dashboard.notebook.widget_actions import ActionReply, WidgetActions
 from producer_core.errors import ProducerError
 from producer_core.store import Store
 
@@ -20,7 +20,7 @@ _STILL_EVERY = 30.0
 """Seconds after which the still picture is drawn anew while somebody looks: each change marks the notebook unsaved."""
 
 
-class Monitor(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is Any here
+class MonitorWidget(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is Any here
     """One store, live. The browser asks; a kernel that runs a cell does not answer and is seen to be busy.
 
     There is no thread and no timer here: where nobody looks, nothing is done.
@@ -35,7 +35,7 @@ class Monitor(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is Any he
 
     def __init__(self, store: Store, window: str = widget_state.DEFAULT) -> None:
         self._store = store
-        self._desk = Desk(store)
+        self._desk = WidgetActions(store)
         self._drawn = 0.0
         self._answering = threading.Lock()  # JupyterLab asks on a thread beside the one of the cells
         self._made = widget_state.moment(store, window)
@@ -59,7 +59,7 @@ class Monitor(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is Any he
             self._answer(message)
 
     def _answer(self, message: dict[str, Any]) -> None:
-        answer = Answer()
+        answer = ActionReply()
         try:
             answer = self._desk.answer(message)
             window = str(message.get("window"))
@@ -85,7 +85,7 @@ class Monitor(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is Any he
         bundle = bundle[0] if isinstance(bundle, tuple) else bundle
         display({**bundle, "text/plain": ""}, raw=True)
 
-    def _draw_still(self, seen: widget_state.Moment, *, update: bool = False) -> None:
+    def _draw_still(self, seen: widget_state.WidgetState, *, update: bool = False) -> None:
         """The picture that stays in the notebook; the widget's script hides it while it lives."""
         from IPython.display import display
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypedDict
 
-from producer_core._internal.actor import NOTEBOOK, person
+from producer_core._internal.actor import NOTEBOOK, current_actor
 from producer_core.dashboard import actions, wording
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ReplayError
@@ -23,7 +23,7 @@ LATE = 6.0
 _BUSY = "The kernel was busy, so nothing was done. Click again."
 
 
-class Question(TypedDict):
+class Confirmation(TypedDict):
     """What a person is asked before an act: a heading, what it means worst first, and what the button says.
 
     `mark` is what the act is about: a group of letters, or, for "go", a replay.
@@ -39,12 +39,12 @@ class Question(TypedDict):
 
 
 @dataclass(frozen=True)
-class Answer:
+class ActionReply:
     """How an act went; `following` is the replay that is shown, `progress` the share of it that is settled, `ways` what
     may be done about it."""
 
     said: str = ""
-    question: Question | None = None
+    question: Confirmation | None = None
     following: str = ""
     progress: float | None = None
     ways: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ _WAYS: Mapping[str, tuple[str, ...]] = {
 """What a person may do about a replay, by its state."""
 
 
-class Desk:
+class WidgetActions:
     """The acts of one widget on one store; called by one thread of the kernel at a time, its main one or a subshell.
 
     It shows the replay that it began, else one that has not ended, so that one begun in a cell, or by a kernel that was
@@ -75,7 +75,7 @@ class Desk:
         self._undo: tuple[DeadLetterFilter, float] | None = None
         self._asks = ""  # the replay that was just begun here: it asks by itself what its look ahead found
 
-    def answer(self, message: Mapping[str, Any]) -> Answer:
+    def answer(self, message: Mapping[str, Any]) -> ActionReply:
         """What is said to one message of the browser; `at` is our own time that the click answers to."""
         kind = str(message.get("type"))
         if kind == "prepare":
@@ -95,18 +95,18 @@ class Desk:
             return self._with(_BUSY)
         return self._with(acts[kind](message))
 
-    def _with(self, said: str = "", question: Question | None = None) -> Answer:
+    def _with(self, said: str = "", question: Confirmation | None = None) -> ActionReply:
         operation = self._followed()
         if operation is None:
-            return Answer(said, question, undo=self._undo is not None)
+            return ActionReply(said, question, undo=self._undo is not None)
         if operation.state == "ready" and operation.operation_id == self._asks:
             operation, question = self._looked(operation, question)
         share, told = self._progress(operation)
         ways = _WAYS.get(operation.state, ())
         following = operation.operation_id if ways else ""
-        return Answer(said or told, question, following, share, ways, self._undo is not None)
+        return ActionReply(said or told, question, following, share, ways, self._undo is not None)
 
-    def _question(self, message: Mapping[str, Any]) -> Question:
+    def _question(self, message: Mapping[str, Any]) -> Confirmation:
         """A dry run of exactly what was seen; nothing is sent and nothing written."""
         where, act = _where(message), str(message.get("act"))
         if act == "go":
@@ -122,17 +122,21 @@ class Desk:
         if not count:
             title, lines, yes = "Nothing waits here any more: somebody was faster.", [], ""
         mark = str(message.get("mark") or "")
-        return Question(act=act, mark=mark, until=where.until, shown=count, title=title, lines=lines, yes=yes)
+        return Confirmation(
+            act=act, mark=mark, until=where.until, shown=count, title=title, lines=lines, yes=yes
+        )
 
-    def _looked(self, operation: Operation, question: Question | None) -> tuple[Operation, Question | None]:
+    def _looked(
+        self, operation: Operation, question: Confirmation | None
+    ) -> tuple[Operation, Confirmation | None]:
         """What follows the look ahead of a replay that was begun here; letters in doubt were told before the click."""
         self._asks = ""
         if not self._what_is_done(operation).safe_but_doubtful:
             return operation, question or self._decision(operation)
-        actions.go_replay(self._store, operation.operation_id, who=person(), origin=NOTEBOOK)
+        actions.go_replay(self._store, operation.operation_id, who=current_actor(), origin=NOTEBOOK)
         return actions.follow(self._store, operation.operation_id), question
 
-    def _decision(self, operation: Operation | None) -> Question:
+    def _decision(self, operation: Operation | None) -> Confirmation:
         """What a look ahead found, to be decided."""
         mark, title, lines, yes = "", "This replay waits for nobody any more.", list[str](), ""
         if operation is not None and operation.state == "ready":
@@ -140,14 +144,14 @@ class Desk:
             run = self._what_is_done(operation)
             title, lines = f"Replay {wording.plural(run.total, 'dead letter')}?", list(run.sentences)
             yes = f"Replay {run.total:,}" if run.total else ""
-        return Question(act="go", mark=mark, until=None, shown=0, title=title, lines=lines, yes=yes)
+        return Confirmation(act="go", mark=mark, until=None, shown=0, title=title, lines=lines, yes=yes)
 
     def _what_is_done(self, operation: Operation) -> DryRun:
         return dry_run(self._store, DeadLetterFilter(), operation=operation)
 
     def _replay(self, message: Mapping[str, Any]) -> str:
         done = actions.start_replay(
-            self._store, _where(message), shown=message.get("shown"), who=person(), origin=NOTEBOOK
+            self._store, _where(message), shown=message.get("shown"), who=current_actor(), origin=NOTEBOOK
         )
         self._operation, self._undo = done.operation_id, None
         self._asks = (
@@ -156,21 +160,21 @@ class Desk:
         return "" if done.ok and done.operation_id and not done.note else f"{done.text} {done.note}".strip()
 
     def _clear(self, message: Mapping[str, Any]) -> str:
-        done = actions.clear(self._store, _where(message), who=person(), origin=NOTEBOOK)
+        done = actions.clear(self._store, _where(message), who=current_actor(), origin=NOTEBOOK)
         self._operation, self._undo = None, done.undo
         return done.text
 
-    def _switch(self, act: Callable[..., actions.Done], message: Mapping[str, Any]) -> str:
+    def _switch(self, act: Callable[..., actions.ActionResult], message: Mapping[str, Any]) -> str:
         operation = self._shown(message)
         if operation is None:
             return "That replay has ended, and nothing was done to another."
-        return act(self._store, operation.operation_id, who=person(), origin=NOTEBOOK).text
+        return act(self._store, operation.operation_id, who=current_actor(), origin=NOTEBOOK).text
 
     def _take_back(self, message: Mapping[str, Any]) -> str:
         if self._undo is None:
             return "There is nothing to take back."
         undo, self._undo = self._undo, None
-        return actions.undo_clear(self._store, undo, who=person(), origin=NOTEBOOK).text
+        return actions.undo_clear(self._store, undo, who=current_actor(), origin=NOTEBOOK).text
 
     def _shown(self, message: Mapping[str, Any]) -> Operation | None:
         """The replay that a person saw who acts on it now; None where another is followed since."""
@@ -183,7 +187,7 @@ class Desk:
             found = live(self._store)
             if not found:
                 return None
-            me = person()
+            me = current_actor()
             self._operation = max(found, key=lambda one: (one.who == me, one.created_at)).operation_id
         try:
             return actions.follow(self._store, self._operation)
@@ -195,7 +199,7 @@ class Desk:
         if operation.ended:
             self._operation = None
             return None, progress(operation)
-        whose = "" if operation.who == person() else f" Begun by {operation.who}."
+        whose = "" if operation.who == current_actor() else f" Begun by {operation.who}."
         if operation.state == "checking":
             return 0.0, f"Replaying: 0 of {operation.total:,}. Looking ahead on the topics first.{whose}"
         if operation.state == "ready":

@@ -28,7 +28,7 @@ _LONG = 240
 
 
 @dataclass(frozen=True)
-class Cause:
+class CauseLine:
     """A group of dead letters: `mark` is its fingerprint, `name` what it is, `advice` what to do."""
 
     mark: str
@@ -57,7 +57,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Moment:
+class WidgetState:
     """How the store stands. `until` bounds what was seen: an act leaves letters that died later alone; None: no letters."""
 
     sentence: str
@@ -68,7 +68,7 @@ class Moment:
     window: str
     series: Series
     caption: str
-    causes: tuple[Cause, ...]
+    causes: tuple[CauseLine, ...]
     others: int
     dead: tuple[tuple[str, int], ...]
     dead_text: str
@@ -82,7 +82,7 @@ class Moment:
         return asdict(self)
 
 
-def moment(store: Store, window: str = DEFAULT, now: float | None = None) -> Moment:
+def moment(store: Store, window: str = DEFAULT, now: float | None = None) -> WidgetState:
     """One look at the store."""
     now = time.time() if now is None else now
     everything, letters = DeadLetterFilter(), DeadLetters(store)
@@ -97,7 +97,7 @@ def moment(store: Store, window: str = DEFAULT, now: float | None = None) -> Mom
     )  # buttons are links of the pages
     series = _series(page)
     total = sum(page.dead_by_topic.values())
-    return Moment(
+    return WidgetState(
         sentence=mask_told(sentence.strip()),
         tone=found.tone,
         alerts=tuple(mask_told(wording.alert(found, now)) for found in page.alerts[:_ALERTS]),
@@ -118,7 +118,7 @@ def moment(store: Store, window: str = DEFAULT, now: float | None = None) -> Mom
     )
 
 
-def text(seen: Moment) -> str:
+def text(seen: WidgetState) -> str:
     """For a terminal."""
     tiles = ", ".join(f"{name} {value}" for name, value in seen.tiles)
     lines = (seen.sentence, *seen.alerts, *seen.producers, tiles, *_sparks(seen.series), seen.dead_text)
@@ -153,7 +153,7 @@ def _sparks(series: Series) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _tiles(page: queries.Overview) -> tuple[tuple[str, str], ...]:
+def _tiles(page: queries.OverviewPage) -> tuple[tuple[str, str], ...]:
     p50, p95, p99 = page.latency[:3]
     return (
         ("failed", wording.percent(page.error_rate)),
@@ -166,7 +166,7 @@ def _tiles(page: queries.Overview) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _producers(page: queries.Overview, now: float) -> tuple[str, ...]:
+def _producers(page: queries.OverviewPage, now: float) -> tuple[str, ...]:
     """The producers that run, or the one that ran last, each in a few words."""
     running = [row for row in page.producers if row["closed_at"] is None] or list(page.producers[:1])
     said = [f"{row['client_id']}: {wording.producer_state(row, now)}" for row in running[:_PRODUCERS]]
@@ -174,7 +174,7 @@ def _producers(page: queries.Overview, now: float) -> tuple[str, ...]:
     return tuple(mask_told(line) for line in [*said, *more])
 
 
-def _series(page: queries.Overview) -> Series:
+def _series(page: queries.OverviewPage) -> Series:
     sent: dict[int, float] = defaultdict(float)
     failed: dict[int, float] = defaultdict(float)
     for point in page.series:
@@ -197,12 +197,12 @@ def _caption(series: Series) -> str:
     )
 
 
-def _cause(group: Group) -> Cause:
+def _cause(group: Group) -> CauseLine:
     doubtful = sum(count for verdict, count in group.verdicts.items() if verdict not in SAFE_VERDICTS)
     topics = ", ".join(group.topics[:3]) + (
         f" and {len(group.topics) - 3} more" if len(group.topics) > 3 else ""
     )
-    return Cause(
+    return CauseLine(
         mark=group.fingerprint,
         count=group.count,
         name=f"{group.code} on {topics}",

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from producer_core.alerts import Alert, AlertLog, Book, Rule, Silence, book_of
-from producer_core.alerts.conditions import DAY, HOUR, MINUTE, Told, windows_of
+from producer_core.alerts import Alert, AlertLog, AlertRule, RuleSet, Silence, rule_set_of
+from producer_core.alerts.conditions import DAY, HOUR, MINUTE, ReportedByProducer, windows_of
 from producer_core.alerts.evaluate_rules import ALL_TOPICS
 from producer_core.alerts.lease import LEASE
 from producer_core.alerts.notify_policy import said_twice
@@ -28,7 +28,7 @@ SHOWN = 30
 """So many that fire are shown one by one."""
 
 
-class Judge(NamedTuple):
+class EvaluatorState(NamedTuple):
     """The process that judges: by its name, and whether it still does. `here`: it is this server."""
 
     name: str
@@ -36,7 +36,7 @@ class Judge(NamedTuple):
     here: bool
 
 
-class FileNow(NamedTuple):
+class RuleFileState(NamedTuple):
     """The file of rules, and in lines what is wrong with it. `repeat`: seconds until people are told again."""
 
     path: Path | None
@@ -46,11 +46,11 @@ class FileNow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RuleNow:
+class RuleState:
     """A rule and how it stands. `silence`: what keeps it quiet for everything that it is about."""
 
     name: str
-    rule: Rule
+    rule: AlertRule
     firing: int = 0
     pending: int = 0
     episodes: int = 0
@@ -60,11 +60,11 @@ class RuleNow:
     @property
     def told(self) -> bool:
         """A producer says itself when it begins and ends."""
-        return isinstance(self.rule.condition, Told)
+        return isinstance(self.rule.condition, ReportedByProducer)
 
 
 @dataclass(frozen=True)
-class RouteNow:
+class RouteState:
     """A way by which people are told, and how that goes.
 
     `source` names where the address comes from, never the address; `here`: this server has it, so it can be tried.
@@ -85,7 +85,7 @@ class RouteNow:
 
 
 @dataclass(frozen=True)
-class Alerts:
+class AlertsPage:
     """As of `now`: firing ones as they need somebody, pending ones, and the latest of those that are over."""
 
     now: float
@@ -96,16 +96,16 @@ class Alerts:
     elsewhere: int
     """That fire, but are not about the topic or the producer that is looked at."""
     silences: tuple[Silence, ...]
-    rules: tuple[RuleNow, ...]
-    routes: tuple[RouteNow, ...]
+    rules: tuple[RuleState, ...]
+    routes: tuple[RouteState, ...]
     untold: tuple[Mapping[str, Any], ...]
-    judge: Judge | None
-    file: FileNow
+    judge: EvaluatorState | None
+    file: RuleFileState
     names: Mapping[str, str]
     """Producers by their ids, as a person knows them."""
 
     @property
-    def failing(self) -> tuple[tuple[RouteNow, float], ...]:
+    def failing(self) -> tuple[tuple[RouteState, float], ...]:
         """The routes over which nobody is told, each with the moment since when."""
         return tuple((one, one.failing_since) for one in self.routes if one.failing_since is not None)
 
@@ -121,7 +121,7 @@ class AlertDetail:
 
     now: float
     alert: Alert
-    rule: Rule | None
+    rule: AlertRule | None
     silence: Silence | None
     told: tuple[Mapping[str, Any], ...]
     topic: str | None
@@ -131,9 +131,9 @@ class AlertDetail:
     names: Mapping[str, str]
 
 
-def alerts(store: Store, view: View, now: float) -> Alerts:
+def alerts(store: Store, view: View, now: float) -> AlertsPage:
     """One consistent look at the store."""
-    book = book_of(store)
+    book = rule_set_of(store)
     since, until = view.since(now), view.until(now)
     with store.borrow():
         firing = store.rows("alerts_shown", state="firing", now=now, limit=1_000, **view.where)
@@ -147,7 +147,7 @@ def alerts(store: Store, view: View, now: float) -> Alerts:
         untold = store.rows("alerts_outbox_open", limit=50)
         judge = store.rows("alerts_judge")
         names = _names(store, now)
-    return Alerts(
+    return AlertsPage(
         now=now,
         firing=tuple(sorted(_once(book, map(_alert, firing)), key=_urgency)),
         pending=tuple(map(_alert, pending)),
@@ -159,7 +159,7 @@ def alerts(store: Store, view: View, now: float) -> Alerts:
         routes=_routes(book, routes),
         untold=tuple(untold),
         judge=_judge(judge, now),
-        file=FileNow(book.path, tuple((book.problem or "").splitlines()), book.repeat, book.link),
+        file=RuleFileState(book.path, tuple((book.problem or "").splitlines()), book.repeat, book.link),
         names=names,
     )
 
@@ -175,7 +175,7 @@ def alert_detail(store: Store, alert_id: str, now: float) -> AlertDetail | None:
         topics = {row["topic"] for row in store.rows("topics")}
         silences = AlertLog(store, clock=lambda: now).silences()
         names = _names(store, now)
-    rule = book_of(store).rules.get(item.rule)
+    rule = rule_set_of(store).rules.get(item.rule)
     topic = item.subject.partition("/")[0]
     about_topic = topic in topics and item.subject != ALL_TOPICS
     return AlertDetail(
@@ -205,7 +205,7 @@ def _alert(row: Mapping[str, Any]) -> Alert:
     return Alert(**{name: value for name, value in row.items() if name != "total"})
 
 
-def _once(book: Book, items: Iterable[Alert]) -> list[Alert]:
+def _once(book: RuleSet, items: Iterable[Alert]) -> list[Alert]:
     """What several producers say of one store is one alert to a reader."""
     known = list(items)
     twice = said_twice(book.rules, ((item.rule, item.started_at, item.alert_id) for item in known))
@@ -235,19 +235,19 @@ def _urgency(item: Alert) -> Urgency:
 
 
 def _rules(
-    book: Book, counted: Mapping[str, Mapping[str, Any]], silences: Iterable[Silence]
-) -> tuple[RuleNow, ...]:
+    book: RuleSet, counted: Mapping[str, Mapping[str, Any]], silences: Iterable[Silence]
+) -> tuple[RuleState, ...]:
     """Those of the book, the ones that fire first; told by producers last."""
     quiet = {one.rule: one for one in silences if not one.subject}
     found = []
     for name, rule in book.rules.items():
         row = counted.get(name, {})
         figures = {key: row.get(key) or 0 for key in ("firing", "pending", "episodes")}
-        found.append(RuleNow(name, rule, **figures, last_at=row.get("last_at"), silence=quiet.get(name)))
+        found.append(RuleState(name, rule, **figures, last_at=row.get("last_at"), silence=quiet.get(name)))
     return tuple(sorted(found, key=lambda one: (not one.firing, not one.pending, one.told)))
 
 
-def _routes(book: Book, rows: Iterable[Mapping[str, Any]]) -> tuple[RouteNow, ...]:
+def _routes(book: RuleSet, rows: Iterable[Mapping[str, Any]]) -> tuple[RouteState, ...]:
     """Those that the file and the environment of this server name, and those that other processes told over."""
     known = {row["name"]: row for row in rows}
     try:
@@ -264,7 +264,7 @@ def _routes(book: Book, rows: Iterable[Mapping[str, Any]]) -> tuple[RouteNow, ..
         route, row = here.get(name), known.get(name, {})
         settings = route or named.get(name)
         found.append(
-            RouteNow(
+            RouteState(
                 name,
                 row.get("kind") or ("webhook" if settings else ""),
                 sources.get(name, ""),
@@ -279,7 +279,7 @@ def _routes(book: Book, rows: Iterable[Mapping[str, Any]]) -> tuple[RouteNow, ..
     return tuple(sorted(found, key=lambda one: one.failing_since is None))
 
 
-def _judge(rows: list[dict[str, Any]], now: float) -> Judge | None:
+def _judge(rows: list[dict[str, Any]], now: float) -> EvaluatorState | None:
     if not rows:
         return None
     row = rows[0]
@@ -289,7 +289,7 @@ def _judge(rows: list[dict[str, Any]], now: float) -> Judge | None:
     name = f"process {pid} on {host}" if host else owner
     if row["pid"] is not None:
         name = f"{row['client_id'] or 'a producer'} (process {row['pid']} on {row['host']})"
-    return Judge(name, row["lease_until"] > now - LEASE, here)
+    return EvaluatorState(name, row["lease_until"] > now - LEASE, here)
 
 
 def _producer(item: Alert, about_topic: bool) -> str | None:
@@ -300,7 +300,7 @@ def _producer(item: Alert, about_topic: bool) -> str | None:
     return item.subject if producers and not about_topic else None
 
 
-def _looks_back(rule: Rule | None) -> float:
+def _looks_back(rule: AlertRule | None) -> float:
     """Seconds before an alert began that made it begin, an hour at most."""
     windows = windows_of(rule.condition) if rule is not None else ()
     return min(max(windows, default=5 * MINUTE), HOUR)

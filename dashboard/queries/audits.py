@@ -32,7 +32,7 @@ BEFORE = 20
 _HELD = 10_000
 
 
-class Part(NamedTuple):
+class AuditedPart(NamedTuple):
     """The offsets of a partition that were read, and its low watermark and last stable offset of then."""
 
     partition: int
@@ -59,7 +59,7 @@ class Audit:
     isolation: str
     since: float | None
     until: float | None
-    parts: tuple[Part, ...]
+    parts: tuple[AuditedPart, ...]
     records: int | None
     foreign: int | None
     ours: int | None
@@ -106,7 +106,7 @@ class TopicAudit:
 
 
 @dataclass(frozen=True)
-class Finding:
+class AuditFinding:
     """A message, where it is or was acknowledged, and what this store knows of it: its letter's state, its replay."""
 
     message_id: str
@@ -166,11 +166,11 @@ def one(store: Store, audit_id: str, now: float) -> AuditPage | None:
     return AuditPage(audit, dict(held), dict(by_part), others)
 
 
-def findings(store: Store, audit_id: str, kind: str, limit: int) -> tuple[Finding, ...]:
+def findings(store: Store, audit_id: str, kind: str, limit: int) -> tuple[AuditFinding, ...]:
     """Findings of one kind, in the order of their places."""
     rows = store.rows("audit_findings_of", audit=audit_id, kind=kind, limit=limit)
     return tuple(
-        Finding(
+        AuditFinding(
             row["message_id"] or "",
             row["partition"],
             row["offset"],
@@ -210,11 +210,11 @@ def _audit(row: Mapping[str, Any], now: float) -> Audit:
     )
 
 
-def _parts(ranges: str | None) -> Iterable[Part]:
+def _parts(ranges: str | None) -> Iterable[AuditedPart]:
     """The ranges as the audit wrote them; none where they make no sense."""
     with contextlib.suppress(ValueError, TypeError, AttributeError):
         said = orjson.loads(ranges or "{}")
-        yield from sorted(Part(int(number), *map(int, range_)) for number, range_ in said.items())
+        yield from sorted(AuditedPart(int(number), *map(int, range_)) for number, range_ in said.items())
 
 
 def _last_word(found: Sequence[Audit]) -> TopicAudit:

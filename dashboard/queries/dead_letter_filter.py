@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 from producer_core.dashboard.queries.view import RANGES, step_of
-from producer_core.dlq import Cursor, DeadLetterFilter
+from producer_core.dlq import DeadLetterFilter, PageCursor
 from producer_core.errors import ConfigError
 
 _WAITING = DeadLetterFilter()
 
 
 @dataclass(frozen=True)
-class Looking:
+class DeadLetterQuery:
     """`span` is a name of RANGES that follows the clock; without it the filter's own since and until count.
 
     All of it stands in the address of the page: the filter as `to_query` writes it, `range`, `after`, `letter`.
@@ -21,11 +21,11 @@ class Looking:
 
     where: DeadLetterFilter = _WAITING
     span: str | None = None
-    after: Cursor | None = None
+    after: PageCursor | None = None
     letter: str | None = None
 
     @classmethod
-    def from_query(cls, query: Mapping[str, str]) -> Looking:
+    def from_query(cls, query: Mapping[str, str]) -> DeadLetterQuery:
         """What an address says; ConfigError where it makes no sense. `producer` is how other pages say producer_id."""
         where = DeadLetterFilter.from_query({"producer_id": query.get("producer", ""), **query})
         span = query.get("range")
@@ -33,7 +33,7 @@ class Looking:
             span = None
         if span is not None:
             where = replace(where, since=None, until=None)
-        after = Cursor.parse(query["after"]) if query.get("after") else None
+        after = PageCursor.parse(query["after"]) if query.get("after") else None
         return cls(where, span, after, query.get("letter") or None)
 
     def to_query(self) -> dict[str, str]:
@@ -48,7 +48,7 @@ class Looking:
         step = step_of(length)
         return replace(self.where, since=float((int(now) - length) // step * step))
 
-    def narrowed(self, **changes: object) -> Looking:
+    def narrowed(self, **changes: object) -> DeadLetterQuery:
         """With another filter: from the first page on, and what was open stays open."""
         return replace(self, where=replace(self.where, **changes), after=None)  # type: ignore[arg-type]  # its fields
 
@@ -67,9 +67,9 @@ OURS = frozenset(field.name for field in fields(DeadLetterFilter)) | {"range", "
 """The names in the address that mean something here; others are left alone."""
 
 
-def looking(query: Mapping[str, str]) -> tuple[Looking, str | None]:
+def dead_letter_query(query: Mapping[str, str]) -> tuple[DeadLetterQuery, str | None]:
     """What an address asks for, and what is wrong with it: then everything that waits is shown."""
     try:
-        return Looking.from_query(query), None
+        return DeadLetterQuery.from_query(query), None
     except ConfigError as error:
-        return Looking(), str(error)
+        return DeadLetterQuery(), str(error)

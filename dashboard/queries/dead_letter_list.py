@@ -7,9 +7,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from producer_core.dlq import Cursor, DeadLetterFilter, DeadLetters, Found, Group
-from producer_core.dlq.limits import Bounds, Excess, Load, judge, measure
-from producer_core.dlq.timeline import Moment, timeline
+from producer_core.dlq import DeadLetterFilter, DeadLetters, Group, PageCursor, SearchResult
+from producer_core.dlq.limits import DeadLetterLimits, DeadLetterLoad, LimitExcess, judge, measure
+from producer_core.dlq.timeline import TimelineEvent, timeline
 from producer_core.events import SAFE_VERDICTS, DeadLetter
 from producer_core.store import Store
 
@@ -34,7 +34,7 @@ class DeadLetterPage:
     total: int
     letters: tuple[DeadLetter, ...]
     verdicts: Mapping[str, int]
-    next: Cursor | None = None
+    next: PageCursor | None = None
     newest: float | None = None
     over: bool = False
 
@@ -48,7 +48,7 @@ class DeadLetterPage:
 
 
 @dataclass(frozen=True)
-class Scope:
+class ActionScope:
     """What an act would be about now: how many dead letters, with which verdicts."""
 
     about: DeadLetterFilter
@@ -65,7 +65,7 @@ class Scope:
 
 
 @dataclass(frozen=True)
-class Causes:
+class OtherCauses:
     """The largest groups; `one` is the group that was chosen, which may be small. `total` counts the letters of all."""
 
     groups: tuple[Group, ...]
@@ -79,26 +79,26 @@ class Causes:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class PendingCounts:
     """What waits against its bounds, which of them are passed, and how many were put aside."""
 
-    load: Load
-    bounds: Bounds
-    excess: tuple[Excess, ...]
+    load: DeadLetterLoad
+    bounds: DeadLetterLimits
+    excess: tuple[LimitExcess, ...]
     archived: int
 
 
 @dataclass(frozen=True)
-class Seen:
+class OpenDeadLetter:
     """All that a page shows of a filter, as of one moment, so that its numbers agree."""
 
     page: DeadLetterPage
-    causes: Causes
-    waiting: Waiting
+    causes: OtherCauses
+    waiting: PendingCounts
 
 
 @dataclass(frozen=True)
-class Search:
+class BodySearch:
     """Looks into bodies, one after the other, each going on where the one before ended."""
 
     where: DeadLetterFilter
@@ -106,7 +106,7 @@ class Search:
     looked_at: int
     of: int
     complete: bool
-    next: Cursor | None
+    next: PageCursor | None
     began: float
 
     @property
@@ -121,7 +121,7 @@ class Search:
         return tuple(one.message_id for one in self.letters)
 
 
-def dead_letters(store: Store, where: DeadLetterFilter, *, after: Cursor | None = None) -> DeadLetterPage:
+def dead_letters(store: Store, where: DeadLetterFilter, *, after: PageCursor | None = None) -> DeadLetterPage:
     """LISTED letters of the filter, the latest first, from a place on."""
     letters = DeadLetters(store)
     over = where.until is not None and where.until <= time.time()
@@ -140,13 +140,17 @@ def dead_letters(store: Store, where: DeadLetterFilter, *, after: Cursor | None 
         )
 
 
-def seen(store: Store, where: DeadLetterFilter, now: float, *, after: Cursor | None = None) -> Seen:
+def seen(
+    store: Store, where: DeadLetterFilter, now: float, *, after: PageCursor | None = None
+) -> OpenDeadLetter:
     """In one visit: nobody writes meanwhile."""
     with store.borrow():
-        return Seen(dead_letters(store, where, after=after), causes(store, where), waiting(store, now))
+        return OpenDeadLetter(
+            dead_letters(store, where, after=after), causes(store, where), waiting(store, now)
+        )
 
 
-def causes(store: Store, where: DeadLetterFilter) -> Causes:
+def causes(store: Store, where: DeadLetterFilter) -> OtherCauses:
     """The groups of a filter, whichever of them it chose."""
     letters, every = DeadLetters(store), replace(where, group=None)
     with store.borrow():
@@ -154,18 +158,18 @@ def causes(store: Store, where: DeadLetterFilter) -> Causes:
         one = next((group for group in groups if group.fingerprint == where.group), None)
         if one is None and where.group is not None:
             one = next(iter(letters.groups(where, limit=1)), None)
-        return Causes(groups, one, letters.count(every))
+        return OtherCauses(groups, one, letters.count(every))
 
 
 def searched(
-    store: Store, where: DeadLetterFilter, now: float, before: Search | None = None, seconds: float = 5.0
-) -> Search:
+    store: Store, where: DeadLetterFilter, now: float, before: BodySearch | None = None, seconds: float = 5.0
+) -> BodySearch:
     """A look into bodies that ends after `seconds`; after one before, from where that ended."""
-    found: Found = DeadLetters(store).search(
+    found: SearchResult = DeadLetters(store).search(
         where, limit=SEARCHED, after=before.next if before else None, seconds=seconds
     )
     if before is None:
-        return Search(where, found.letters, found.looked_at, found.of, found.complete, found.next, now)
+        return BodySearch(where, found.letters, found.looked_at, found.of, found.complete, found.next, now)
     return replace(
         before,
         letters=before.letters + found.letters,
@@ -176,7 +180,7 @@ def searched(
     )
 
 
-def found_page(store: Store, search: Search) -> DeadLetterPage:
+def found_page(store: Store, search: BodySearch) -> DeadLetterPage:
     """What a search found, as a page: the letters that are still as they were asked for."""
     where = replace(search.where, body=None, ids=search.ids or NOTHING)
     letters = DeadLetters(store)
@@ -186,9 +190,9 @@ def found_page(store: Store, search: Search) -> DeadLetterPage:
         return DeadLetterPage(where, sum(verdicts.values()), listed, verdicts)
 
 
-def scope(store: Store, about: DeadLetterFilter) -> Scope:
+def scope(store: Store, about: DeadLetterFilter) -> ActionScope:
     """The letters of a selection that are still in its state, by verdict."""
-    return Scope(about, DeadLetters(store).count_by(about, "verdict"))
+    return ActionScope(about, DeadLetters(store).count_by(about, "verdict"))
 
 
 def states(store: Store, ids: Sequence[str]) -> dict[str, int]:
@@ -209,13 +213,13 @@ def clusters(store: Store) -> tuple[str, ...]:
     return tuple(sorted(DeadLetters(store).count_by(DeadLetterFilter(state=None), "cluster_id")))
 
 
-def waiting(store: Store, now: float) -> Waiting:
+def waiting(store: Store, now: float) -> PendingCounts:
     """What waits, against the bounds that this store is set to."""
-    bounds = Bounds().set_by(store.settings())
+    bounds = DeadLetterLimits().set_by(store.settings())
     with store.borrow():
         load = measure(store)
         archived = DeadLetters(store).count(DeadLetterFilter(state="archived"))
-    return Waiting(load, bounds, judge(load, bounds, now), archived)
+    return PendingCounts(load, bounds, judge(load, bounds, now), archived)
 
 
 # one letter
@@ -241,6 +245,6 @@ def stamp(store: Store, message_id: str) -> tuple[str, float, int] | None:
     return (rows[0]["state"], rows[0]["state_at"], rows[0]["replay_count"]) if rows else None
 
 
-def life(store: Store, message_id: str) -> tuple[Moment, ...]:
+def life(store: Store, message_id: str) -> tuple[TimelineEvent, ...]:
     """Everything that happened to a letter, in order."""
     return timeline(store, message_id)

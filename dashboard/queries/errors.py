@@ -18,7 +18,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Fate:
+class MessageOutcome:
     """What became of messages: `attempts` that failed, `saved` messages acknowledged after one, `dead` ones.
 
     Over time they are by the statistics, of which those of deaths come a moment after the letters.
@@ -29,8 +29,8 @@ class Fate:
     dead: int = 0
     acknowledged: int = 0
 
-    def __add__(self, other: Fate) -> Fate:
-        return Fate(
+    def __add__(self, other: MessageOutcome) -> MessageOutcome:
+        return MessageOutcome(
             self.attempts + other.attempts,
             self.saved + other.saved,
             self.dead + other.dead,
@@ -77,22 +77,22 @@ class TopicLine:
     """One topic; `codes` are its error codes, the most frequent first."""
 
     topic: str
-    now: Fate
-    before: Fate
+    now: MessageOutcome
+    before: MessageOutcome
     codes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Moment:
+class ErrorWindow:
     """One window of the range."""
 
     at: int
     seconds: int
-    fate: Fate
+    fate: MessageOutcome
 
 
 @dataclass(frozen=True)
-class Errors:
+class ErrorsPage:
     """Everything the errors page shows, as of `now`: the end of a range that is over.
 
     `begins`: from when on the store has statistics. `compares`: it has all of the same time before. `judges`: it
@@ -107,14 +107,14 @@ class Errors:
     step: int
     begins: int | None
     before: int
-    whole: Fate
-    whole_before: Fate
+    whole: MessageOutcome
+    whole_before: MessageOutcome
     codes: tuple[CodeLine, ...]
     kinds: tuple[KindLine, ...]
     topics: tuple[TopicLine, ...]
     groups: tuple[GroupLine, ...]
     by_code: Mapping[str, Mapping[int, int]]
-    moments: tuple[Moment, ...]
+    moments: tuple[ErrorWindow, ...]
     waiting: int
     unlettered: int
     given_up: tuple[int, int]
@@ -141,7 +141,7 @@ class Errors:
         return tuple(line for line in self.codes if line.new)
 
 
-def errors(store: Store, view: View, now: float) -> Errors:
+def errors(store: Store, view: View, now: float) -> ErrorsPage:
     """One consistent look at the store."""
     since, until, step = view.since(now), view.until(now), view.step
     before, _ = view.before(now)
@@ -161,21 +161,21 @@ def errors(store: Store, view: View, now: float) -> Errors:
     judges = begins is not None and begins < since
     codes = tuple(_codes(failures, letters, known if judges else None, int(view.at(now))))
     topics = tuple(_topics(fates, failures, now_died, before_died))
-    return Errors(
+    return ErrorsPage(
         now=view.at(now),
         window=view.window,
         since=since,
         step=step,
         begins=begins,
         before=before,
-        whole=sum((line.now for line in topics), Fate()),
-        whole_before=sum((line.before for line in topics), Fate()),
+        whole=sum((line.now for line in topics), MessageOutcome()),
+        whole_before=sum((line.before for line in topics), MessageOutcome()),
         codes=codes,
         kinds=tuple(_kinds(codes)),
         topics=tuple(line for line in topics if line.now.attempts or line.now.dead),
         groups=tuple(replace(line, new=line.new and judges) for line in groups),
         by_code=_by_code(series),
-        moments=tuple(Moment(row["window_start"], row["seconds"], _fate(row)) for row in moments),
+        moments=tuple(ErrorWindow(row["window_start"], row["seconds"], _fate(row)) for row in moments),
         waiting=sum(letters.waiting.values()),
         unlettered=sum(now_died.unlettered.values()),
         given_up=(now_died.retried, before_died.retried),
@@ -256,12 +256,12 @@ def _kinds(codes: Sequence[CodeLine]) -> Iterable[KindLine]:
 
 def _topics(fates: Rows, failures: Rows, died: Deaths, before: Deaths) -> Iterable[TopicLine]:
     """The topic that loses the most messages first; what died is what codes and groups count too."""
-    now, earlier = dict[str, Fate](), dict[str, Fate]()
+    now, earlier = dict[str, MessageOutcome](), dict[str, MessageOutcome]()
     for row in fates:
         (now if row["inside"] else earlier)[row["topic"]] = _fate(row)
     for fate, dead in ((now, died.by("topic")), (earlier, before.by("topic"))):
         for topic in {*fate, *dead}:
-            fate[topic] = replace(fate.get(topic, Fate()), dead=dead.get(topic, 0))
+            fate[topic] = replace(fate.get(topic, MessageOutcome()), dead=dead.get(topic, 0))
     codes = defaultdict[str, Counter[str]](Counter)
     for row in failures:
         if row["inside"]:
@@ -269,8 +269,8 @@ def _topics(fates: Rows, failures: Rows, died: Deaths, before: Deaths) -> Iterab
     lines = [
         TopicLine(
             topic,
-            now.get(topic, Fate()),
-            earlier.get(topic, Fate()),
+            now.get(topic, MessageOutcome()),
+            earlier.get(topic, MessageOutcome()),
             tuple(code for code, _ in _ranked(codes[topic])),
         )
         for topic in {*now, *earlier}
@@ -285,8 +285,8 @@ def _by_code(series: Rows) -> Mapping[str, Mapping[int, int]]:
     return dict(by_code)
 
 
-def _fate(row: Mapping[str, Any]) -> Fate:
-    return Fate(row["failed_attempts"], row["retry_successes"], row["dead"], row["acknowledged"])
+def _fate(row: Mapping[str, Any]) -> MessageOutcome:
+    return MessageOutcome(row["failed_attempts"], row["retry_successes"], row["dead"], row["acknowledged"])
 
 
 def _ranked(counts: Counter[str]) -> list[tuple[str, int]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from producer_core.alerts.conditions import Absence, BurnRate, Threshold
 from producer_core.alerts.notify_policy import said_twice
-from producer_core.alerts.rules import RULES, Rule
+from producer_core.alerts.rules import RULES, AlertRule
 from producer_core.dashboard.queries.situation import Rows
 from producer_core.dashboard.queries.urgency import Urgency, urgency_of
 from producer_core.dashboard.queries.view import View
@@ -17,7 +17,7 @@ _LOOK_BACK = ("error_budget_fast", "error_budget_slow", "dead_letters_growing")
 
 
 def firing(
-    alerts: Rows, dead: int, recovered: Collection[str], view: View, rules: Mapping[str, Rule]
+    alerts: Rows, dead: int, recovered: Collection[str], view: View, rules: Mapping[str, AlertRule]
 ) -> tuple[Mapping[str, Any], ...]:
     """Those that nothing keeps quiet; `dead` letters wait in all. What several producers say in the same words is one, with
     all its ids in `alert_ids`. `recovered` topics deliver again: what only looks back on them is marked so.
@@ -45,7 +45,7 @@ def _place(row: Mapping[str, Any]) -> tuple[bool, Urgency]:
     return row["recovered"], urgency_of(row)
 
 
-def _of_a_topic(rule: Rule | None) -> bool:
+def _of_a_topic(rule: AlertRule | None) -> bool:
     match rule.condition if rule else None:
         case Threshold(by=by) | BurnRate(by=by):
             return by == "topic"
@@ -55,7 +55,7 @@ def _of_a_topic(rule: Rule | None) -> bool:
             return False
 
 
-def _once(alerts: Rows, rules: Mapping[str, Rule]) -> Rows:
+def _once(alerts: Rows, rules: Mapping[str, AlertRule]) -> Rows:
     """What several producers say of one store is one alert to a reader: that of the first."""
     twice = said_twice(rules, ((row["rule"], row["started_at"], row["alert_id"]) for row in alerts))
     return [row for row in alerts if row["alert_id"] not in twice]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from producer_core.alerts.rules import RULES
 from producer_core.dashboard.queries.audits import TopicAudit, audits
 from producer_core.dashboard.queries.deaths import by_producer
-from producer_core.dashboard.queries.jobs import Job, jobs
+from producer_core.dashboard.queries.jobs import JobState, jobs
 from producer_core.dashboard.queries.latency import LATENCY_QUANTILES, Percentiles, percentiles
 from producer_core.dashboard.queries.overview import GONE
 from producer_core.dashboard.queries.urgency import urgency_of
@@ -102,7 +102,7 @@ class Fleet:
     rate: float
     found: tuple[float | None, ...]
     percentiles: tuple[Percentiles, ...]
-    jobs: tuple[Job, ...]
+    jobs: tuple[JobState, ...]
     audits: tuple[TopicAudit, ...]
     seen_at: float | None
 

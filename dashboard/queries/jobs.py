@@ -15,7 +15,7 @@ DEAD = 60.0
 
 
 @dataclass(frozen=True)
-class Job:
+class JobState:
     """A job of `producer-core pipeline`. `done`, `total` and `lag` count records; None where nobody knows."""
 
     name: str
@@ -38,7 +38,7 @@ class Job:
         return min(self.done / self.total, 1.0) if self.total and self.done is not None else None
 
 
-def jobs(store: Store, now: float) -> tuple[Job, ...]:
+def jobs(store: Store, now: float) -> tuple[JobState, ...]:
     """Dead ones first, then those that run, then the latest."""
     found = [_job(row, now) for row in store.rows("jobs")]
     order = {"dead": 0, "running": 1}
@@ -52,8 +52,8 @@ def state_of(state: str, silent: float) -> State:
     return "failed" if state == "failed" else "done"
 
 
-def _job(row: Mapping[str, Any], now: float) -> Job:
-    return Job(
+def _job(row: Mapping[str, Any], now: float) -> JobState:
+    return JobState(
         name=row["name"],
         kind=row["kind"],
         host=row["host"],

@@ -9,7 +9,7 @@ from typing import Any
 
 from producer_core.dashboard.queries.deaths import Deaths, deaths
 from producer_core.dashboard.queries.view import View
-from producer_core.diagnostics.causes import BrokerNumbers, Finding, Numbers, mean, merged, over_time
+from producer_core.diagnostics.causes import BrokerNumbers, CauseFinding, CauseInputs, mean, merged, over_time
 from producer_core.metrics.histogram import SCALE, quantiles, upper_bound
 from producer_core.store import Store
 
@@ -66,7 +66,7 @@ class TopicLatency:
 
 
 @dataclass(frozen=True)
-class Latency:
+class LatencyPage:
     """Everything the latency page shows, as of `now`, which is the end of a range that is over.
 
     Windows that nobody wrote are not in `written`.
@@ -84,8 +84,8 @@ class Latency:
     topics: tuple[TopicLatency, ...]
     brokers: tuple[BrokerNumbers, ...]
     rtt_by_broker: Mapping[str, Mapping[int, float]]
-    findings: tuple[Finding, ...]
-    whole: Numbers
+    findings: tuple[CauseFinding, ...]
+    whole: CauseInputs
     seen_at: float | None
 
     @property
@@ -94,7 +94,7 @@ class Latency:
         return self.whole.samples > 0
 
 
-def latency(store: Store, view: View, now: float) -> Latency:
+def latency(store: Store, view: View, now: float) -> LatencyPage:
     """One consistent look at the store. What librdkafka says is of whole producers, whatever the topic."""
     step, since, until = view.step, view.since(now), view.until(now)
     at, producer = view.at(now), {"producer": view.producer}
@@ -118,8 +118,8 @@ def latency(store: Store, view: View, now: float) -> Latency:
         looks=_slices(1, at, died, (), *looks, ()),
         dead=died.total,
     )
-    whole = merged(slices) if slices else Numbers(since, view.seconds)
-    return Latency(
+    whole = merged(slices) if slices else CauseInputs(since, view.seconds)
+    return LatencyPage(
         now=at,
         window=view.window,
         since=since,
@@ -157,7 +157,7 @@ def _looks(store: Store, since: int, until: int | None, producer: str | None) ->
     return store.rows("client_series", **span), store.rows("broker_series", **span)
 
 
-def _to_the_second(found: Finding, rows: Rows, now: float) -> Finding:
+def _to_the_second(found: CauseFinding, rows: Rows, now: float) -> CauseFinding:
     """Since when and until when no broker was there, from the looks themselves: a slice is longer than an outage."""
     rows = [row for row in rows if found.since <= row["window_start"] < found.until]
     if found.key != "cut-off" or not rows:
@@ -167,11 +167,11 @@ def _to_the_second(found: Finding, rows: Rows, now: float) -> Finding:
     return replace(found, since=since, until=now if found.ongoing else min(until, now), lasted=lasted)
 
 
-def per_batch(numbers: Numbers) -> float | None:
+def per_batch(numbers: CauseInputs) -> float | None:
     return mean(numbers.batch_messages, numbers.batches)
 
 
-def repeated(numbers: Numbers) -> float | None:
+def repeated(numbers: CauseInputs) -> float | None:
     """The share of requests that the client sent again."""
     return mean(numbers.together.retries, numbers.together.requests)
 
@@ -233,14 +233,14 @@ def _topics(totals: Rows, buckets: Rows, only: str | None) -> Iterable[TopicLate
 # where the time goes
 
 
-def _spent(one: Numbers) -> Spent:
+def _spent(one: CauseInputs) -> Spent:
     parts, measured = one.together, mean(one.latency_sum, one.acknowledged)
     known = parts.queue, parts.outbuf, parts.rtt
     rest = None if measured is None else max(0.0, measured - sum(part or 0.0 for part in known))
     return Spent(int(one.at), *known, rest, parts.throttle)
 
 
-def _rtt_by_broker(slices: Sequence[Numbers]) -> Mapping[str, Mapping[int, float]]:
+def _rtt_by_broker(slices: Sequence[CauseInputs]) -> Mapping[str, Mapping[int, float]]:
     names = {broker.broker_id: broker.name for one in slices for broker in one.brokers}  # the latest address
     lines: dict[str, dict[int, float]] = defaultdict(dict)
     for one in slices:
@@ -262,7 +262,7 @@ _BROKER = tuple(field.name for field in fields(BrokerNumbers))
 
 def _slices(
     step: int, now: float, died: Deaths, messages: Rows, clients: Rows, brokers: Rows, letters: Rows
-) -> tuple[Numbers, ...]:
+) -> tuple[CauseInputs, ...]:
     """Deaths are counted by their letters, like everywhere; by the statistics only on topics that left some none here."""
     of_messages, of_clients = _grouped(messages), {row["window_start"]: row for row in clients}
     of_brokers, of_letters = _grouped(brokers), _grouped(letters)
@@ -276,7 +276,7 @@ def _slices(
         )
         said: dict[str, Any] = {name: client[name] for name in _CLIENT} if client else {}
         slices.append(
-            Numbers(
+            CauseInputs(
                 at=at,
                 seconds=max(1.0, min(covered, now - at)),
                 causes=tuple((row["topic"], row["code"], row["count"]) for row in of_letters.get(at, [])),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from producer_core.alerts import book_of
+from producer_core.alerts import rule_set_of
 from producer_core.alerts.rules import RULES
 from producer_core.dashboard.queries.cause import Cause
 from producer_core.dashboard.queries.deaths import Deaths, deaths, delivered_since, retry_success
@@ -17,7 +17,7 @@ from producer_core.dashboard.queries.situation import GONE as GONE
 from producer_core.dashboard.queries.situation import (
     LATELY,
     MINUTE,
-    Outage,
+    BrokerOutage,
     Rows,
     Situation,
     chosen_ones,
@@ -45,7 +45,7 @@ _COUNTS = (
 
 
 @dataclass(frozen=True)
-class Sums:
+class WindowTotals:
     """A range in numbers; a share is None where there is nothing to take it of.
 
     `throughput` is of the last minute; of a range that is over, or longer ago than the store keeps single minutes, of the
@@ -92,7 +92,7 @@ class Sums:
 
 
 @dataclass(frozen=True)
-class Overview:
+class OverviewPage:
     """Everything the overview shows, as of `now`, which is the end of a range that is over.
 
     `sums` are of the range, `before` of the same time before it. What waits, the producers and the alerts are of the
@@ -105,8 +105,8 @@ class Overview:
     since: int
     step: int
     situation: Situation
-    sums: Sums
-    before: Sums
+    sums: WindowTotals
+    before: WindowTotals
     pending: int
     waiting: int
     series: tuple[Point, ...]
@@ -138,7 +138,7 @@ class Overview:
         return self.sums.latency[:3]
 
 
-def earlier(store: Store, view: View, now: float) -> Sums:
+def earlier(store: Store, view: View, now: float) -> WindowTotals:
     """The same time before: its last minute too, or its mean where the store no longer knows single minutes."""
     since, until = view.before(now)
     with store.borrow(limit=_LIMIT):
@@ -150,7 +150,7 @@ def earlier(store: Store, view: View, now: float) -> Sums:
     return replace(known, throughput=last["acknowledged"] / last["seconds"] if known.accepted else None)
 
 
-def overview(store: Store, view: View | str, now: float, before: Sums | None = None) -> Overview:
+def overview(store: Store, view: View | str, now: float, before: WindowTotals | None = None) -> OverviewPage:
     """One consistent look at the store; `view` may be the name of a time range.
 
     `before` is what `earlier` said a few seconds ago: it hardly changes, and need not be read with every look.
@@ -190,7 +190,7 @@ def overview(store: Store, view: View | str, now: float, before: Sums | None = N
     dead, causes = sum(dead_by_topic.values()), _causes(died.rows)
     by_now = {row["topic"]: (row["acknowledged"], row["dead"]) for row in lately}
     topics = topic_rows(series, by_topic, causes, dead_by_topic, died, by_now, since_then, pace, view, now)
-    return Overview(
+    return OverviewPage(
         now=at,
         read_at=now,
         window=view.window,
@@ -226,7 +226,7 @@ def overview(store: Store, view: View | str, now: float, before: Sums | None = N
             dead,
             set() if view.producer else {row.topic for row in topics if row.recovered},
             view,
-            book_of(store).rules if alerts else RULES,
+            rule_set_of(store).rules if alerts else RULES,
         ),
         producers=tuple(producers),
         memory=memory(running, now),
@@ -255,10 +255,10 @@ def _sums(
     throughput: float | None,
     histogram: Mapping[int, int],
     died: Deaths,
-) -> Sums:
+) -> WindowTotals:
     totals = store.rows("totals", since=since, until=until, **view.where)[0]
     clients = store.rows("overview_clients", since=since, until=until, producer=view.producer)[0]
-    return Sums(
+    return WindowTotals(
         **{**{name: totals[name] for name in _COUNTS}, "dead": died.total},
         latency=tuple(quantiles(histogram, QUANTILES)),
         throughput=throughput if totals["accepted"] or totals["acknowledged"] else None,
@@ -294,7 +294,7 @@ def _together(rows: Rows, view: View) -> dict[str, Any]:
     }
 
 
-def _outage(store: Store, view: View, now: float) -> Outage | None:
+def _outage(store: Store, view: View, now: float) -> BrokerOutage | None:
     since = max(view.since(now), int(now - LATELY))
     found = outage(store.rows("cut_off_times", since=since, producer=view.producer), now)
     if found is None:

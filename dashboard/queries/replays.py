@@ -26,7 +26,7 @@ AT_ONCE = 1_000
 
 
 @dataclass(frozen=True)
-class Offer:
+class ReplayOffer:
     """What a click on Replay or Clear would be about now.
 
     `run` is what a replay would do as far as the store knows, None where there are too many letters to act at once.
@@ -62,7 +62,7 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Replay:
+class ReplayRow:
     """One replay now. `owner` names the process that has it, `hands` counts the live ones that could carry it out,
     `pace` is how many records a second it settled lately, `behind` the replay that keeps all of them busy meanwhile.
     `later`: letters that match and died after those it is about, while it waits for a decision."""
@@ -77,23 +77,23 @@ class Replay:
 
 
 @dataclass(frozen=True)
-class Replays:
+class ReplaysPage:
     """Those under way, the oldest first; those that have ended, the latest first; what people did."""
 
     now: float
-    under_way: tuple[Replay, ...]
-    ended: tuple[Replay, ...]
+    under_way: tuple[ReplayRow, ...]
+    ended: tuple[ReplayRow, ...]
     more: bool
     acts: tuple[Mapping[str, Any], ...]
 
 
 @dataclass(frozen=True)
-class Detail:
+class ReplayDetail:
     """One replay from all sides. `dead` has, by what it did with them, how many of its letters are dead letters still,
     and the first of their ids."""
 
     now: float
-    replay: Replay
+    replay: ReplayRow
     reasons: tuple[Mapping[str, Any], ...]
     doubtful: tuple[Mapping[str, Any], ...]
     dead: Mapping[str, tuple[int, tuple[str, ...]]]
@@ -105,19 +105,19 @@ def operations(store: Store, limit: int = 5) -> list[Operation]:
     return replay.list_operations(store, limit=limit)
 
 
-def offer(store: Store, about: DeadLetterFilter, now: float) -> Offer:
+def offer(store: Store, about: DeadLetterFilter, now: float) -> ReplayOffer:
     """What an act on the letters of this selection would be about: those that wait now, or are archived."""
     letters = DeadLetters(store)
     if about.state not in ("dead", "archived", None):
-        return Offer(about, 0)
+        return ReplayOffer(about, 0)
     about = letters.frozen(replace(about, state=about.state or "dead"))
     with store.borrow():
         count = letters.count(about)
         if not count or about.state == "archived":
-            return Offer(about, count)
+            return ReplayOffer(about, count)
         refused = replay.refusal(store, list(letters.count_by(about, "cluster_id")), now)
         run = dry_run(store, about) if count <= AT_ONCE else None
-        return Offer(
+        return ReplayOffer(
             about,
             count,
             run=run,
@@ -128,35 +128,35 @@ def offer(store: Store, about: DeadLetterFilter, now: float) -> Offer:
         )
 
 
-def replays(store: Store, now: float, *, limit: int = 20) -> Replays:
+def replays(store: Store, now: float, *, limit: int = 20) -> ReplaysPage:
     """What the page lists: all under way, and the latest of those that have ended."""
     with store.borrow():
         listed = replay.list_operations(store, limit=limit + 1)
         ending = [one for one in listed if one.state == "cancelled" and not one.ended]
         ended = [one for one in listed if one.ended]
-        return Replays(
+        return ReplaysPage(
             now,
             tuple(_seen(store, one, now) for one in (*replay.live(store), *ending)),
-            tuple(Replay(one, where_of(one.selection)) for one in ended[:limit]),
+            tuple(ReplayRow(one, where_of(one.selection)) for one in ended[:limit]),
             len(listed) > limit,
             tuple(store.rows("replay_acts", limit=10)),
         )
 
 
-def one_replay(store: Store, operation_id: str, now: float) -> Replay:
+def one_replay(store: Store, operation_id: str, now: float) -> ReplayRow:
     """How one replay stands; ReplayError when there is none."""
     with store.borrow():
         return _seen(store, replay.get(store, operation_id), now)
 
 
-def detail(store: Store, operation_id: str, now: float) -> Detail:
+def detail(store: Store, operation_id: str, now: float) -> ReplayDetail:
     """One replay from all sides; ReplayError when there is none."""
     with store.borrow():
         operation = replay.get(store, operation_id)
         dead = (
             store.rows("replay_still_dead", operation=operation_id, limit=RECORDS) if operation.ended else []
         )
-        return Detail(
+        return ReplayDetail(
             now,
             _seen(store, operation, now),
             tuple(store.rows("replay_reasons", operation=operation_id)),
@@ -193,14 +193,14 @@ def where_of(selection: str) -> DeadLetterFilter | None:
         return None
 
 
-def _seen(store: Store, operation: Operation, now: float) -> Replay:
+def _seen(store: Store, operation: Operation, now: float) -> ReplayRow:
     if operation.ended:
-        return Replay(operation, where_of(operation.selection))
+        return ReplayRow(operation, where_of(operation.selection))
     having = (operation.owner or "").split("/")[0]
     alive = [one for one in replay.runners(store, now, cluster_id=operation.cluster_id) if one != having]
     expired = (operation.lease_until or now) < now
     others = len(alive) + (having != "" and not expired)
-    return Replay(
+    return ReplayRow(
         operation,
         where_of(operation.selection),
         owner=_named(store.rows("replay_owner", producer=having), having),

@@ -11,11 +11,11 @@ from importlib.metadata import PackageNotFoundError, version
 import orjson
 
 from producer_core import __version__
-from producer_core._internal.masking import Rules, rules, rules_path
-from producer_core.alerts.rule_set import Book
-from producer_core.alerts.rule_set_file import VARIABLE, book_of
+from producer_core._internal.masking import MaskingRules, rules, rules_path
+from producer_core.alerts.rule_set import RuleSet
+from producer_core.alerts.rule_set_file import VARIABLE, rule_set_of
 from producer_core.config import connection_settings
-from producer_core.dlq.limits import Bounds, Load, measure
+from producer_core.dlq.limits import DeadLetterLimits, DeadLetterLoad, measure
 from producer_core.store import Store
 from producer_core.store.inspect import StoreInfo
 from producer_core.store.retention import Retention
@@ -24,7 +24,7 @@ _HIDDEN = "***"
 
 
 @dataclass(frozen=True)
-class Kept:
+class RetainedRows:
     """A setting of the store: its value and its default; `changed` where somebody set it. None: no bound."""
 
     name: str
@@ -34,7 +34,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Reach:
+class StoreReach:
     """How the producers of a cluster reach it. `secret`: they sign in, and what with is not in the store."""
 
     cluster_id: str
@@ -59,39 +59,39 @@ class AlertRules:
 class Masking:
     """What is hidden beyond the rules that are always there; `there`: the file exists."""
 
-    rules: Rules
+    rules: MaskingRules
     path: str
     there: bool
 
 
 @dataclass(frozen=True)
-class Settings:
+class SettingsPage:
     """Everything the settings page shows, as of `now`."""
 
     now: float
     info: StoreInfo
     free: int
-    kept: tuple[Kept, ...]
-    bounds: tuple[Kept, ...]
-    load: Load
+    kept: tuple[RetainedRows, ...]
+    bounds: tuple[RetainedRows, ...]
+    load: DeadLetterLoad
     versions: Mapping[str, str]
     alerts: AlertRules
     masking: Masking
-    reaches: tuple[Reach, ...]
+    reaches: tuple[StoreReach, ...]
 
 
-def settings(store: Store, now: float) -> Settings:
+def settings(store: Store, now: float) -> SettingsPage:
     """One consistent look at the store, and at the files of rules."""
     with store.borrow():
         info, changed = store.info(), store.settings()
         load = measure(store)
         clients = store.rows("clients_of_clusters")
-    return Settings(
+    return SettingsPage(
         now=now,
         info=info,
         free=shutil.disk_usage(store.path.parent).free,
         kept=tuple(
-            Kept(
+            RetainedRows(
                 one.name,
                 getattr(info.retention, one.name),
                 getattr(Retention(), one.name),
@@ -102,7 +102,7 @@ def settings(store: Store, now: float) -> Settings:
         bounds=_bounds(changed),
         load=load,
         versions=versions(),
-        alerts=_alerts(book_of(store)),
+        alerts=_alerts(rule_set_of(store)),
         masking=Masking(rules(), str(rules_path()), rules_path().exists()),
         reaches=tuple(reach(row["cluster_id"], row["settings"]) for row in clients),
     )
@@ -124,27 +124,27 @@ def versions() -> Mapping[str, str]:
     }
 
 
-def reach(cluster_id: str, settings: str) -> Reach:
+def reach(cluster_id: str, settings: str) -> StoreReach:
     """How a producer's masked settings say that its cluster is reached."""
     given = {name: str(value) for name, value in orjson.loads(settings or "{}").items()}
     servers = given.pop("bootstrap.servers", "")
     ways = {name: str(value) for name, value in connection_settings(given).items()}
     secret = any(value == _HIDDEN for value in ways.values())
-    return Reach(
+    return StoreReach(
         cluster_id, servers, {name: value for name, value in ways.items() if value != _HIDDEN}, secret
     )
 
 
-def _bounds(changed: Mapping[str, float]) -> tuple[Kept, ...]:
+def _bounds(changed: Mapping[str, float]) -> tuple[RetainedRows, ...]:
     names = {"dlq_max_size": "letters", "dlq_max_bytes": "bytes", "dlq_max_age": "age"}
-    now, default = Bounds().set_by(changed), Bounds()
+    now, default = DeadLetterLimits().set_by(changed), DeadLetterLimits()
     return tuple(
-        Kept(name, getattr(now, field), getattr(default, field), name in changed)
+        RetainedRows(name, getattr(now, field), getattr(default, field), name in changed)
         for name, field in names.items()
     )
 
 
-def _alerts(book: Book) -> AlertRules:
+def _alerts(book: RuleSet) -> AlertRules:
     return AlertRules(
         rules=sum(rule.enabled for rule in book.rules.values()),
         switched_off=tuple(sorted(name for name, rule in book.rules.items() if not rule.enabled)),

@@ -67,7 +67,7 @@ class Situation:
         return max(0, self.dead - self.cured - self.aside)
 
 
-class Outage(NamedTuple):
+class BrokerOutage(NamedTuple):
     """So many seconds without any broker, the last of them until then; `delivered` were acknowledged since."""
 
     seconds: float
@@ -98,7 +98,7 @@ def situation(
     causes: Sequence[Cause],
     producers: Rows,
     dead: int,
-    cut_off: Outage | None,
+    cut_off: BrokerOutage | None,
     now: float,
 ) -> Situation:
     """`acknowledged` and `died` are of the range, `dead` letters wait in all, `still` says that nothing moves although it
@@ -145,14 +145,14 @@ def situation(
     )
 
 
-def outage(rows: Rows, now: float) -> Outage | None:
+def outage(rows: Rows, now: float) -> BrokerOutage | None:
     """The last time that no producer reached any broker, by the looks of their clients; None where there was none, or
     one so brief as every start has it."""
     cut_off = _last_run([row for row in rows if row["cut_off"] >= row["samples"]])
     seconds = sum(row["seconds"] for row in cut_off)
     if seconds < _BRIEF:
         return None
-    return Outage(seconds, min(now, cut_off[-1]["window_start"] + cut_off[-1]["seconds"]))
+    return BrokerOutage(seconds, min(now, cut_off[-1]["window_start"] + cut_off[-1]["seconds"]))
 
 
 def _last_run(rows: Rows) -> Rows:

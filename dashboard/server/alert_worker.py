@@ -9,8 +9,8 @@ import threading
 import time
 from pathlib import Path
 
-from producer_core._internal.read_activity import nobody_looks
-from producer_core.alerts import Watcher
+from producer_core._internal.read_activity import mark_background_thread
+from producer_core.alerts import AlertWatcher
 from producer_core.errors import ProducerError
 from producer_core.replay.operation import end_abandoned
 from producer_core.store import Store
@@ -21,7 +21,7 @@ _LOOK_EVERY = 2.0
 _SWEEP_EVERY = 5.0
 
 
-class Watch:
+class AlertWorker:
     """One for a store in a process. The store need not be there yet; then it begins when it is."""
 
     def __init__(self, path: Path) -> None:
@@ -38,11 +38,11 @@ class Watch:
         self._thread.join(timeout + 0.5)
 
     def _run(self) -> None:
-        nobody_looks()
+        mark_background_thread()
         store = store_at(self._path, self._stopping)
         if store is None:
             return
-        watcher = Watcher(store)
+        watcher = AlertWatcher(store)
         watcher.start()
         while not self._stopping.wait(_SWEEP_EVERY):
             with contextlib.suppress(ProducerError):  # it is away for a moment; pages say so
@@ -65,7 +65,7 @@ def store_at(path: Path, stopping: threading.Event) -> Store | None:
 
 
 _lock = threading.Lock()  # guards the next field
-_watches: dict[Path, Watch] = {}
+_watches: dict[Path, AlertWorker] = {}
 
 
 def watch(path: Path) -> None:
@@ -73,7 +73,7 @@ def watch(path: Path) -> None:
     with _lock:
         if path in _watches:
             return
-        _watches[path] = Watch(path)
+        _watches[path] = AlertWorker(path)
         _watches[path].start()
 
 

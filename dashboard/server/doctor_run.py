@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from producer_core.dashboard.queries.settings import Reach
+from producer_core.dashboard.queries.settings import StoreReach
 from producer_core.diagnostics.doctor import check_store, examine, java
-from producer_core.diagnostics.doctor.finding import Finding, Level
+from producer_core.diagnostics.doctor.finding import DoctorFinding, Level
 from producer_core.diagnostics.doctor.machine_checks import java_version, versions
 
 logger = logging.getLogger(__name__)
@@ -26,14 +26,14 @@ class Examination:
     """What was found so far; `over` when there is no more to come."""
 
     def __init__(
-        self, findings: Iterable[Finding], *, about: str, clock: Callable[[], float] = time.time
+        self, findings: Iterable[DoctorFinding], *, about: str, clock: Callable[[], float] = time.time
     ) -> None:
         self.about = about
         self.began = clock()
         self.ended: float | None = None
         self._clock = clock
         self._findings = findings
-        self._found: list[Finding] = []
+        self._found: list[DoctorFinding] = []
         self._thread = threading.Thread(target=self._run, name="producer-core-doctor", daemon=True)
 
     def start(self) -> Examination:
@@ -50,7 +50,7 @@ class Examination:
         return self.ended is not None
 
     @property
-    def found(self) -> tuple[Finding, ...]:
+    def found(self) -> tuple[DoctorFinding, ...]:
         """In the order in which they were made; when all are there the worst first."""
         found = tuple(self._found)
         return tuple(sorted(found, key=lambda one: _WORST_FIRST.index(one.level))) if self.over else found
@@ -62,7 +62,9 @@ class Examination:
         except Exception as error:  # a page that waits for ever would be worse than any mistake of ours
             logger.exception("the doctor failed")
             text = f"The examination broke off: {type(error).__name__}."
-            self._found.append(Finding("doctor", "problem", text, "Run producer-core doctor in a shell."))
+            self._found.append(
+                DoctorFinding("doctor", "problem", text, "Run producer-core doctor in a shell.")
+            )
         finally:
             self.ended = self._clock()
 
@@ -72,7 +74,7 @@ def latest(path: Path) -> Examination | None:
     return _latest.get(path)
 
 
-def begin(path: Path, reach: Reach | None, topics: Sequence[str] = ()) -> Examination:
+def begin(path: Path, reach: StoreReach | None, topics: Sequence[str] = ()) -> Examination:
     """Examine a store and its cluster; while one goes on, that one."""
     with _lock:
         going_on = _latest.get(path)
@@ -83,7 +85,7 @@ def begin(path: Path, reach: Reach | None, topics: Sequence[str] = ()) -> Examin
         return _latest[path]
 
 
-def look(path: Path, reach: Reach | None, topics: Sequence[str]) -> Iterator[Finding]:
+def look(path: Path, reach: StoreReach | None, topics: Sequence[str]) -> Iterator[DoctorFinding]:
     """What the doctor says; of a cluster that asks for credentials only that it was not asked."""
     if reach is not None and reach.servers and not reach.secret:
         settings = dict(reach.settings)
@@ -95,12 +97,12 @@ def look(path: Path, reach: Reach | None, topics: Sequence[str]) -> Iterator[Fin
     yield java(java_version())
 
 
-def _not_asked(reach: Reach | None) -> Finding:
+def _not_asked(reach: StoreReach | None) -> DoctorFinding:
     if reach is None or not reach.servers:
         text = "No producer has said yet how it reaches its brokers, so none was asked."
-        return Finding("cluster", "ok", text)
+        return DoctorFinding("cluster", "ok", text)
     text = (
         f"The producers sign in to {reach.servers}, and this page holds no credentials, so it was not asked."
     )
     fix = "Where the credentials are: producer-core doctor --config-file FILE"
-    return Finding("cluster", "warning", text, fix)
+    return DoctorFinding("cluster", "warning", text, fix)

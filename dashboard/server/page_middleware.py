@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from producer_core.dashboard.auth.asgi import App, Message, Receive, Scope, Send, rooted
 from producer_core.dashboard.server import first_paint
-from producer_core.dashboard.server.static_files import Files, Packed
+from producer_core.dashboard.server.static_files import PackedFile, StaticFiles
 
 _WHERE = b"window.__streamlit = { BACKEND_BASE_URL: new URL('.', location.href).href"
 """The folder of the page, from which its files come too; so it holds behind a proxy that serves it below a path."""
@@ -21,10 +21,10 @@ _CONDITIONS = (b"accept-encoding", b"if-none-match", b"if-modified-since", b"ran
 _CHANGED = (b"content-length", b"etag", b"last-modified")
 
 
-class Front:
+class PageMiddleware:
     """ASGI middleware; it changes nothing but pages that a browser opens, and the way some of their files are sent."""
 
-    def __init__(self, app: App, *, files: Files, base: str = "", at_once: bool = True) -> None:
+    def __init__(self, app: App, *, files: StaticFiles, base: str = "", at_once: bool = True) -> None:
         """`at_once`: not where Streamlit has to know a person by a cookie, which comes with its first answer."""
         self._app = app
         self._files = files
@@ -89,7 +89,7 @@ async def _send_to(address: bytes, scope: Scope, send: Send) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-async def _send_packed(packed: Packed, send: Send) -> None:
+async def _send_packed(packed: PackedFile, send: Send) -> None:
     """Its name changes whenever it does, so a browser need never ask again."""
     headers = [
         (b"content-type", packed.kind),

@@ -13,13 +13,13 @@ from starlette.middleware import Middleware
 
 from producer_core.dashboard.auth import access, access_rules
 from producer_core.dashboard.auth.browser_policy import BrowserPolicy
-from producer_core.dashboard.auth.login import Door
-from producer_core.dashboard.auth.oidc_return import Back
-from producer_core.dashboard.auth.sessions import Attempts, Sessions
+from producer_core.dashboard.auth.login import LoginMiddleware
+from producer_core.dashboard.auth.oidc_return import OidcReturn
+from producer_core.dashboard.auth.sessions import LoginAttempts, LoginSessions
 from producer_core.dashboard.server import alert_worker, replay_worker, warm_up
 from producer_core.dashboard.server.command import launch_folder
-from producer_core.dashboard.server.page_middleware import Front
-from producer_core.dashboard.server.static_files import Files
+from producer_core.dashboard.server.page_middleware import PageMiddleware
+from producer_core.dashboard.server.static_files import StaticFiles
 from producer_core.errors import ConfigError
 from producer_core.store import default_path
 
@@ -33,35 +33,35 @@ def parts(page: str) -> dict[str, Any]:
     hosts = get_option("server.allowedHosts") or ["*"]
     guard = guarded(get_option("server.address") or "0.0.0.0", hosts)  # noqa: S104
     access.keep(guard)
-    replay_worker.given()  # a file that is wrong is said now, not at the first replay
+    replay_worker.worker_settings()  # a file that is wrong is said now, not at the first replay
     base = get_option("server.baseUrlPath") or ""
-    files = Files(Path(get_static_dir()), launch_folder() / "static")
-    front = Middleware(Front, files=files, base=base, at_once=not guard.admission.oidc)
+    files = StaticFiles(Path(get_static_dir()), launch_folder() / "static")
+    front = Middleware(PageMiddleware, files=files, base=base, at_once=not guard.admission.oidc)
     policy = Middleware(BrowserPolicy, hosts=hosts, base=base)
     return {"middleware": [policy, *_door(guard, base), front], "lifespan": _living(files, page)}
 
 
-def guarded(address: str, hosts: Sequence[str]) -> access.Guard:
+def guarded(address: str, hosts: Sequence[str]) -> access.AccessGuard:
     """Who is let in at an address under some names, as the files of secrets say."""
     admitted = access_rules.read()
     if problem := access_rules.refusal(address, hosts, admitted):
         raise ConfigError(problem, fix="Set up a password or OIDC: see «Access» in the README.")
-    return access.Guard(admitted, Sessions(admitted.session), Attempts(), started=True)
+    return access.AccessGuard(admitted, LoginSessions(admitted.session), LoginAttempts(), started=True)
 
 
-def _door(guard: access.Guard, base: str) -> list[Middleware]:
+def _door(guard: access.AccessGuard, base: str) -> list[Middleware]:
     """With OIDC it is Streamlit that knows who is signed in, so there the page asks."""
     if guard.admission.oidc:
-        return [Middleware(Back, base=base)]
+        return [Middleware(OidcReturn, base=base)]
     if not guard.admission.passwords:
         return []
     known: dict[str, Any] = {
         "admission": guard.admission, "sessions": guard.sessions, "attempts": guard.attempts, "base": base,
     }  # fmt: skip
-    return [Middleware(Door, **known)]
+    return [Middleware(LoginMiddleware, **known)]
 
 
-def _living(files: Files, page: str) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+def _living(files: StaticFiles, page: str) -> Callable[[Any], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def life(_: Any) -> AsyncIterator[None]:
         path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(default_path())

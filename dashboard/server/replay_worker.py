@@ -27,7 +27,7 @@ _AGAIN = 10.0
 
 
 @dataclass(frozen=True)
-class Given:
+class WorkerSettings:
     """What the file says."""
 
     file: Path
@@ -35,7 +35,7 @@ class Given:
     settings: Mapping[str, Any]
 
 
-def given() -> Given | None:
+def worker_settings() -> WorkerSettings | None:
     """The settings of the file that the environment names, None where it names none; ConfigError for a wrong one."""
     named = os.environ.get(VARIABLE)
     if not named:
@@ -46,17 +46,17 @@ def given() -> Given | None:
         servers = chosen.pop("bootstrap.servers", None) or chosen.pop("bootstrap_servers", None)
         if not servers:
             raise ConfigError(f"{file} names no brokers.", fix="Add bootstrap.servers=HOST:PORT.")
-        found = Given(file, str(servers), {**chosen, "client.id": CLIENT_ID})
+        found = WorkerSettings(file, str(servers), {**chosen, "client.id": CLIENT_ID})
         client_config(found.servers, found.settings)
     except ProducerError as error:
         raise ConfigError(f"{VARIABLE}: {error}") from error
     return found
 
 
-class Hands:
+class ReplayWorker:
     """One for a store in a process. Safe from any thread; the store need not be there yet."""
 
-    def __init__(self, path: Path, with_these: Given) -> None:
+    def __init__(self, path: Path, with_these: WorkerSettings) -> None:
         self.given = with_these
         self.problem = ""
         self._path = path
@@ -89,19 +89,19 @@ class Hands:
 
 
 _lock = threading.Lock()  # guards the next field
-_hands: dict[Path, Hands] = {}
+_hands: dict[Path, ReplayWorker] = {}
 
 
 def carry(path: Path) -> None:
     """Carry out the replays of a store from now on, where a file of settings is given; asked again it changes nothing."""
     with _lock:
-        if path in _hands or (found := given()) is None:
+        if path in _hands or (found := worker_settings()) is None:
             return
-        _hands[path] = Hands(path, found)
+        _hands[path] = ReplayWorker(path, found)
         _hands[path].start()
 
 
-def carries(path: Path) -> Hands | None:
+def carries(path: Path) -> ReplayWorker | None:
     """Whoever carries out the replays of this store here."""
     with _lock:
         return _hands.get(path)

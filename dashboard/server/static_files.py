@@ -27,14 +27,14 @@ _IMPORTED = re.compile(r'(?:from|import)\s*["\'`]\./([\w.-]+\.js)["\'`]')
 _KINDS = {".js": b"text/javascript; charset=utf-8", ".css": b"text/css; charset=utf-8"}
 
 
-class Packed(NamedTuple):
+class PackedFile(NamedTuple):
     """A file as it is sent to a browser that takes gzip."""
 
     body: bytes
     kind: bytes
 
 
-class Files:
+class StaticFiles:
     """Streamlit's own files below `streamlit`, ours in `own`, which stands in addresses as `app/static`.
 
     Before `pack` has come to a file, and for every other, there is None: then Streamlit sends it as ever.
@@ -43,7 +43,9 @@ class Files:
     def __init__(self, streamlit: Path, own: Path) -> None:
         self._streamlit = streamlit
         self._own = own
-        self._packed: dict[str, Packed] = {}  # written by the thread that packs, read by that of the server
+        self._packed: dict[
+            str, PackedFile
+        ] = {}  # written by the thread that packs, read by that of the server
         given = _IN_PAGE.findall(self._page())
         self._parts = tuple(self._all_of(_PARTS, given))
         self._also = {page: tuple(self._all_of(also, (*given, *self._parts))) for page, also in _ALSO.items()}
@@ -54,7 +56,7 @@ class Files:
         for name in (*_IN_PAGE.findall(self._page()), *self._parts, *chain(*self._also.values())):
             self._pack(name, self._streamlit / name)
 
-    def packed(self, path: str) -> Packed | None:
+    def packed(self, path: str) -> PackedFile | None:
         """By its address, without the slash before it."""
         return self._packed.get(path)
 
@@ -67,7 +69,9 @@ class Files:
 
     def _pack(self, address: str, file: Path) -> None:
         if file.suffix in _KINDS and file.is_file():
-            self._packed[address] = Packed(gzip.compress(file.read_bytes(), 6, mtime=0), _KINDS[file.suffix])
+            self._packed[address] = PackedFile(
+                gzip.compress(file.read_bytes(), 6, mtime=0), _KINDS[file.suffix]
+            )
 
     def _page(self) -> str:
         page = self._streamlit / "index.html"

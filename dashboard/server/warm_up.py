@@ -9,12 +9,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from producer_core.dashboard.server.static_files import Files
+from producer_core.dashboard.server.static_files import StaticFiles
 from producer_core.errors import ProducerError
 from producer_core.store import Store
 
 
-def warm(path: Path, files: Files, page: str) -> threading.Thread:
+def warm(path: Path, files: StaticFiles, page: str) -> threading.Thread:
     """Load the `page` module and the libraries that the first page needs, on a thread of its own.
 
     The server answers at the same time. The page reports what is wrong with the store.
@@ -24,7 +24,7 @@ def warm(path: Path, files: Files, page: str) -> threading.Thread:
     return warming
 
 
-def _warm(path: Path, files: Files, page: str) -> None:
+def _warm(path: Path, files: StaticFiles, page: str) -> None:
     import_module(page)  # and plotly
     import_module("pandas")  # Streamlit asks it about the first thing that is drawn
     files.pack()

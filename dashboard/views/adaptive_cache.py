@@ -21,7 +21,7 @@ _LONGEST = 30.0
 
 
 @dataclass(frozen=True)
-class Read:
+class CachedRead:
     """What was read, for what, when, and how long it took."""
 
     asked: Hashable
@@ -30,18 +30,18 @@ class Read:
     took: float
 
 
-def rested(last: Read | None, asked: Hashable, now: float) -> bool:
+def rested(last: CachedRead | None, asked: Hashable, now: float) -> bool:
     """Whether it is time to read: something else is asked for, or the last reading has rested long enough."""
     return last is None or last.asked != asked or now - last.at >= min(_LONGEST, SHARE * last.took)
 
 
 def read(path: Path, key: str, asked: Hashable, fetch: Callable[[], T]) -> T | None:
     """What `fetch` gives, or what it gave a moment ago; what goes wrong is said, and what was there stays."""
-    last = cast("Read | None", st.session_state.get(key))
+    last = cast("CachedRead | None", st.session_state.get(key))
     if rested(last, asked, time.monotonic()):
         with common.panel(path):
             began = time.monotonic()
             value = fetch()
             now = time.monotonic()
-            last = st.session_state[key] = Read(asked, value, now, now - began)
+            last = st.session_state[key] = CachedRead(asked, value, now, now - began)
     return cast("T", last.value) if last is not None and last.asked == asked else None

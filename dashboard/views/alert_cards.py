@@ -9,10 +9,10 @@ from pathlib import Path
 import streamlit as st
 
 from producer_core._internal.masking import mask_text
-from producer_core.alerts import Alert, Rule, Silence
+from producer_core.alerts import Alert, AlertRule, Silence
 from producer_core.dashboard import actions, wording
 from producer_core.dashboard.actions import alerts
-from producer_core.dashboard.actions.result import Done
+from producer_core.dashboard.actions.result import ActionResult
 from producer_core.dashboard.components.live_dom import live_dom
 from producer_core.dashboard.html import Node, link, node
 from producer_core.dashboard.queries import alerts as of
@@ -26,7 +26,7 @@ _RESULT_STAYS = 20.0
 _DONE = "alert_done"
 
 
-def cards(path: Path, shown: of.Alerts, items: Sequence[Alert]) -> None:
+def cards(path: Path, shown: of.AlertsPage, items: Sequence[Alert]) -> None:
     rules = {one.name: one.rule for one in shown.rules}
     for item in items:
         draw(path, item, rules.get(item.rule), shown.silence_of(item), shown.now, shown.names)
@@ -35,7 +35,7 @@ def cards(path: Path, shown: of.Alerts, items: Sequence[Alert]) -> None:
 def draw(
     path: Path,
     item: Alert,
-    rule: Rule | None,
+    rule: AlertRule | None,
     silence: Silence | None,
     now: float,
     names: Mapping[str, str],
@@ -55,7 +55,7 @@ def draw(
 
 def card(
     item: Alert,
-    rule: Rule | None,
+    rule: AlertRule | None,
     silence: Silence | None,
     now: float,
     names: Mapping[str, str],
@@ -163,7 +163,7 @@ def _silence(path: Path, key: str, rule: str, subject: str) -> None:
     st.session_state["silencing"] = None
 
 
-def act(path: Path, do: Callable[..., Done], *about: object) -> None:
+def act(path: Path, do: Callable[..., ActionResult], *about: object) -> None:
     """Act, and remember how it went."""
     store: Store = opened(path)
     st.session_state[_DONE] = do(store, *about), time.time(), _place()

@@ -18,7 +18,7 @@ _seldom = st.cache_data(ttl=15, max_entries=16, show_spinner=False)
 
 
 @_remembered  # type: ignore[untyped-decorator]  # streamlit is Any here
-def alerts(path: Path, view: queries.View) -> of.Alerts:
+def alerts(path: Path, view: queries.View) -> of.AlertsPage:
     return of.alerts(opened(path), view, time.time())
 
 

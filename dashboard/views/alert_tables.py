@@ -13,7 +13,7 @@ from producer_core.alerts import Alert
 from producer_core.alerts.conditions import span
 from producer_core.dashboard import actions, wording
 from producer_core.dashboard.actions import alerts
-from producer_core.dashboard.components.live_table import Column, Part, TableRow, live_table
+from producer_core.dashboard.components.live_table import Column, TablePart, TableRow, live_table
 from producer_core.dashboard.queries import alerts as of
 from producer_core.dashboard.server.stores import opened
 from producer_core.dashboard.views import alert_cards, common, header
@@ -22,7 +22,7 @@ from producer_core.dashboard.wording import alerts as said
 LOOKS = {"critical": "bad", "warning": "warning", "info": "quiet"}
 
 
-def history(shown: of.Alerts, during: str) -> None:
+def history(shown: of.AlertsPage, during: str) -> None:
     if not shown.ended:
         common.note(f"No alert was resolved {during}.")
         return
@@ -31,12 +31,12 @@ def history(shown: of.Alerts, during: str) -> None:
         common.note(f"The latest {len(shown.ended):,} of {shown.ended_total:,}.")
 
 
-def latest(shown: of.Alerts) -> None:
+def latest(shown: of.AlertsPage) -> None:
     """A few of the history, where nothing fires now."""
     _overs(shown, shown.ended[:5])
 
 
-def _overs(shown: of.Alerts, items: Sequence[Alert]) -> None:
+def _overs(shown: of.AlertsPage, items: Sequence[Alert]) -> None:
     columns = [
         Column("Began"),
         Column("What", wide=True),
@@ -51,16 +51,16 @@ def _over(item: Alert, now: float, names: Mapping[str, str]) -> TableRow:
     begun = item.fired_at if item.fired_at is not None else item.started_at
     when = wording.stamp(begun, common.zone(), now)
     what = [
-        Part(alert_cards.alert_text(item, now), look=LOOKS.get(item.severity, "quiet"), href=header.link("alerts", alert=item.alert_id)),  # type: ignore[arg-type]  # a Look
-        Part(f"{item.severity} · {item.rule} · {names.get(item.subject, item.subject)}", look="small"),
+        TablePart(alert_cards.alert_text(item, now), look=LOOKS.get(item.severity, "quiet"), href=header.link("alerts", alert=item.alert_id)),  # type: ignore[arg-type]  # a Look
+        TablePart(f"{item.severity} · {item.rule} · {names.get(item.subject, item.subject)}", look="small"),
     ]  # fmt: skip
     lasted = wording.age((item.resolved_at or now) - begun)
     return TableRow(
-        item.alert_id, (Part(when.text, more=when.more), what, lasted, item.acknowledged_by or "–")
+        item.alert_id, (TablePart(when.text, more=when.more), what, lasted, item.acknowledged_by or "–")
     )
 
 
-def rules(shown: of.Alerts) -> None:
+def rules(shown: of.AlertsPage) -> None:
     file = shown.file
     if file.path is None:
         common.note(
@@ -81,17 +81,17 @@ def rules(shown: of.Alerts) -> None:
     )
 
 
-def _rule(one: of.RuleNow, now: float) -> TableRow:
+def _rule(one: of.RuleState, now: float) -> TableRow:
     state, look = said.rule_state(
         one.rule.enabled, one.firing, one.pending, one.episodes, one.silence is not None
     )
-    last = Part("–")
+    last = TablePart("–")
     if one.last_at is not None:
         when = wording.stamp(one.last_at, common.zone(), now)
-        last = Part(when.text, more=f"{when.more}; {wording.plural(one.episodes, 'time')} in all")
+        last = TablePart(when.text, more=f"{when.more}; {wording.plural(one.episodes, 'time')} in all")
     cells = (
-        [Part(one.name, look="strong"), Part(one.rule.severity, look="small")],
-        Part(state.replace(" ", "\u00a0"), look=LOOKS[one.rule.severity] if look == "bad" else look),  # type: ignore[arg-type]  # a Look
+        [TablePart(one.name, look="strong"), TablePart(one.rule.severity, look="small")],
+        TablePart(state.replace(" ", "\u00a0"), look=LOOKS[one.rule.severity] if look == "bad" else look),  # type: ignore[arg-type]  # a Look
         wording.sentence_case(said.rule_condition(one.rule)),
         one.rule.advice,
         last,
@@ -99,7 +99,7 @@ def _rule(one: of.RuleNow, now: float) -> TableRow:
     return TableRow(one.name, cells)
 
 
-def silences(path: Path, shown: of.Alerts) -> None:
+def silences(path: Path, shown: of.AlertsPage) -> None:
     allowed, reason = actions.may_act()
     if not shown.silences:
         common.note("Nothing is silenced. A silenced alert fires and resolves as ever; nobody is told of it.")
@@ -124,7 +124,7 @@ def silences(path: Path, shown: of.Alerts) -> None:
         alert_cards.silence_form(path, "of-a-rule", rule, "")
 
 
-def routes(path: Path, shown: of.Alerts) -> None:
+def routes(path: Path, shown: of.AlertsPage) -> None:
     """Over what people are told, whether that works, and what could not be told."""
     file = shown.file
     if not shown.routes:
@@ -144,7 +144,7 @@ def routes(path: Path, shown: of.Alerts) -> None:
         _untold(shown)
 
 
-def _route(path: Path, route: of.RouteNow, now: float) -> None:
+def _route(path: Path, route: of.RouteState, now: float) -> None:
     failing = wording.age(now - route.failing_since) if route.failing_since is not None else ""
     tone, text = said.route_state(
         route.told_at is not None,
@@ -154,7 +154,7 @@ def _route(path: Path, route: of.RouteNow, now: float) -> None:
         route.answer or "no answer",
     )
     allowed, reason = actions.may_act()
-    trying, tried = alerts.trials().result(opened(path), route.name)
+    trying, tried = alerts.route_tests().result(opened(path), route.name)
     with st.container(key=f"pc-route-{route.name}"):
         common.say(tone, f"{route.name}: {mask_text(text)}")
         facts = [
@@ -179,7 +179,7 @@ def _route(path: Path, route: of.RouteNow, now: float) -> None:
                 common.note(why_not)
 
 
-def _untold(shown: of.Alerts) -> None:
+def _untold(shown: of.AlertsPage) -> None:
     common.heading("What could not be told")
     columns = [Column("Since"), Column("What", wide=True), Column("Over"), Column("Attempts", number=True), Column("Why", wide=True)]  # fmt: skip
     rows = []
@@ -191,14 +191,14 @@ def _untold(shown: of.Alerts) -> None:
             "given up" if given_up else f"next in {wording.age(waits)}" if waits > 1 else "waits for its turn"
         )
         what = [
-            Part(mask_text(row["text"]), href=header.link("alerts", alert=row["alert_id"])),
-            Part(f"{said.SAID.get(row['status'], row['status'])} · {row['rule']}", look="small"),
+            TablePart(mask_text(row["text"]), href=header.link("alerts", alert=row["alert_id"])),
+            TablePart(f"{said.SAID.get(row['status'], row['status'])} · {row['rule']}", look="small"),
         ]
-        why = [Part(mask_text(row["answer"] or "not tried yet")), Part(further, look="small")]
+        why = [TablePart(mask_text(row["answer"] or "not tried yet")), TablePart(further, look="small")]
         rows.append(
             TableRow(
                 f"{row['route']}-{row['alert_id']}-{row['status']}",
-                (Part(when.text, more=when.more), what, row["route"], str(row["attempts"]), why),
+                (TablePart(when.text, more=when.more), what, row["route"], str(row["attempts"]), why),
             )
         )
     live_table(columns, rows, key="alert_untold", alt="What could not be told")

@@ -35,7 +35,7 @@ def _live(path: Path, view: queries.View) -> None:
             _section(path, view, shown)
 
 
-def _how_things_stand(shown: of.Alerts) -> None:
+def _how_things_stand(shown: of.AlertsPage) -> None:
     alive = shown.judge is not None and shown.judge.alive
     enabled = sum(one.rule.enabled for one in shown.rules)
     common.say(*said.alerts_sentence(shown.firing, len(shown.pending), shown.elsewhere, alive, enabled))
@@ -51,7 +51,7 @@ def _how_things_stand(shown: of.Alerts) -> None:
     common.note(" ".join(notes))
 
 
-def _section(path: Path, view: queries.View, shown: of.Alerts) -> None:
+def _section(path: Path, view: queries.View, shown: of.AlertsPage) -> None:
     chosen = st.segmented_control(
         "Section", SECTIONS, default=SECTIONS[0], key="show", bind="query-params", required=True,
         label_visibility="collapsed",
@@ -69,7 +69,7 @@ def _section(path: Path, view: queries.View, shown: of.Alerts) -> None:
         _now(path, shown)
 
 
-def _now(path: Path, shown: of.Alerts) -> None:
+def _now(path: Path, shown: of.AlertsPage) -> None:
     alert_cards.cards(path, shown, shown.firing[: of.SHOWN])
     if len(shown.firing) > of.SHOWN:
         common.note(f"{len(shown.firing) - of.SHOWN:,} more fire; choose a topic above, or see Rules.")

@@ -10,7 +10,7 @@ import streamlit as st
 from producer_core._internal.masking import mask_text
 from producer_core.dashboard import wording
 from producer_core.dashboard.components.live_dom import live_dom
-from producer_core.dashboard.components.live_table import Cell, Column, Line, Part, TableRow, live_table
+from producer_core.dashboard.components.live_table import Cell, Column, Line, TablePart, TableRow, live_table
 from producer_core.dashboard.html import link, node
 from producer_core.dashboard.queries import audits as of
 from producer_core.dashboard.server.stores import opened
@@ -83,9 +83,9 @@ def _counts(page: of.AuditPage, chosen: str | None) -> None:
 def _kind(page: of.AuditPage, kind: str) -> Cell:
     here = pipeline.address(page.audit.audit_id, kind=kind) if page.held.get(kind) else ""
     if not page.audit.numbers.get(kind):
-        return Part(told.LABELS[kind], href=here)
+        return TablePart(told.LABELS[kind], href=here)
     part = pipeline.fault(told.LABELS[kind], kind, True)
-    return Part(part.text, part.look, here)
+    return TablePart(part.text, part.look, here)
 
 
 _COLUMNS = (
@@ -118,11 +118,11 @@ def _findings(path: Path, page: of.AuditPage, kind: str) -> None:
         live_dom(node("p", more, class_="pc-note"), key="audit-more")
 
 
-def _finding(number: int, one: of.Finding) -> TableRow:
+def _finding(number: int, one: of.AuditFinding) -> TableRow:
     return TableRow(
         f"{number} {one.message_id}",
         (
-            Part(wording.short(one.message_id, 64), "mono", more=one.message_id),
+            TablePart(wording.short(one.message_id, 64), "mono", more=one.message_id),
             wording.count(one.partition),
             wording.count(one.offset),
             wording.short(one.text, 200),
@@ -131,15 +131,15 @@ def _finding(number: int, one: of.Finding) -> TableRow:
     )
 
 
-def _known(one: of.Finding) -> Cell:
+def _known(one: of.AuditFinding) -> Cell:
     """The dead letter of that message, and the replay that sent it."""
     lines: list[Line] = []
     if one.letter is not None:
         text = told.LETTERS.get(one.letter, one.letter)
-        lines.append(Part(text, href=replay_tables.letter_address(one.message_id)))
+        lines.append(TablePart(text, href=replay_tables.letter_address(one.message_id)))
     if one.operation_id is not None:
-        lines.append(Part("its replay", href=replay_tables.address(one.operation_id)))
-    return lines or Part("no dead letter", "small")
+        lines.append(TablePart("its replay", href=replay_tables.address(one.operation_id)))
+    return lines or TablePart("no dead letter", "small")
 
 
 def _everything(page: of.AuditPage) -> None:
@@ -186,7 +186,7 @@ def _parts(page: of.AuditPage) -> None:
         common.note(f"The first {_PARTS} of {len(page.audit.parts):,} partitions.")
 
 
-def _part(page: of.AuditPage, part: of.Part) -> TableRow:
+def _part(page: of.AuditPage, part: of.AuditedPart) -> TableRow:
     found = page.faults.get(part.partition, {})
     offsets = (part.start, part.end, part.low, part.stable)
     return TableRow(
@@ -215,8 +215,8 @@ def _others(page: of.AuditPage, now: float) -> None:
             TableRow(
                 audit.audit_id,
                 (
-                    Part(when.text, href=pipeline.address(audit.audit_id), more=when.more),
-                    Part(wording.short(text, 300), tone, more=text),
+                    TablePart(when.text, href=pipeline.address(audit.audit_id), more=when.more),
+                    TablePart(wording.short(text, 300), tone, more=text),
                     told.part_of_topic(audit, common.zone(), now),
                 ),
             )

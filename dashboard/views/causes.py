@@ -9,12 +9,12 @@ import streamlit as st
 
 from producer_core.dashboard import queries, wording
 from producer_core.dashboard.views import common
-from producer_core.diagnostics.causes import Finding
+from producer_core.diagnostics.causes import CauseFinding
 
 _SHOWN = 6
 
 
-def show(shown: queries.Latency) -> None:
+def show(shown: queries.LatencyPage) -> None:
     common.heading("Why is it slow or failing?")
     if not shown.findings:
         common.say("quiet", wording.nothing_known(shown.window))
@@ -24,11 +24,11 @@ def show(shown: queries.Latency) -> None:
         common.note(f"and {wording.plural(len(shown.findings) - _SHOWN, 'finding')} more that weigh less")
 
 
-def _list(findings: Sequence[Finding], now: float) -> str:
+def _list(findings: Sequence[CauseFinding], now: float) -> str:
     return f"<div class='pc-why' role='list'>{''.join(_item(one, now) for one in findings)}</div>"
 
 
-def _item(one: Finding, now: float) -> str:
+def _item(one: CauseFinding, now: float) -> str:
     """Nothing of it is markup: a topic's or a broker's name may be anything."""
     when = wording.when(one.since, one.until, now, lasted=one.lasted, ongoing=one.ongoing, zone=common.zone())
     tone = one.tone if one.ongoing or one.tone == "good" else "quiet"

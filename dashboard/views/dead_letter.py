@@ -15,7 +15,7 @@ from producer_core.dashboard.queries import dead_letter_list as of_letters
 from producer_core.dashboard.server.stores import opened
 from producer_core.dashboard.views import common, dead_letter_reads, dead_letter_url, header
 from producer_core.dashboard.wording import dead_letters as said
-from producer_core.dlq.timeline import Moment
+from producer_core.dlq.timeline import TimelineEvent
 from producer_core.errors import StoreError
 from producer_core.events import SAFE_VERDICTS, DeadLetter
 from producer_core.kafka.classify import failure_of
@@ -81,7 +81,7 @@ def _state(letter: DeadLetter) -> None:
         )
 
 
-def _story(letter: DeadLetter, key: said.Content, producer: str) -> None:
+def _story(letter: DeadLetter, key: said.RecordContent, producer: str) -> None:
     failure = failure_of(letter.code)
     _verdict(letter)
     _facts(
@@ -121,7 +121,7 @@ def _partition(partition: int | None) -> str:
     return "" if partition is None else f"asked for partition {partition}"
 
 
-def _key_about(key: said.Content) -> str:
+def _key_about(key: said.RecordContent) -> str:
     return "" if key.kind in ("text", "json") else key.about
 
 
@@ -142,7 +142,7 @@ def _facts(*rows: tuple[str, str, str]) -> None:
     st.html(f'<dl class="pc-facts">{"".join(lines)}</dl>')
 
 
-def _content(path: Path, found: dead_letter_reads.Inside, *, reveal: bool) -> None:
+def _content(path: Path, found: dead_letter_reads.OpenRecord, *, reveal: bool) -> None:
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         common.heading("Value")
         _reveal_button(path, found.letter.message_id, reveal=reveal)
@@ -159,7 +159,7 @@ def _content(path: Path, found: dead_letter_reads.Inside, *, reveal: bool) -> No
     _headers(found.headers)
 
 
-def _how(content: said.Content, *, reveal: bool) -> str:
+def _how(content: said.RecordContent, *, reveal: bool) -> str:
     if content.kind in ("null", "empty") or (content.kind == "hidden" and not reveal):
         return ""
     if reveal:
@@ -191,7 +191,7 @@ def _reveal(path: Path, message_id: str) -> None:
     try:
         done = exports.reveal(opened(path), message_id)
     except StoreError as error:
-        done = actions.Done(False, str(error))
+        done = actions.ActionResult(False, str(error))
     dead_letter_reads.life.forget()
     st.session_state.pop("reveal_failed", None)
     if done.ok:
@@ -204,7 +204,7 @@ def _hide() -> None:
     st.session_state.pop(_REVEALED, None)
 
 
-def _headers(headers: tuple[said.Header, ...]) -> None:
+def _headers(headers: tuple[said.RecordHeader, ...]) -> None:
     if not headers:
         common.note("None.")
         return
@@ -216,7 +216,7 @@ def _headers(headers: tuple[said.Header, ...]) -> None:
     st.html(f'<table class="pc-headers"><tbody>{"".join(rows)}</tbody></table>')
 
 
-def _life(moments: tuple[Moment, ...], names: Mapping[str, str]) -> None:
+def _life(moments: tuple[TimelineEvent, ...], names: Mapping[str, str]) -> None:
     """`names` are of producers, by their ids."""
     lines = [
         f'<li class="pc-l-{_TONES.get(one.what, "quiet")}">{common.moment(one.at)}<b>{html.escape(one.what)}</b>'
@@ -227,7 +227,7 @@ def _life(moments: tuple[Moment, ...], names: Mapping[str, str]) -> None:
     st.html(f'<ol class="pc-life">{"".join(lines)}</ol>')
 
 
-def _link(moment: Moment) -> str:
+def _link(moment: TimelineEvent) -> str:
     """To the replay that is meant: its id is the first word."""
     if moment.what != "replay planned":
         return ""

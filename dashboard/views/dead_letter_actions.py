@@ -12,7 +12,7 @@ import streamlit as st
 
 from producer_core._internal.masking import mask_text
 from producer_core.dashboard import actions, queries, wording
-from producer_core.dashboard.queries.dead_letter_filter import Looking
+from producer_core.dashboard.queries.dead_letter_filter import DeadLetterQuery
 from producer_core.dashboard.server.stores import opened
 from producer_core.dashboard.views import common, dead_letter_url, reads, replay_detail
 from producer_core.dashboard.wording import replays as told
@@ -29,11 +29,11 @@ def version() -> int:
     return int(st.session_state.get("letters_version", 0))
 
 
-class Press(NamedTuple):
+class PressedButton(NamedTuple):
     """One press of a button: its number, and the filter that was drawn with it."""
 
     number: int
-    drawn: Looking | None = None
+    drawn: DeadLetterQuery | None = None
 
 
 def other_filter() -> None:
@@ -41,7 +41,9 @@ def other_filter() -> None:
     st.session_state["filters"] = st.session_state.get("filters", -1) + 1
 
 
-def bar(path: Path, where: DeadLetterFilter, ids: tuple[str, ...], drawn: Looking | None = None) -> None:
+def bar(
+    path: Path, where: DeadLetterFilter, ids: tuple[str, ...], drawn: DeadLetterQuery | None = None
+) -> None:
     """Replay and Clear with the number of letters they mean (Restore, of archived ones); then the last act in words.
 
     Acts are callbacks: they run before the page is drawn again, so a click is never lost to a refresh that
@@ -49,7 +51,7 @@ def bar(path: Path, where: DeadLetterFilter, ids: tuple[str, ...], drawn: Lookin
     browser's address asks for another filter than the one that was `drawn`.
     """
     offer = reads.offer(path, actions.selected(where, ids))
-    followed, press = _followed(path), Press(_presses(), drawn)
+    followed, press = _followed(path), PressedButton(_presses(), drawn)
     if where.state == "archived":
         with st.container(horizontal=True, vertical_alignment="center"):
             _restore_button(path, offer, press)
@@ -65,13 +67,13 @@ def bar(path: Path, where: DeadLetterFilter, ids: tuple[str, ...], drawn: Lookin
     _result(path, followed)
 
 
-def _followed(path: Path) -> queries.Replay | None:
+def _followed(path: Path) -> queries.ReplayRow | None:
     """The replay that this session began last."""
     known: str | None = st.session_state.get("operation")
     if known is None:
         return None
     try:
-        found: queries.Replay = reads.replay(path, known)
+        found: queries.ReplayRow = reads.replay(path, known)
         return found
     except ReplayError:  # the store is another one now
         st.session_state.pop("operation")
@@ -81,7 +83,7 @@ def _followed(path: Path) -> queries.Replay | None:
 # the buttons
 
 
-def _replay_button(path: Path, offer: queries.Offer, press: Press, *, busy: bool) -> None:
+def _replay_button(path: Path, offer: queries.ReplayOffer, press: PressedButton, *, busy: bool) -> None:
     """Where a question is open, or a replay goes on, its own buttons are the first to press."""
     allowed, why_not = actions.may_act()
     possible = allowed and offer.count and not offer.refused
@@ -92,7 +94,7 @@ def _replay_button(path: Path, offer: queries.Offer, press: Press, *, busy: bool
     )  # fmt: skip
 
 
-def _clear_button(path: Path, offer: queries.Offer, press: Press) -> None:
+def _clear_button(path: Path, offer: queries.ReplayOffer, press: PressedButton) -> None:
     allowed, why_not = actions.may_act()
     st.button(
         wording.act("Clear", offer.count), key=_key("clear"), icon=":material/archive:",
@@ -101,7 +103,7 @@ def _clear_button(path: Path, offer: queries.Offer, press: Press) -> None:
     )  # fmt: skip
 
 
-def _restore_button(path: Path, offer: queries.Offer, press: Press) -> None:
+def _restore_button(path: Path, offer: queries.ReplayOffer, press: PressedButton) -> None:
     allowed, why_not = actions.may_act()
     st.button(
         wording.act("Restore", offer.count), key=_key("restore"), icon=":material/unarchive:",
@@ -110,7 +112,7 @@ def _restore_button(path: Path, offer: queries.Offer, press: Press) -> None:
     )  # fmt: skip
 
 
-def _hint(where: DeadLetterFilter, offer: queries.Offer, followed: queries.Replay | None) -> None:
+def _hint(where: DeadLetterFilter, offer: queries.ReplayOffer, followed: queries.ReplayRow | None) -> None:
     """Why the click does not send at once, or cannot be pressed."""
     if where.state not in ("dead", None):
         common.note("Only letters in the state dead can be replayed or cleared.")
@@ -123,7 +125,7 @@ def _hint(where: DeadLetterFilter, offer: queries.Offer, followed: queries.Repla
         )
 
 
-def _nobody(path: Path, offer: queries.Offer) -> None:
+def _nobody(path: Path, offer: queries.ReplayOffer) -> None:
     common.say("warning", f"Nobody can replay these now. {mask_text(offer.refused)}")
     common.note(told.WAYS_OUT[offer.way_out])
     st.code(
@@ -146,40 +148,42 @@ def _presses() -> int:
     return int(st.session_state.get("presses", 0))
 
 
-def _replay(path: Path, offer: queries.Offer, press: Press) -> None:
+def _replay(path: Path, offer: queries.ReplayOffer, press: PressedButton) -> None:
     """At once where one click may send; else what would be done is shown first, frozen."""
     begin = actions.start_replay if offer.at_once else actions.look_ahead
 
-    def act(store: Store) -> actions.Done:
+    def act(store: Store) -> actions.ActionResult:
         return begin(store, offer.about, shown=offer.count)
 
     _do(path, act, press, moves=offer.at_once)
 
 
-def _clear(path: Path, about: DeadLetterFilter, press: Press) -> None:
+def _clear(path: Path, about: DeadLetterFilter, press: PressedButton) -> None:
     _do(path, lambda store: actions.clear(store, about), press)
 
 
-def _restore(path: Path, about: DeadLetterFilter, press: Press) -> None:
+def _restore(path: Path, about: DeadLetterFilter, press: PressedButton) -> None:
     _do(path, lambda store: actions.restore(store, about), press)
 
 
-def _undo(path: Path, undo: tuple[DeadLetterFilter, float], press: Press) -> None:
+def _undo(path: Path, undo: tuple[DeadLetterFilter, float], press: PressedButton) -> None:
     _do(path, lambda store: actions.undo_clear(store, undo), press)
 
 
-def _do(path: Path, act: Callable[[Store], actions.Done], press: Press, *, moves: bool = True) -> None:
+def _do(
+    path: Path, act: Callable[[Store], actions.ActionResult], press: PressedButton, *, moves: bool = True
+) -> None:
     """Act once for each press, remember how it went, and drop a selection whose letters go."""
     if press.number != _presses():
         return
     st.session_state["presses"] = press.number + 1
     if press.drawn is not None and not dead_letter_url.shows(press.drawn):
-        done = actions.Done(False, told.OTHER_FILTER)
+        done = actions.ActionResult(False, told.OTHER_FILTER)
     else:
         try:
             done = act(opened(path))
         except StoreError as error:
-            done = actions.Done(False, str(error))
+            done = actions.ActionResult(False, str(error))
     reads.again()
     st.session_state["done"] = done
     st.session_state.pop("operation", None)
@@ -192,9 +196,9 @@ def _do(path: Path, act: Callable[[Store], actions.Done], press: Press, *, moves
 # how it went
 
 
-def _result(path: Path, followed: queries.Replay | None) -> None:
+def _result(path: Path, followed: queries.ReplayRow | None) -> None:
     """The last act in words; a replay as it goes on; then the replays of others."""
-    done: actions.Done | None = st.session_state.get("done")
+    done: actions.ActionResult | None = st.session_state.get("done")
     if done is not None:
         _said(path, done, follows=followed is not None)
     if followed is not None:
@@ -202,7 +206,7 @@ def _result(path: Path, followed: queries.Replay | None) -> None:
     _others(path, followed.operation.operation_id if followed else "")
 
 
-def _said(path: Path, done: actions.Done, *, follows: bool) -> None:
+def _said(path: Path, done: actions.ActionResult, *, follows: bool) -> None:
     if done.ok and follows:
         if done.note:
             common.note(mask_text(done.note))
@@ -215,7 +219,7 @@ def _said(path: Path, done: actions.Done, *, follows: bool) -> None:
                 key="undo",
                 icon=":material/undo:",
                 on_click=_undo,
-                args=(path, done.undo, Press(_presses())),
+                args=(path, done.undo, PressedButton(_presses())),
             )
 
 

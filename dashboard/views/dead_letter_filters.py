@@ -11,7 +11,7 @@ from typing import Any
 import streamlit as st
 
 from producer_core.dashboard import queries, wording
-from producer_core.dashboard.queries.dead_letter_filter import Looking
+from producer_core.dashboard.queries.dead_letter_filter import DeadLetterQuery
 from producer_core.dashboard.views import common, dead_letter_reads, dead_letter_url, reads
 from producer_core.dashboard.wording import dead_letters as said
 from producer_core.dlq.filter import STATES
@@ -21,7 +21,7 @@ _CUSTOM = wording.CUSTOM
 _MORE = ("text", "body", "key", "message_id", "ids", "cluster_id", "producer_id", "group")
 
 
-def show(path: Path, asked: Looking) -> None:
+def show(path: Path, asked: DeadLetterQuery) -> None:
     where = asked.where
     topics, codes = st.session_state["choices"] = dead_letter_reads.choices(path, where.state)
     with st.grid(6, gap="small", min_column_width=150):
@@ -43,7 +43,7 @@ def show(path: Path, asked: Looking) -> None:
     _in_words(asked)
 
 
-def _in_words(asked: Looking) -> None:
+def _in_words(asked: DeadLetterQuery) -> None:
     """Always there, so that nothing moves when a filter is chosen."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", height=40, border=False):
         common.note(
@@ -57,7 +57,7 @@ def _in_words(asked: Looking) -> None:
             )
 
 
-def _more(path: Path, asked: Looking) -> None:
+def _more(path: Path, asked: DeadLetterQuery) -> None:
     where = asked.where
     with st.grid(2, gap="small", min_column_width=190):
         _text("Error text contains", "text", where.text)
@@ -103,7 +103,7 @@ def _state(value: str | None) -> None:
     )  # fmt: skip
 
 
-def _died(asked: Looking) -> None:
+def _died(asked: DeadLetterQuery) -> None:
     own = asked.where.since is not None or asked.where.until is not None
     _set("span", _CUSTOM if own and asked.span is None else asked.span)
     st.selectbox(

@@ -9,13 +9,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
-from producer_core._internal.masking import Rules
+from producer_core._internal.masking import MaskingRules
 from producer_core.dashboard import queries
 from producer_core.dashboard.queries import dead_letter_list as of_letters
 from producer_core.dashboard.server.stores import opened
 from producer_core.dashboard.wording import dead_letters as said
-from producer_core.dlq import Cursor, DeadLetterFilter
-from producer_core.dlq.timeline import Moment
+from producer_core.dlq import DeadLetterFilter, PageCursor
+from producer_core.dlq.timeline import TimelineEvent
 from producer_core.events import DeadLetter
 
 P = ParamSpec("P")
@@ -24,7 +24,7 @@ T = TypeVar("T")
 _KEPT = 64
 
 
-class Paced(Generic[P, T]):
+class AdaptiveCache(Generic[P, T]):
     """A reading that is done again when it is `least` seconds old, and ten times older than it took.
 
     So that looking at ten million letters costs the machine no more than a tenth of one core.
@@ -62,7 +62,7 @@ class Paced(Generic[P, T]):
             self._kept.clear()
 
 
-def _seen(path: Path, where: DeadLetterFilter, after: Cursor | None = None) -> of_letters.Seen:
+def _seen(path: Path, where: DeadLetterFilter, after: PageCursor | None = None) -> of_letters.OpenDeadLetter:
     return of_letters.seen(opened(path), where, time.time(), after=after)
 
 
@@ -74,11 +74,11 @@ def _clusters(path: Path) -> tuple[str, ...]:
     return of_letters.clusters(opened(path))
 
 
-def _causes(path: Path, where: DeadLetterFilter) -> of_letters.Causes:
+def _causes(path: Path, where: DeadLetterFilter) -> of_letters.OtherCauses:
     return of_letters.causes(opened(path), where)
 
 
-def _waiting(path: Path) -> of_letters.Waiting:
+def _waiting(path: Path) -> of_letters.PendingCounts:
     return of_letters.waiting(opened(path), time.time())
 
 
@@ -88,17 +88,17 @@ def _heard(path: Path) -> float | None:
     return rows[0]["seen_at"] if rows else None
 
 
-def _life(path: Path, message_id: str, stamp: tuple[str, float, int]) -> tuple[Moment, ...]:
+def _life(path: Path, message_id: str, stamp: tuple[str, float, int]) -> tuple[TimelineEvent, ...]:
     return of_letters.life(opened(path), message_id)
 
 
-seen = Paced(_seen, least=0.8)
-choices = Paced(_choices, least=2.0)
-clusters = Paced(_clusters, least=10.0)
-causes = Paced(_causes, least=0.8)
-waiting = Paced(_waiting, least=4.0, share=50.0)
-heard = Paced(_heard, least=0.8)
-life = Paced(_life, least=4.0)
+seen = AdaptiveCache(_seen, least=0.8)
+choices = AdaptiveCache(_choices, least=2.0)
+clusters = AdaptiveCache(_clusters, least=10.0)
+causes = AdaptiveCache(_causes, least=0.8)
+waiting = AdaptiveCache(_waiting, least=4.0, share=50.0)
+heard = AdaptiveCache(_heard, least=0.8)
+life = AdaptiveCache(_life, least=4.0)
 
 
 def again() -> None:
@@ -107,25 +107,25 @@ def again() -> None:
         one.forget()
 
 
-class Inside(NamedTuple):
+class OpenRecord(NamedTuple):
     """A letter with what it holds as it may be shown; its value is not kept beside that. `producer`: who sent it."""
 
     letter: DeadLetter
-    key: said.Content
-    value: said.Content
-    headers: tuple[said.Header, ...]
+    key: said.RecordContent
+    value: said.RecordContent
+    headers: tuple[said.RecordHeader, ...]
     producer: str = ""
 
 
 @lru_cache(maxsize=16)
 def inside(
-    path: Path, message_id: str, stamp: tuple[str, float, int], rules: Rules, *, reveal: bool
-) -> Inside | None:
+    path: Path, message_id: str, stamp: tuple[str, float, int], rules: MaskingRules, *, reveal: bool
+) -> OpenRecord | None:
     """Read and masked once for each thing that happens to the letter, and for each change of the masking rules."""
     letter = queries.letter(opened(path), message_id)
     if letter is None:
         return None
-    return Inside(
+    return OpenRecord(
         letter,
         said.content(letter.key, reveal=reveal, key=True),
         said.content(letter.value, reveal=reveal),

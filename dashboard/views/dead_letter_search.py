@@ -9,7 +9,7 @@ import streamlit as st
 
 from producer_core.dashboard import queries, wording
 from producer_core.dashboard.queries import dead_letter_list as of_letters
-from producer_core.dashboard.queries.dead_letter_filter import Looking
+from producer_core.dashboard.queries.dead_letter_filter import DeadLetterQuery
 from producer_core.dashboard.server.stores import opened
 from producer_core.dashboard.views import common
 from producer_core.dashboard.wording import dead_letters as said
@@ -18,19 +18,19 @@ from producer_core.dlq import DeadLetterFilter
 _KEPT = "letters_search"
 
 
-def kept(asked: Looking) -> of_letters.Search | None:
+def kept(asked: DeadLetterQuery) -> of_letters.BodySearch | None:
     """What this session found for this filter; None when it has not looked yet."""
-    found: tuple[object, of_letters.Search] | None = st.session_state.get(_KEPT)
+    found: tuple[object, of_letters.BodySearch] | None = st.session_state.get(_KEPT)
     return found[1] if found is not None and found[0] == asked.filter else None
 
 
-def frozen(asked: Looking) -> DeadLetterFilter | None:
+def frozen(asked: DeadLetterQuery) -> DeadLetterFilter | None:
     """Exactly what it found, once it has looked into everything."""
     search = kept(asked)
     return search.frozen if search else None
 
 
-def page(path: Path, asked: Looking) -> queries.DeadLetterPage:
+def page(path: Path, asked: DeadLetterQuery) -> queries.DeadLetterPage:
     """What was found; looks where nobody has looked yet, or where one asked to go on."""
     search = kept(asked)
     if search is None or st.session_state.pop("letters_further", False):
@@ -41,7 +41,7 @@ def page(path: Path, asked: Looking) -> queries.DeadLetterPage:
     return of_letters.found_page(opened(path), search)
 
 
-def _said(search: of_letters.Search) -> None:
+def _said(search: of_letters.BodySearch) -> None:
     back = wording.moment(search.next.failed_at, common.zone()) if search.next else None
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         common.say(

@@ -8,30 +8,30 @@ from dataclasses import replace
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from producer_core.dashboard.queries.dead_letter_filter import OURS, Looking, looking
-from producer_core.dlq import Cursor, DeadLetterFilter
+from producer_core.dashboard.queries.dead_letter_filter import OURS, DeadLetterQuery, dead_letter_query
+from producer_core.dlq import DeadLetterFilter, PageCursor
 
 _BEFORE = "letters_before"
 _CURRENT, _LEFT = "letters_address", "letters_addresses_left"
 _REMEMBERED = 50
 
 
-def asked() -> tuple[Looking, str | None]:
+def asked() -> tuple[DeadLetterQuery, str | None]:
     """What the address asks for; and what is wrong with it."""
     _correct_late_request()
-    return looking(st.query_params.to_dict())
+    return dead_letter_query(st.query_params.to_dict())
 
 
-def now() -> Looking:
+def now() -> DeadLetterQuery:
     return asked()[0]
 
 
-def shows(drawn: Looking) -> bool:
+def shows(drawn: DeadLetterQuery) -> bool:
     """Return whether the browser's own address still asks for the filter that was drawn."""
-    return looking(st.query_params.to_dict())[0].filter == drawn.filter
+    return dead_letter_query(st.query_params.to_dict())[0].filter == drawn.filter
 
 
-def go(to: Looking) -> None:
+def go(to: DeadLetterQuery) -> None:
     """Another address, which the browser's back button leaves again."""
     if to == now() and asked()[1] is None:
         return
@@ -90,13 +90,13 @@ def custom() -> None:
 
 
 def everything() -> None:
-    go(Looking(letter=now().letter))
+    go(DeadLetterQuery(letter=now().letter))
 
 
 def only(ids: tuple[str, ...]) -> None:
     """These letters and no others, in whatever state they are by now."""
     st.session_state[_BEFORE] = []
-    go(Looking(DeadLetterFilter(ids=ids, state=None), letter=now().letter))
+    go(DeadLetterQuery(DeadLetterFilter(ids=ids, state=None), letter=now().letter))
 
 
 def group(fingerprint: str | None) -> None:
@@ -107,7 +107,7 @@ def open(message_id: str | None) -> None:
     go(replace(now(), letter=message_id))
 
 
-def older(cursor: Cursor) -> None:
+def older(cursor: PageCursor) -> None:
     here = now()
     st.session_state[_BEFORE] = [*st.session_state.get(_BEFORE, []), here.after]
     go(replace(here, after=cursor))

@@ -9,10 +9,10 @@ from pathlib import Path
 import streamlit as st
 
 from producer_core.dashboard import actions, queries, wording
-from producer_core.dashboard.components.dead_letter_list import Row, letter_list
-from producer_core.dashboard.components.group_list import Item, group_list
+from producer_core.dashboard.components.dead_letter_list import DeadLetterRow, letter_list
+from producer_core.dashboard.components.group_list import GroupItem, group_list
 from producer_core.dashboard.queries import dead_letter_list as of_letters
-from producer_core.dashboard.queries.dead_letter_filter import Looking
+from producer_core.dashboard.queries.dead_letter_filter import DeadLetterQuery
 from producer_core.dashboard.server.stores import opened
 from producer_core.dashboard.theme import style_sheet
 from producer_core.dashboard.views import (
@@ -71,7 +71,7 @@ def _waiting(path: Path) -> None:
                 )  # fmt: skip
 
 
-def _loaded(path: Path) -> of_letters.Waiting:
+def _loaded(path: Path) -> of_letters.PendingCounts:
     """As of the moment that the list is of, where one visit to the store reads both."""
     asked = dead_letter_url.now()
     if asked.where.body is not None:
@@ -111,7 +111,7 @@ def _live(path: Path) -> None:
             st.rerun()  # last, because what it interrupts is not drawn
 
 
-def _read(path: Path, asked: Looking) -> tuple[queries.DeadLetterPage, of_letters.Causes | None]:
+def _read(path: Path, asked: DeadLetterQuery) -> tuple[queries.DeadLetterPage, of_letters.OtherCauses | None]:
     if asked.where.body is None:
         seen = dead_letter_reads.seen(path, asked.at(time.time()), asked.after)
         return seen.page, seen.causes
@@ -120,7 +120,7 @@ def _read(path: Path, asked: Looking) -> tuple[queries.DeadLetterPage, of_letter
     return page, dead_letter_reads.causes(path, found) if found else None
 
 
-def _causes(found: of_letters.Causes | None, chosen: str | None) -> None:
+def _causes(found: of_letters.OtherCauses | None, chosen: str | None) -> None:
     """By cause: how many, since when, what it means and what to do; a click looks at one of them only."""
     common.heading("Causes")
     if found is None:
@@ -137,18 +137,18 @@ def _causes(found: of_letters.Causes | None, chosen: str | None) -> None:
         )
 
 
-def _items(found: of_letters.Causes, chosen: str | None) -> list[Item]:
+def _items(found: of_letters.OtherCauses, chosen: str | None) -> list[GroupItem]:
     groups = found.groups
     if found.one is not None and found.one not in groups:
         groups = (found.one, *groups)
     return [_item(group, on=group.fingerprint == chosen) for group in groups]
 
 
-def _item(group: Group, *, on: bool) -> Item:
+def _item(group: Group, *, on: bool) -> GroupItem:
     topics = [said.visible_line(topic, 60) for topic in group.topics]
     shown = topics if on else topics[:3]
     more = f" and {len(topics) - len(shown)} more" if len(topics) > len(shown) else ""
-    return Item(
+    return GroupItem(
         id=group.fingerprint,
         count=wording.compact(group.count) if group.count >= 1_000_000 else wording.count(group.count),
         title=f"{said.visible_line(group.code, 80)} on {', '.join(shown)}{more}",
@@ -163,7 +163,7 @@ def _item(group: Group, *, on: bool) -> Item:
     )
 
 
-def _draw(path: Path, asked: Looking, page: queries.DeadLetterPage) -> None:
+def _draw(path: Path, asked: DeadLetterQuery, page: queries.DeadLetterPage) -> None:
     """What acts are about stands above the list, so it is filled when the list has said what is chosen in it."""
     above = st.container()
     left, right = st.columns([3, 2])
@@ -196,7 +196,7 @@ def _draw(path: Path, asked: Looking, page: queries.DeadLetterPage) -> None:
         dead_letter_actions.bar(path, offered, ids, asked)
 
 
-def _about(path: Path, asked: Looking, page: queries.DeadLetterPage, ids: tuple[str, ...]) -> None:
+def _about(path: Path, asked: DeadLetterQuery, page: queries.DeadLetterPage, ids: tuple[str, ...]) -> None:
     """What a click on a button below would be about."""
     if ids:
         listed = {one.message_id for one in page.letters}
@@ -220,7 +220,7 @@ def _choose_none() -> None:
     st.session_state["letters_version"] = dead_letter_actions.version() + 1
 
 
-def _pages(asked: Looking, page: queries.DeadLetterPage) -> None:
+def _pages(asked: DeadLetterQuery, page: queries.DeadLetterPage) -> None:
     if not page.total:
         common.note(said.none_match(page.where.state))
     if asked.after is None and page.next is None:
@@ -234,7 +234,7 @@ def _pages(asked: Looking, page: queries.DeadLetterPage) -> None:
         )  # fmt: skip
 
 
-def _row(item: DeadLetter) -> Row:
+def _row(item: DeadLetter) -> DeadLetterRow:
     again = f" ({wording.plural(item.replay_count, 'replay')})" if item.replay_count else ""
     cells = (
         said.visible_line(item.topic, 80),
@@ -243,4 +243,4 @@ def _row(item: DeadLetter) -> Row:
         item.verdict.replace("_", " ") + again,
         said.visible_line(dead_letter.masked(item.error_text)),
     )
-    return Row(item.message_id, item.failed_at, cells)
+    return DeadLetterRow(item.message_id, item.failed_at, cells)

@@ -19,7 +19,7 @@ from producer_core.replay.dry_run import DryRun
 from producer_core.replay.guard import CANARY, STOP_PERCENT
 
 
-def show(path: Path, seen: queries.Replay, tone: str, standing: str, *, comes_into_view: bool) -> None:
+def show(path: Path, seen: queries.ReplayRow, tone: str, standing: str, *, comes_into_view: bool) -> None:
     """Frozen letters and nothing sent: all that is known before, then the choices and the buttons."""
     one = seen.operation
     run = reads.planned(path, one.operation_id, _newer(one), _inconclusive(one))

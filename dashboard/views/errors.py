@@ -13,9 +13,9 @@ from producer_core.dashboard.charts.errors import described, failed_attempts, fa
 from producer_core.dashboard.components import live_table
 from producer_core.dashboard.components.live_chart import live_plotly
 from producer_core.dashboard.components.live_dom import live_dom
-from producer_core.dashboard.components.live_table import Cell, Column, Line, Part, TableRow
+from producer_core.dashboard.components.live_table import Cell, Column, Line, TablePart, TableRow
 from producer_core.dashboard.queries.error_groups import GroupLine
-from producer_core.dashboard.queries.errors import CodeLine, Errors, KindLine, TopicLine, errors
+from producer_core.dashboard.queries.errors import CodeLine, ErrorsPage, KindLine, TopicLine, errors
 from producer_core.dashboard.queries.view import View
 from producer_core.dashboard.server.stores import opened
 from producer_core.dashboard.views import adaptive_cache, common, error_group, header, tiles
@@ -58,14 +58,14 @@ def _live(path: Path, view: View, group: str | None) -> None:
 
 
 @st.cache_data(ttl=0.8, max_entries=16, show_spinner=False)  # type: ignore[untyped-decorator]  # streamlit is Any here
-def reading(path: Path, view: View) -> Errors:
+def reading(path: Path, view: View) -> ErrorsPage:
     """Once for all browsers that look at the same."""
     return errors(opened(path), view, time.time())
 
 
-def _failing(shown: Errors) -> say.Failing:
+def _failing(shown: ErrorsPage) -> say.FailingSentence:
     worst = shown.codes[0] if shown.codes and shown.codes[0].died else None
-    return say.Failing(
+    return say.FailingSentence(
         during=wording.during(shown.window, shown.since, shown.now, common.zone()),
         settled=shown.whole.acknowledged + shown.whole.dead,
         attempts=shown.whole.attempts,
@@ -80,7 +80,7 @@ def _failing(shown: Errors) -> say.Failing:
     )
 
 
-def _tiles(shown: Errors) -> None:
+def _tiles(shown: ErrorsPage) -> None:
     now, before, old = shown.whole, shown.whole_before, shown.compares
     success, success_before = shown.retry_success
     found = [
@@ -99,14 +99,17 @@ def _tiles(shown: Errors) -> None:
     ]  # fmt: skip
     six = [
         charts.Tile(
-            label, value, changed if changed is not None and old else wording.Change("", "", ""), more=more
+            label,
+            value,
+            changed if changed is not None and old else wording.NumberChange("", "", ""),
+            more=more,
         )
         for label, value, changed, more in found
     ]
     live_dom(tiles.tiles(six), key="errors-tiles")
 
 
-def _charts(shown: Errors) -> None:
+def _charts(shown: ErrorsPage) -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         common.heading("Failed attempts by code")
@@ -123,7 +126,7 @@ def _charts(shown: Errors) -> None:
 # groups
 
 
-def _groups(shown: Errors, chosen: str | None) -> None:
+def _groups(shown: ErrorsPage, chosen: str | None) -> None:
     common.heading("Groups of dead letters")
     if not shown.groups:
         common.note(
@@ -142,18 +145,20 @@ def _groups(shown: Errors, chosen: str | None) -> None:
     live_table.live_table(columns, rows, key="errors-groups", alt="Groups of dead letters, the largest first")
 
 
-def _group(shown: Errors, line: GroupLine, chosen: bool) -> TableRow:
+def _group(shown: ErrorsPage, line: GroupLine, chosen: bool) -> TableRow:
     group = line.group
-    title: list[str | Part] = [Part(group.code, "strong", header.link("errors", group=group.fingerprint))]
+    title: list[str | TablePart] = [
+        TablePart(group.code, "strong", header.link("errors", group=group.fingerprint))
+    ]
     if line.new:
-        title.append(Part("new", "badge", more="No letter of this group died before the range."))
+        title.append(TablePart("new", "badge", more="No letter of this group died before the range."))
     text = mask_text(group.sample_text)
-    trend = Part(bars=group.trend.counts, more=say.trend(group.trend.counts, _length(group.trend.width)))
+    trend = TablePart(bars=group.trend.counts, more=say.trend(group.trend.counts, _length(group.trend.width)))
     return TableRow(
         group.fingerprint,
         (
-            (title, Part(wording.short(text, _LONGEST), more=text[:1000] if len(text) > _LONGEST else ""),
-             Part(f"{group.meaning} {group.advice}".strip(), "small")),
+            (title, TablePart(wording.short(text, _LONGEST), more=text[:1000] if len(text) > _LONGEST else ""),
+             TablePart(f"{group.meaning} {group.advice}".strip(), "small")),
             trend if group.trend.counts else "",
             _against(shown, group.count, line.before),
             _waiting(line.waiting, group=group.fingerprint),
@@ -171,7 +176,7 @@ def _length(seconds: float) -> str:
 # codes, kinds, topics
 
 
-def _codes(shown: Errors) -> None:
+def _codes(shown: ErrorsPage) -> None:
     common.heading("Error codes, with what they mean")
     if not shown.codes:
         common.note("No error code came back in this range.")
@@ -190,19 +195,19 @@ def _codes(shown: Errors) -> None:
     _more(len(shown.codes), "code")
 
 
-def _code(shown: Errors, line: CodeLine) -> TableRow:
+def _code(shown: ErrorsPage, line: CodeLine) -> TableRow:
     failure = line.failure
-    title: list[str | Part] = [Part(line.code, "strong")]
+    title: list[str | TablePart] = [TablePart(line.code, "strong")]
     if line.new:
-        title.append(Part("new", "badge", more="This code never came back before the range."))
-    about: list[Line] = [title, failure.meaning, Part(f"What to do: {failure.advice}", "small")]
+        title.append(TablePart("new", "badge", more="This code never came back before the range."))
+    about: list[Line] = [title, failure.meaning, TablePart(f"What to do: {failure.advice}", "small")]
     if failure.error_type != line.code:
-        about.append([Part("error.type", "small"), Part(failure.error_type, "mono")])
+        about.append([TablePart("error.type", "small"), TablePart(failure.error_type, "mono")])
     return TableRow(
         line.code,
         (
             about,
-            Part(say.kind(failure.kind), more=say.KINDS.get(failure.kind, "")),
+            TablePart(say.kind(failure.kind), more=say.KINDS.get(failure.kind, "")),
             _against(shown, line.attempts, line.attempts_before),
             _against(shown, line.died, line.died_before),
             _waiting(line.waiting, code=line.code),
@@ -212,7 +217,7 @@ def _code(shown: Errors, line: CodeLine) -> TableRow:
     )
 
 
-def _kinds(shown: Errors) -> None:
+def _kinds(shown: ErrorsPage) -> None:
     common.heading("By kind")
     if not shown.kinds:
         common.note("Nothing failed in this range.")
@@ -222,19 +227,19 @@ def _kinds(shown: Errors) -> None:
     live_table.live_table(columns, rows, key="errors-kinds", alt="Kinds of errors")
 
 
-def _kind(shown: Errors, line: KindLine) -> TableRow:
-    name = [Part(say.kind(line.kind), "strong"), Part(wording.plural(line.codes, "code"), "small")]
+def _kind(shown: ErrorsPage, line: KindLine) -> TableRow:
+    name = [TablePart(say.kind(line.kind), "strong"), TablePart(wording.plural(line.codes, "code"), "small")]
     return TableRow(
         line.kind,
         (
-            (name, Part(say.KINDS.get(line.kind, ""), "small")),
+            (name, TablePart(say.KINDS.get(line.kind, ""), "small")),
             _against(shown, line.attempts, line.attempts_before),
             _against(shown, line.died, line.died_before),
         ),
     )
 
 
-def _topics(shown: Errors) -> None:
+def _topics(shown: ErrorsPage) -> None:
     common.heading("By topic")
     if not shown.topics:
         common.note("Nothing failed in this range.")
@@ -252,11 +257,11 @@ def _topics(shown: Errors) -> None:
     _more(len(shown.topics), "topic")
 
 
-def _topic(shown: Errors, line: TopicLine) -> TableRow:
+def _topic(shown: ErrorsPage, line: TopicLine) -> TableRow:
     return TableRow(
         line.topic,
         (
-            Part(
+            TablePart(
                 wording.short(line.topic, 48),
                 "strong",
                 header.link("errors", topic=line.topic),
@@ -274,11 +279,11 @@ def _topic(shown: Errors, line: TopicLine) -> TableRow:
 # cells
 
 
-def _against(shown: Errors, number: int, before: int) -> Cell:
+def _against(shown: ErrorsPage, number: int, before: int) -> Cell:
     """A number, and below it how it was in the same time before."""
     earlier = say.before(before, number) if shown.compares else ""
     return (
-        (wording.count(number), Part(earlier, "small"))
+        (wording.count(number), TablePart(earlier, "small"))
         if earlier and (number or before)
         else wording.count(number)
     )
@@ -287,8 +292,8 @@ def _against(shown: Errors, number: int, before: int) -> Cell:
 def _waiting(number: int, **selection: str) -> Cell:
     """Leads to the letters, of whatever age, because all that wait are meant."""
     if not number:
-        return Part("none", "small")
-    return Part(wording.count(number), href=letters_of(**selection), more="Open these dead letters")
+        return TablePart("none", "small")
+    return TablePart(wording.count(number), href=letters_of(**selection), more="Open these dead letters")
 
 
 def letters_of(**selection: str) -> str:
@@ -297,9 +302,9 @@ def letters_of(**selection: str) -> str:
     return header.link("dead-letters", range=None, producer=None, producer_id=looked_at.producer, **selection)
 
 
-def _last(at: float, now: float) -> Part:
+def _last(at: float, now: float) -> TablePart:
     text, more = wording.stamp(at, common.zone(), now)
-    return Part(text, more=more)
+    return TablePart(text, more=more)
 
 
 def _more(number: int, noun: str) -> None:
@@ -309,6 +314,6 @@ def _more(number: int, noun: str) -> None:
         )
 
 
-def _compared(shown: Errors) -> str:
+def _compared(shown: ErrorsPage) -> str:
     begins = None if shown.begins is None else wording.stamp(shown.begins, common.zone(), shown.now).text
     return say.compared(compares=shown.compares, begins=begins)

@@ -17,7 +17,7 @@ from producer_core.store import Store
 _SHOWN = 3
 
 
-def show(store: Store, shown: queries.Overview, now: float) -> None:
+def show(store: Store, shown: queries.OverviewPage, now: float) -> None:
     """The worst ones, each a link to everything about it; the others are one click away."""
     for alert in shown.alerts[:_SHOWN]:
         with st.container(

@@ -13,7 +13,7 @@ from producer_core.dashboard.charts.fleet import fleet_percentiles, spread
 from producer_core.dashboard.components import live_table
 from producer_core.dashboard.components.live_chart import live_plotly
 from producer_core.dashboard.components.live_dom import live_dom
-from producer_core.dashboard.components.live_table import Column, Line, Part, TableRow
+from producer_core.dashboard.components.live_table import Column, Line, TablePart, TableRow
 from producer_core.dashboard.queries.fleet import STATES, TROUBLED, Fleet, Member, fleet
 from producer_core.dashboard.queries.view import View
 from producer_core.dashboard.server.stores import opened
@@ -94,9 +94,9 @@ def reading(path: Path, view: View, everybody: bool) -> Fleet:
     return fleet(opened(path), view, time.time(), everybody=everybody)
 
 
-def _crowd(shown: Fleet) -> say.Crowd:
+def _crowd(shown: Fleet) -> say.FleetSummary:
     states = shown.states
-    return say.Crowd(
+    return say.FleetSummary(
         running=shown.running,
         hosts=shown.hosts,
         known=shown.known,
@@ -176,11 +176,11 @@ def _row(member: Member, now: float) -> TableRow:
         fill=member.fill,
     )
     about: list[Line] = [
-        Part(wording.short(member.name, 40), "strong", header.link("overview", producer=member.producer_id), member.producer_id),
-        Part(f"{wording.short(member.host, 40)}, process {member.pid}", "small", more=member.host),
+        TablePart(wording.short(member.name, 40), "strong", header.link("overview", producer=member.producer_id), member.producer_id),
+        TablePart(f"{wording.short(member.host, 40)}, process {member.pid}", "small", more=member.host),
     ]  # fmt: skip
-    states: list[Line] = [Part(wording.short(said, 120), look, more=said)]
-    states += [Part(wording.short(text, 120), "small", more=text) for text in others]
+    states: list[Line] = [TablePart(wording.short(said, 120), look, more=said)]
+    states += [TablePart(wording.short(text, 120), "small", more=text) for text in others]
     text, more = wording.stamp(member.seen_at, common.zone(), now)
     return TableRow(
         member.producer_id,
@@ -190,13 +190,13 @@ def _row(member: Member, now: float) -> TableRow:
             wording.rate(member.rate) if member.rate else "–",
             wording.percent(member.error_rate),
             wording.milliseconds(member.p99),
-            Part(wording.count(member.letters), href=_letters(member))
+            TablePart(wording.count(member.letters), href=_letters(member))
             if member.letters
-            else Part("none", "small"),
+            else TablePart("none", "small"),
             wording.count(member.pending),
             wording.size(member.memory),
-            Part(wording.short(member.version, 20), "small", more=member.version),
-            Part(text, more=more),
+            TablePart(wording.short(member.version, 20), "small", more=member.version),
+            TablePart(text, more=more),
         ),
     )
 

@@ -29,7 +29,7 @@ def _live(path: Path, view: queries.View) -> None:
         _draw(shown, view)
 
 
-def _draw(shown: queries.Latency, view: queries.View) -> None:
+def _draw(shown: queries.LatencyPage, view: queries.View) -> None:
     now = time.time()
     common.stays(shown.seen_at, now)
     causes.show(shown)
@@ -68,7 +68,7 @@ def _near() -> str:
     return f"From merged histograms: each is right to {wording.percent(RELATIVE_ERROR)}."
 
 
-def _tiles(shown: queries.Latency) -> None:
+def _tiles(shown: queries.LatencyPage) -> None:
     whole, near = shown.whole, _near()
     shares = ("half", "95 of 100", "99 of 100", "999 of 1,000")
     names = [f"p{100 * quantile:g}" for quantile in queries.LATENCY_QUANTILES]
@@ -93,7 +93,7 @@ def _chart(title: str, figure: object, key: str, note: str) -> None:
     live_plotly(figure, key=f"latency-{key}", alt=title)
 
 
-def _topics(shown: queries.Latency) -> None:
+def _topics(shown: queries.LatencyPage) -> None:
     common.heading("By topic")
     if not shown.topics:
         common.note("No topic was written to in this range.")
@@ -111,7 +111,7 @@ def _topics(shown: queries.Latency) -> None:
     st.html(_table("By topic", ("Topic", "Acknowledged", "Mean", *names), rows))
 
 
-def _brokers(shown: queries.Latency) -> None:
+def _brokers(shown: queries.LatencyPage) -> None:
     common.heading("By broker")
     if not shown.brokers:
         common.note("No client statistics came in this range.")

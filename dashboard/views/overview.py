@@ -35,7 +35,7 @@ def _live(path: Path, view: queries.View) -> None:
         _draw(path, shown, view, lost=lost)
 
 
-def _draw(path: Path, shown: queries.Overview, view: queries.View, *, lost: bool) -> None:
+def _draw(path: Path, shown: queries.OverviewPage, view: queries.View, *, lost: bool) -> None:
     now = shown.read_at if lost else time.time()
     live_dom(tiles.headline(shown), _as_of(path, shown, view, lost=lost), key="headline")
     common.stays(shown.seen_at, time.time())
@@ -49,7 +49,7 @@ def _draw(path: Path, shown: queries.Overview, view: queries.View, *, lost: bool
     live_dom(*producers.table(shown, now), key="producers")
 
 
-def _as_of(path: Path, shown: queries.Overview, view: queries.View, *, lost: bool) -> Node:
+def _as_of(path: Path, shown: queries.OverviewPage, view: queries.View, *, lost: bool) -> Node:
     at = wording.stamp(shown.read_at, common.zone(), shown.read_at)
     paused = header.every(view) is None
     said = wording.as_of(at.text, paused=paused, over=view.over(shown.read_at), lost=lost)
@@ -59,7 +59,7 @@ def _as_of(path: Path, shown: queries.Overview, view: queries.View, *, lost: boo
     return tiles.small(f"{said} {zone}{age} · store {path.name}{gaps}", f"{at.more} · {path}{why}")
 
 
-def _charts(shown: queries.Overview) -> None:
+def _charts(shown: queries.OverviewPage) -> None:
     error_rate, throughput, latency = charts.overview_lines(charts.lines_of(shown))
     waiting = charts.waiting(shown.dead_by_code, "No dead letters wait.")
     left, right = st.columns(2, gap="medium")

@@ -9,10 +9,10 @@ import streamlit as st
 
 from producer_core._internal.masking import mask_text
 from producer_core.dashboard import wording
-from producer_core.dashboard.components.live_table import Cell, Column, Line, Part, TableRow, live_table
+from producer_core.dashboard.components.live_table import Cell, Column, Line, TablePart, TableRow, live_table
 from producer_core.dashboard.queries.audits import FAULTS, TopicAudit
 from producer_core.dashboard.queries.fleet import Fleet
-from producer_core.dashboard.queries.jobs import Job
+from producer_core.dashboard.queries.jobs import JobState
 from producer_core.dashboard.views import common, header
 from producer_core.dashboard.wording import audits as told
 from producer_core.dashboard.wording import fleet as say
@@ -60,24 +60,24 @@ def jobs(shown: Fleet, now: float) -> None:
         st.code(say.FILL, language=None, wrap_lines=True)
 
 
-def _job(job: Job, now: float) -> TableRow:
+def _job(job: JobState, now: float) -> TableRow:
     look, text = of.state(
         job.state, now, started_at=job.started_at, seen_at=job.seen_at, ended_at=job.ended_at
     )
     about: list[Line] = [
-        Part(of.TITLES.get(job.kind, job.kind), "strong"),
-        Part(wording.short(job.name, 48), "mono", more=job.name),
-        Part(f"{wording.short(job.host, 40)}, process {job.pid}", "small", more=job.host),
+        TablePart(of.TITLES.get(job.kind, job.kind), "strong"),
+        TablePart(wording.short(job.name, 48), "mono", more=job.name),
+        TablePart(f"{wording.short(job.host, 40)}, process {job.pid}", "small", more=job.host),
     ]
     said = mask_text(job.message)
     ago = None if job.last_success_at is None else now - job.last_success_at
     cells: tuple[Cell, ...] = (
         about,
-        Part(text, look),
+        TablePart(text, look),
         of.progress(job.kind, job.done, job.total, job.share),
         of.lag(job.lag),
         of.last_success(ago),
-        Part(wording.short(said, 160), "small", more=said) if said else "–",
+        TablePart(wording.short(said, 160), "small", more=said) if said else "–",
     )
     return TableRow(job.name, cells)
 
@@ -110,31 +110,33 @@ def _audit(last: TopicAudit, now: float) -> TableRow:
     audit = last.audit
     tone, text = told.verdict(audit, now)
     when = wording.stamp(audit.started_at, common.zone(), now)
-    name: list[Line] = [Part(wording.short(audit.topic, 40), "strong", address(audit.audit_id), audit.topic)]
+    name: list[Line] = [
+        TablePart(wording.short(audit.topic, 40), "strong", address(audit.audit_id), audit.topic)
+    ]
     if audit.unauditable:
-        name.append(Part(told.UNAUDITABLE, "badge", more=told.why_unauditable(audit)))
-    said: list[Line] = [Part(wording.short(text, 300), tone, more=text)]
-    said += [Part(f"Also {more}.", "small")] if (more := told.passing(audit)) else []
-    said += [Part(wording.short(told.later(last.later, now), 200), "small")] if last.later else []
+        name.append(TablePart(told.UNAUDITABLE, "badge", more=told.why_unauditable(audit)))
+    said: list[Line] = [TablePart(wording.short(text, 300), tone, more=text)]
+    said += [TablePart(f"Also {more}.", "small")] if (more := told.passing(audit)) else []
+    said += [TablePart(wording.short(told.later(last.later, now), 200), "small")] if last.later else []
     if before := last.earlier:
         text = told.earlier(before, now)
-        said.append(Part(wording.short(text, 300), "warning", address(before.audit_id), text))
+        said.append(TablePart(wording.short(text, 300), "warning", address(before.audit_id), text))
     return TableRow(
         f"{audit.cluster_id} {audit.topic}",
         (
             name,
             said,
             *(fault(told.number(audit, kind), kind, bool(audit.numbers[kind])) for kind in FAULTS),
-            Part(when.text, more=when.more),
+            TablePart(when.text, more=when.more),
             told.part_of_topic(audit, common.zone(), now),
         ),
     )
 
 
-def fault(text: str, kind: str, found: bool) -> Part:
+def fault(text: str, kind: str, found: bool) -> TablePart:
     """A number of faults, in the look of its kind where there are any."""
-    looks = {"lost": Part(text, "lost"), "duplicated": Part(text, "duplicated"), "reordered": Part(text, "reordered")}  # fmt: skip
-    return looks.get(kind, Part(text)) if found else Part(text, "small")
+    looks = {"lost": TablePart(text, "lost"), "duplicated": TablePart(text, "duplicated"), "reordered": TablePart(text, "reordered")}  # fmt: skip
+    return looks.get(kind, TablePart(text)) if found else TablePart(text, "small")
 
 
 def address(audit_id: str, **more: str | None) -> str:

@@ -16,7 +16,7 @@ _HEAD = (
 )  # fmt: skip
 
 
-def table(shown: queries.Overview, now: float) -> Iterator[Node]:
+def table(shown: queries.OverviewPage, now: float) -> Iterator[Node]:
     yield node("h2", "Producers", class_="pc-h", id="producers")
     if not shown.producers:
         yield node("p", "None in the last day.", class_="pc-note")

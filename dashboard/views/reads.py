@@ -22,18 +22,18 @@ _remembered = st.cache_data(ttl=0.8, max_entries=32, show_spinner=False)
 
 
 @_remembered  # type: ignore[untyped-decorator]  # streamlit is Any here
-def overview(path: Path, view: queries.View) -> queries.Overview:
+def overview(path: Path, view: queries.View) -> queries.OverviewPage:
     return queries.overview(opened(path), view, time.time(), _earlier(path, view))
 
 
 @st.cache_data(ttl=15, max_entries=32, show_spinner=False)  # type: ignore[untyped-decorator]
-def _earlier(path: Path, view: queries.View) -> queries.Sums:
+def _earlier(path: Path, view: queries.View) -> queries.WindowTotals:
     """The same time before hardly changes: it is read now and then."""
     return queries.earlier(opened(path), view, time.time())
 
 
 @_remembered  # type: ignore[untyped-decorator]
-def latency(path: Path, view: queries.View) -> queries.Latency:
+def latency(path: Path, view: queries.View) -> queries.LatencyPage:
     return queries.latency(opened(path), view, time.time())
 
 
@@ -59,12 +59,12 @@ def producers(path: Path) -> dict[str, str]:
 
 
 @_remembered  # type: ignore[untyped-decorator]
-def offer(path: Path, about: DeadLetterFilter) -> queries.Offer:
+def offer(path: Path, about: DeadLetterFilter) -> queries.ReplayOffer:
     return queries.offer(opened(path), about, time.time())
 
 
 @_remembered  # type: ignore[untyped-decorator]
-def replay(path: Path, operation_id: str) -> queries.Replay:
+def replay(path: Path, operation_id: str) -> queries.ReplayRow:
     return queries.one_replay(opened(path), operation_id, time.time())
 
 
@@ -74,12 +74,12 @@ def live_replays(path: Path) -> list[Operation]:
 
 
 @_remembered  # type: ignore[untyped-decorator]
-def replays(path: Path, limit: int) -> queries.Replays:
+def replays(path: Path, limit: int) -> queries.ReplaysPage:
     return queries.replays(opened(path), time.time(), limit=limit)
 
 
 @_remembered  # type: ignore[untyped-decorator]
-def replay_detail(path: Path, operation_id: str) -> queries.Detail:
+def replay_detail(path: Path, operation_id: str) -> queries.ReplayDetail:
     return queries.detail(opened(path), operation_id, time.time())
 
 

@@ -17,12 +17,14 @@ from producer_core.store import Store
 _TROUBLE = "replay_trouble"
 
 
-def act(path: Path, operation_id: str, what: Callable[[Store, str], actions.Done]) -> actions.Done:
+def act(
+    path: Path, operation_id: str, what: Callable[[Store, str], actions.ActionResult]
+) -> actions.ActionResult:
     """Act on a replay; what went wrong is said where it is shown."""
     try:
         done = what(opened(path), operation_id)
     except StoreError as error:
-        done = actions.Done(False, str(error))
+        done = actions.ActionResult(False, str(error))
     reads.again()
     st.session_state[_TROUBLE] = (operation_id, "" if done.ok else done.text)
     return done

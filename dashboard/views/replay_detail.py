@@ -23,7 +23,9 @@ _JUST_BEGUN = 15.0
 """Seconds after a click in which what it began may be brought into view."""
 
 
-def show(path: Path, seen: queries.Replay, now: float, *, full: bool = False, listed: bool = False) -> None:
+def show(
+    path: Path, seen: queries.ReplayRow, now: float, *, full: bool = False, listed: bool = False
+) -> None:
     """How it stands and what may be done. `full` leaves out the link to the page where all of it is shown, `listed` the
     dry run, which is one click away there."""
     operation = seen.operation
@@ -56,7 +58,7 @@ def link(operation: Operation, text: str) -> str:
     return common.anchor(text, replay_tables.address(operation.operation_id))
 
 
-def _under_way(path: Path, seen: queries.Replay) -> None:
+def _under_way(path: Path, seen: queries.ReplayRow) -> None:
     operation = seen.operation
     if operation.state != "checking":
         _progress(seen)
@@ -73,7 +75,7 @@ def _under_way(path: Path, seen: queries.Replay) -> None:
             )  # fmt: skip
 
 
-def _progress(seen: queries.Replay) -> None:
+def _progress(seen: queries.ReplayRow) -> None:
     operation = seen.operation
     share = (operation.total - operation.left) / max(operation.total, 1)
     st.progress(min(max(share, 0.0), 1.0), text=told.progress(operation, seen.pace))
@@ -105,7 +107,7 @@ def _button(
     name: str,
     icon: str,
     operation: Operation,
-    what: Callable[[Store, str], actions.Done],
+    what: Callable[[Store, str], actions.ActionResult],
     *,
     more: str = "",
 ) -> None:
@@ -117,7 +119,7 @@ def _button(
     )  # fmt: skip
 
 
-def _by_hand(path: Path, seen: queries.Replay) -> None:
+def _by_hand(path: Path, seen: queries.ReplayRow) -> None:
     """What to do when no process can carry it out: the command that does, from here."""
     if seen.where is None:
         return

@@ -10,7 +10,7 @@ import orjson
 
 from producer_core._internal.masking import mask_text
 from producer_core.dashboard import queries, wording
-from producer_core.dashboard.components.live_table import Cell, Column, Part, TableRow, live_table
+from producer_core.dashboard.components.live_table import Cell, Column, TablePart, TableRow, live_table
 from producer_core.dashboard.queries.replays import where_of
 from producer_core.dashboard.views import common, header
 from producer_core.dashboard.wording import replays as told
@@ -37,7 +37,7 @@ def letter_address(message_id: str) -> str:
     return records_address({"message_id": message_id, "state": "any", "letter": message_id})
 
 
-def ended(replays: Sequence[queries.Replay]) -> None:
+def ended(replays: Sequence[queries.ReplayRow]) -> None:
     columns = (
         Column("Ended"),
         Column("By"),
@@ -54,16 +54,16 @@ def ended(replays: Sequence[queries.Replay]) -> None:
     live_table(columns, rows, key="replays-ended", alt="Replays that have ended, the latest first")
 
 
-def _ended(seen: queries.Replay) -> tuple[Cell, ...]:
+def _ended(seen: queries.ReplayRow) -> tuple[Cell, ...]:
     one = seen.operation
     tone, text = told.outcome(one)
     when = wording.stamp(one.finished_at or one.created_at, common.zone(), time.time())
     return (
-        Part(when.text, href=address(one.operation_id), more=when.more),
+        TablePart(when.text, href=address(one.operation_id), more=when.more),
         one.who,
         told.selection(seen.where),
         f"{one.total:,}",
-        Part(text, look=_LOOKS[tone]),
+        TablePart(text, look=_LOOKS[tone]),
         told.took(one),
     )
 
@@ -83,11 +83,11 @@ def acts(rows: Iterable[Mapping[str, Any]], *, of_one: bool = False) -> None:
 def _act(row: Mapping[str, Any], *, of_one: bool) -> tuple[Cell, ...]:
     when = wording.stamp(row["acted_at"], common.zone(), time.time())
     what = told.did(row["action"], mask_text(row["outcome"]))
-    origin = Part(f"from the {row['origin']}", look="small")
+    origin = TablePart(f"from the {row['origin']}", look="small")
     cells: list[Cell] = [
-        Part(when.text, more=when.more),
+        TablePart(when.text, more=when.more),
         [[row["who"]], [origin]],
-        [[what.text], [Part(what.more, look="small")]] if what.more else what.text,
+        [[what.text], [TablePart(what.more, look="small")]] if what.more else what.text,
         f"{row['count']:,}",
     ]
     if not of_one:
@@ -98,9 +98,9 @@ def _act(row: Mapping[str, Any], *, of_one: bool) -> tuple[Cell, ...]:
 def _which(row: Mapping[str, Any], operation_id: str) -> Cell:
     about = orjson.loads(row["selection"])
     if "operation" in about:  # an act on a replay that was refused
-        return Part(about["operation"], href=address(about["operation"]))
+        return TablePart(about["operation"], href=address(about["operation"]))
     text = told.selection(where_of(row["selection"]))
-    return Part(text, href=address(operation_id)) if operation_id else text
+    return TablePart(text, href=address(operation_id)) if operation_id else text
 
 
 def reasons(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -126,7 +126,7 @@ def doubtful(found: Sequence[Mapping[str, Any]]) -> None:
         TableRow(
             row["message_id"],
             (
-                Part(row["message_id"], look="mono", href=letter_address(row["message_id"])),
+                TablePart(row["message_id"], look="mono", href=letter_address(row["message_id"])),
                 row["topic"],
                 row["verdict"].replace("_", " "),
                 mask_text(row["text"] or ""),

@@ -24,7 +24,7 @@ from producer_core.dashboard.views import (
 from producer_core.dashboard.wording import replays as told
 from producer_core.errors import ReplayError
 from producer_core.replay import Operation
-from producer_core.replay.broker_check import Check
+from producer_core.replay.broker_check import BrokerCheck
 
 _REFRESH = 1.0
 _STILL = 5.0
@@ -76,7 +76,7 @@ def _as_of(path: Path) -> None:
     common.stays(heard, now)
 
 
-def _headline(seen: queries.Replay) -> None:
+def _headline(seen: queries.ReplayRow) -> None:
     one = seen.operation
     st.html(
         f'<p class="pc-fact"><span>{html.escape(told.about(one, seen.where))}</span><br>{_asked(one)}</p>'
@@ -89,7 +89,7 @@ def _asked(one: Operation) -> str:
     return f"Asked for by {html.escape(one.who)} ({html.escape(one.origin)}), {common.moment(one.created_at)}.{why}"
 
 
-def _ended(page: queries.Replays) -> None:
+def _ended(page: queries.ReplaysPage) -> None:
     if not page.ended:
         return
     common.heading("Ended")
@@ -148,7 +148,7 @@ def _one(path: Path, operation_id: str) -> None:
         _pace(not one.ended)
 
 
-def _outcomes(found: queries.Detail) -> None:
+def _outcomes(found: queries.ReplayDetail) -> None:
     rows = "".join(
         f"<tr><td class='pc-n'>{html.escape(number)}</td><td>{html.escape(name)}</td></tr>"
         for number, name in told.counts(found.replay.operation)
@@ -161,7 +161,7 @@ def _outcomes(found: queries.Detail) -> None:
         replay_tables.reasons(found.reasons[: queries.RECORDS])
 
 
-def _records(found: queries.Detail) -> None:
+def _records(found: queries.ReplayDetail) -> None:
     """Back to the letters: those that are dead still, and the same selection as it is now."""
     links = []
     for state, (number, ids) in found.dead.items():
@@ -179,7 +179,7 @@ def _records(found: queries.Detail) -> None:
         st.html("".join(f'<p class="pc-note">{link}</p>' for link in links))
 
 
-def _facts(found: queries.Detail) -> None:
+def _facts(found: queries.ReplayDetail) -> None:
     common.heading("As it was asked for")
     for name, text in told.facts(found.replay.operation):
         common.fact(name, text)
@@ -190,7 +190,7 @@ def _facts(found: queries.Detail) -> None:
 def _looked_ahead(one: Operation) -> None:
     if one.checked is None or one.state in ("checking", "ready"):
         return
-    topics = Check.from_json(one.checked).topics
+    topics = BrokerCheck.from_json(one.checked).topics
     if topics:
         common.heading("What the look ahead found")
         for topic in topics[: queries.RECORDS]:

@@ -13,15 +13,15 @@ from producer_core.dashboard import wording
 from producer_core.dashboard.auth import access
 from producer_core.dashboard.components import live_table
 from producer_core.dashboard.components.live_dom import live_dom
-from producer_core.dashboard.components.live_table import Column, Part, TableRow
+from producer_core.dashboard.components.live_table import Column, TablePart, TableRow
 from producer_core.dashboard.html import Node, node
-from producer_core.dashboard.queries.settings import Kept, Settings, settings
+from producer_core.dashboard.queries.settings import RetainedRows, SettingsPage, settings
 from producer_core.dashboard.server import doctor_run, replay_worker
 from producer_core.dashboard.server.stores import opened
 from producer_core.dashboard.views import adaptive_cache, common, header, reads
 from producer_core.dashboard.wording import replays
 from producer_core.dashboard.wording import settings as say
-from producer_core.diagnostics.doctor.finding import Finding
+from producer_core.diagnostics.doctor.finding import DoctorFinding
 
 REFRESH = 5.0
 _FOLLOW = 0.7
@@ -43,12 +43,12 @@ def show(path: Path) -> None:
 
 
 @st.cache_data(ttl=2.0, max_entries=8, show_spinner=False)  # type: ignore[untyped-decorator]  # streamlit is Any here
-def look(path: Path) -> Settings:
+def look(path: Path) -> SettingsPage:
     """Once for all browsers, and for all parts of the page."""
     return settings(opened(path), time.time())
 
 
-def _read(path: Path) -> Settings | None:
+def _read(path: Path) -> SettingsPage | None:
     return adaptive_cache.read(path, "settings", path, lambda: look(path))
 
 
@@ -77,7 +77,7 @@ def _store(path: Path) -> None:
     common.heading("Rows")
     held = [(name, number) for name, number in info.rows.items() if number]
     columns = (Column("Table"), Column("Rows", number=True))
-    rows = [TableRow(name, (Part(name, "mono"), wording.count(number))) for name, number in held]
+    rows = [TableRow(name, (TablePart(name, "mono"), wording.count(number))) for name, number in held]
     live_table.live_table(columns, rows, key="settings-rows", alt="Rows by table")
     if empty := len(info.rows) - len(held):
         common.note(f"{wording.plural(empty, 'table')} more, without a row.")
@@ -131,20 +131,20 @@ def _rules(path: Path) -> None:
     _masking(shown)
 
 
-def _kept(title: str, key: str, kept: Sequence[Kept]) -> None:
+def _kept(title: str, key: str, kept: Sequence[RetainedRows]) -> None:
     common.heading(title)
     columns = (Column("Setting"), Column("What"), Column("Now"), Column("Default"))
     rows = [
         TableRow(
             one.name,
             (
-                Part(one.name, "mono"),
+                TablePart(one.name, "mono"),
                 say.MEANINGS[one.name],
                 [
-                    Part(say.setting(one.name, one.value), "strong"),
-                    *([Part("set", "badge")] if one.changed else []),
+                    TablePart(say.setting(one.name, one.value), "strong"),
+                    *([TablePart("set", "badge")] if one.changed else []),
                 ],
-                Part(say.setting(one.name, one.default), "small"),
+                TablePart(say.setting(one.name, one.default), "small"),
             ),
         )
         for one in kept
@@ -152,7 +152,7 @@ def _kept(title: str, key: str, kept: Sequence[Kept]) -> None:
     live_table.live_table(columns, rows, key=key, alt=title)
 
 
-def _alerts(shown: Settings) -> None:
+def _alerts(shown: SettingsPage) -> None:
     rules = shown.alerts
     common.heading("Alert rules")
     if rules.problem:
@@ -165,7 +165,7 @@ def _alerts(shown: Settings) -> None:
     )
 
 
-def _masking(shown: Settings) -> None:
+def _masking(shown: SettingsPage) -> None:
     found = shown.masking
     common.heading("Masking")
     common.note(say.ALWAYS_MASKED)
@@ -222,7 +222,7 @@ def _followed(path: Path) -> None:
             st.rerun()
 
 
-def _begin(path: Path, shown: Settings | None, topics: tuple[str, ...]) -> None:
+def _begin(path: Path, shown: SettingsPage | None, topics: tuple[str, ...]) -> None:
     """Asked again on the server: a button may have been drawn before the right was taken away."""
     if access.may_act()[0]:
         doctor_run.begin(path, shown.reaches[0] if shown is not None and shown.reaches else None, topics)
@@ -244,14 +244,14 @@ def _findings(running: doctor_run.Examination, now: float) -> None:
         )
 
 
-def _finding(place: int, one: Finding) -> TableRow:
+def _finding(place: int, one: DoctorFinding) -> TableRow:
     look, word = _SAYS[one.level]
-    lines: list[str | Part] = [one.text]
+    lines: list[str | TablePart] = [one.text]
     if one.fix and one.level != "ok":
-        lines.append(Part(f"What to do: {one.fix}", "small"))
+        lines.append(TablePart(f"What to do: {one.fix}", "small"))
     check = (
-        Part(one.check, "strong"),
-        Part(word, "good" if look == "good" else "bad" if look == "bad" else "warning"),
+        TablePart(one.check, "strong"),
+        TablePart(word, "good" if look == "good" else "bad" if look == "bad" else "warning"),
     )
     return TableRow(f"{place} {one.check}", (check, lines))
 

@@ -66,7 +66,7 @@ def small(text: str, more: str) -> Node:
     return node("p", text, class_="pc-note", title=more)
 
 
-def headline(shown: queries.Overview) -> Node:
+def headline(shown: queries.OverviewPage) -> Node:
     """The sentence on top; read aloud only when its sense changes, not with every number."""
     found = wording.headline(shown.situation, common.zone())
     return node(
@@ -76,14 +76,14 @@ def headline(shown: queries.Overview) -> Node:
     )
 
 
-def _piece(piece: wording.Piece) -> Node:
+def _piece(piece: wording.HeadlinePart) -> Node:
     if piece.page is None:
         return node("span", piece.text)
     address = piece.page if piece.page.startswith("#") else header.link(piece.page, **dict(piece.query))
     return link(piece.text, address, class_="pc-link pc-go" if piece.button else "pc-link")
 
 
-def topics(shown: queries.Overview) -> Iterator[Node]:
+def topics(shown: queries.OverviewPage) -> Iterator[Node]:
     """The most troubled first; each leads to that topic, to its letters and to the group that fails."""
     rows = shown.topics[:_TOPICS]
     yield node("h2", "Topics", class_="pc-h")

@@ -9,9 +9,9 @@ from producer_core.dashboard.wording.dead_letters import (
     pretty,
     why_no_replay,
 )
-from producer_core.dashboard.wording.headlines import Headline, Piece, headline, sense, sentence
+from producer_core.dashboard.wording.headlines import Headline, HeadlinePart, headline, sense, sentence
 from producer_core.dashboard.wording.numbers import (
-    Change,
+    NumberChange,
     change,
     compact,
     count,
@@ -41,7 +41,7 @@ from producer_core.dashboard.wording.overview import (
 )
 from producer_core.dashboard.wording.time import (
     CUSTOM,
-    Stamp,
+    TimeStamp,
     age,
     data_age,
     during,
@@ -61,10 +61,10 @@ __all__ = [
     "CUSTOM",
     "TONES",
     "VERDICTS",
-    "Change",
     "Headline",
-    "Piece",
-    "Stamp",
+    "HeadlinePart",
+    "NumberChange",
+    "TimeStamp",
     "act",
     "age",
     "alert",

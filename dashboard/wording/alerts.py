@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from producer_core.alerts.conditions import (
     METRICS,
     Absence,
-    BadFile,
     BurnRate,
     Condition,
-    RouteFails,
+    InvalidRuleFile,
+    RouteFailing,
     Threshold,
     limit,
     span,
@@ -22,7 +22,7 @@ from producer_core.dashboard.wording.numbers import plural
 from producer_core.dashboard.wording.time import age
 
 if TYPE_CHECKING:
-    from producer_core.alerts import Alert, Rule, Silence
+    from producer_core.alerts import Alert, AlertRule, Silence
 
 TONES: Mapping[str, str] = {"critical": "bad", "warning": "warning", "info": "quiet"}
 """How loud an alert of a severity is said."""
@@ -134,7 +134,7 @@ def alert_age(item: Alert, now: float) -> str:
     return f"for {age(now - item.started_at)}"
 
 
-def alert_ending(item: Alert, rule: Rule | None, now: float) -> str:
+def alert_ending(item: Alert, rule: AlertRule | None, now: float) -> str:
     """What has to happen until it fires, or ends."""
     if item.lasting and item.state == "firing":
         return "It fires until somebody acknowledges it."
@@ -161,7 +161,7 @@ def silence_subject(silence: Silence) -> str:
     )
 
 
-def rule_condition(rule: Rule) -> str:
+def rule_condition(rule: AlertRule) -> str:
     """When a rule fires."""
     if not rule.enabled:
         return "switched off"
@@ -216,9 +216,9 @@ def _condition(condition: Condition) -> str:
             return f"messages of a producer wait and none is settled for {span(after)}"
         case Absence(after=after):
             return f"a topic that was written to gets nothing for {span(after)}"
-        case RouteFails(after=after):
+        case RouteFailing(after=after):
             return f"people cannot be told over a route for {span(after)}"
-        case BadFile():
+        case InvalidRuleFile():
             return "the file of rules holds mistakes"
         case _:
             return "a producer says so"

@@ -13,7 +13,7 @@ from producer_core._internal.masking import LONGEST, mask_headers, rules, shown,
 from producer_core.dashboard.wording.numbers import plural, size
 from producer_core.dashboard.wording.time import age, last, moment
 from producer_core.dlq import DeadLetterFilter
-from producer_core.dlq.limits import Bounds, Excess, Load
+from producer_core.dlq.limits import DeadLetterLimits, DeadLetterLoad, LimitExcess
 
 VERDICTS: Mapping[str, str] = {
     "not_sent": "never left the client, safe to send again",
@@ -143,12 +143,12 @@ def searched(looked_at: int, of: int, found: int, *, complete: bool, back_to: st
     )
 
 
-def over(excess: Sequence[Excess]) -> str:
+def over(excess: Sequence[LimitExcess]) -> str:
     """The bounds that are passed, and what to do about the first."""
     return f"{' '.join(one.text for one in excess)} {BEYOND} {excess[0].advice}"
 
 
-def waiting(load: Load, bounds: Bounds, now: float) -> str:
+def waiting(load: DeadLetterLoad, bounds: DeadLetterLimits, now: float) -> str:
     """What waits, against its bounds."""
     many = f"{load.letters:,} wait" + (f" of at most {bounds.letters:,}" if bounds.letters else "")
     large = size(load.bytes) + (f" of {size(bounds.bytes)}" if bounds.bytes else "")
@@ -162,7 +162,7 @@ def waiting(load: Load, bounds: Bounds, now: float) -> str:
 # what a message holds
 
 
-class Content(NamedTuple):
+class RecordContent(NamedTuple):
     """Bytes as a person may look at them: what they are, in a few words, and a text to show, if there is any."""
 
     kind: Literal["null", "empty", "json", "text", "bytes", "hidden"]
@@ -170,28 +170,30 @@ class Content(NamedTuple):
     text: str
 
 
-def content(data: bytes | None, *, reveal: bool = False, key: bool = False) -> Content:
+def content(data: bytes | None, *, reveal: bool = False, key: bool = False) -> RecordContent:
     """JSON indented, text as it is, other bytes in hexadecimal once they are revealed; null apart from empty.
 
     Masked unless revealed; bytes that are not text cannot be masked, so they are only counted until then.
     """
     if data is None:
-        return Content("null", "null: none was given", "")
+        return RecordContent("null", "null: none was given", "")
     if not data:
-        return Content("empty", "empty, 0 bytes", "")
+        return RecordContent("empty", "empty, 0 bytes", "")
     about = size(len(data))
     if not reveal and ("keys" if key else "values") in rules().hide:
-        return Content("hidden", f"{about}, hidden by the masking rules", "")
+        return RecordContent("hidden", f"{about}, hidden by the masking rules", "")
     if not _is_text(data):
         said = f"{about} that are not text"
-        return Content(
+        return RecordContent(
             "bytes", said if reveal else f"{said}, so they cannot be masked", _dump(data) if reveal else ""
         )
     if not reveal and len(data) > LONGEST:
-        return Content("hidden", f"{about}, too long to be shown masked", "")
+        return RecordContent("hidden", f"{about}, too long to be shown masked", "")
     found = _looked_at(data, reveal=reveal, key=key)
     kind: Literal["text", "json"] = "text" if isinstance(found, str) else "json"
-    return Content(kind, f"{about}, {'JSON' if kind == 'json' else 'text'}", visible(pretty(found, _LONGEST)))
+    return RecordContent(
+        kind, f"{about}, {'JSON' if kind == 'json' else 'text'}", visible(pretty(found, _LONGEST))
+    )
 
 
 def _looked_at(data: bytes, *, reveal: bool, key: bool) -> Any:
@@ -225,7 +227,7 @@ def _is_text(data: bytes) -> bool:
         return False
 
 
-class Header(NamedTuple):
+class RecordHeader(NamedTuple):
     """A header as it is shown, in its place; `kind` tells null and empty from a text."""
 
     name: str
@@ -233,19 +235,19 @@ class Header(NamedTuple):
     text: str
 
 
-def headers(given: Sequence[tuple[str, bytes | None]], *, reveal: bool = False) -> tuple[Header, ...]:
+def headers(given: Sequence[tuple[str, bytes | None]], *, reveal: bool = False) -> tuple[RecordHeader, ...]:
     """All of them in their order, one that stands there twice twice; secret ones are masked."""
     masked = mask_headers(given, reveal=reveal)
     return tuple(_header(raw, name, text) for (_, raw), (name, text) in zip(given, masked, strict=True))
 
 
-def _header(raw: bytes | None, name: str, value: Any) -> Header:
+def _header(raw: bytes | None, name: str, value: Any) -> RecordHeader:
     name = visible_line(name) or "(no name)"
     if raw is None:
-        return Header(name, "null", "null")
+        return RecordHeader(name, "null", "null")
     if not raw:
-        return Header(name, "empty", "empty")
-    return Header(name, "text", visible_line(pretty(value, _MASKED_AT_MOST), _HEADER))
+        return RecordHeader(name, "empty", "empty")
+    return RecordHeader(name, "text", visible_line(pretty(value, _MASKED_AT_MOST), _HEADER))
 
 
 def pretty(value: Any, longest: int) -> str:

@@ -18,7 +18,7 @@ KINDS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Failing:
+class FailingSentence:
     """What the sentence on top of the errors page is made of. `worst`: what killed most, as code, topic, meaning and how
     many; `cured` of the dead were replayed since, `aside` put aside; `during` is a part of a sentence.
     """
@@ -34,7 +34,7 @@ class Failing:
     aside: int = 0
 
 
-def failing(now: Failing) -> tuple[str, str]:
+def failing(now: FailingSentence) -> tuple[str, str]:
     """A tone and one sentence or two, with what was never seen before at the end."""
     tone, text = _failing(now)
     if now.new:
@@ -44,7 +44,7 @@ def failing(now: Failing) -> tuple[str, str]:
     return tone, text
 
 
-def _failing(now: Failing) -> tuple[str, str]:
+def _failing(now: FailingSentence) -> tuple[str, str]:
     if not now.attempts and not now.dead:
         if not now.settled:
             return "quiet", f"Nothing was sent {now.during}."
@@ -65,7 +65,7 @@ def _failing(now: Failing) -> tuple[str, str]:
     return "bad" if share > 0.05 else "warning", " ".join(parts)
 
 
-def _dealt_with(now: Failing) -> str:
+def _dealt_with(now: FailingSentence) -> str:
     """What became of those that died."""
     if now.dead == 1 and now.cured + now.aside:
         return f"It was {'replayed' if now.cured else 'put aside'} since."
@@ -78,7 +78,7 @@ def _dealt_with(now: Failing) -> str:
     return f"{text[:1].upper()}{text[1:]} since." if text else ""
 
 
-def _because(now: Failing) -> str:
+def _because(now: FailingSentence) -> str:
     if now.worst is None:
         return "."
     code, topic, meaning, number = now.worst

@@ -35,7 +35,7 @@ FILL = (
 
 
 @dataclass(frozen=True)
-class Crowd:
+class FleetSummary:
     """What the sentence on top is made of; `troubled` counts producers by what is wrong, the worst first, and one of them
     may have a `critical` alert."""
 
@@ -46,7 +46,7 @@ class Crowd:
     critical: bool = False
 
 
-def crowd(now: Crowd) -> tuple[str, str]:
+def crowd(now: FleetSummary) -> tuple[str, str]:
     """A tone and a sentence or two on the whole fleet."""
     if not now.known:
         return "quiet", "No producer has written here yet. Start one on this store and it appears."

@@ -15,7 +15,7 @@ DEAD = 40.0
 """Seconds without a word after which a producer may have died."""
 
 
-class Piece(NamedTuple):
+class HeadlinePart(NamedTuple):
     """A part of a sentence, and where it leads: a page and what to look at there; `button` is what one would do next."""
 
     text: str
@@ -28,7 +28,7 @@ class Headline(NamedTuple):
     """How things stand: a tone (good, warning, bad, quiet) and a sentence or two with links in it."""
 
     tone: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[HeadlinePart, ...]
 
     @property
     def text(self) -> str:
@@ -45,37 +45,37 @@ def headline(now: Situation, zone: str | None = None) -> Headline:
     """How delivery goes; of a range that is over how it went."""
     if not now.over and now.silent_for is None and not now.closed + now.acknowledged + now.dead:
         nobody = "No producer has written here yet. Start one on this store and this page comes to life."
-        return Headline("quiet", (Piece(nobody), *_waiting(now)))
+        return Headline("quiet", (HeadlinePart(nobody), *_waiting(now)))
     tone, pieces, waits = _lead(now)
-    pieces += [Piece(_waits(now.pending))] if waits else [*_failed(now, zone), *_waiting(now)]
+    pieces += [HeadlinePart(_waits(now.pending))] if waits else [*_failed(now, zone), *_waiting(now)]
     return Headline(tone, (*pieces, *_outage(now), *_lost(now), *_next(now)))
 
 
-def _lead(now: Situation) -> tuple[str, list[Piece], bool]:
+def _lead(now: Situation) -> tuple[str, list[HeadlinePart], bool]:
     """The tone, the first sentence, and whether what waits matters more than what failed."""
     if now.over:
         return _tone(now), [], False
     if now.silent_for is not None and now.silent_for > DEAD:
         text = f"No producer has been seen for {age(now.silent_for)}: it may have died. "
-        return "bad", [Piece(text)], False
+        return "bad", [HeadlinePart(text)], False
     if not now.producers:
-        return "quiet", [Piece("No producer is running. ")], False
+        return "quiet", [HeadlinePart("No producer is running. ")], False
     if not now.connected:
         why = f": {now.connection_error}" if now.connection_error else ""
-        return "bad", [Piece(f"Not delivering. No broker is connected{why}. ")], True
+        return "bad", [HeadlinePart(f"Not delivering. No broker is connected{why}. ")], True
     if now.stalled:
         text = "Not delivering. Nothing was acknowledged or given up for a minute. "
-        return "bad", [Piece(text)], True
+        return "bad", [HeadlinePart(text)], True
     return _tone(now), list(_goes(now)), False
 
 
-def _goes(now: Situation) -> Iterator[Piece]:
+def _goes(now: Situation) -> Iterator[HeadlinePart]:
     """How it goes where a broker is there."""
     if now.failing or now.dying:
         text = "Failing now" if now.failing else "Delivering, but some fail"
-        yield from _failing_on(now, text) if _several_failed(now) else (Piece(f"{text}. "),)
+        yield from _failing_on(now, text) if _several_failed(now) else (HeadlinePart(f"{text}. "),)
     else:
-        yield Piece("Delivering again. " if now.recovered else "Delivering. ")
+        yield HeadlinePart("Delivering again. " if now.recovered else "Delivering. ")
 
 
 def _several_failed(now: Situation) -> bool:
@@ -84,17 +84,17 @@ def _several_failed(now: Situation) -> bool:
     return not now.over and bool(now.failing_topics) and len(failed.union(now.failing_topics)) > 1
 
 
-def _failing_on(now: Situation, text: str) -> Iterator[Piece]:
+def _failing_on(now: Situation, text: str) -> Iterator[HeadlinePart]:
     """Name the worst topic that fails now, and its latest cause."""
     worst, *others = now.failing_topics
-    yield Piece(f"{text} on ")
-    yield Piece(worst, "overview", (("topic", worst),))
+    yield HeadlinePart(f"{text} on ")
+    yield HeadlinePart(worst, "overview", (("topic", worst),))
     if others:
-        yield Piece(f" and {plural(len(others), 'other topic')}")
+        yield HeadlinePart(f" and {plural(len(others), 'other topic')}")
     if (latest := _latest(now, worst)) is not None:
-        yield Piece(": ")
-        yield Piece(_meaning(latest), "dead-letters", _group(latest))
-    yield Piece(". ")
+        yield HeadlinePart(": ")
+        yield HeadlinePart(_meaning(latest), "dead-letters", _group(latest))
+    yield HeadlinePart(". ")
 
 
 def _latest(now: Situation, topic: str) -> Cause | None:
@@ -119,26 +119,26 @@ def _waits(pending: int) -> str:
     return "1 message waits." if pending == 1 else f"{pending:,} messages wait."
 
 
-def _failed(now: Situation, zone: str | None) -> Iterator[Piece]:
+def _failed(now: Situation, zone: str | None) -> Iterator[HeadlinePart]:
     total, time = now.acknowledged + now.dead, during(now.window, now.since, now.until, zone)
     if not total:
-        yield Piece(f"Nothing was sent {time}.")
+        yield HeadlinePart(f"Nothing was sent {time}.")
         return
     if not now.dead:
         said = "The one message sent" if total == 1 else f"All {count(total)} messages sent"
-        yield Piece(f"{said} {time} {'was' if total == 1 else 'were'} acknowledged.")
+        yield HeadlinePart(f"{said} {time} {'was' if total == 1 else 'were'} acknowledged.")
         return
     if not now.left:
-        yield Piece(
+        yield HeadlinePart(
             f"{'' if now.over else 'Nothing fails now. '}{count(now.dead)} of {plural(total, 'message')} failed {time}"
         )
         yield from _because(now.causes, now.dead, lambda cause: cause.dead)
-        yield Piece(f"; {_dealt_with(now)}.")
+        yield HeadlinePart(f"; {_dealt_with(now)}.")
         return
-    yield Piece(f"{count(now.dead)} of {plural(total, 'message')} failed {time}{_rest(now)}")
+    yield HeadlinePart(f"{count(now.dead)} of {plural(total, 'message')} failed {time}{_rest(now)}")
     if not _several_failed(now):
         yield from _because(_open(now), now.left, lambda cause: cause.left)
-    yield Piece(f".{_ended(now)}")
+    yield HeadlinePart(f".{_ended(now)}")
 
 
 def _rest(now: Situation) -> str:
@@ -166,16 +166,16 @@ def _ended(now: Situation) -> str:
     return f" {last.capitalize()}, and nothing was delivered {where} since: it may fail still."
 
 
-def _because(causes: Sequence[Cause], dead: int, number: Callable[[Cause], int]) -> Iterator[Piece]:
+def _because(causes: Sequence[Cause], dead: int, number: Callable[[Cause], int]) -> Iterator[HeadlinePart]:
     """How much of it the first cause is, with its topic; the others are in the table below."""
     if not causes:
         return
     worst = causes[0]
     before, after = _share(causes, dead, number)
-    yield Piece(before)
-    yield Piece(worst.topic, "overview", (("topic", worst.topic),))
-    yield Piece(after)
-    yield Piece(_meaning(worst), "dead-letters", _group(worst))
+    yield HeadlinePart(before)
+    yield HeadlinePart(worst.topic, "overview", (("topic", worst.topic),))
+    yield HeadlinePart(after)
+    yield HeadlinePart(_meaning(worst), "dead-letters", _group(worst))
 
 
 def _meaning(cause: Cause) -> str:
@@ -195,20 +195,20 @@ def _were(number: int) -> str:
     return "was" if number == 1 else "were"
 
 
-def _next(now: Situation) -> Iterator[Piece]:
+def _next(now: Situation) -> Iterator[HeadlinePart]:
     """What one would do next: while nothing is delivered, find out why; else deal with what failed."""
     open_ = _open(now)
     if _several_failed(now) and (latest := _latest(now, now.failing_topics[0])):
         open_ = [latest]
     if not now.over and now.silent_for is not None and now.silent_for > DEAD:
-        yield Piece(" ")
-        yield Piece("See which producer, and where", "fleet", (("topic", None),), button=True)
+        yield HeadlinePart(" ")
+        yield HeadlinePart("See which producer, and where", "fleet", (("topic", None),), button=True)
     elif not now.over and now.producers and (not now.connected or now.stalled):
-        yield Piece(" ")
-        yield Piece("See why, and what to do", "latency", (("topic", None),), button=True)
+        yield HeadlinePart(" ")
+        yield HeadlinePart("See why, and what to do", "latency", (("topic", None),), button=True)
     elif now.left and open_:
-        yield Piece(" ")
-        yield Piece("See the records", "dead-letters", _group(open_[0]), button=True)
+        yield HeadlinePart(" ")
+        yield HeadlinePart("See the records", "dead-letters", _group(open_[0]), button=True)
 
 
 def _share(causes: Sequence[Cause], dead: int, number: Callable[[Cause], int]) -> tuple[str, str]:
@@ -228,16 +228,16 @@ def _group(cause: Cause) -> tuple[tuple[str, str | None], ...]:
     return query if cause.left else (*query, ("state", "any"))
 
 
-def _waiting(now: Situation) -> Iterator[Piece]:
+def _waiting(now: Situation) -> Iterator[HeadlinePart]:
     """Dead letters that wait although nothing failed in the range."""
     if now.waiting and not now.left and not now.over:
         noun = "dead letter waits" if now.waiting == 1 else "dead letters wait"
-        yield Piece(" ")
-        yield Piece(f"{now.waiting:,} {noun}", "dead-letters", (("range", None), ("since", None)))
-        yield Piece(" from before.")
+        yield HeadlinePart(" ")
+        yield HeadlinePart(f"{now.waiting:,} {noun}", "dead-letters", (("range", None), ("since", None)))
+        yield HeadlinePart(" from before.")
 
 
-def _outage(now: Situation) -> Iterator[Piece]:
+def _outage(now: Situation) -> Iterator[HeadlinePart]:
     """That the brokers were away and are back, while others still ask whether they are."""
     if now.over or not now.connected or now.cut_off_ago is None:
         return
@@ -246,26 +246,26 @@ def _outage(now: Situation) -> Iterator[Piece]:
         if now.delivered_again
         else "nothing was delivered since"
     )
-    yield Piece(
+    yield HeadlinePart(
         f" No broker was connected for {age(now.cut_off_for)}; they came back {age(now.cut_off_ago)} ago, and {since}."
     )
 
 
-def _lost(now: Situation) -> Iterator[Piece]:
+def _lost(now: Situation) -> Iterator[HeadlinePart]:
     """Producers that are missing, or reach no broker, while others go on."""
     everybody = now.producers + now.gone
     if now.over or not now.producers or not now.connected:
         return
     if now.gone:
         verb = "has" if now.gone == 1 else "have"
-        yield Piece(" ")
-        yield Piece(f"{now.gone} of {plural(everybody, 'producer')}", "#producers")
-        yield Piece(f" {verb} not been seen for {age(now.gone_for)}.")
+        yield HeadlinePart(" ")
+        yield HeadlinePart(f"{now.gone} of {plural(everybody, 'producer')}", "#producers")
+        yield HeadlinePart(f" {verb} not been seen for {age(now.gone_for)}.")
     if now.connected < now.producers:
         cut_off = now.producers - now.connected
         why = f": {now.connection_error}" if now.connection_error else ""
         verb = "reaches" if cut_off == 1 else "reach"
-        yield Piece(f" {cut_off} of {plural(now.producers, 'producer')} {verb} no broker{why}.")
+        yield HeadlinePart(f" {cut_off} of {plural(now.producers, 'producer')} {verb} no broker{why}.")
 
 
 def sense(found: Headline) -> str:

@@ -85,7 +85,7 @@ def of_limit(number: float | None, limit: float | None) -> str:
     return f"{size(number)} of {size(limit)}" if limit else size(number)
 
 
-class Change(NamedTuple):
+class NumberChange(NamedTuple):
     """A value against the same time before: «↑ from 0.02 %», how it reads aloud, and whether it is better or worse."""
 
     text: str
@@ -100,15 +100,15 @@ def change(
     *,
     good: int = 0,
     least: float = 0.0,
-) -> Change:
+) -> NumberChange:
     """`good` is 1 where more is better, -1 where less is; differences below `least` or a tenth have no tone."""
     if value is None or before is None:
         both = value is None and before is None
         nothing = "" if both else "no value before" if before is None else f"before: {say(before)}"
-        return Change(nothing, nothing, "")
+        return NumberChange(nothing, nothing, "")
     if say(value) == say(before):
-        return Change("as before", "as before", "")
+        return NumberChange("as before", "as before", "")
     arrow, word = ("↑", "up") if value > before else ("↓", "down")
     matters = good and abs(value - before) >= max(least, 0.1 * abs(before))
     tone = ("better" if (value > before) == (good > 0) else "worse") if matters else ""
-    return Change(f"{arrow} from {say(before)}", f"{word} from {say(before)}", tone)
+    return NumberChange(f"{arrow} from {say(before)}", f"{word} from {say(before)}", tone)

@@ -137,7 +137,7 @@ def moved(states: Mapping[str, int]) -> str:
     return f"None of them waits any more: {', '.join(parts)}." if parts else "They are not here any more."
 
 
-class Did(NamedTuple):
+class AuditEntry(NamedTuple):
     """An act in words, what came of it where that says more, and the replay it was about."""
 
     text: str
@@ -145,16 +145,16 @@ class Did(NamedTuple):
     operation_id: str
 
 
-def did(action: str, outcome: str) -> Did:
+def did(action: str, outcome: str) -> AuditEntry:
     """A row of the audit, whose outcome names the replay."""
     text = ACTS.get(action, action.replace("_", " "))
     found = _OPERATION.search(outcome)
     if outcome.startswith("Refused"):
-        return Did(f"{text}: refused", outcome.removeprefix("Refused: "), "")
+        return AuditEntry(f"{text}: refused", outcome.removeprefix("Refused: "), "")
     if SENT_ANYWAY in outcome:
-        return Did(text, f"{sentence_case(SENT_ANYWAY)}.", found.group(1) if found else "")
+        return AuditEntry(text, f"{sentence_case(SENT_ANYWAY)}.", found.group(1) if found else "")
     more = "" if found and action in _PLAIN else outcome.replace(found.group(), "") if found else outcome
-    return Did(text, more, found.group(1) if found else "")
+    return AuditEntry(text, more, found.group(1) if found else "")
 
 
 def _was(number: int) -> str:

@@ -12,14 +12,14 @@ CUSTOM = "Custom"
 """The name of a time range that a person chose by its beginning and end."""
 
 
-class Stamp(NamedTuple):
+class TimeStamp(NamedTuple):
     """A moment as it is shown, and what stands under the pointer: the same moment in UTC."""
 
     text: str
     more: str
 
 
-def stamp(at: float, zone: str | None, now: float | None = None) -> Stamp:
+def stamp(at: float, zone: str | None, now: float | None = None) -> TimeStamp:
     """A moment in the zone of the viewer (a name like Europe/Berlin; None or an unknown one: UTC).
 
     With `now` a moment of the same day is shown as its time alone, else with its date.
@@ -27,7 +27,7 @@ def stamp(at: float, zone: str | None, now: float | None = None) -> Stamp:
     here = datetime.fromtimestamp(at, zone_of(zone))
     today = now is not None and here.date() == datetime.fromtimestamp(now, zone_of(zone)).date()
     shown = here.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S")
-    return Stamp(shown, f"{moment(at)} UTC")
+    return TimeStamp(shown, f"{moment(at)} UTC")
 
 
 @cache

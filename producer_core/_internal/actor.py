@@ -9,7 +9,7 @@ NOTEBOOK = "notebook"
 """Where acts of a notebook come from, in the audit."""
 
 
-def person() -> str:
+def current_actor() -> str:
     """The name in JupyterHub, where everybody may be the same user of the system; else that user's."""
     try:
         return os.environ.get("JUPYTERHUB_USER") or getpass.getuser()

@@ -10,13 +10,13 @@ _WIPE_ON_FORK = 18
 """MADV_WIPEONFORK, Linux 4.14; not among mmap's names."""
 
 
-class Mark(Protocol):
+class ForkMark(Protocol):
     """`mark[0]` is true in the process that made it, and false in its children: one test, no system call."""
 
     def __getitem__(self, place: int, /) -> int: ...
 
 
-def mark() -> Mark:
+def mark() -> ForkMark:
     """A mark on this process."""
     private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
     page = mmap.mmap(-1, mmap.PAGESIZE, **private)

@@ -61,7 +61,7 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 @dataclass(frozen=True)
-class Rules:
+class MaskingRules:
     """What the file adds to the rules that are always there."""
 
     names: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ def rules_path() -> Path:
     )
 
 
-def rules() -> Rules:
+def rules() -> MaskingRules:
     """The rules as the file has them now; ConfigError while it is wrong, or missing although it was named."""
     path = rules_path()
     try:
@@ -91,17 +91,17 @@ def rules() -> Rules:
                 f"The masking rules {path} cannot be read ({error.strerror}).",
                 fix="Mend the path in PRODUCER_CORE_MASKING, or unset it; until then nothing is shown.",
             ) from error
-        return Rules()
+        return MaskingRules()
     return _loaded(path, found.st_mtime_ns, found.st_size, found.st_ino)
 
 
-def load(path: Path) -> Rules:
+def load(path: Path) -> MaskingRules:
     """The rules of a file; ConfigError says what is wrong with it and where."""
     try:
         given = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise _wrong(path, f"cannot be read as TOML: {error}") from error
-    known = [field.name for field in fields(Rules) if field.name != "path"]
+    known = [field.name for field in fields(MaskingRules) if field.name != "path"]
     for name, value in given.items():
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
@@ -110,7 +110,7 @@ def load(path: Path) -> Rules:
             )
         if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
             raise _wrong(path, f"{name} must be a list of texts")
-    found = Rules(**{name: tuple(value) for name, value in given.items()}, path=path)
+    found = MaskingRules(**{name: tuple(value) for name, value in given.items()}, path=path)
     for part in found.hide:
         if part not in _PARTS:
             raise _wrong(path, f"cannot hide {part!r}. {_one_of(_PARTS)}")
@@ -184,7 +184,7 @@ def mask_headers(headers: Sequence[tuple[str, bytes | None]], *, reveal: bool = 
 # within
 
 
-def _header(name: str, value: bytes | None, active: Rules) -> Any:
+def _header(name: str, value: bytes | None, active: MaskingRules) -> Any:
     if value is None:
         return None
     if "headers" in active.hide or _is_secret(name, active):
@@ -192,7 +192,7 @@ def _header(name: str, value: bytes | None, active: Rules) -> Any:
     return _shown(value, active)
 
 
-def _shown(data: bytes, active: Rules) -> Any:
+def _shown(data: bytes, active: MaskingRules) -> Any:
     if len(data) > LONGEST:
         return f"{len(data):,} bytes, too long to be shown masked"
     return _mask(_read(data, _counted(data)), active, 0)
@@ -219,7 +219,7 @@ def _counted(data: bytes) -> str:
     return f"{len(data):,} bytes that are not text"
 
 
-def _mask(value: Any, active: Rules, depth: int) -> Any:
+def _mask(value: Any, active: MaskingRules, depth: int) -> Any:
     if depth > _DEEPEST:
         return HIDDEN
     if isinstance(value, Mapping):
@@ -235,14 +235,14 @@ def _mask(value: Any, active: Rules, depth: int) -> Any:
     return value
 
 
-def _mask_list(value: Sequence[Any], active: Rules, depth: int) -> list[Any]:
+def _mask_list(value: Sequence[Any], active: MaskingRules, depth: int) -> list[Any]:
     """A pair of a secret name and its value, as headers are written, keeps the name only."""
     if len(value) == 2 and isinstance(value[0], str) and _is_secret(value[0], active):
         return [value[0], HIDDEN]
     return [_mask(item, active, depth + 1) for item in value]
 
 
-def _mask_object(value: Mapping[Any, Any], active: Rules, depth: int) -> dict[str, Any]:
+def _mask_object(value: Mapping[Any, Any], active: MaskingRules, depth: int) -> dict[str, Any]:
     """Names can hold an address as well; two that are masked alike stay two."""
     result: dict[str, Any] = {}
     named = any(_is_secret(value[name], active) for name in _NAMING if isinstance(value.get(name), str))
@@ -256,14 +256,14 @@ def _mask_object(value: Mapping[Any, Any], active: Rules, depth: int) -> dict[st
     return result
 
 
-def _mask_text(text: str, active: Rules) -> str:
+def _mask_text(text: str, active: MaskingRules) -> str:
     text = _json_inside(text, active) or hide_secrets(text, lambda name: _is_secret(name, active))
     text = _EMAIL.sub(lambda found: f"{found[1]}{HIDDEN}@{found[2]}", text)
     text = _CARD.sub(_mask_card, text)
     return _replace(_as_one(active), text) if active.patterns or active.names else text
 
 
-def _json_inside(text: str, active: Rules) -> str | None:
+def _json_inside(text: str, active: MaskingRules) -> str | None:
     """A text that is itself a JSON object or list, masked as such; None for any other."""
     if text[:1] not in "{[" or len(text) < 2:
         return None
@@ -289,7 +289,7 @@ def _luhn(digits: str) -> bool:
     return sum(number - 9 * (number > 9) for number in doubled) % 10 == 0
 
 
-def _is_secret(name: str, active: Rules) -> bool:
+def _is_secret(name: str, active: MaskingRules) -> bool:
     plain = _plain(name)
     if _matches(plain, active.open):
         return False
@@ -308,12 +308,12 @@ def _plain(name: str) -> str:
 
 
 @lru_cache(maxsize=4)
-def _loaded(path: Path, *stamp: int) -> Rules:
+def _loaded(path: Path, *stamp: int) -> MaskingRules:
     return load(path)
 
 
 @cache
-def _as_one(active: Rules) -> str:
+def _as_one(active: MaskingRules) -> str:
     """All patterns, and the names with what is assigned to them, as one pattern of RE2."""
     assigned = [
         rf"(?i:{_spelled(name)}[\"']?\s*[=:]\s*(?:\"[^\"]*\"?|'[^']*'?|[^\s,;&}}<]+))"

@@ -12,13 +12,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-LATELY = 10.0
+RECENT_S = 10.0
 """Seconds for which a look counts: whoever follows a page reads again sooner."""
 
 _thread = threading.local()
 
 
-def nobody_looks() -> None:
+def mark_background_thread() -> None:
     """Of this thread: it reads for itself, as one that judges alerts does, and nobody waits for what it sees."""
     _thread.unattended = True
 
@@ -34,16 +34,16 @@ def unattended() -> Iterator[None]:
         _thread.unattended = before
 
 
-def seen(gate: int | None) -> None:
+def record_read(gate: int | None) -> None:
     """Leave the time on the gate; a folder in which nothing may be written is no obstacle."""
     if gate is not None and not getattr(_thread, "unattended", False):
         with contextlib.suppress(OSError):
             os.utime(gate)
 
 
-def lately(gate: Path) -> bool:
+def recently_read(gate: Path) -> bool:
     """Whether somebody looked within the last seconds. A clock that was set back means only that it seems so."""
     try:
-        return abs(time.time() - gate.stat().st_mtime) < LATELY
+        return abs(time.time() - gate.stat().st_mtime) < RECENT_S
     except OSError:
         return False

@@ -12,7 +12,7 @@ from types import FrameType
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Stop:
+class StopSignal:
     """Waits for a signal without a lock.
 
     A handler runs between two instructions of the main thread, maybe inside `Event.wait`, whose lock

@@ -16,7 +16,7 @@ _thread = threading.local()
 _ending = threading.Event()
 
 
-class Patience:
+class TimeBudget:
     """Has no end until one is set, which any thread may do."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Patience:
         return time.monotonic() >= self._ends
 
 
-def share(patience: Patience) -> None:
+def share(patience: TimeBudget) -> None:
     """From now on this thread waits no longer than that."""
     _thread.patience = patience
 
@@ -38,7 +38,7 @@ def share(patience: Patience) -> None:
 def at_most(seconds: float) -> Iterator[None]:
     """A block whose waits for the store end in so many seconds, all together."""
     before = getattr(_thread, "patience", None)
-    _thread.patience = Patience()
+    _thread.patience = TimeBudget()
     _thread.patience.end_in(seconds)
     try:
         yield

@@ -27,7 +27,7 @@ _LONGEST_INDEX = 64 << 20
 """Bytes at the end of a file that describe its columns; they take many times as much in memory."""
 
 
-class Bomb(ValueError):
+class DecompressionBomb(ValueError):
     """The file would unpack to far more than it is."""
 
 
@@ -70,7 +70,7 @@ def _check_index(source: Any) -> None:
             file.seek(-_END, os.SEEK_END)
             length = int.from_bytes(file.read(_END)[:4], "little")
             if _LONGEST_INDEX < length <= file.tell():
-                raise Bomb(f"its index has {length:,} bytes")
+                raise DecompressionBomb(f"its index has {length:,} bytes")
     finally:
         if file is source:
             file.seek(0)
@@ -80,13 +80,15 @@ def _check_index(source: Any) -> None:
 
 def _check(about: pyarrow.parquet.FileMetaData) -> None:
     if about.num_columns > _WIDE:
-        raise Bomb(f"it has {about.num_columns:,} columns")
+        raise DecompressionBomb(f"it has {about.num_columns:,} columns")
     for chunk in _chunks(about):
         packed, unpacked = max(chunk.total_compressed_size, 1), chunk.total_uncompressed_size
         if unpacked > _LARGE and unpacked > _RATIO * packed:
-            raise Bomb(f"the column {chunk.path_in_schema} unpacks from {packed:,} to {unpacked:,} bytes")
+            raise DecompressionBomb(
+                f"the column {chunk.path_in_schema} unpacks from {packed:,} to {unpacked:,} bytes"
+            )
         if "." in chunk.path_in_schema and chunk.num_values > max(_MANY, _RATIO * packed):
-            raise Bomb(
+            raise DecompressionBomb(
                 f"the column {chunk.path_in_schema} has {chunk.num_values:,} values in {packed:,} bytes"
             )
     for number in range(about.num_row_groups):
@@ -95,7 +97,7 @@ def _check(about: pyarrow.parquet.FileMetaData) -> None:
         packed = max(sum(chunk.total_compressed_size for chunk in chunks), 1)
         unpacked = sum(chunk.total_uncompressed_size for chunk in chunks)
         if unpacked > _LARGE and unpacked > _RATIO * packed:
-            raise Bomb(f"its row group {number} unpacks from {packed:,} to {unpacked:,} bytes")
+            raise DecompressionBomb(f"its row group {number} unpacks from {packed:,} to {unpacked:,} bytes")
 
 
 def _repeated(about: pyarrow.parquet.FileMetaData) -> Sequence[str]:

@@ -10,7 +10,7 @@ from typing import Any
 logger = logging.getLogger(__name__)
 
 
-def ends_here(error: BaseException) -> bool:
+def is_containable(error: BaseException) -> bool:
     """Whether what such a function raised is logged, and we go on.
 
     On a thread of ours everything is: a `sys.exit()` or a CancelledError would end the thread, and nobody would hear of a
@@ -29,7 +29,7 @@ def both(ours: Callable[[Any], None], theirs: Callable[[Any], None] | None) -> C
         try:
             theirs(heard)
         except BaseException as error:
-            if not ends_here(error):
+            if not is_containable(error):
                 raise
             logger.exception("a callback of the client's settings failed")
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 
-class Bell:
+class Wakeup:
     """Remembers no ring: who waits waits for a moment only, and asks again.
 
     An interrupt of a thread that waits, or rings, leaves nothing locked, as it may in an Event: there Python code takes the

@@ -1,51 +1,51 @@
 """Alerts: what people have to be told of, from its beginning to its end."""
 
 from producer_core.alerts.alert_log import AlertLog
-from producer_core.alerts.alert_state import Alert, Change, Key, Silence, State, after, alert, follow
-from producer_core.alerts.conditions import Absence, BurnRate, Pair, Threshold, Told
+from producer_core.alerts.alert_state import Alert, AlertChange, Key, Silence, State, after, alert, follow
+from producer_core.alerts.conditions import Absence, BurnRate, ReportedByProducer, Threshold, WindowPair
 from producer_core.alerts.evaluation import evaluate
-from producer_core.alerts.evaluator import Evaluator, this_process
+from producer_core.alerts.evaluator import AlertEvaluator, this_process
 from producer_core.alerts.lease import LEASE
-from producer_core.alerts.reported_alerts import ENDS, ToldAlerts
-from producer_core.alerts.routes import Answer, Callback, Notification, Route
-from producer_core.alerts.rule_set import Book, Problem, RouteSettings
-from producer_core.alerts.rule_set_file import book_of, load
-from producer_core.alerts.rules import FORGOTTEN_AFTER, GONE_AFTER, RULES, Rule
-from producer_core.alerts.watcher import Watcher
+from producer_core.alerts.reported_alerts import END_CONDITIONS, ReportedAlerts
+from producer_core.alerts.routes import CallbackRoute, Notification, Route, RouteResult
+from producer_core.alerts.rule_set import RouteSettings, RuleProblem, RuleSet
+from producer_core.alerts.rule_set_file import load, rule_set_of
+from producer_core.alerts.rules import FORGOTTEN_AFTER, GONE_AFTER, RULES, AlertRule
+from producer_core.alerts.watcher import AlertWatcher
 
 __all__ = [
-    "ENDS",
+    "END_CONDITIONS",
     "FORGOTTEN_AFTER",
     "GONE_AFTER",
     "LEASE",
     "RULES",
     "Absence",
     "Alert",
+    "AlertChange",
+    "AlertEvaluator",
     "AlertLog",
-    "Answer",
-    "Book",
+    "AlertRule",
+    "AlertWatcher",
     "BurnRate",
-    "Callback",
-    "Change",
-    "Evaluator",
+    "CallbackRoute",
     "Key",
     "Notification",
-    "Pair",
-    "Problem",
+    "ReportedAlerts",
+    "ReportedByProducer",
     "Route",
+    "RouteResult",
     "RouteSettings",
-    "Rule",
+    "RuleProblem",
+    "RuleSet",
     "Silence",
     "State",
     "Threshold",
-    "Told",
-    "ToldAlerts",
-    "Watcher",
+    "WindowPair",
     "after",
     "alert",
-    "book_of",
     "evaluate",
     "follow",
     "load",
+    "rule_set_of",
     "this_process",
 ]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from producer_core.alerts.alert_state import Alert, Change, Key, Silence, State
-from producer_core.alerts.rule_set_file import book_of
+from producer_core.alerts.alert_state import Alert, AlertChange, Key, Silence, State
+from producer_core.alerts.rule_set_file import rule_set_of
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -21,7 +21,7 @@ class AlertLog:
         self._store = store
         self._clock = clock
 
-    def record(self, changes: Iterable[Change], *, told_by: str = "") -> None:
+    def record(self, changes: Iterable[AlertChange], *, told_by: str = "") -> None:
         """Writes down what a producer (`told_by`) tells; the same change by a second watcher adds nothing."""
         for change in changes:
             _RECORD[change.kind](self._store, replace(change.alert, told_by=told_by))
@@ -30,7 +30,7 @@ class AlertLog:
         """What an evaluation begins with."""
         return [Alert(**row) for row in self._store.rows("alerts_known")]
 
-    def take(self, changes: Sequence[Change], *, holder: str, lease: str) -> bool:
+    def take(self, changes: Sequence[AlertChange], *, holder: str, lease: str) -> bool:
         """Writes down what an evaluation found, all of it in one transaction; nothing, and False, when the lease
         is another's by now."""
         with self._store.borrow(write=True):
@@ -113,7 +113,7 @@ class AlertLog:
 
     def rules(self) -> frozenset[str]:
         """The names that mean something here: ours, those of the rules file, and whatever fired before."""
-        return frozenset(book_of(self._store).rules) | {
+        return frozenset(rule_set_of(self._store).rules) | {
             row["rule"] for row in self._store.rows("alerts_rules_seen")
         }
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from producer_core._internal.masking import mask_told
-from producer_core.alerts.rules import RULES, Rule
+from producer_core.alerts.rules import RULES, AlertRule
 from producer_core.events import Severity
 
 State = Literal["pending", "firing", "resolved"]
@@ -66,7 +66,7 @@ class Alert:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AlertChange:
     """What became of an alert. People are told of `fired` and `resolved`; the others are only written down.
 
     `pending`: its condition holds, not yet for long enough; `dropped`: and then it ended, so it never was an alert.
@@ -100,7 +100,7 @@ def alert(
     *,
     value: float | None = None,
     threshold: float | None = None,
-    words: Rule | None = None,
+    words: AlertRule | None = None,
     **details: Any,
 ) -> Alert:
     """A finding in the words of its rule; `details` fill the rule's text, masked: it goes to pages, logs and webhooks."""
@@ -109,21 +109,23 @@ def alert(
     return Alert(rule, words.severity, subject, value, threshold, text, words.advice, now, now, fired_at=now)
 
 
-def follow(firing: Mapping[Key, Alert], found: Sequence[Alert], now: float) -> list[Change]:
+def follow(firing: Mapping[Key, Alert], found: Sequence[Alert], now: float) -> list[AlertChange]:
     """The changes from what fires to what is found now: each alert fires once and resolves once."""
     current = {finding.key: finding for finding in found}
     changes = []
     for key, finding in current.items():
         if (known := firing.get(key)) is None:
-            changes.append(Change("fired", finding))
+            changes.append(AlertChange("fired", finding))
         elif (updated := _taken_over(known, finding, now)) != known:
-            changes.append(Change("updated", updated))
-    return changes + [Change("resolved", resolved(firing[key], now)) for key in firing if key not in current]
+            changes.append(AlertChange("updated", updated))
+    return changes + [
+        AlertChange("resolved", resolved(firing[key], now)) for key in firing if key not in current
+    ]
 
 
 def advance(
-    rules: Mapping[str, Rule], known: Mapping[Key, Alert], found: Iterable[Alert], now: float
-) -> list[Change]:
+    rules: Mapping[str, AlertRule], known: Mapping[Key, Alert], found: Iterable[Alert], now: float
+) -> list[AlertChange]:
     """The next step of evaluated alerts: pending until `for_` is over, firing until `keep_firing_for` is.
 
     Both run from the first evaluation that saw the change. A moment that lies ahead of `now` (the clock was set
@@ -135,7 +137,7 @@ def advance(
     return [step for step in steps if step is not None]
 
 
-def after(firing: Mapping[Key, Alert], changes: Iterable[Change]) -> dict[Key, Alert]:
+def after(firing: Mapping[Key, Alert], changes: Iterable[AlertChange]) -> dict[Key, Alert]:
     """What fires once the changes have happened."""
     result = dict(firing)
     for change in changes:
@@ -150,29 +152,29 @@ def resolved(item: Alert, now: float) -> Alert:
     return replace(item, state="resolved", changed_at=now, resolved_at=now, since=None)
 
 
-def _seen(rule: Rule, known: Alert | None, finding: Alert, now: float) -> Change | None:
+def _seen(rule: AlertRule, known: Alert | None, finding: Alert, now: float) -> AlertChange | None:
     if known is None:
         if rule.for_ <= 0:
-            return Change("fired", finding)
-        return Change("pending", replace(finding, state="pending", fired_at=None, since=now))
+            return AlertChange("fired", finding)
+        return AlertChange("pending", replace(finding, state="pending", fired_at=None, since=now))
     updated = _taken_over(known, finding, now, words_every=WORDS_EVERY)
     if known.state == "pending":
         since = min(now if known.since is None else known.since, now)
         if now - since >= rule.for_:
-            return Change("fired", _fired(known, finding, now))
-        return Change("updated", replace(updated, since=since)) if since != known.since else None
+            return AlertChange("fired", _fired(known, finding, now))
+        return AlertChange("updated", replace(updated, since=since)) if since != known.since else None
     if known.since is not None:
-        return Change("updated", replace(updated, since=None, changed_at=now))
-    return Change("updated", updated) if updated != known else None
+        return AlertChange("updated", replace(updated, since=None, changed_at=now))
+    return AlertChange("updated", updated) if updated != known else None
 
 
-def _unseen(rule: Rule | None, known: Alert, now: float) -> Change | None:
+def _unseen(rule: AlertRule | None, known: Alert, now: float) -> AlertChange | None:
     if known.state == "pending":
-        return Change("dropped", known)
+        return AlertChange("dropped", known)
     since = now if known.since is None else min(known.since, now)
     if rule is None or now - since >= rule.keep_firing_for:
-        return Change("resolved", resolved(known, now))
-    return Change("updated", replace(known, since=since)) if since != known.since else None
+        return AlertChange("resolved", resolved(known, now))
+    return AlertChange("updated", replace(known, since=since)) if since != known.since else None
 
 
 def _fired(known: Alert, finding: Alert, now: float) -> Alert:

@@ -85,7 +85,7 @@ class Threshold:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class WindowPair:
     """Both windows must burn at least `factor` times as fast as the objective allows."""
 
     long: float
@@ -93,9 +93,9 @@ class Pair:
     factor: float
 
 
-FAST = (Pair(1 * HOUR, 5 * MINUTE, 14.4), Pair(6 * HOUR, 30 * MINUTE, 6.0))
+FAST = (WindowPair(1 * HOUR, 5 * MINUTE, 14.4), WindowPair(6 * HOUR, 30 * MINUTE, 6.0))
 """2 % of a month's budget within an hour, 5 % within six: somebody has to come."""
-SLOW = (Pair(3 * DAY, 6 * HOUR, 1.0),)
+SLOW = (WindowPair(3 * DAY, 6 * HOUR, 1.0),)
 """The whole budget within the month: somebody has to look at it this week."""
 
 
@@ -108,7 +108,7 @@ class BurnRate:
     """
 
     objective: float = 0.999
-    pairs: tuple[Pair, ...] = FAST
+    pairs: tuple[WindowPair, ...] = FAST
     by: By = "topic"
     min_events: int = 20
     min_failures: int = 10
@@ -128,26 +128,26 @@ class Absence:
 
 
 @dataclass(frozen=True, slots=True)
-class RouteFails:
+class RouteFailing:
     """People cannot be told over a route for so long."""
 
     after: float = 5 * MINUTE
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReportedByProducer:
     """A producer says itself when it begins and when it ends."""
 
 
 @dataclass(frozen=True, slots=True)
-class BadFile:
+class InvalidRuleFile:
     """The file of rules holds mistakes, so it does not count."""
 
 
-Condition = Threshold | BurnRate | Absence | RouteFails | BadFile | Told
+Condition = Threshold | BurnRate | Absence | RouteFailing | InvalidRuleFile | ReportedByProducer
 
 
-TOLD = Told()
+REPORTED = ReportedByProducer()
 
 
 def sections_of(condition: Condition) -> frozenset[Section]:
@@ -161,9 +161,9 @@ def sections_of(condition: Condition) -> frozenset[Section]:
             return frozenset({"producers", "sums"})
         case Absence():
             return frozenset({"producers"})
-        case RouteFails():
+        case RouteFailing():
             return frozenset({"routes"})
-        case BadFile() | Told():
+        case InvalidRuleFile() | ReportedByProducer():
             return frozenset()
 
 
@@ -196,11 +196,11 @@ def in_words(condition: Condition) -> str:
             return f"error budget of {100 - objective * 100:.4g} % burns {factors}, by {by}"
         case Absence(of=of, after=after):
             return f"no {of} for {span(after)}" if of != "producer" else f"no sign of life for {span(after)}"
-        case RouteFails(after=after):
+        case RouteFailing(after=after):
             return f"notifications fail for {span(after)}"
-        case BadFile():
+        case InvalidRuleFile():
             return "mistakes in the file of rules"
-        case Told():
+        case ReportedByProducer():
             return "told by the producer"
 
 

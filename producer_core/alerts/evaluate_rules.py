@@ -11,18 +11,18 @@ from producer_core.alerts.alert_state import Alert, alert
 from producer_core.alerts.conditions import (
     METRICS,
     Absence,
-    BadFile,
     BurnRate,
     By,
-    Pair,
-    RouteFails,
+    InvalidRuleFile,
+    ReportedByProducer,
+    RouteFailing,
     Threshold,
-    Told,
+    WindowPair,
     sections_of,
     span,
 )
-from producer_core.alerts.rules import Rule
-from producer_core.alerts.snapshot import Letters, Reading, Seen, Sums, Writer
+from producer_core.alerts.rules import AlertRule
+from producer_core.alerts.snapshot import DeadLetterCounts, LastSeen, StoreSnapshot, WindowSums, WriterState
 from producer_core.metrics.histogram import quantiles
 
 ALL_TOPICS = "all topics"
@@ -34,23 +34,25 @@ _SLOW = 30.0
 _QUANTILES = {"latency_p50": 0.5, "latency_p95": 0.95, "latency_p99": 0.99, "latency_p999": 0.999}
 
 
-def judge(rules: Mapping[str, Rule], reading: Reading) -> list[Alert]:
+def judge(rules: Mapping[str, AlertRule], reading: StoreSnapshot) -> list[Alert]:
     """Every finding of the evaluated rules, those left out whose part of the reading is missing."""
     return [
         finding
         for name, rule in rules.items()
-        if rule.enabled and not isinstance(rule.condition, Told) and not unreadable(rule, reading)
+        if rule.enabled
+        and not isinstance(rule.condition, ReportedByProducer)
+        and not unreadable(rule, reading)
         for finding in _find(name, rule, reading)
         if not rule.subjects or any(fnmatchcase(finding.subject, pattern) for pattern in rule.subjects)
     ]
 
 
-def unreadable(rule: Rule, reading: Reading) -> bool:
+def unreadable(rule: AlertRule, reading: StoreSnapshot) -> bool:
     """The rule cannot be judged now; what it said before stays."""
     return not sections_of(rule.condition).isdisjoint(reading.missing)
 
 
-def _find(name: str, rule: Rule, reading: Reading) -> Iterator[Alert]:
+def _find(name: str, rule: AlertRule, reading: StoreSnapshot) -> Iterator[Alert]:
     match rule.condition:
         case Threshold() as condition:
             yield from _threshold(name, rule, condition, reading)
@@ -62,21 +64,21 @@ def _find(name: str, rule: Rule, reading: Reading) -> Iterator[Alert]:
             yield from _stalled(name, rule, condition, reading)
         case Absence() as condition:
             yield from _no_traffic(name, rule, condition, reading)
-        case RouteFails(after=limit):
+        case RouteFailing(after=limit):
             for route, (since, answer) in reading.failing_routes.items():
                 if reading.now - since >= limit:
                     yield alert(name, route, reading.now, words=rule, reason=answer)
-        case BadFile():
+        case InvalidRuleFile():
             if reading.problem is not None:
                 yield alert(name, reading.problem[0], reading.now, words=rule, reason=reading.problem[1])
-        case Told():
+        case ReportedByProducer():
             return
 
 
 # thresholds
 
 
-def _threshold(name: str, rule: Rule, condition: Threshold, reading: Reading) -> Iterator[Alert]:
+def _threshold(name: str, rule: AlertRule, condition: Threshold, reading: StoreSnapshot) -> Iterator[Alert]:
     for subject, value, details in _figures(condition, reading):
         if condition.exceeded(value):
             yield alert(
@@ -92,7 +94,7 @@ def _threshold(name: str, rule: Rule, condition: Threshold, reading: Reading) ->
             )
 
 
-def _figures(condition: Threshold, reading: Reading) -> Iterator[tuple[str, float, Mapping[str, Any]]]:
+def _figures(condition: Threshold, reading: StoreSnapshot) -> Iterator[tuple[str, float, Mapping[str, Any]]]:
     """Subject, value and what else is known about it."""
     match METRICS[condition.metric].section:
         case "sums":
@@ -114,16 +116,16 @@ def _figures(condition: Threshold, reading: Reading) -> Iterator[tuple[str, floa
                     yield seen.producer_id, value, {"client": seen.client}
 
 
-def grouped(sums: Mapping[Writer, Sums], by: By) -> dict[str, Sums]:
+def grouped(sums: Mapping[WriterState, WindowSums], by: By) -> dict[str, WindowSums]:
     """Sums by what a rule is about."""
-    found: dict[str, Sums] = {}
+    found: dict[str, WindowSums] = {}
     for writer, part in sums.items():
         subject = {"topic": writer.topic, "producer": writer.producer, "store": ALL_TOPICS}[by]
         found[subject] = found[subject].plus(part) if subject in found else part
     return found
 
 
-def _latencies(condition: Threshold, reading: Reading) -> dict[str, Mapping[int, int]]:
+def _latencies(condition: Threshold, reading: StoreSnapshot) -> dict[str, Mapping[int, int]]:
     by_topic = reading.latencies.get(condition.window, {})
     return dict(by_topic) if condition.by == "topic" else {ALL_TOPICS: _merged(by_topic.values())}
 
@@ -136,18 +138,18 @@ def _merged(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
     return merged
 
 
-def _letters(condition: Threshold, reading: Reading) -> dict[str, Letters]:
+def _letters(condition: Threshold, reading: StoreSnapshot) -> dict[str, DeadLetterCounts]:
     if condition.by == "topic" or not reading.letters:
         return dict(reading.letters)
     found = reading.letters.values()
     came = sum(item.came.get(condition.window, 0) for item in found)
-    whole = Letters(
+    whole = DeadLetterCounts(
         sum(item.count for item in found), min(item.oldest for item in found), {condition.window: came}
     )
     return {ALL_TOPICS: whole}
 
 
-def _events(sums: Sums) -> int:
+def _events(sums: WindowSums) -> int:
     return max(sums.acknowledged + sums.dead, sums.failed_attempts)
 
 
@@ -155,7 +157,7 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 
-SUMMED: Mapping[str, Callable[[Sums, float], float]] = {
+SUMMED: Mapping[str, Callable[[WindowSums, float], float]] = {
     "error_rate": lambda sums, _: _share(sums.dead, sums.acknowledged + sums.dead),
     "attempt_failure_rate": lambda sums, _: _share(
         sums.failed_attempts, sums.acknowledged + sums.failed_attempts
@@ -170,13 +172,13 @@ SUMMED: Mapping[str, Callable[[Sums, float], float]] = {
     "latency_mean": lambda sums, _: _share(sums.latency_sum, sums.acknowledged),
 }
 
-LETTERS: Mapping[str, Callable[[Letters, float, float], float]] = {
+LETTERS: Mapping[str, Callable[[DeadLetterCounts, float, float], float]] = {
     "dlq_size": lambda letters, _, now: letters.count,
     "dlq_age": lambda letters, _, now: now - letters.oldest,
     "dlq_growth": lambda letters, window, now: letters.came.get(window, 0),
 }
 
-GAUGES: Mapping[str, Callable[[Seen], float | None]] = {
+GAUGES: Mapping[str, Callable[[LastSeen], float | None]] = {
     "memory": lambda seen: seen.memory_bytes / seen.memory_limit if seen.memory_limit else None,
     "pending": lambda seen: seen.pending,
     "waiting_retry": lambda seen: seen.waiting_retry,
@@ -188,7 +190,7 @@ GAUGES: Mapping[str, Callable[[Seen], float | None]] = {
 # burn rates
 
 
-def _burn_rate(name: str, rule: Rule, condition: BurnRate, reading: Reading) -> Iterator[Alert]:
+def _burn_rate(name: str, rule: AlertRule, condition: BurnRate, reading: StoreSnapshot) -> Iterator[Alert]:
     budget = 1.0 - condition.objective
     by_window = {
         window: grouped(reading.sums.get(window, {}), condition.by)
@@ -198,7 +200,7 @@ def _burn_rate(name: str, rule: Rule, condition: BurnRate, reading: Reading) -> 
     subjects = dict.fromkeys(subject for found in by_window.values() for subject in found)
     for subject in subjects:
         for pair in condition.pairs:
-            long, short = (by_window[w].get(subject, Sums()) for w in (pair.long, pair.short))
+            long, short = (by_window[w].get(subject, WindowSums()) for w in (pair.long, pair.short))
             if _burns(condition, pair, long, short, budget):
                 rate = _rate(long)
                 yield alert(
@@ -216,7 +218,7 @@ def _burn_rate(name: str, rule: Rule, condition: BurnRate, reading: Reading) -> 
                 break
 
 
-def _burns(condition: BurnRate, pair: Pair, long: Sums, short: Sums, budget: float) -> bool:
+def _burns(condition: BurnRate, pair: WindowPair, long: WindowSums, short: WindowSums, budget: float) -> bool:
     return (
         long.acknowledged + long.dead >= condition.min_events
         and long.dead >= condition.min_failures
@@ -229,14 +231,14 @@ def _times(factor: float) -> str:
     return f"{factor:.1f}" if factor < 10 else f"{factor:,.0f}"
 
 
-def _rate(sums: Sums) -> float:
+def _rate(sums: WindowSums) -> float:
     return _share(sums.dead, sums.acknowledged + sums.dead)
 
 
 # absence
 
 
-def _gone(name: str, rule: Rule, condition: Absence, reading: Reading) -> Iterator[Alert]:
+def _gone(name: str, rule: AlertRule, condition: Absence, reading: StoreSnapshot) -> Iterator[Alert]:
     for seen in reading.producers:
         if not seen.closed and condition.after < seen.silent < condition.lookback:
             yield alert(
@@ -251,10 +253,10 @@ def _gone(name: str, rule: Rule, condition: Absence, reading: Reading) -> Iterat
             )
 
 
-def _stalled(name: str, rule: Rule, condition: Absence, reading: Reading) -> Iterator[Alert]:
+def _stalled(name: str, rule: AlertRule, condition: Absence, reading: StoreSnapshot) -> Iterator[Alert]:
     settled = grouped(reading.sums.get(condition.after, {}), "producer")
     for seen in reading.producers:
-        sums = settled.get(seen.producer_id, Sums())
+        sums = settled.get(seen.producer_id, WindowSums())
         young = 0 <= reading.now - seen.started_at < condition.after
         if seen.pending and _alive(seen) and not young and not sums.acknowledged and not sums.dead:
             yield alert(
@@ -268,13 +270,13 @@ def _stalled(name: str, rule: Rule, condition: Absence, reading: Reading) -> Ite
             )
 
 
-def _no_traffic(name: str, rule: Rule, condition: Absence, reading: Reading) -> Iterator[Alert]:
+def _no_traffic(name: str, rule: AlertRule, condition: Absence, reading: StoreSnapshot) -> Iterator[Alert]:
     before = grouped(reading.sums.get(condition.lookback, {}), "topic")
     lately = grouped(reading.sums.get(condition.after, {}), "topic")
     for topic, sums in before.items():
-        if sums.acknowledged and not lately.get(topic, Sums()).acknowledged:
+        if sums.acknowledged and not lately.get(topic, WindowSums()).acknowledged:
             yield alert(name, topic, reading.now, words=rule, value=0.0, after=span(condition.after))
 
 
-def _alive(seen: Seen) -> bool:
+def _alive(seen: LastSeen) -> bool:
     return not seen.closed and seen.silent < _SLOW

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from producer_core.alerts.alert_log import AlertLog
-from producer_core.alerts.alert_state import Change
+from producer_core.alerts.alert_state import AlertChange
 from producer_core.alerts.evaluation import evaluate
 from producer_core.alerts.lease import LEASE, Lease
-from producer_core.alerts.rule_set import Book
-from producer_core.alerts.rule_set_file import Books
-from producer_core.alerts.snapshot_reader import Reader
+from producer_core.alerts.rule_set import RuleSet
+from producer_core.alerts.rule_set_file import RuleSetFile
+from producer_core.alerts.snapshot_reader import SnapshotReader
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -34,7 +34,7 @@ def this_process() -> str:
     return f"{os.getpid()}@{socket.gethostname()}"
 
 
-class Evaluator:
+class AlertEvaluator:
     """Judges while it holds the lease. Not thread-safe: one thread calls it, every few seconds."""
 
     def __init__(
@@ -42,7 +42,7 @@ class Evaluator:
         store: Store,
         *,
         owner: str | None = None,
-        book: Book | None = None,
+        book: RuleSet | None = None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         lease: float = LEASE,
@@ -53,17 +53,17 @@ class Evaluator:
         self._monotonic = monotonic
         self._log = AlertLog(store, clock=clock)
         self._lease = Lease(store, NAME, self.owner, seconds=lease, monotonic=monotonic)
-        self._reader = Reader(store, monotonic=monotonic)
-        self._books = Books(store, book)
+        self._reader = SnapshotReader(store, monotonic=monotonic)
+        self._books = RuleSetFile(store, book)
         self._last: tuple[float, float] | None = None
         self.leads = False
 
     @property
-    def book(self) -> Book:
+    def book(self) -> RuleSet:
         """The rules that hold now; a file that was changed is read again."""
         return self._books.now()
 
-    def tick(self) -> Sequence[Change]:
+    def tick(self) -> Sequence[AlertChange]:
         """What changed; () where another process leads. StoreError when the store cannot be had."""
         now = self._clock()
         set_by = self._set_by(now)

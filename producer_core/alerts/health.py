@@ -12,8 +12,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from producer_core._internal.masking import mask_told
-from producer_core._internal.read_activity import nobody_looks
-from producer_core._internal.user_callbacks import ends_here
+from producer_core._internal.read_activity import mark_background_thread
+from producer_core._internal.user_callbacks import is_containable
 
 logger = logging.getLogger(__name__)
 
@@ -208,7 +208,7 @@ class HealthMonitor:
         }
 
     def _run(self) -> None:
-        nobody_looks()
+        mark_background_thread()
         while True:
             self._check_now()
             self._wake.wait(self.check_interval)
@@ -231,7 +231,7 @@ def _tell(callbacks: Sequence[AlertCallback], alert: dict[str, Any]) -> None:
         try:
             callback(dict(alert))
         except BaseException as error:
-            if not ends_here(error):
+            if not is_containable(error):
                 raise
             logger.exception("alert callback failed", extra={"alert": alert["type"]})
 

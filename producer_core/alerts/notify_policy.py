@@ -6,15 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from producer_core.alerts.alert_state import Alert, Change, Key
-from producer_core.alerts.conditions import DAY, Told
-from producer_core.alerts.rules import Rule
-from producer_core.alerts.snapshot import Reading
+from producer_core.alerts.alert_state import Alert, AlertChange, Key
+from producer_core.alerts.conditions import DAY, ReportedByProducer
+from producer_core.alerts.rules import AlertRule
+from producer_core.alerts.snapshot import StoreSnapshot
 
-_UNKNOWN = Rule("warning", "", "")
+_UNKNOWN = AlertRule("warning", "", "")
 
 
-def decide(rules: Mapping[str, Rule], items: Iterable[Alert], reading: Reading) -> list[Change]:
+def decide(
+    rules: Mapping[str, AlertRule], items: Iterable[Alert], reading: StoreSnapshot
+) -> list[AlertChange]:
     """What changes in who is told of what; `items` are all alerts that pend, fire, or ended undecided.
 
     People are told that an alert began once it fires, is not muted, and nobody looks after it yet; that it ended
@@ -33,10 +35,10 @@ def decide(rules: Mapping[str, Rule], items: Iterable[Alert], reading: Reading) 
     for item in before:
         if item.state == "resolved":
             after[item.alert_id] = _ended(rules, after[item.alert_id], now)
-    return [Change("decided", after[item.alert_id]) for item in before if after[item.alert_id] != item]
+    return [AlertChange("decided", after[item.alert_id]) for item in before if after[item.alert_id] != item]
 
 
-def told_of_nothing_more(reading: Reading, item: Alert) -> bool:
+def told_of_nothing_more(reading: StoreSnapshot, item: Alert) -> bool:
     """Its producer told of it and is closed or gone, so nobody would ever say that it ended."""
     if not item.told_by or item.lasting or item.state != "firing":
         return False
@@ -52,17 +54,17 @@ _GIVEN_UP = 600.0
 """A producer that was only paused, and wakes, still knows what it told."""
 
 
-def _begun(rules: Mapping[str, Rule], item: Alert, now: float) -> Alert:
+def _begun(rules: Mapping[str, AlertRule], item: Alert, now: float) -> Alert:
     """Told as soon as nothing is against it."""
     rule = rules.get(item.rule, _UNKNOWN)
     fired = item.fired_at if item.fired_at is not None else item.started_at
-    early = isinstance(rule.condition, Told) and 0 <= now - fired < rule.for_
+    early = isinstance(rule.condition, ReportedByProducer) and 0 <= now - fired < rule.for_
     if item.telling is not None or item.muted_by is not None or early:
         return item
     return replace(item, telling="none" if item.acknowledged_by else "begin")
 
 
-def _join(rules: Mapping[str, Rule], same: Sequence[Alert], after: dict[str, Alert], now: float) -> None:
+def _join(rules: Mapping[str, AlertRule], same: Sequence[Alert], after: dict[str, Alert], now: float) -> None:
     """An episode that begins before people were told of the last one's end carries that one on."""
     current = next((item for item in same if item.state == "firing"), None)
     ended = [item for item in same if item.state == "resolved" and item.telling in ("begin", "joined")]
@@ -75,7 +77,7 @@ def _join(rules: Mapping[str, Rule], same: Sequence[Alert], after: dict[str, Ale
             after[item.alert_id] = replace(item, telling_end=False)
 
 
-def _ended(rules: Mapping[str, Rule], item: Alert, now: float) -> Alert:
+def _ended(rules: Mapping[str, AlertRule], item: Alert, now: float) -> Alert:
     if item.telling_end is not None:
         return item
     if item.telling in (None, "none"):
@@ -83,14 +85,18 @@ def _ended(rules: Mapping[str, Rule], item: Alert, now: float) -> Alert:
     return replace(item, telling_end=True) if _over(rules, item, now) else item
 
 
-def _over(rules: Mapping[str, Rule], item: Alert, now: float) -> bool:
+def _over(rules: Mapping[str, AlertRule], item: Alert, now: float) -> bool:
     rule = rules.get(item.rule, _UNKNOWN)
-    waits = rule.keep_firing_for if isinstance(rule.condition, Told) else 0.0
+    waits = rule.keep_firing_for if isinstance(rule.condition, ReportedByProducer) else 0.0
     return not 0 <= now - (item.resolved_at or 0.0) < waits
 
 
 def _muted(
-    rules: Mapping[str, Rule], item: Alert, firing: Sequence[Alert], twice: Set[str], reading: Reading
+    rules: Mapping[str, AlertRule],
+    item: Alert,
+    firing: Sequence[Alert],
+    twice: Set[str],
+    reading: StoreSnapshot,
 ) -> str | None:
     if not rules.get(item.rule, _UNKNOWN).enabled:
         return "the rule is switched off"
@@ -109,7 +115,7 @@ def _muted(
     return None
 
 
-def said_twice(rules: Mapping[str, Rule], firing: Iterable[tuple[str, float, str]]) -> frozenset[str]:
+def said_twice(rules: Mapping[str, AlertRule], firing: Iterable[tuple[str, float, str]]) -> frozenset[str]:
     """The ids of alerts that say of the store what another producer on it said before; `firing` are the rule, the
     beginning and the id of each."""
     shared = [one for one in firing if rules.get(one[0], _UNKNOWN).shared]
@@ -119,7 +125,7 @@ def said_twice(rules: Mapping[str, Rule], firing: Iterable[tuple[str, float, str
     return frozenset(alert_id for rule, _, alert_id in shared if first[rule] != alert_id)
 
 
-def _about(item: Alert, subjects: set[str], reading: Reading) -> bool:
+def _about(item: Alert, subjects: set[str], reading: StoreSnapshot) -> bool:
     """The other alert is about the same thing, or about every producer whose messages for this topic fail."""
     if item.subject in subjects:
         return True

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from producer_core.alerts.alert_state import Alert
 
 if TYPE_CHECKING:
-    from producer_core.alerts.routes import Answer, Route
+    from producer_core.alerts.routes import Route, RouteResult
     from producer_core.store import Store
 
 MOST = 100
@@ -30,7 +30,7 @@ Saying = Literal["firing", "repeat", "resolved"]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class OutboxEntry:
     """One thing to say."""
 
     alert: Alert
@@ -83,7 +83,7 @@ class Outbox:
             self._store.execute("alerts_queue_again", **entry)
         self._store.execute("alerts_queue", **entry, status=status)
 
-    def due(self, now: float) -> list[Entry]:
+    def due(self, now: float) -> list[OutboxEntry]:
         rows = self._store.rows(
             "alerts_outbox_due",
             route=self._route.name,
@@ -92,7 +92,7 @@ class Outbox:
             limit=MOST,
         )
         return [
-            Entry(
+            OutboxEntry(
                 Alert(**{name: value for name, value in row.items() if name not in _OWN}),
                 row["status"],
                 row["queued_at"],
@@ -101,14 +101,14 @@ class Outbox:
             for row in rows
         ]
 
-    def said(self, entries: Iterable[Entry], answer: Answer, now: float) -> None:
+    def said(self, entries: Iterable[OutboxEntry], answer: RouteResult, now: float) -> None:
         """The receiver has it."""
         with self._store.borrow(write=True):
             for entry in entries:
                 self._settle(entry, "told", answer, now)
             self._store.execute("alerts_route_answered", name=self._route.name, answer=answer.text, now=now)
 
-    def not_said(self, entries: Sequence[Entry], answer: Answer, now: float) -> list[Entry]:
+    def not_said(self, entries: Sequence[OutboxEntry], answer: RouteResult, now: float) -> list[OutboxEntry]:
         """To be tried again later; returned are those that are given up."""
         old = [entry for entry in entries if abs(now - entry.queued_at) > GIVEN_UP_AFTER]
         with self._store.borrow(write=True):
@@ -144,12 +144,12 @@ class Outbox:
     def heartbeat_sent(self, now: float) -> None:
         self._store.execute("alerts_route_heartbeat", name=self._route.name, now=now)
 
-    def _settle(self, entry: Entry, outcome: str, answer: Answer, now: float) -> None:
+    def _settle(self, entry: OutboxEntry, outcome: str, answer: RouteResult, now: float) -> None:
         self._store.execute(
             "alerts_outbox_said", **self._named(entry), outcome=outcome, answer=answer.text, now=now
         )
 
-    def _named(self, entry: Entry) -> dict[str, str]:
+    def _named(self, entry: OutboxEntry) -> dict[str, str]:
         return {"route": self._route.name, "alert_id": entry.alert.alert_id, "status": entry.status}
 
 

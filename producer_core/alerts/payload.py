@@ -10,8 +10,8 @@ from typing import Any, Literal
 from producer_core._internal.masking import mask_told
 from producer_core.alerts.alert_state import Alert
 from producer_core.alerts.routes import Notification
-from producer_core.alerts.rule_set import Book
-from producer_core.alerts.rules import Rule
+from producer_core.alerts.rule_set import RuleSet
+from producer_core.alerts.rules import AlertRule
 
 Status = Literal["firing", "resolved"]
 
@@ -23,7 +23,7 @@ def notification(
     status: Status,
     *,
     receiver: str,
-    book: Book,
+    book: RuleSet,
     store: str,
     again: float | None = None,
 ) -> Notification:
@@ -54,7 +54,7 @@ def fingerprint(labels: Mapping[str, str]) -> str:
     return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
-def _entry(item: Alert, status: Status, *, book: Book, store: str) -> dict[str, Any]:
+def _entry(item: Alert, status: Status, *, book: RuleSet, store: str) -> dict[str, Any]:
     labels = {
         **book.labels,
         "alertname": item.rule,
@@ -75,7 +75,7 @@ def _entry(item: Alert, status: Status, *, book: Book, store: str) -> dict[str, 
     }
 
 
-def _annotations(item: Alert, rule: Rule | None) -> dict[str, str]:
+def _annotations(item: Alert, rule: AlertRule | None) -> dict[str, str]:
     return {
         "summary": mask_told(item.text),
         "description": item.advice,
@@ -86,7 +86,7 @@ def _annotations(item: Alert, rule: Rule | None) -> dict[str, str]:
     }
 
 
-def _link(book: Book, item: Alert) -> str:
+def _link(book: RuleSet, item: Alert) -> str:
     return f"{book.link.rstrip('/')}/alerts?alert={item.alert_id}" if book.link else ""
 
 

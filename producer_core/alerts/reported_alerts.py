@@ -17,7 +17,7 @@ _FOUND = ("acknowledged_lost", "producer_desynchronised", "topic_recreated", "re
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class EndCondition:
     """How such an alert ends: by a notice of another kind about the same subject, or so long after the last of
     its own, in seconds. With neither it fires until the producer is closed; a lasting one until acknowledged.
     """
@@ -26,29 +26,29 @@ class End:
     after: float | None = None
 
 
-ENDS: Mapping[str, End] = MappingProxyType(
+END_CONDITIONS: Mapping[str, EndCondition] = MappingProxyType(
     {
-        "fatal_error": End(after=_TEN_MINUTES),
-        "loss_suspected": End(by=_FOUND),
-        "acknowledged_lost": End(),
-        "producer_desynchronised": End(after=_HOUR),
-        "topic_recreated": End(after=_HOUR),
-        "retention_removed": End(after=_TEN_MINUTES),
-        "standing_unknown": End(by=_FOUND, after=_HOUR),
-        "epoch_rose": End(after=_TEN_MINUTES),
-        "order_break": End(after=_TEN_MINUTES),
-        "fenced": End(),
-        "shard_ended": End(),
-        "transactions_failing": End(by=("transactions_recovered",)),
-        "read_back_waits": End(by=("read_back_done",)),
-        "read_back_refused": End(by=("read_back_done",)),
-        "journal_full": End(after=_TEN_MINUTES),
-        "journal_torn": End(after=_HOUR),
-        "journal_damaged": End(),
-        "dlq_over_bound": End(by=("dlq_within_bound",)),
-        "weak_replication": End(),
-        "telemetry_lost": End(after=_HOUR),
-        "ledger_lost": End(after=_HOUR),
+        "fatal_error": EndCondition(after=_TEN_MINUTES),
+        "loss_suspected": EndCondition(by=_FOUND),
+        "acknowledged_lost": EndCondition(),
+        "producer_desynchronised": EndCondition(after=_HOUR),
+        "topic_recreated": EndCondition(after=_HOUR),
+        "retention_removed": EndCondition(after=_TEN_MINUTES),
+        "standing_unknown": EndCondition(by=_FOUND, after=_HOUR),
+        "epoch_rose": EndCondition(after=_TEN_MINUTES),
+        "order_break": EndCondition(after=_TEN_MINUTES),
+        "fenced": EndCondition(),
+        "shard_ended": EndCondition(),
+        "transactions_failing": EndCondition(by=("transactions_recovered",)),
+        "read_back_waits": EndCondition(by=("read_back_done",)),
+        "read_back_refused": EndCondition(by=("read_back_done",)),
+        "journal_full": EndCondition(after=_TEN_MINUTES),
+        "journal_torn": EndCondition(after=_HOUR),
+        "journal_damaged": EndCondition(),
+        "dlq_over_bound": EndCondition(by=("dlq_within_bound",)),
+        "weak_replication": EndCondition(),
+        "telemetry_lost": EndCondition(after=_HOUR),
+        "ledger_lost": EndCondition(after=_HOUR),
     }
 )
 """Which notices become alerts. All of them are rules."""
@@ -61,7 +61,7 @@ class _Episode:
     count: int = 1
 
 
-class ToldAlerts(Hook):
+class ReportedAlerts(Hook):
     """A hook that keeps what notices began; `firing` is asked once a second. Safe from any thread, bounded.
 
     A notice's `details["subject"]` says what it is about, else it is about its producer. `details["ends"]`
@@ -76,14 +76,14 @@ class ToldAlerts(Hook):
         subject = str(notice.details.get("subject", ""))
         with self._lock:
             self._end(notice, subject)
-            if notice.kind in ENDS:
+            if notice.kind in END_CONDITIONS:
                 self._begin((notice.kind, subject), notice)
 
     def firing(self, producer: str, now: float, *, closed: bool = False) -> list[Alert]:
         """What fires now; `producer` is the subject of what has none. Of a closed one only the lasting are left."""
         with self._lock:
             for key, episode in list(self._episodes.items()):
-                after = ENDS[key[0]].after
+                after = END_CONDITIONS[key[0]].after
                 if after is not None and now - episode.notice.at > after:
                     del self._episodes[key]
             found = list(self._episodes.items())
@@ -107,7 +107,7 @@ class ToldAlerts(Hook):
     def _end(self, notice: Notice, subject: str) -> None:
         for key in [(kind, about) for kind, about in notice.details.get("ends", ())]:
             self._episodes.pop(key, None)
-        for kind, end in ENDS.items():
+        for kind, end in END_CONDITIONS.items():
             if notice.kind in end.by:
                 self._episodes.pop((kind, subject), None)
 

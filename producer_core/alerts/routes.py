@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
-from producer_core.alerts.rule_set import Book, RouteSettings
+from producer_core.alerts.rule_set import RouteSettings, RuleSet
 from producer_core.errors import ConfigError
 
 WEBHOOK = "PRODUCER_CORE_ALERT_WEBHOOK"
@@ -27,7 +27,7 @@ class Notification:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RouteResult:
     """What came of telling. `text` never holds the address or a secret. `later`: seconds the receiver asked for.
 
     `refused`: the receiver works, but does not take this; others may still get through.
@@ -55,7 +55,7 @@ class Route(Protocol):
     @property
     def patience(self) -> float: ...
 
-    def tell(self, notification: Notification) -> Answer: ...
+    def tell(self, notification: Notification) -> RouteResult: ...
 
 
 Told = Callable[[Mapping[str, Any]], object]
@@ -68,30 +68,30 @@ class _Calls:
     def __init__(self) -> None:
         self._running: threading.Thread | None = None
 
-    def call(self, function: Told, payload: Mapping[str, Any], patience: float) -> Answer:
+    def call(self, function: Told, payload: Mapping[str, Any], patience: float) -> RouteResult:
         if self._running is not None and self._running.is_alive():
-            return Answer(False, "the call before has not come back yet")
-        answers: list[Answer] = []
+            return RouteResult(False, "the call before has not come back yet")
+        answers: list[RouteResult] = []
         self._running = threading.Thread(
             target=lambda: answers.append(_called(function, payload)), name="alert-callback", daemon=True
         )
         self._running.start()
         self._running.join(patience)
         if self._running.is_alive():
-            return Answer(False, f"it did not come back within {patience:g} s")
+            return RouteResult(False, f"it did not come back within {patience:g} s")
         return answers[0]
 
 
-def _called(function: Told, payload: Mapping[str, Any]) -> Answer:
+def _called(function: Told, payload: Mapping[str, Any]) -> RouteResult:
     try:
         function(payload)
     except BaseException as error:  # noqa: BLE001  # a user's function, on a thread of its own: all it can end is that
-        return Answer(False, f"it raised {type(error).__name__}", refused=True)
-    return Answer(True, "called")
+        return RouteResult(False, f"it raised {type(error).__name__}", refused=True)
+    return RouteResult(True, "called")
 
 
 @dataclass(frozen=True, slots=True)
-class Callback:
+class CallbackRoute:
     """Calls a function of yours with an Alertmanager payload, on a thread of its own.
 
     Of all processes that have a callback of this name, one is called. What the function raises is a failure, and so
@@ -107,7 +107,7 @@ class Callback:
     kind: str = "callback"
     _calls: _Calls = field(default_factory=_Calls, init=False, repr=False, compare=False)
 
-    def tell(self, notification: Notification) -> Answer:
+    def tell(self, notification: Notification) -> RouteResult:
         return self._calls.call(self.function, notification.payload, self.patience)
 
 
@@ -129,10 +129,10 @@ def _route_of(item: Route | Told) -> Route:
             "An alert route is a function with a name, or a Callback.",
             fix='The store remembers it by its name: alert_routes=[Callback("pager", function)].',
         )
-    return Callback(name, item)
+    return CallbackRoute(name, item)
 
 
-def routes_of(book: Book) -> tuple[Route, ...]:
+def routes_of(book: RuleSet) -> tuple[Route, ...]:
     """The routes of a book whose addresses this process has, and the one of the environment."""
     found = [route for settings in book.routes if (route := _route(settings, book.path)) is not None]
     named = RouteSettings(
@@ -146,7 +146,7 @@ def routes_of(book: Book) -> tuple[Route, ...]:
     return (*found, *([from_environment] if from_environment is not None else []))
 
 
-def missing_addresses(book: Book) -> tuple[RouteSettings, ...]:
+def missing_addresses(book: RuleSet) -> tuple[RouteSettings, ...]:
     """Routes of the book whose address is not to be had in this process."""
     return tuple(settings for settings in book.routes if _route(settings, book.path) is None)
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from producer_core.alerts.conditions import METRICS, Pair
+from producer_core.alerts.conditions import METRICS, WindowPair
 
 Convert = Callable[[Any], Any]
 
@@ -15,7 +15,7 @@ _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 6048
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(min|[smhdw])")
 
 
-class Bad(Exception):  # it becomes a Problem, never an error that anybody sees
+class InvalidValue(Exception):  # it becomes a Problem, never an error that anybody sees
     """A value that does not do, and what would."""
 
     def __init__(self, text: str, fix: str = "") -> None:
@@ -28,10 +28,10 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
 
 
-def no_such(name: str, known: Iterable[str], what: str = "key") -> Bad:
+def no_such(name: str, known: Iterable[str], what: str = "key") -> InvalidValue:
     names = sorted(known)
     near = nearest(name, names)
-    return Bad(
+    return InvalidValue(
         f"There is no {what} {name!r}.",
         f"Did you mean {near!r}?" if near else f"There are {', '.join(names)}.",
     )
@@ -39,19 +39,19 @@ def no_such(name: str, known: Iterable[str], what: str = "key") -> Bad:
 
 def text(value: Any) -> str:
     if not isinstance(value, str):
-        raise Bad("A text was expected.", 'Write it in quotes: "…".')
+        raise InvalidValue("A text was expected.", 'Write it in quotes: "…".')
     return value
 
 
 def flag(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise Bad("true or false was expected.", "Write true or false, without quotes.")
+        raise InvalidValue("true or false was expected.", "Write true or false, without quotes.")
     return value
 
 
 def count(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise Bad(f"{value!r} is not a count.", "Write a whole number, for example 50.")
+        raise InvalidValue(f"{value!r} is not a count.", "Write a whole number, for example 50.")
     return value
 
 
@@ -59,14 +59,14 @@ def duration(value: Any) -> float:
     """`"30s"`, `"5m"`, `"1h30m"`: seconds."""
     parts = _PART.findall(value) if isinstance(value, str) else []
     if not parts or _PART.sub("", value).strip():
-        raise Bad(f"{value!r} is not a duration.", 'Write for example "30s", "5m", "1h30m" or "3d".')
+        raise InvalidValue(f"{value!r} is not a duration.", 'Write for example "30s", "5m", "1h30m" or "3d".')
     return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
 def some_time(value: Any) -> float:
     seconds = duration(value)
     if seconds <= 0:
-        raise Bad(f"{value!r} is no time at all.", 'Write for example "5m".')
+        raise InvalidValue(f"{value!r} is no time at all.", 'Write for example "5m".')
     return seconds
 
 
@@ -75,14 +75,14 @@ def figure(value: Any) -> float:
     if isinstance(value, str):
         return duration(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-        raise Bad(f"{value!r} is not a number.", 'Write for example 0.05, or "12h" for a time.')
+        raise InvalidValue(f"{value!r} is not a number.", 'Write for example 0.05, or "12h" for a time.')
     return float(value)
 
 
 def share(value: Any) -> float:
     number = figure(value)
     if not 0 < number < 1:
-        raise Bad(f"{value!r} is not a share.", "Write a number between 0 and 1, for example 0.999.")
+        raise InvalidValue(f"{value!r} is not a share.", "Write a number between 0 and 1, for example 0.999.")
     return number
 
 
@@ -91,7 +91,7 @@ def one_of(*choices: str) -> Convert:
         if value not in choices:
             near = nearest(value, choices) if isinstance(value, str) else None
             hint = f" Did you mean {near!r}?" if near else ""
-            raise Bad(f"{value!r} is not one of them.", f"Choose from {', '.join(choices)}.{hint}")
+            raise InvalidValue(f"{value!r} is not one of them.", f"Choose from {', '.join(choices)}.{hint}")
         return str(value)
 
     return convert
@@ -102,7 +102,7 @@ def some_of(*choices: str) -> Convert:
 
     def convert(value: Any) -> tuple[str, ...]:
         if not isinstance(value, list) or not value:
-            raise Bad("A list was expected.", f'Write for example ["{choices[0]}"].')
+            raise InvalidValue("A list was expected.", f'Write for example ["{choices[0]}"].')
         return tuple(single(item) for item in value)
 
     return convert
@@ -110,46 +110,48 @@ def some_of(*choices: str) -> Convert:
 
 def names(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise Bad("A list of names was expected.", 'Write for example ["payments", "orders.*"].')
+        raise InvalidValue("A list of names was expected.", 'Write for example ["payments", "orders.*"].')
     return tuple(value)
 
 
 def labels(value: Any) -> dict[str, str]:
     good = isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
     if not good or not all(re.fullmatch(r"[a-zA-Z_]\w*", name) for name in value):
-        raise Bad("Labels are names with texts.", 'Write labels = { env = "prod" }.')
+        raise InvalidValue("Labels are names with texts.", 'Write labels = { env = "prod" }.')
     if taken := value.keys() & {"alertname", "severity", "subject", "store"}:
-        raise Bad(f"{', '.join(sorted(taken))} is a label of every alert.", "Choose another name.")
+        raise InvalidValue(f"{', '.join(sorted(taken))} is a label of every alert.", "Choose another name.")
     return dict(value)
 
 
-def pairs(value: Any) -> tuple[Pair, ...]:
+def pairs(value: Any) -> tuple[WindowPair, ...]:
     example = 'Write pairs = [["1h", "5m", 14.4], ["6h", "30m", 6]]: long window, short window, factor.'
     if not isinstance(value, list) or not value:
-        raise Bad("A list of pairs was expected.", example)
+        raise InvalidValue("A list of pairs was expected.", example)
     found = []
     for item in value:
         if not isinstance(item, list) or len(item) != 3:
-            raise Bad(f"{item!r} is not a pair.", example)
-        found.append(Pair(some_time(item[0]), some_time(item[1]), figure(item[2])))
+            raise InvalidValue(f"{item!r} is not a pair.", example)
+        found.append(WindowPair(some_time(item[0]), some_time(item[1]), figure(item[2])))
     return tuple(found)
 
 
 def variable(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
-        raise Bad("The name of an environment variable was expected.", 'For example url_env = "PAGER_URL".')
+        raise InvalidValue(
+            "The name of an environment variable was expected.", 'For example url_env = "PAGER_URL".'
+        )
     return value
 
 
 def file(value: Any) -> str:
     if not isinstance(value, str) or not value or "://" in value:
-        raise Bad("The name of a file was expected.", 'For example url_file = "pager.url".')
+        raise InvalidValue("The name of a file was expected.", 'For example url_file = "pager.url".')
     return value
 
 
 def secret(value: Any) -> Any:
     """Refused without being repeated."""
-    raise Bad(
+    raise InvalidValue(
         "An address or a secret must not be in this file.",
         'Put it into an environment variable or a file of its own, and name that: url_env = "PAGER_URL", '
         'url_file = "pager.url", token_env, token_file.',

@@ -12,16 +12,16 @@ from producer_core.alerts import rule_fields
 from producer_core.alerts.conditions import (
     METRICS,
     Absence,
-    BadFile,
     BurnRate,
     Condition,
-    RouteFails,
+    InvalidRuleFile,
+    ReportedByProducer,
+    RouteFailing,
     Threshold,
-    Told,
 )
-from producer_core.alerts.rule_fields import Bad
-from producer_core.alerts.rule_set import Book, Problem, RouteSettings
-from producer_core.alerts.rules import RULES, Rule
+from producer_core.alerts.rule_fields import InvalidValue
+from producer_core.alerts.rule_set import RouteSettings, RuleProblem, RuleSet
+from producer_core.alerts.rules import RULES, AlertRule
 
 _KINDS: Mapping[str, type[Threshold] | type[BurnRate] | type[Absence]] = {
     "threshold": Threshold,
@@ -54,19 +54,19 @@ _NUMBERS = {
 """What a rule's text may name in braces besides its subject, by its kind: words, and numbers."""
 
 
-def read(text: str) -> tuple[Book, list[Problem]]:
+def read(text: str) -> tuple[RuleSet, list[RuleProblem]]:
     """A book and what is wrong in it; what is wrong is left out."""
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"line (\d+)", str(error))
         where = int(line[1]) if line else None
-        return Book(), [Problem("the file", "", where, f"This is not TOML: {error}.", "")]
-    reader = _Reader(text.splitlines())
+        return RuleSet(), [RuleProblem("the file", "", where, f"This is not TOML: {error}.", "")]
+    reader = _RuleParser(text.splitlines())
     settings = {
         name: value for name, value in raw.items() if name not in ("rules", "routes", *reader.unknown(raw))
     }
-    book = Book(
+    book = RuleSet(
         rules=reader.rules(raw.get("rules", {})),
         routes=reader.routes(raw.get("routes", {})),
         **reader.converted("the file", rule_fields.FILE, settings, table=None),
@@ -74,12 +74,12 @@ def read(text: str) -> tuple[Book, list[Problem]]:
     return book, sorted(reader.problems, key=lambda problem: problem.line or 0)
 
 
-class _Reader:
+class _RuleParser:
     """Reads a file's tables and keeps what is wrong with them."""
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
-        self.problems: list[Problem] = []
+        self.problems: list[RuleProblem] = []
 
     def unknown(self, raw: Mapping[str, Any]) -> set[str]:
         unknown = raw.keys() - rule_fields.FILE.keys() - {"rules", "routes"}
@@ -89,7 +89,7 @@ class _Reader:
             )
         return unknown
 
-    def rules(self, raw: Any) -> Mapping[str, Rule]:
+    def rules(self, raw: Any) -> Mapping[str, AlertRule]:
         rules = dict(RULES)
         for name, table in self._tables("rules", raw):
             where = f"rule {name!r}"
@@ -118,7 +118,7 @@ class _Reader:
                     where,
                     "url_env",
                     ("routes", name),
-                    Bad(
+                    InvalidValue(
                         "One of url_env and url_file must say where the address comes from.",
                         'For example url_env = "PAGER_URL".',
                     ),
@@ -142,11 +142,11 @@ class _Reader:
                 if name not in known:
                     raise rule_fields.no_such(name, known)
                 values[rule_fields.FIELDS.get(name, name)] = known[name](value)
-            except Bad as bad:
+            except InvalidValue as bad:
                 self._wrong(where, name, table, bad)
         return values
 
-    def _changed(self, name: str, where: str, table: Mapping[str, Any]) -> Rule | None:
+    def _changed(self, name: str, where: str, table: Mapping[str, Any]) -> AlertRule | None:
         """One of our rules, with what the file says instead."""
         rule, at = RULES[name], ("rules", name)
         if "kind" in table:
@@ -154,7 +154,7 @@ class _Reader:
                 where,
                 "kind",
                 at,
-                Bad(
+                InvalidValue(
                     "The kind of a built-in rule cannot be changed.",
                     "Give your rule another name, and set enabled = false here.",
                 ),
@@ -169,7 +169,7 @@ class _Reader:
         )
         return self._worded(where, at, replace(rule, condition=condition, **values))
 
-    def _added(self, name: str, where: str, table: Mapping[str, Any]) -> Rule | None:
+    def _added(self, name: str, where: str, table: Mapping[str, Any]) -> AlertRule | None:
         at, kind = ("rules", name), str(table.get("kind", ""))
         if kind not in _KINDS:
             near = rule_fields.nearest(name, RULES) if not kind else None
@@ -178,7 +178,7 @@ class _Reader:
                 where,
                 "kind",
                 at,
-                Bad("A rule of your own needs a kind.", f"One of {', '.join(_KINDS)}.{fix}"),
+                InvalidValue("A rule of your own needs a kind.", f"One of {', '.join(_KINDS)}.{fix}"),
             )
             return None
         made = _KINDS[kind]
@@ -191,14 +191,14 @@ class _Reader:
         values.pop("kind", None)
         missing = [key for key in _NEEDED[made] if key not in table]
         for key in missing:
-            self._wrong(where, key, at, Bad("It is missing.", rule_fields.EXAMPLES.get(key, "")))
+            self._wrong(where, key, at, InvalidValue("It is missing.", rule_fields.EXAMPLES.get(key, "")))
         if missing or any(key not in values for key in _NEEDED[made]):
             return None
         inside = {field: values.pop(field) for field in list(values) if field in _names(made)}
         condition = self._condition(where, at, made(**inside), {})
         words = _TEXTS[inside["of"] if kind == "absence" else kind]
         values = {"severity": "warning", "text": words, "advice": "Look at it.", **values}
-        return self._worded(where, at, Rule(condition=condition, **values))
+        return self._worded(where, at, AlertRule(condition=condition, **values))
 
     def _condition(
         self, where: str, at: tuple[str, str], condition: Condition, inside: Mapping[str, Any]
@@ -208,7 +208,7 @@ class _Reader:
             self._wrong(where, key, at, bad)
         return changed
 
-    def _worded(self, where: str, at: tuple[str, str], rule: Rule) -> Rule | None:
+    def _worded(self, where: str, at: tuple[str, str], rule: AlertRule) -> AlertRule | None:
         """A rule whose text can be filled in."""
         kind = rule.condition.of if isinstance(rule.condition, Absence) else _kind(rule.condition)
         numbers, details = _NUMBERS.get(kind, ()), _DETAILS.get(kind, ())
@@ -221,7 +221,7 @@ class _Reader:
                     where,
                     "text",
                     at,
-                    Bad(f"The text cannot be filled in ({error}).", f"It may name {allowed}."),
+                    InvalidValue(f"The text cannot be filled in ({error}).", f"It may name {allowed}."),
                 )
                 return None
         return rule
@@ -233,11 +233,13 @@ class _Reader:
         good = [(key, table) for key, table in entries if isinstance(table, dict)]
         for key, _ in entries if not quietly else ():
             if key not in dict(good):
-                self._wrong("the file", key or name, None, Bad("A table was expected.", f"[{name}.my_name]"))
+                self._wrong(
+                    "the file", key or name, None, InvalidValue("A table was expected.", f"[{name}.my_name]")
+                )
         return good
 
-    def _wrong(self, where: str, key: str, table: tuple[str, str] | None, bad: Bad) -> None:
-        self.problems.append(Problem(where, key, self._line(table, key), bad.text, bad.fix))
+    def _wrong(self, where: str, key: str, table: tuple[str, str] | None, bad: InvalidValue) -> None:
+        self.problems.append(RuleProblem(where, key, self._line(table, key), bad.text, bad.fix))
 
     def _line(self, table: tuple[str, str] | None, key: str) -> int | None:
         """The line of a key, else of its table; None where the file is written in a way that hides it."""
@@ -254,27 +256,37 @@ class _Reader:
         return header
 
 
-def _impossible(condition: Condition) -> list[tuple[str, Bad]]:
+def _impossible(condition: Condition) -> list[tuple[str, InvalidValue]]:
     """What is wrong with the values of a condition as they stand together."""
     match condition:
         case Threshold(metric=metric, above=above, below=below, by=by):
             wrong = []
             if (above is None) == (below is None):
-                wrong.append(("above", Bad("A threshold needs above or below, not both.", "above = 0.05")))
+                wrong.append(
+                    ("above", InvalidValue("A threshold needs above or below, not both.", "above = 0.05"))
+                )
             if by not in METRICS[metric].by:
                 possible = " or ".join(METRICS[metric].by)
                 wrong.append(
-                    ("by", Bad(f"{metric} is known by {possible}.", f'by = "{METRICS[metric].by[0]}"'))
+                    (
+                        "by",
+                        InvalidValue(f"{metric} is known by {possible}.", f'by = "{METRICS[metric].by[0]}"'),
+                    )
                 )
             return wrong
         case BurnRate(pairs=pairs):
             return [
-                ("pairs", Bad("The first window of a pair is the long one.", 'pairs = [["1h", "5m", 14.4]]'))
+                (
+                    "pairs",
+                    InvalidValue(
+                        "The first window of a pair is the long one.", 'pairs = [["1h", "5m", 14.4]]'
+                    ),
+                )
                 for pair in pairs
                 if pair.long <= pair.short
             ]
         case Absence(of="traffic", after=after, lookback=lookback) if lookback <= after:
-            return [("lookback", Bad("It must be longer than after.", 'lookback = "1d"'))]
+            return [("lookback", InvalidValue("It must be longer than after.", 'lookback = "1d"'))]
         case _:
             return []
 
@@ -294,9 +306,9 @@ def _kind(condition: Condition) -> str:
             return "burn_rate"
         case Absence():
             return "absence"
-        case RouteFails():
+        case RouteFailing():
             return "route"
-        case BadFile() | Told():
+        case InvalidRuleFile() | ReportedByProducer():
             return "told"
 
 

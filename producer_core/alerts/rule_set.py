@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from producer_core.alerts.alert_state import Alert
-from producer_core.alerts.rules import RULES, Rule
+from producer_core.alerts.rules import RULES, AlertRule
 
 REPEAT = 4 * 3600.0
 
@@ -27,7 +27,7 @@ class RouteSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class RuleProblem:
     """A mistake in a file of rules: where, what, and what would be right."""
 
     where: str
@@ -43,13 +43,13 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Book:
+class RuleSet:
     """The rules that hold, and the routes. `problem`: why a file was left out of it.
 
     `repeat`: seconds after which people are told again of what still fires and nobody looks after; 0 is never.
     """
 
-    rules: Mapping[str, Rule] = field(default_factory=lambda: RULES)
+    rules: Mapping[str, AlertRule] = field(default_factory=lambda: RULES)
     routes: tuple[RouteSettings, ...] = ()
     every: float = 5.0
     repeat: float = REPEAT

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from producer_core.alerts.rule_parser import read
-from producer_core.alerts.rule_set import Book
+from producer_core.alerts.rule_set import RuleSet
 from producer_core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ VARIABLE = "PRODUCER_CORE_ALERTS"
 """Names the file of rules; without it `alerts.toml` beside the store."""
 
 
-def load(path: Path) -> Book:
+def load(path: Path) -> RuleSet:
     """The book of a file; ConfigError names every rule and key that is wrong, with the fix."""
     try:
         text = path.read_text()
@@ -41,18 +41,18 @@ def load(path: Path) -> Book:
     return replace(book, path=path)
 
 
-def book_of(store: Store) -> Book:
+def rule_set_of(store: Store) -> RuleSet:
     """The book for a store: `$PRODUCER_CORE_ALERTS`, else `alerts.toml` beside it, else our rules alone.
 
     A file with mistakes changes nothing: our rules hold, and `problem` says what is wrong.
     """
     path = path_for(store)
     if path is None:
-        return Book()
+        return RuleSet()
     try:
         return load(path)
     except ConfigError as error:
-        return Book(path=path, problem=str(error))
+        return RuleSet(path=path, problem=str(error))
 
 
 def path_for(store: Store) -> Path | None:
@@ -63,21 +63,21 @@ def path_for(store: Store) -> Path | None:
     return beside if beside.exists() else None
 
 
-class Books:
+class RuleSetFile:
     """The book for a store as it is now; the file is read again only when it was changed."""
 
-    def __init__(self, store: Store, fixed: Book | None = None) -> None:
+    def __init__(self, store: Store, fixed: RuleSet | None = None) -> None:
         self._store = store
         self._fixed = fixed
         self._stamp: tuple[Path | None, int, int] | None = None
-        self._book = Book()
+        self._book = RuleSet()
 
-    def now(self) -> Book:
+    def now(self) -> RuleSet:
         if self._fixed is not None:
             return self._fixed
         stamp = self._stamp_now()
         if stamp != self._stamp:
-            self._stamp, self._book = stamp, book_of(self._store)
+            self._stamp, self._book = stamp, rule_set_of(self._store)
             if self._book.problem:
                 logger.warning("alert rules refused", extra={"problem": self._book.problem})
         return self._book

@@ -10,13 +10,13 @@ from producer_core.alerts.conditions import (
     DAY,
     HOUR,
     MINUTE,
+    REPORTED,
     SLOW,
-    TOLD,
     Absence,
-    BadFile,
     BurnRate,
     Condition,
-    RouteFails,
+    InvalidRuleFile,
+    RouteFailing,
     Threshold,
 )
 from producer_core.events import Severity
@@ -29,7 +29,7 @@ FORGOTTEN_AFTER = DAY
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AlertRule:
     """When an alert of this kind fires and how it is worded; `text` is a format string over value, threshold
     and details.
 
@@ -43,7 +43,7 @@ class Rule:
     text: str
     advice: str
     lasting: bool = False
-    condition: Condition = TOLD
+    condition: Condition = REPORTED
     for_: float = 0.0
     keep_firing_for: float = 0.0
     inhibits: tuple[str, ...] = ()
@@ -64,9 +64,9 @@ _OF_A_PRODUCER = (
     "memory_near_limit",
 )
 
-RULES: Mapping[str, Rule] = MappingProxyType(
+RULES: Mapping[str, AlertRule] = MappingProxyType(
     {
-        "error_budget_fast": Rule(
+        "error_budget_fast": AlertRule(
             "critical",
             "{subject}: {value:.2%} of the messages became dead letters within {long}, {factor} times what the "
             "objective of {objective} allows",
@@ -75,7 +75,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             keep_firing_for=5 * MINUTE,
             inhibits=("error_budget_slow", "dead_letters_growing"),
         ),
-        "error_budget_slow": Rule(
+        "error_budget_slow": AlertRule(
             "warning",
             "{subject}: {value:.2%} of the messages became dead letters within {long}, {factor} times what the "
             "objective of {objective} allows",
@@ -83,7 +83,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             condition=BurnRate(pairs=SLOW),
             keep_firing_for=HOUR,
         ),
-        "slow_delivery": Rule(
+        "slow_delivery": AlertRule(
             "warning",
             "{subject}: {says}; the limit is {threshold:g} s",
             "Look at the latency page: a full queue, a throttled client or one slow broker is named there.",
@@ -91,14 +91,14 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             for_=5 * MINUTE,
             keep_firing_for=10 * MINUTE,
         ),
-        "dead_letters_old": Rule(
+        "dead_letters_old": AlertRule(
             "warning",
             "{subject}: {says}",
             "Replay or archive them: a queue that nobody empties hides the next trouble.",
             condition=Threshold("dlq_age", above=DAY, by="topic"),
             for_=MINUTE,
         ),
-        "dead_letters_growing": Rule(
+        "dead_letters_growing": AlertRule(
             "warning",
             "{subject}: {value:,.0f} dead letters came within {window} and still wait",
             "Look at the newest group of dead letters; its advice says what mends the cause.",
@@ -106,7 +106,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             for_=MINUTE,
             keep_firing_for=10 * MINUTE,
         ),
-        "delivery_stalled": Rule(
+        "delivery_stalled": AlertRule(
             "critical",
             "{client}: {value:,.0f} messages wait and none was settled for {after}",
             "Look at the connection and at the brokers; messages wait until their delivery timeout, with a journal "
@@ -115,7 +115,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             for_=MINUTE,
             keep_firing_for=MINUTE,
         ),
-        "many_unsettled": Rule(
+        "many_unsettled": AlertRule(
             "warning",
             "{client}: {says}; the limit is {threshold:,.0f}",
             "The brokers take less than is sent. Look at the latency page; slow down, or give the journal's disk room.",
@@ -123,7 +123,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             for_=5 * MINUTE,
             keep_firing_for=5 * MINUTE,
         ),
-        "memory_near_limit": Rule(
+        "memory_near_limit": AlertRule(
             "critical",
             "{client}: {says}; at all of it the process is killed",
             "Lower buffer_memory, give the container more, or find what keeps messages waiting.",
@@ -132,86 +132,86 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             keep_firing_for=5 * MINUTE,
             inhibits=("high_memory_usage",),
         ),
-        "rules_file_refused": Rule(
+        "rules_file_refused": AlertRule(
             "warning",
             "The rules in {subject} do not count, the built-in ones do: {reason}",
             "Mend the file; «producer-core alerts check» says whether it is right. It is read again by itself.",
-            condition=BadFile(),
+            condition=InvalidRuleFile(),
         ),
-        "notifications_failing": Rule(
+        "notifications_failing": AlertRule(
             "warning",
             "Nobody is told over {subject}: {reason}",
             "Run «producer-core alerts test»; it says what the receiver answers. What was not told waits and is "
             "tried again.",
-            condition=RouteFails(),
+            condition=RouteFailing(),
         ),
-        "high_error_rate": Rule(
+        "high_error_rate": AlertRule(
             "critical",
             "{value:.1%} of the messages failed between two checks; the limit is {threshold:.1%}",
             "Open the errors by topic: one group of dead letters usually names the cause. Replay when it is gone.",
             keep_firing_for=5 * MINUTE,
         ),
-        "high_latency": Rule(
+        "high_latency": AlertRule(
             "warning",
             "Messages take {value:.0f} ms on average; the limit is {threshold:.0f} ms",
             "Look at the brokers' load and at linger_ms; a full queue adds its waiting time.",
             keep_firing_for=5 * MINUTE,
         ),
-        "high_dlq_size": Rule(
+        "high_dlq_size": AlertRule(
             "warning",
             "{value:,.0f} dead letters wait; this alert fires above {threshold:,.0f}",
             "Look at the groups of dead letters, mend the cause, then replay or archive them.",
             keep_firing_for=5 * MINUTE,
             shared=True,
         ),
-        "high_memory_usage": Rule(
+        "high_memory_usage": AlertRule(
             "warning",
             "The process uses {value:.0%} of its memory; the limit is {threshold:.0%}",
             "Lower buffer_memory, or find what keeps messages waiting: often a broker that is away.",
             keep_firing_for=5 * MINUTE,
         ),
-        "connection_lost": Rule(
+        "connection_lost": AlertRule(
             "critical",
             "No connection to the brokers: {reason}",
             "Check the address, the network and the credentials; messages wait until their delivery timeout.",
             keep_firing_for=MINUTE,
             inhibits=(*_OF_TOPICS, *_OF_A_PRODUCER),
         ),
-        "store_unavailable": Rule(
+        "store_unavailable": AlertRule(
             "critical",
             "The store cannot be written: {reason}",
             "Producing goes on and dead letters are spilled beside the store; free the disk or the lock.",
         ),
-        "dedup_degraded": Rule(
+        "dedup_degraded": AlertRule(
             "warning",
             "De-duplication does not answer: {reason}",
             "Messages are sent without the check until it is back; start Redis or check its address.",
             keep_firing_for=MINUTE,
         ),
-        "telemetry_failing": Rule(
+        "telemetry_failing": AlertRule(
             "warning",
             "{failed} of the last {windows} windows of telemetry are not on {topic}: {reason}",
             "Look at the telemetry topic's brokers and at WRITE on it. Producing goes on, this store is complete; "
             "what was not sent waits, and is sent when the topic can be had.",
             keep_firing_for=MINUTE,
         ),
-        "telemetry_lost": Rule(
+        "telemetry_lost": AlertRule(
             "warning",
             "{text}",
             "The fleet's curves have a gap there, and an audit says which windows it has no ledger of. A journal gives "
             "telemetry a disk to wait on.",
         ),
-        "ledger_lost": Rule(
+        "ledger_lost": AlertRule(
             "warning",
             "{text}",
             "An audit will call these messages unledgered. See why the store cannot be written.",
         ),
-        "fatal_error": Rule(
+        "fatal_error": AlertRule(
             "critical",
             "{text}",
             "The client is made anew; if this returns, the message says what the broker objects to.",
         ),
-        "producer_gone": Rule(
+        "producer_gone": AlertRule(
             "critical",
             "{client} has given no sign of life since {seen} UTC and was not closed; {pending} of its messages "
             "were unsettled",
@@ -219,79 +219,83 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             condition=Absence("producer", after=GONE_AFTER, lookback=FORGOTTEN_AFTER),
             inhibits=("connection_lost", "dedup_degraded", *_OF_A_PRODUCER),
         ),
-        "loss_suspected": Rule(
+        "loss_suspected": AlertRule(
             "critical",
             "{text}",
             "Wait for the evidence: it is read at once, and this alert ends with what it says.",
         ),
-        "acknowledged_lost": Rule(
+        "acknowledged_lost": AlertRule(
             "critical",
             "{text}",
             "Look for an unclean leader election, a lost disk or a restored backup, and send the missing records "
             "again from their source. Acknowledge this alert when that is decided, and call producer.go_on(topic).",
             lasting=True,
         ),
-        "producer_desynchronised": Rule(
+        "producer_desynchronised": AlertRule(
             "warning",
             "{text}",
             "Nothing is lost. If it returns, look for restarts in the broker's log and at its "
             "producer.id.expiration.ms.",
         ),
-        "topic_recreated": Rule(
+        "topic_recreated": AlertRule(
             "warning",
             "{text}",
             "If nobody meant to delete the topic, ask who did; what it held has to be sent again.",
         ),
-        "retention_removed": Rule(
+        "retention_removed": AlertRule(
             "info", "{text}", "Nothing to do; raise the retention if readers had not come that far."
         ),
-        "standing_unknown": Rule(
+        "standing_unknown": AlertRule(
             "warning", "{text}", "Grant READ and DESCRIBE on the topic, or see to the connection."
         ),
-        "order_break": Rule(
+        "order_break": AlertRule(
             "warning",
             "{text}",
             'Readers that need the order of a key must check it there. ordering="strict" keeps one message of a key '
             "in flight at a time; exactly-once delivery keeps the order of every partition.",
         ),
-        "epoch_rose": Rule(
+        "epoch_rose": AlertRule(
             "info",
             "{text}",
             "Nothing to do if messages were refused meanwhile; else look at the brokers' logs of that time.",
         ),
-        "fenced": Rule(
+        "fenced": AlertRule(
             "critical",
             "{text}",
             "One process owns a transactional id: stop one of the two, or give each its own.",
         ),
-        "shard_ended": Rule("critical", "{text}", "Restart the process; what is journaled is sent then."),
-        "transactions_failing": Rule(
+        "shard_ended": AlertRule(
+            "critical", "{text}", "Restart the process; what is journaled is sent then."
+        ),
+        "transactions_failing": AlertRule(
             "critical", "{text}", "Look at the brokers and at the permissions for the transactional id."
         ),
-        "read_back_waits": Rule(
+        "read_back_waits": AlertRule(
             "warning", "{text}", "Find the transaction that is open on the partition, and end it."
         ),
-        "read_back_refused": Rule("critical", "{text}", "Follow what it says; until then nothing is sent."),
-        "journal_full": Rule(
+        "read_back_refused": AlertRule(
+            "critical", "{text}", "Follow what it says; until then nothing is sent."
+        ),
+        "journal_full": AlertRule(
             "critical",
             "{text}",
             "Free the disk, raise the journal's limit, or see why the broker takes nothing.",
         ),
-        "journal_torn": Rule(
+        "journal_torn": AlertRule(
             "warning", "{text}", "Nothing to do after a crash: the torn end was never accepted."
         ),
-        "journal_damaged": Rule(
+        "journal_damaged": AlertRule(
             "critical",
             "{text}",
             "Check the disk. The damaged bytes were kept aside; the rest goes on.",
             lasting=True,
         ),
-        "dlq_over_bound": Rule(
+        "dlq_over_bound": AlertRule(
             "warning",
             "{text}",
             "Nothing is dropped. `producer-core store set` moves the bound; `producer-core dlq groups` says what they are.",
         ),
-        "weak_replication": Rule(
+        "weak_replication": AlertRule(
             "warning", "{text}", "Give the topic three replicas and min.insync.replicas=2."
         ),
     }

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from producer_core.alerts.alert_state import Alert, resolved
 from producer_core.alerts.payload import notification
-from producer_core.alerts.routes import Answer, Route
-from producer_core.alerts.rule_set import Book
+from producer_core.alerts.routes import Route, RouteResult
+from producer_core.alerts.rule_set import RuleSet
 
 
-def trial(route: Route, book: Book, *, store: str, who: str) -> Answer:
+def send_test_alert(route: Route, book: RuleSet, *, store: str, who: str) -> RouteResult:
     """What the receiver says; `taken` where it took the beginning and the end."""
     now = time.time()
     item = Alert(

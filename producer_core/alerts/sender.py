@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from producer_core._internal.read_activity import nobody_looks
+from producer_core._internal.read_activity import mark_background_thread
 from producer_core.alerts.alert_state import Alert
 from producer_core.alerts.lease import LEASE, Lease
-from producer_core.alerts.outbox import LONGEST_PAUSE, Entry, Outbox, pause
+from producer_core.alerts.outbox import LONGEST_PAUSE, Outbox, OutboxEntry, pause
 from producer_core.alerts.payload import Status, notification
-from producer_core.alerts.routes import Answer, Notification, Route
-from producer_core.alerts.rule_set import Book
+from producer_core.alerts.routes import Notification, Route, RouteResult
+from producer_core.alerts.rule_set import RuleSet
 from producer_core.errors import StoreError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 _FORGET_EVERY = 3600.0
 
 
-class Sender:
+class RouteSender:
     """Works for one route in one process at a time (a lease a route), at least once, the oldest first.
 
     A receiver that does not answer is tried again after a pause that doubles up to five minutes; meanwhile nothing
@@ -40,7 +40,7 @@ class Sender:
         route: Route,
         *,
         owner: str,
-        book: Callable[[], Book] = Book,
+        book: Callable[[], RuleSet] = RuleSet,
         every: float = 2.0,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
@@ -115,7 +115,7 @@ class Sender:
         return taken
 
     def _run(self) -> None:
-        nobody_looks()
+        mark_background_thread()
         away = False
         while not self._stopping.is_set():
             self._wake.wait(self._every)
@@ -129,7 +129,7 @@ class Sender:
                     logger.warning("cannot look for alerts to tell", extra={"error": str(error)})
                 away = True
 
-    def _say(self, entries: list[Entry]) -> bool:
+    def _say(self, entries: list[OutboxEntry]) -> bool:
         """One notification; entries are of one rule and status."""
         if (
             self._stopping.is_set()
@@ -138,7 +138,7 @@ class Sender:
         ):
             return False
         fresh = [entry for entry in entries if entry.key not in self._unwritten]
-        answer = self._tell_of(fresh) if fresh else Answer(True, "told before")
+        answer = self._tell_of(fresh) if fresh else RouteResult(True, "told before")
         now = self._clock()
         if answer.taken:
             self._unwritten |= {entry.key for entry in entries}
@@ -152,14 +152,14 @@ class Sender:
             )
         return False
 
-    def _tell_of(self, entries: list[Entry]) -> Answer:
+    def _tell_of(self, entries: list[OutboxEntry]) -> RouteResult:
         alerts, status = [entry.alert for entry in entries], entries[0].status
         if status != "repeat":
             return self._tell(self._notification(alerts, status))
         again = max(entry.queued_at for entry in entries)
         return self._tell(self._notification(alerts, "firing", again=again))
 
-    def _tell(self, said: Notification) -> Answer:
+    def _tell(self, said: Notification) -> RouteResult:
         """Once, and remembered for the pauses; the beginning and the end of a trouble are logged."""
         answer = self.route.tell(said)
         if answer.taken:
@@ -202,7 +202,7 @@ class Sender:
         return self._notification([item], "firing")
 
 
-def _groups(entries: Iterable[Entry]) -> list[list[Entry]]:
+def _groups(entries: Iterable[OutboxEntry]) -> list[list[OutboxEntry]]:
     """By rule and status."""
     ordered = sorted(entries, key=lambda entry: (entry.status, entry.alert.rule))
     return [list(group) for _, group in groupby(ordered, key=lambda entry: (entry.status, entry.alert.rule))]

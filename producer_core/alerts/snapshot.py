@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from producer_core.alerts.alert_state import Silence
 from producer_core.alerts.conditions import METRICS, Section, Threshold, sections_of, windows_of
-from producer_core.alerts.rules import Rule
+from producer_core.alerts.rules import AlertRule
 
 WRITERS = 900.0
 """Seconds back in which a producer counts as writing to a topic."""
 
 
-class Sums(NamedTuple):
+class WindowSums(NamedTuple):
     """Counts of a topic and a producer over a window, as in table `statistics`."""
 
     accepted: int = 0
@@ -26,11 +26,11 @@ class Sums(NamedTuple):
     possible_duplicates: int = 0
     latency_sum: float = 0.0
 
-    def plus(self, other: Sums) -> Sums:
-        return Sums._make(a + b for a, b in zip(self, other, strict=True))
+    def plus(self, other: WindowSums) -> WindowSums:
+        return WindowSums._make(a + b for a, b in zip(self, other, strict=True))
 
 
-class Writer(NamedTuple):
+class WriterState(NamedTuple):
     """A topic and a producer that writes to it."""
 
     topic: str
@@ -38,7 +38,7 @@ class Writer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LastSeen:
     """A producer. `silent`: seconds without a sign of life, as its watcher judges; see `Heartbeats`."""
 
     producer_id: str
@@ -57,7 +57,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Letters:
+class DeadLetterCounts:
     """Dead letters of a topic that wait: how many, since when the oldest, and how many came in each window."""
 
     count: int
@@ -66,14 +66,14 @@ class Letters:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class StoreSnapshot:
     """What a store says at `now`. Windows are seconds back from now; `missing` parts could not be read."""
 
     now: float
-    sums: Mapping[float, Mapping[Writer, Sums]] = field(default_factory=dict)
+    sums: Mapping[float, Mapping[WriterState, WindowSums]] = field(default_factory=dict)
     latencies: Mapping[float, Mapping[str, Mapping[int, int]]] = field(default_factory=dict)
-    producers: tuple[Seen, ...] = ()
-    letters: Mapping[str, Letters] = field(default_factory=dict)
+    producers: tuple[LastSeen, ...] = ()
+    letters: Mapping[str, DeadLetterCounts] = field(default_factory=dict)
     failing_routes: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     silences: Sequence[Silence] = ()
     problem: tuple[str, str] | None = None
@@ -88,7 +88,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class SnapshotNeeds:
     """What has to be read for a set of rules."""
 
     windows: tuple[float, ...]
@@ -97,7 +97,7 @@ class Needs:
     letters: bool
 
     @classmethod
-    def of(cls, rules: Iterable[Rule]) -> Needs:
+    def of(cls, rules: Iterable[AlertRule]) -> SnapshotNeeds:
         conditions = [rule.condition for rule in rules if rule.enabled]
         thresholds = [
             item for item in conditions if isinstance(item, Threshold) and METRICS[item.metric].window

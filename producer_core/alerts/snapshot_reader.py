@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core.alerts.alert_state import Silence
 from producer_core.alerts.conditions import DAY, HOUR, Section
-from producer_core.alerts.rule_set import Book
-from producer_core.alerts.snapshot import Letters, Needs, Reading, Seen, Sums, Writer
+from producer_core.alerts.rule_set import RuleSet
+from producer_core.alerts.snapshot import (
+    DeadLetterCounts,
+    LastSeen,
+    SnapshotNeeds,
+    StoreSnapshot,
+    WindowSums,
+    WriterState,
+)
 from producer_core.errors import StoreError
 
 if TYPE_CHECKING:
@@ -23,7 +30,7 @@ _SHARE = 50.0
 """A question that took so long is not asked again for fifty times that long: at most 2 % of the time."""
 
 
-class Reader:
+class SnapshotReader:
     """Reads what rules need. Not thread-safe: its evaluator owns it.
 
     A part that cannot be read in time is `missing` from the reading; StoreError when nothing can be read at all.
@@ -33,10 +40,10 @@ class Reader:
         self._store = store
         self._monotonic = monotonic
         self._heartbeats = Heartbeats(monotonic)
-        self._answers: dict[tuple[str, float], _Answered] = {}
+        self._answers: dict[tuple[str, float], _CachedResult] = {}
 
-    def read(self, book: Book, now: float) -> Reading:
-        needs = Needs.of(book.rules.values())
+    def read(self, book: RuleSet, now: float) -> StoreSnapshot:
+        needs = SnapshotNeeds.of(book.rules.values())
         with self._store.borrow():
             producers = self._store.rows("alerts_producers", since=now - 2 * DAY, closed_since=now - HOUR)
             silences = self._store.rows("silences", now=now)
@@ -44,24 +51,24 @@ class Reader:
         self._heartbeats.forget_all_but(row["producer_id"] for row in producers)
         missing: set[Section] = set()
 
-        def answers(section: Section, *questions: _Question) -> list[list[Row]]:
+        def answers(section: Section, *questions: _CachedQuery) -> list[list[Row]]:
             try:
                 return self._ask(questions)
             except StoreError:
                 missing.add(section)
                 return [[] for _ in questions]
 
-        def over(name: str, windows: Sequence[float]) -> list[_Question]:
-            return [_Question(name, w, _every(w), {"since": now - w, "now": now}) for w in windows]
+        def over(name: str, windows: Sequence[float]) -> list[_CachedQuery]:
+            return [_CachedQuery(name, w, _every(w), {"since": now - w, "now": now}) for w in windows]
 
         sums = answers("sums", *over("alerts_sums", needs.windows))
         latencies = answers("latencies", *over("alerts_latencies", needs.latency_windows))
         waiting, *came = answers(
             "letters",
-            *([_Question("alerts_letters", 0.0, 0.0, {})] if needs.letters else []),
-            *(_Question("alerts_letters_came", w, 0.0, {"since": now - w}) for w in needs.letter_windows),
+            *([_CachedQuery("alerts_letters", 0.0, 0.0, {})] if needs.letters else []),
+            *(_CachedQuery("alerts_letters_came", w, 0.0, {"since": now - w}) for w in needs.letter_windows),
         ) or [[]]
-        return Reading(
+        return StoreSnapshot(
             now,
             sums=dict(zip(needs.windows, map(_sums, sums), strict=True)),
             latencies=dict(zip(needs.latency_windows, map(_histograms, latencies), strict=True)),
@@ -77,7 +84,7 @@ class Reader:
             missing=frozenset(missing),
         )
 
-    def _ask(self, questions: Sequence[_Question]) -> list[list[Row]]:
+    def _ask(self, questions: Sequence[_CachedQuery]) -> list[list[Row]]:
         """The answers, in one borrowing of the store; what was asked a moment ago is not asked again."""
         due = [question for question in questions if self._is_due(question)]
         with self._store.borrow() if due else contextlib.nullcontext():
@@ -89,24 +96,24 @@ class Reader:
                 raise rows
         return [rows for rows in found if not isinstance(rows, StoreError)]
 
-    def _is_due(self, question: _Question) -> bool:
+    def _is_due(self, question: _CachedQuery) -> bool:
         known = self._answers.get(question.key)
         return known is None or self._monotonic() - known.asked_at >= max(
             question.every, _SHARE * known.price
         )
 
-    def _answered(self, question: _Question) -> _Answered:
+    def _answered(self, question: _CachedQuery) -> _CachedResult:
         started = self._monotonic()
         rows: list[Row] | StoreError
         try:
             rows = self._store.rows(question.name, **question.parameters)
         except StoreError as error:  # not asked again at once: it held the store for all that time
             rows = error
-        return _Answered(started, self._monotonic() - started, rows)
+        return _CachedResult(started, self._monotonic() - started, rows)
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _CachedQuery:
     """A named query over a window; its answer is good for `every` seconds."""
 
     name: str
@@ -120,7 +127,7 @@ class _Question:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answered:
+class _CachedResult:
     asked_at: float
     price: float
     rows: list[Row] | StoreError
@@ -154,9 +161,10 @@ def _every(window: float) -> float:
     return 0.0 if window <= HOUR else min(window / 360, 300.0)
 
 
-def _sums(rows: Iterable[Row]) -> dict[Writer, Sums]:
+def _sums(rows: Iterable[Row]) -> dict[WriterState, WindowSums]:
     return {
-        Writer(row["topic"], row["producer_id"]): Sums(*(row[name] for name in Sums._fields)) for row in rows
+        WriterState(row["topic"], row["producer_id"]): WindowSums(*(row[name] for name in WindowSums._fields))
+        for row in rows
     }
 
 
@@ -167,18 +175,19 @@ def _histograms(rows: Iterable[Row]) -> dict[str, dict[int, int]]:
     return found
 
 
-def _letters(rows: Iterable[Row], came: Mapping[float, list[Row]]) -> dict[str, Letters]:
+def _letters(rows: Iterable[Row], came: Mapping[float, list[Row]]) -> dict[str, DeadLetterCounts]:
     by_topic: dict[str, dict[float, int]] = {}
     for seconds, counted in came.items():
         for row in counted:
             by_topic.setdefault(row["topic"], {})[seconds] = row["count"]
     return {
-        row["topic"]: Letters(row["count"], row["oldest"], by_topic.get(row["topic"], {})) for row in rows
+        row["topic"]: DeadLetterCounts(row["count"], row["oldest"], by_topic.get(row["topic"], {}))
+        for row in rows
     }
 
 
-def _seen(row: Row, silent: float) -> Seen:
-    return Seen(
+def _seen(row: Row, silent: float) -> LastSeen:
+    return LastSeen(
         producer_id=row["producer_id"],
         client=f"{row['client_id']} ({row['host']}, process {row['pid']})",
         seen_at=row["seen_at"],

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from producer_core._internal.read_activity import nobody_looks
-from producer_core._internal.user_callbacks import ends_here
-from producer_core.alerts.alert_state import Alert, Change, alert, resolved
-from producer_core.alerts.evaluator import Evaluator
+from producer_core._internal.read_activity import mark_background_thread
+from producer_core._internal.user_callbacks import is_containable
+from producer_core.alerts.alert_state import Alert, AlertChange, alert, resolved
+from producer_core.alerts.evaluator import AlertEvaluator
 from producer_core.alerts.routes import Route, routes_of
-from producer_core.alerts.rule_set import Book
-from producer_core.alerts.sender import Sender
+from producer_core.alerts.rule_set import RuleSet
+from producer_core.alerts.sender import RouteSender
 from producer_core.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ STORE_AWAY_AFTER = 60.0
 """Seconds without the store after which people are told so, past the store."""
 
 
-class Watcher:
+class AlertWatcher:
     """Put one into every process that has the store: one of them judges, whichever; each route is told by one.
 
     One thread judges every few seconds and one thread a route tells, so a receiver that hangs holds up neither
@@ -40,9 +40,9 @@ class Watcher:
         store: Store,
         *,
         owner: str | None = None,
-        book: Book | None = None,
+        book: RuleSet | None = None,
         routes: Sequence[Route] = (),
-        heard: Callable[[Sequence[Change]], object] = lambda changes: None,
+        heard: Callable[[Sequence[AlertChange]], object] = lambda changes: None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -51,7 +51,7 @@ class Watcher:
         self._heard = heard
         self._clock = clock
         self._monotonic = monotonic
-        self._evaluator = Evaluator(store, owner=owner, book=book, clock=clock, monotonic=monotonic)
+        self._evaluator = AlertEvaluator(store, owner=owner, book=book, clock=clock, monotonic=monotonic)
         self._senders = [self._sender(route) for route in (*_configured(self._evaluator.book), *routes)]
         self._away_since: float | None = None
         self._away: Alert | None = None
@@ -65,7 +65,7 @@ class Watcher:
         return tuple(sender.route for sender in self._senders)
 
     @property
-    def book(self) -> Book:
+    def book(self) -> RuleSet:
         """The rules that hold now."""
         return self._evaluator.book
 
@@ -103,14 +103,14 @@ class Watcher:
         except StoreError as error:
             logger.info("a lease was not given back", extra={"error": str(error)})
 
-    def __enter__(self) -> Watcher:
+    def __enter__(self) -> AlertWatcher:
         self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def look(self) -> Sequence[Change]:
+    def look(self) -> Sequence[AlertChange]:
         """Judge once, now; what changed."""
         try:
             changes = self._evaluator.tick()
@@ -124,15 +124,15 @@ class Watcher:
         return changes
 
     def _run(self) -> None:
-        nobody_looks()
+        mark_background_thread()
         self._stopping.wait(self._first)
         while not self._stopping.is_set():
             if changes := self.look():
                 self._tell_listener(changes)
             self._stopping.wait(self._evaluator.book.every)
 
-    def _sender(self, route: Route) -> Sender:
-        return Sender(
+    def _sender(self, route: Route) -> RouteSender:
+        return RouteSender(
             self._store,
             route,
             owner=self._evaluator.owner,
@@ -141,11 +141,11 @@ class Watcher:
             monotonic=self._monotonic,
         )
 
-    def _tell_listener(self, changes: Sequence[Change]) -> None:
+    def _tell_listener(self, changes: Sequence[AlertChange]) -> None:
         try:
             self._heard(changes)
         except BaseException as error:
-            if not ends_here(error):
+            if not is_containable(error):
                 raise
             logger.exception("alert listener failed")
 
@@ -173,7 +173,7 @@ class Watcher:
                 sender.say_without_store(item, "resolved" if item.state == "resolved" else "firing")
 
 
-def _configured(book: Book) -> tuple[Route, ...]:
+def _configured(book: RuleSet) -> tuple[Route, ...]:
     """The routes of the book; a mistake in one must not keep alerts from being judged."""
     try:
         return routes_of(book)

@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import orjson
 
-from producer_core.alerts.routes import Answer, Notification
+from producer_core.alerts.routes import Notification, RouteResult
 from producer_core.errors import ConfigError
 
 _READ = 4096
@@ -48,7 +48,7 @@ class Webhook:
                 fix="An address begins with http:// or https://, and neither holds spaces or line breaks.",
             )
 
-    def tell(self, notification: Notification) -> Answer:
+    def tell(self, notification: Notification) -> RouteResult:
         """Within `patience` seconds in all, whatever the receiver does."""
         parts = urlsplit(self.url)
         started = time.monotonic()
@@ -71,8 +71,8 @@ class Webhook:
             return self._answer(response, body, time.monotonic() - started)
         except (OSError, http.client.HTTPException, ValueError) as error:
             if late.is_set() or isinstance(error, TimeoutError):
-                return Answer(False, f"no answer within {self.patience:g} s")
-            return Answer(False, self._hidden(_in_words(error)))
+                return RouteResult(False, f"no answer within {self.patience:g} s")
+            return RouteResult(False, self._hidden(_in_words(error)))
         finally:
             watch.cancel()
             connection.close()
@@ -89,16 +89,16 @@ class Webhook:
         }
         return {**headers, "Authorization": f"Bearer {self.token}"} if self.token else headers
 
-    def _answer(self, response: http.client.HTTPResponse, body: bytes, seconds: float) -> Answer:
+    def _answer(self, response: http.client.HTTPResponse, body: bytes, seconds: float) -> RouteResult:
         text = self._hidden(f"HTTP {response.status} {response.reason}".strip())
         shown = self._hidden(body.decode(errors="replace").strip())[:200]
         took = f"{text} in {seconds * 1000:,.0f} ms"
         if 200 <= response.status < 300:
-            return Answer(True, took, body=shown)
+            return RouteResult(True, took, body=shown)
         if 300 <= response.status < 400:
-            return Answer(False, f"{text}: it sends us elsewhere, and we do not follow", body=shown)
+            return RouteResult(False, f"{text}: it sends us elsewhere, and we do not follow", body=shown)
         refused = 400 <= response.status < 500 and response.status not in _OVERLOADED
-        return Answer(False, text, _retry_after(response), refused, shown)
+        return RouteResult(False, text, _retry_after(response), refused, shown)
 
     def _hidden(self, text: str) -> str:
         """Without anything of the address or the token, however it is written."""

@@ -17,13 +17,13 @@ from producer_core.brokers import kafka, layout, readiness
 from producer_core.brokers import secure as access
 from producer_core.brokers.kafka import Progress
 from producer_core.brokers.layout import Node
-from producer_core.brokers.processes import Process
+from producer_core.brokers.processes import TrackedProcess
 from producer_core.brokers.secure import Security
 from producer_core.errors import BrokerError
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class DetachedState:
     """What is known of the cluster; `temporary` says that its folder goes when it is stopped.
 
     `security` is there when it was started secured.
@@ -33,7 +33,7 @@ class State:
     folder: Path
     temporary: bool
     nodes: tuple[Node, ...]
-    processes: tuple[Process, ...]
+    processes: tuple[TrackedProcess, ...]
     security: Security | None = None
 
     @property
@@ -52,7 +52,7 @@ class State:
         return tuple(node.number for node, process in pairs if process.alive)
 
 
-def status() -> State | None:
+def status() -> DetachedState | None:
     """The cluster that was started and not stopped, whether its brokers live or not."""
     return _read()
 
@@ -66,7 +66,7 @@ def start_detached(
     secure: bool = False,
     timeout: float = 90.0,
     progress: Progress = lambda text: None,
-) -> tuple[State, bool]:
+) -> tuple[DetachedState, bool]:
     """Starts the cluster and returns when it answers; False beside it when it was running already.
 
     Without `folder` it begins empty, with a new cluster id, and its data go when it is stopped.
@@ -79,7 +79,7 @@ def start_detached(
         return _start(nodes, folder, port, auto_create, secure, timeout, progress), True
 
 
-def stop(timeout: float = 15.0) -> State | None:
+def stop(timeout: float = 15.0) -> DetachedState | None:
     """SIGTERM to every broker, SIGKILL after `timeout`; what was stopped, or None when nothing was there."""
     with _locked():
         if found := _read():
@@ -96,7 +96,7 @@ def _start(
     secure: bool,
     timeout: float,
     progress: Progress,
-) -> State:
+) -> DetachedState:
     installation = kafka.prepare(progress)
     home = (folder or _place() / "data").absolute()
     if folder is None:
@@ -109,7 +109,7 @@ def _start(
     kafka.write_and_format(installation, planned, cluster_id, {}, auto_create=auto_create, security=security)
     progress(f"waiting for {nodes} broker{'s' if nodes > 1 else ''}")
     processes = tuple(kafka.launch(installation, node) for node in planned)
-    state = State(cluster_id, home, folder is None, tuple(planned), processes, security)
+    state = DetachedState(cluster_id, home, folder is None, tuple(planned), processes, security)
     _write(state)  # before waiting: were we killed now, `stop` would still find them
     try:
         readiness.wait({n.number: n.direct_address for n in planned}, lambda: _check(state), timeout)
@@ -123,13 +123,13 @@ def _start(
     return state
 
 
-def _check(state: State) -> None:
+def _check(state: DetachedState) -> None:
     for node in state.nodes:
         if node.number not in state.alive:
             raise kafka.ended(node)
 
 
-def _forget(state: State) -> None:
+def _forget(state: DetachedState) -> None:
     if state.temporary:
         shutil.rmtree(state.folder, ignore_errors=True)
     _file().unlink(missing_ok=True)
@@ -154,7 +154,7 @@ def _locked() -> Iterator[None]:
         yield
 
 
-def _write(state: State) -> None:
+def _write(state: DetachedState) -> None:
     text = json.dumps(
         {
             "cluster_id": state.cluster_id,
@@ -171,15 +171,15 @@ def _write(state: State) -> None:
     draft.replace(_file())
 
 
-def _read() -> State | None:
+def _read() -> DetachedState | None:
     try:
         found: dict[str, Any] = json.loads(_file().read_text(encoding="utf-8"))
-        return State(
+        return DetachedState(
             cluster_id=found["cluster_id"],
             folder=Path(found["folder"]),
             temporary=found["temporary"],
             nodes=tuple(_node_from_json(each) for each in found["nodes"]),
-            processes=tuple(Process(each["pid"], each["started"]) for each in found["processes"]),
+            processes=tuple(TrackedProcess(each["pid"], each["started"]) for each in found["processes"]),
             security=Security(Path(place)) if (place := found.get("security")) else None,
         )
     except FileNotFoundError:

@@ -12,12 +12,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from producer_core.brokers.processes import Process
+from producer_core.brokers.processes import TrackedProcess
 
 _ROOT = Path(__file__).parents[2]  # where producer_core is imported from
 
 
-class Guard:
+class BrokerGuard:
     def __init__(self, folder: Path | None = None) -> None:
         """`folder` is deleted at the end, when given."""
         self._process = subprocess.Popen(
@@ -28,10 +28,10 @@ class Guard:
             start_new_session=True,
         )
 
-    def watch(self, process: Process) -> None:
+    def watch(self, process: TrackedProcess) -> None:
         self._say(f"+{process.pid} {process.started}\n")
 
-    def forget(self, process: Process) -> None:
+    def forget(self, process: TrackedProcess) -> None:
         self._say(f"-{process.pid} {process.started}\n")
 
     def close(self) -> None:
@@ -47,11 +47,11 @@ class Guard:
 
 
 def main() -> None:
-    watched: set[Process] = set()
+    watched: set[TrackedProcess] = set()
     for line in sys.stdin:
         pid, _, started = line[1:].strip().partition(" ")
         change = watched.add if line[0] == "+" else watched.discard
-        change(Process(int(pid), started))
+        change(TrackedProcess(int(pid), started))
     for process in watched:
         process.kill()
     for folder in sys.argv[1:]:

@@ -21,10 +21,10 @@ from types import TracebackType
 
 from producer_core.brokers import jars, layout, readiness
 from producer_core.brokers import secure as access
-from producer_core.brokers.guard import Guard
+from producer_core.brokers.guard import BrokerGuard
 from producer_core.brokers.java import find_java
 from producer_core.brokers.layout import Node
-from producer_core.brokers.processes import Process, spawn
+from producer_core.brokers.processes import TrackedProcess, spawn
 from producer_core.brokers.secure import Security
 from producer_core.errors import BrokerError, ConfigError
 
@@ -49,7 +49,7 @@ def start(
     format_options: Sequence[str] = (),
     timeout: float = 300.0,
     progress: Progress = _silent,
-) -> Cluster:
+) -> KafkaCluster:
     """Starts a cluster and waits until every broker answers.
 
     Without `folder` the data live in a temporary one and go with the cluster; with it they stay and a later
@@ -66,7 +66,7 @@ def start(
     security = access.prepare(home / "security") if secure else None
     if secure and advertise is None:
         advertise = access.advertise
-    cluster = Cluster(
+    cluster = KafkaCluster(
         installation,
         advertised(layout.plan(check_folder(home, nodes), home, port=port), advertise),
         home,
@@ -113,7 +113,7 @@ def advertised(nodes: Sequence[Node], choice: Advertise | None) -> list[Node]:
     return [replace(node, advertised="{}:{}".format(*ask(node))) for node in nodes]
 
 
-class Cluster:
+class KafkaCluster:
     """A running cluster; every method may be called from any thread, and waits until it is done.
 
     `bootstrap_servers` is for clients. `direct_servers` names the same brokers over their second listener,
@@ -139,8 +139,8 @@ class Cluster:
         self._installation = installation
         self._temporary = temporary
         self._lock = RLock()  # guards the processes: one change of a node at a time
-        self._processes: dict[int, Process] = {}
-        self._guard = Guard(folder if temporary else None)
+        self._processes: dict[int, TrackedProcess] = {}
+        self._guard = BrokerGuard(folder if temporary else None)
         self._finalizer = weakref.finalize(self, self._guard.close)
 
     def create_topic(
@@ -203,7 +203,7 @@ class Cluster:
             for process in processes:
                 process.wait(10)  # reaps it
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> KafkaCluster:
         return self
 
     def __exit__(
@@ -255,7 +255,7 @@ class Cluster:
                 return node
         raise BrokerError(f"There is no node {number}; the cluster has 1 to {len(self.nodes)}.")
 
-    def _running(self, number: int) -> Process:
+    def _running(self, number: int) -> TrackedProcess:
         self._node(number)
         with self._lock:
             process = self._processes.get(number)
@@ -263,13 +263,13 @@ class Cluster:
             raise BrokerError(f"Node {number} is not running.")
         return process
 
-    def _take(self, number: int) -> Process:
+    def _take(self, number: int) -> TrackedProcess:
         process = self._running(number)
         del self._processes[number]
         return process
 
 
-def launch(installation: Installation, node: Node) -> Process:
+def launch(installation: Installation, node: Node) -> TrackedProcess:
     return spawn(
         layout.command(installation.java, installation.jars, node, "kafka.Kafka", str(node.settings_file)),
         output=node.console,
@@ -308,7 +308,7 @@ def write_and_format(
             raise BrokerError(f"The storage of node {node.number} could not be formatted:\n{tail(node)}")
 
 
-def end_all(processes: Sequence[Process], timeout: float = 15.0) -> None:
+def end_all(processes: Sequence[TrackedProcess], timeout: float = 15.0) -> None:
     """All at once: a broker that leaves alone waits for the others."""
     for process in processes:
         process.signal(signal.SIGTERM)

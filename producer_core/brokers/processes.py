@@ -14,7 +14,7 @@ from threading import Event
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class TrackedProcess:
     """`started` tells it from a later process with the same number."""
 
     pid: int
@@ -52,7 +52,9 @@ class Process:
         self.wait(10)
 
 
-def spawn(command: Sequence[str], *, output: Path, environment: Mapping[str, str] | None = None) -> Process:
+def spawn(
+    command: Sequence[str], *, output: Path, environment: Mapping[str, str] | None = None
+) -> TrackedProcess:
     """Starts a program as the head of its own session, so that a Ctrl-C here does not reach it."""
     with output.open("ab") as file:
         child = subprocess.Popen(
@@ -64,7 +66,7 @@ def spawn(command: Sequence[str], *, output: Path, environment: Mapping[str, str
             start_new_session=True,
         )
     child.returncode = 0  # Popen is done with it: from here on we follow the number
-    return Process(child.pid, _started(child.pid))
+    return TrackedProcess(child.pid, _started(child.pid))
 
 
 def _reap(pid: int) -> None:

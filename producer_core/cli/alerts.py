@@ -14,7 +14,7 @@ from producer_core.cli import options, output
 from producer_core.cli.lazy_group import Failed
 
 if TYPE_CHECKING:
-    from producer_core.alerts import Alert, AlertLog, Book, Change, Route, Rule
+    from producer_core.alerts import Alert, AlertChange, AlertLog, AlertRule, Route, RuleSet
     from producer_core.store import Store
 
 
@@ -60,17 +60,19 @@ def list_(store_path: Path | None, everything: bool, limit: int, as_json: bool) 
 @options.store_option
 def ack(alert_id: str, store_path: Path | None) -> None:
     """Say that you look after an alert, so that others need not."""
-    if not _log(store_path).acknowledge(alert_id, who=options.me(), origin="cli"):
+    if not _log(store_path).acknowledge(alert_id, who=options.current_user(), origin="cli"):
         raise Failed(
             f"There is no alert {alert_id} that waits for somebody.", "See producer-core alerts list."
         )
-    output.say(f"Acknowledged {alert_id} as {options.me()}.")
+    output.say(f"Acknowledged {alert_id} as {options.current_user()}.")
 
 
 @alerts.command(short_help="Keep RULE quiet for a while.")
 @click.argument("rule")
 @click.option("--subject", default="", help="Only for this subject (a topic, a producer); default all.")
-@click.option("--for", "length", type=options.Duration(), default="1h", show_default=True, help="How long.")
+@click.option(
+    "--for", "length", type=options.DurationType(), default="1h", show_default=True, help="How long."
+)
 @click.option("--why", default="", help="A word for those who wonder.")
 @options.store_option
 def silence(rule: str, subject: str, length: float, why: str, store_path: Path | None) -> None:
@@ -81,7 +83,7 @@ def silence(rule: str, subject: str, length: float, why: str, store_path: Path |
     """
     try:
         quiet = _log(store_path).silence(
-            rule, subject, until=time.time() + length, who=options.me(), why=why, origin="cli"
+            rule, subject, until=time.time() + length, who=options.current_user(), why=why, origin="cli"
         )
     except ValueError as error:
         raise Failed(str(error)) from error
@@ -94,7 +96,7 @@ def silence(rule: str, subject: str, length: float, why: str, store_path: Path |
 @options.store_option
 def unsilence(rule: str, subject: str, store_path: Path | None) -> None:
     """End a silence of RULE now; what fires is told within seconds."""
-    if not _log(store_path).unsilence(rule, subject, who=options.me(), origin="cli"):
+    if not _log(store_path).unsilence(rule, subject, who=options.current_user(), origin="cli"):
         raise Failed(f"Nothing keeps {rule}{f' for {subject}' if subject else ''} quiet.")
     output.say(f"{rule} is not quiet any more{f' for {subject}' if subject else ''}.")
 
@@ -104,11 +106,11 @@ def unsilence(rule: str, subject: str, store_path: Path | None) -> None:
 @options.as_json
 def rules(store_path: Path | None, as_json: bool) -> None:
     """The rules that hold for a store, what is silenced, and over what people are told."""
-    from producer_core.alerts import AlertLog, book_of
-    from producer_core.alerts.conditions import Told
+    from producer_core.alerts import AlertLog, rule_set_of
+    from producer_core.alerts.conditions import ReportedByProducer
 
     store = _store(store_path)
-    book, quiet, routes = book_of(store), AlertLog(store).silences(), store.rows("alert_routes")
+    book, quiet, routes = rule_set_of(store), AlertLog(store).silences(), store.rows("alert_routes")
     if as_json:
         output.emit(
             {
@@ -123,7 +125,9 @@ def rules(store_path: Path | None, as_json: bool) -> None:
     output.say(f"Rules of {book.path}." if book.path else "The built-in rules; there is no file of rules.")
     if book.problem:
         output.say(f"The file does not count: {book.problem}")
-    judged = {name: rule for name, rule in book.rules.items() if not isinstance(rule.condition, Told)}
+    judged = {
+        name: rule for name, rule in book.rules.items() if not isinstance(rule.condition, ReportedByProducer)
+    }
     output.table(
         ("rule", "severity", "fires when", "for", "keeps firing for"),
         [_rule_row(name, rule) for name, rule in judged.items()],
@@ -164,12 +168,12 @@ def run(store_path: Path | None) -> None:
     Run it wherever the store is and alerts must be judged while no producer and no dashboard runs. Several do no
     harm: one judges, the others stand by.
     """
-    from producer_core._internal.stop_signal import Stop
-    from producer_core.alerts import Watcher
+    from producer_core._internal.stop_signal import StopSignal
+    from producer_core.alerts import AlertWatcher
 
-    stop = Stop()
+    stop = StopSignal()
     store = _store(store_path)
-    watcher = Watcher(store, heard=_say_changes)
+    watcher = AlertWatcher(store, heard=_say_changes)
     names = ", ".join(route.name for route in watcher.routes) or "nobody: no route has an address here"
     output.say(f"Watching {store.path}; told: {names}. Stop with Ctrl-C.")
     with watcher:
@@ -184,11 +188,11 @@ def test(route: str | None, store_path: Path | None) -> None:
 
     The test alert is called TestAlert, fires, and is resolved right after. It is written down nowhere.
     """
-    from producer_core.alerts import book_of
+    from producer_core.alerts import rule_set_of
     from producer_core.alerts.routes import missing_addresses, routes_of
 
     store = _store(store_path)
-    book = book_of(store)
+    book = rule_set_of(store)
     if book.problem:
         raise Failed(book.problem, "See producer-core alerts check.")
     found = [item for item in routes_of(book) if route in (None, item.name)]
@@ -209,15 +213,15 @@ def test(route: str | None, store_path: Path | None) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _try(route: Route, book: Book, store: str) -> tuple[bool, str]:
+def _try(route: Route, book: RuleSet, store: str) -> tuple[bool, str]:
     """What a receiver says to a test alert that fires and, when that is taken, resolves."""
-    from producer_core.alerts.send_test import trial
+    from producer_core.alerts.send_test import send_test_alert
 
-    answer = trial(route, book, store=store, who=options.me())
+    answer = send_test_alert(route, book, store=store, who=options.current_user())
     return answer.taken, f"{answer.text}.{f' It wrote: {answer.body}' if answer.body else ''}"
 
 
-def _say_changes(changes: Sequence[Change]) -> None:
+def _say_changes(changes: Sequence[AlertChange]) -> None:
     for change in changes:
         if change.kind in ("fired", "resolved"):
             item = change.alert
@@ -252,7 +256,7 @@ def _row(item: Alert) -> tuple[str | None, ...]:
     )
 
 
-def _rule_row(name: str, rule: Rule) -> tuple[str, ...]:
+def _rule_row(name: str, rule: AlertRule) -> tuple[str, ...]:
     from producer_core.alerts.conditions import in_words, span
 
     condition = in_words(rule.condition) if rule.enabled else "switched off"
@@ -260,7 +264,7 @@ def _rule_row(name: str, rule: Rule) -> tuple[str, ...]:
     return name, rule.severity, condition, *waits
 
 
-def _rule_json(name: str, rule: Rule) -> dict[str, object]:
+def _rule_json(name: str, rule: AlertRule) -> dict[str, object]:
     from producer_core.alerts.conditions import in_words
 
     values = {field.name: getattr(rule, field.name) for field in dataclasses.fields(rule)}

@@ -24,8 +24,8 @@ _ACTIONS = (
 @options.store_option
 @click.option("--who", help="Only people with this in their name.")
 @click.option("--action", help=f"Only this action: {_ACTIONS}, ...")
-@click.option("--since", type=options.Moment(), help="Only since then: 2h, or 2026-01-31T12:00.")
-@click.option("--until", type=options.Moment(), help="Only before then.")
+@click.option("--since", type=options.TimestampType(), help="Only since then: 2h, or 2026-01-31T12:00.")
+@click.option("--until", type=options.TimestampType(), help="Only before then.")
 @click.option(
     "--limit", type=options.ROWS, default=50, show_default=True, help="At most so many, the latest."
 )

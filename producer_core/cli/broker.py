@@ -15,7 +15,7 @@ from producer_core.cli.lazy_group import Failed
 from producer_core.kafka.acls import FEATURES, Feature
 
 if TYPE_CHECKING:
-    from producer_core.brokers.detached import State
+    from producer_core.brokers.detached import DetachedState
     from producer_core.brokers.secure import Security
     from producer_core.kafka.acls import Permission
 
@@ -211,13 +211,13 @@ def _change(
         output.say(f"{user} {words}: {permission}")
 
 
-def _security(state: State | None) -> Security:
+def _security(state: DetachedState | None) -> Security:
     if state is None or state.security is None:
         raise Failed("No secured broker was started.", "Start one with: producer-core broker start --secure")
     return state.security
 
 
-def _described(state: State) -> dict[str, Any]:
+def _described(state: DetachedState) -> dict[str, Any]:
     return {
         "bootstrap_servers": state.bootstrap_servers,
         "cluster_id": state.cluster_id,
@@ -236,7 +236,7 @@ def _described(state: State) -> dict[str, Any]:
     }
 
 
-def _credentials(state: State, security: Security) -> dict[str, Any]:
+def _credentials(state: DetachedState, security: Security) -> dict[str, Any]:
     from producer_core.brokers.secure import USERS
 
     return {
@@ -257,7 +257,7 @@ def _credentials(state: State, security: Security) -> dict[str, Any]:
     }
 
 
-def _show(state: State) -> None:
+def _show(state: DetachedState) -> None:
     output.pairs(
         [
             ("bootstrap servers", state.bootstrap_servers),

@@ -17,12 +17,12 @@ from urllib.parse import urlsplit
 import click
 
 from producer_core._internal.dashboard_entry import load_dashboard
-from producer_core._internal.stop_signal import Stop
+from producer_core._internal.stop_signal import StopSignal
 from producer_core.cli import options, output
 from producer_core.cli.lazy_group import Failed
 
 if TYPE_CHECKING:
-    from producer_core.simulate.dashboard_process import Child
+    from producer_core.simulate.dashboard_process import DashboardProcess
 
 _LOOPBACK = "127.0.0.1"
 _STARTS_WITHIN = 60.0
@@ -98,7 +98,7 @@ def dashboard(
     _needs_packages()
     if (tls_cert is None) != (tls_key is None):
         raise Failed("A certificate and its key belong together.", "Give both --tls-cert and --tls-key.")
-    place = _Place(
+    place = _Listener(
         address, tuple(hosts), tuple(proxies),
         (tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None,
     )  # fmt: skip
@@ -134,7 +134,7 @@ def password(name: str, from_stdin: bool) -> None:
     output.say(f"{_quoted(name)} = {_quoted(kept)}")
 
 
-class _Place(NamedTuple):
+class _Listener(NamedTuple):
     """Where a dashboard is to listen, under which further names, behind which proxies, and with which certificate and key."""
 
     address: str
@@ -152,7 +152,7 @@ def _needs_packages() -> None:
         )
 
 
-def _refuse_strangers(place: _Place, port: int) -> None:
+def _refuse_strangers(place: _Listener, port: int) -> None:
     """ConfigError, too, where the file of secrets is wrong."""
     admission: Any = load_dashboard("commands")
     admitted = admission.read()
@@ -179,7 +179,7 @@ def _refuse_strangers(place: _Place, port: int) -> None:
         )
 
 
-def _comes_back(address: str, place: _Place) -> None:
+def _comes_back(address: str, place: _Listener) -> None:
     """Whether who signed in at a provider could come back: its answer goes to the name that redirect_uri has."""
     missing = [name for name in ("authlib", "httpx") if find_spec(name) is None]
     if missing:
@@ -195,19 +195,19 @@ def _comes_back(address: str, place: _Place) -> None:
         )
 
 
-def _serve(store_path: Path | None, wanted: int, place: _Place) -> None:
-    from producer_core.simulate.dashboard_process import Child, Port
+def _serve(store_path: Path | None, wanted: int, place: _Listener) -> None:
+    from producer_core.simulate.dashboard_process import DashboardProcess, ReservedPort
     from producer_core.store.paths import resolve
 
-    store, stop = resolve(store_path), Stop()
+    store, stop = resolve(store_path), StopSignal()
     serve: Any = load_dashboard("commands")
-    port = Port.first_free(serve.free_port(wanted, place.address))
+    port = ReservedPort.first_free(serve.free_port(wanted, place.address))
     if port.number != wanted:
         output.say(f"Port {wanted} is taken; using {port.number}.", err=True)
     command: Callable[[int], Sequence[str]] = lambda number: serve.command(  # noqa: E731
         store, number, place.address, hosts=place.hosts, proxies=place.proxies, tls=place.tls
     )
-    child = Child(command, port)
+    child = DashboardProcess(command, port)
     try:
         if _answers(child, place, stop):
             scheme = "https" if place.tls else "http"
@@ -225,7 +225,7 @@ def _serve(store_path: Path | None, wanted: int, place: _Place) -> None:
         raise Failed("The dashboard's server ended. Its last lines:", "\n  ".join(child.last_lines()))
 
 
-def _answers(child: Child, place: _Place, stop: Stop) -> bool:
+def _answers(child: DashboardProcess, place: _Listener, stop: StopSignal) -> bool:
     """Waits until the page can be opened; False when the server ended, or a signal came first."""
     deadline = time.monotonic() + _STARTS_WITHIN
     while time.monotonic() < deadline and not stop.asked and child.exit_code is None:
@@ -235,7 +235,7 @@ def _answers(child: Child, place: _Place, stop: Stop) -> bool:
     return False
 
 
-def _healthy(place: _Place, port: int) -> bool:
+def _healthy(place: _Listener, port: int) -> bool:
     """Whether Streamlit says so itself; nothing is sent that a wrong certificate could listen to."""
     host = _reached_at(place).strip("[]")
     if place.tls is None:
@@ -252,7 +252,7 @@ def _healthy(place: _Place, port: int) -> bool:
         asking.close()
 
 
-def _reached_at(place: _Place) -> str:
+def _reached_at(place: _Listener) -> str:
     everywhere = {"0.0.0.0": _LOOPBACK, "::": "[::1]"}  # noqa: S104  # compared, not bound
     return everywhere.get(place.address, f"[{place.address}]" if ":" in place.address else place.address)
 

@@ -12,7 +12,7 @@ from producer_core.cli import options, output
 from producer_core.kafka.acls import FEATURES, Feature
 
 if TYPE_CHECKING:
-    from producer_core.diagnostics.doctor import Finding
+    from producer_core.diagnostics.doctor import DoctorFinding
 _SIGNS = {"ok": "ok      ", "warning": "WARNING ", "problem": "PROBLEM "}
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
@@ -33,7 +33,11 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 @click.option("--transactional-id", metavar="ID", help="Check that transactions may be begun under it.")
 @click.option("--redis-url", help="Check this Redis, for example redis://localhost:6379/0.")
 @click.option(
-    "--timeout", type=options.Duration(), default="10s", show_default=True, help="How long a broker may take."
+    "--timeout",
+    type=options.DurationType(),
+    default="10s",
+    show_default=True,
+    help="How long a broker may take.",
 )
 @options.as_json
 @click.pass_context
@@ -64,7 +68,7 @@ def doctor(
     from producer_core.diagnostics.doctor import DEFAULT_FEATURES, examine
 
     addresses, config = options.client_settings(servers, settings, config_file)
-    found: list[Finding] = []
+    found: list[DoctorFinding] = []
     for finding in examine(
         addresses,
         config,
@@ -91,7 +95,7 @@ def doctor(
     ctx.exit(1 if status == "problem" else 0)
 
 
-def _say(finding: Finding) -> None:
+def _say(finding: DoctorFinding) -> None:
     sign = click.style(_SIGNS[finding.level], fg=_COLOURS[finding.level])
     output.say(f"{finding.check}: {finding.text}", sign=sign)
     if finding.fix and finding.level != "ok":

@@ -29,7 +29,7 @@ ROWS, NO_ROWS = click.IntRange(1, 10**9), click.IntRange(0, 10**9)
 """How many rows are asked for, or left out: some, or none as well; no store has more."""
 
 
-class Duration(click.ParamType[float]):
+class DurationType(click.ParamType[float]):
     """`15m`, `2h`, `1d12h`: seconds."""
 
     name = "duration"
@@ -47,7 +47,7 @@ class Duration(click.ParamType[float]):
         return seconds
 
 
-class Moment(click.ParamType[float]):
+class TimestampType(click.ParamType[float]):
     """A moment as ISO 8601, or `@` and seconds since 1970, or so long ago as a duration says."""
 
     name = "moment"
@@ -64,7 +64,7 @@ class Moment(click.ParamType[float]):
         else:
             return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
         try:
-            return max(0.0, time.time() - Duration().convert(value, param, ctx))
+            return max(0.0, time.time() - DurationType().convert(value, param, ctx))
         except click.BadParameter:
             self.fail(
                 f"{value!r} is no moment; write 15m or 2h (ago), or 2026-01-31T12:00 (UTC).", param, ctx
@@ -77,7 +77,7 @@ class Moment(click.ParamType[float]):
             self.fail(f"{text!r} is no moment; write @ and seconds since 1970.", param, ctx)
 
 
-class Setting(click.ParamType[tuple[str, str]]):
+class SettingType(click.ParamType[tuple[str, str]]):
     """`name=value`, as a pair."""
 
     name = "name=value"
@@ -118,7 +118,7 @@ def client_options(command: F, *, brokers: str = "The brokers; default localhost
             "--config",
             "-X",
             "settings",
-            type=Setting(),
+            type=SettingType(),
             multiple=True,
             help="One client setting; repeatable.",
         ),
@@ -149,7 +149,7 @@ def client_settings(
     return servers or inside or "localhost:9092", chosen
 
 
-def me() -> str:
+def current_user() -> str:
     """Who acts, for the audit: user@host."""
     try:
         user = getpass.getuser()

@@ -25,7 +25,7 @@ _TOPICS = ("transactions", "user-events", "product-updates", "fraud-alerts", "an
 _SCENARIOS = ("normal_traffic", "peak_traffic", "fraud_testing", "maintenance_mode")
 
 
-class Scenarios(click.Group):
+class ScenarioGroup(click.Group):
     """`simulate SCENARIO` is `simulate stream --scenario SCENARIO`."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -41,7 +41,7 @@ class Scenarios(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=Scenarios, short_help="Send made-up shop traffic, in one of several scenarios.")
+@click.group(cls=ScenarioGroup, short_help="Send made-up shop traffic, in one of several scenarios.")
 @click.option(
     "--shop",
     "--config",
@@ -95,7 +95,7 @@ def _streaming_options(command: F) -> F:
         click.option(
             "--duration",
             "-d",
-            type=options.Duration(),
+            type=options.DurationType(),
             default="1h",
             show_default=True,
             help="How long: 30s, 5m, 2h.",

@@ -82,11 +82,11 @@ def plan(
 ) -> None:
     from producer_core.simulate.generator import ECommerceDataGenerator
     from producer_core.simulate.rates import Rates
-    from producer_core.simulate.traffic import Source
+    from producer_core.simulate.traffic import TrafficSource
 
     generator = ECommerceDataGenerator(shop, seed=seed)
     source, rates = (
-        Source(generator, purchases=False),
+        TrafficSource(generator, purchases=False),
         Rates(generator, topics, multiplier=multiplier, total=rate),
     )
     output.say(f"For {output.duration(duration)}, nothing sent (--dry-run); rates are those of this hour:")

@@ -28,7 +28,7 @@ _COUNTERS = {
 @options.store_option
 @click.option(
     "--since",
-    type=options.Moment(),
+    type=options.TimestampType(),
     help="Only since then: 15m, 2h, or 2026-01-31T12:00; default everything.",
 )
 @click.option("--topic", help="Only this topic.")

@@ -61,9 +61,9 @@ def info(store_path: Path | None, as_json: bool) -> None:
 
 def _bounds(settings: dict[str, Any]) -> str:
     """The bounds of dead letters in words; a producer may bring a number of its own."""
-    from producer_core.dlq.limits import Bounds
+    from producer_core.dlq.limits import DeadLetterLimits
 
-    bounds = Bounds().set_by(settings)
+    bounds = DeadLetterLimits().set_by(settings)
     said = [f"more than {output.count(bounds.letters, 'dead letter')} wait"] if bounds.letters else []
     said += [f"more than {output.size(bounds.bytes)} of them"] if bounds.bytes else []
     said += [f"one for more than {output.duration(bounds.age)}"] if bounds.age else []
@@ -108,7 +108,12 @@ def prune(store_path: Path | None, yes: bool, as_json: bool) -> None:
         summed, deleted = found.rollup(now), found.prune(now)
         outcome = f"{output.count(summed, 'row')} summed up, {output.count(deleted, 'row')} deleted."
         found.audit(
-            who=options.me(), origin="cli", action="prune", selection={}, count=deleted, outcome=outcome
+            who=options.current_user(),
+            origin="cli",
+            action="prune",
+            selection={},
+            count=deleted,
+            outcome=outcome,
         )
     output.emit({"summed_up": summed, "deleted": deleted}) if as_json else output.say(outcome)
 
@@ -130,14 +135,16 @@ def compact(store_path: Path | None, yes: bool, as_json: bool) -> None:
     options.confirm(f"Write {found.path} ({output.size(found.path.stat().st_size)}) anew?", yes)
     smaller = found.compact()
     outcome = f"{output.size(abs(smaller))} {'smaller' if smaller >= 0 else 'larger'}."
-    found.audit(who=options.me(), origin="cli", action="compact", selection={}, count=1, outcome=outcome)
+    found.audit(
+        who=options.current_user(), origin="cli", action="compact", selection={}, count=1, outcome=outcome
+    )
     output.emit({"bytes": found.path.stat().st_size, "smaller_by": smaller}) if as_json else output.say(
         outcome
     )
 
 
 @store.command(name="set", short_help="Set how long things are kept, and when dead letters are too many.")
-@click.argument("settings", nargs=-1, required=True, type=options.Setting(), metavar="NAME=VALUE...")
+@click.argument("settings", nargs=-1, required=True, type=options.SettingType(), metavar="NAME=VALUE...")
 @options.store_option
 @options.as_json
 def set_(settings: tuple[tuple[str, str], ...], store_path: Path | None, as_json: bool) -> None:
@@ -161,7 +168,7 @@ def set_(settings: tuple[tuple[str, str], ...], store_path: Path | None, as_json
 
     changes = {name: _setting(name, text) for name, text in settings}
     found = Store.open(store_path, create=False)
-    found.change_settings(changes, who=options.me(), origin="cli")
+    found.change_settings(changes, who=options.current_user(), origin="cli")
     output.emit(found.settings()) if as_json else output.say(
         "\n".join(f"{name} is {'the default' if text == 'default' else text}." for name, text in settings)
     )
@@ -195,7 +202,7 @@ def _setting(name: str, text: str) -> float | int | None:
         ):
             return int(number)
         raise Failed(f"{name}={text!r} is no size.", "Write for example 10000 or, for bytes, 256MiB.")
-    seconds = options.Duration().convert(text, None, None)
+    seconds = options.DurationType().convert(text, None, None)
     if seconds < 1:
         raise Failed(f"{name}={text!r} is too short.", "Give at least a second.")
     return seconds

@@ -5,13 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from producer_core.delivery.dedup.duplicates import Copies
-from producer_core.delivery.delivery import AT_REST, BEHIND_TWIN, LOOKED_FOR, Delivery
-from producer_core.delivery.dispatch import Turns
-from producer_core.delivery.hooks import Audience
+from producer_core.delivery.dedup.duplicates import DuplicateGuard
+from producer_core.delivery.delivery import AWAITING_DUPLICATE, PROBING, QUEUED, Delivery
+from producer_core.delivery.dispatch import LaneDispatcher
+from producer_core.delivery.hooks import HookDispatcher
 from producer_core.delivery.late_requests import FailedAttempt
 from producer_core.delivery.ordering import Lanes
-from producer_core.delivery.prober import QUIET, Doubt, InDoubt, Marks, OnAmbiguous, resolve
+from producer_core.delivery.prober import (
+    QUIET_PERIOD_S,
+    AckCheckpoints,
+    OnAmbiguous,
+    OutcomeProber,
+    ProbeRequest,
+    resolve,
+)
 from producer_core.delivery.retry import RetryManager
 from producer_core.delivery.settlement import Settlement
 from producer_core.delivery.transport import Transport
@@ -19,7 +26,7 @@ from producer_core.events import Attempt, Verdict
 from producer_core.kafka.classify import Failure, failure_of
 from producer_core.kafka.compaction import NewerRecords
 from producer_core.kafka.newer_keys import NEWER_RECORD, Number
-from producer_core.kafka.record_lookup import Landing
+from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.messages import id_text
 
 _REFUSED = (
@@ -37,7 +44,7 @@ _UNKNOWN = (
 )
 
 
-class Ambiguous:
+class AmbiguityResolver:
     """Asks `in_doubt.py:InDoubt`, and acts on its thread upon the answer: landed, sent again, waited for, or buried."""
 
     def __init__(
@@ -48,11 +55,11 @@ class Ambiguous:
         number: Number,
         settlement: Settlement,
         lanes: Lanes,
-        turns: Turns,
-        copies: Copies,
+        turns: LaneDispatcher,
+        copies: DuplicateGuard,
         retries: RetryManager,
-        audience: Audience,
-        marks: Marks,
+        audience: HookDispatcher,
+        marks: AckCheckpoints,
         policy: OnAmbiguous,
         lost_on: Callable[[str, float], bool],
         clock: Callable[[], float],
@@ -68,7 +75,7 @@ class Ambiguous:
         self._lost_on = lost_on
         self._clock = clock
         self._late = marks.late
-        self._in_doubt = InDoubt(
+        self._in_doubt = OutcomeProber(
             transport.look, transport.newer_records, self._looked, marks=marks, number=number
         )
 
@@ -102,10 +109,12 @@ class Ambiguous:
     ) -> bool:
         if self._turns.ended:
             return False
-        delivery.place = LOOKED_FOR
-        return self._in_doubt.ask(Doubt(delivery, failure, retry_in, time.monotonic(), sent, recovered))
+        delivery.place = PROBING
+        return self._in_doubt.ask(
+            ProbeRequest(delivery, failure, retry_in, time.monotonic(), sent, recovered)
+        )
 
-    def _looked(self, doubt: Doubt, landing: Landing, newer: NewerRecords, absent: bool) -> None:
+    def _looked(self, doubt: ProbeRequest, landing: ProbeResult, newer: NewerRecords, absent: bool) -> None:
         """What a look says of a message in doubt, on the look's thread."""
         delivery = doubt.delivery
         if delivery.id not in self._pending:
@@ -119,7 +128,7 @@ class Ambiguous:
                 return None
             if newer.compacted or landing.outcome == "not_found":
                 return self._hold_back(doubt, _UNKNOWN.format(newer.reason))
-        quiet_in = doubt.since + QUIET - time.monotonic()
+        quiet_in = doubt.since + QUIET_PERIOD_S - time.monotonic()
         policy: OnAmbiguous = "dead_letter" if doubt.retry_in is None else self._policy
         what = resolve(landing, policy, absent=absent, waited=quiet_in <= 0)
         if what == "wait" and self._policy == "retry":
@@ -136,19 +145,19 @@ class Ambiguous:
             else:
                 self._audience.tell("counted", delivery.topic, "possible_duplicates")
             # A copy whose twin has the claim must not be handed out by its lane.
-            delivery.place = AT_REST if self._copies.has(delivery) else BEHIND_TWIN
+            delivery.place = QUEUED if self._copies.has(delivery) else AWAITING_DUPLICATE
             return self._retries.schedule(delivery, doubt.retry_in)
         proof = _proof(landing, absent, time.monotonic() - doubt.since)
         return self._settlement.bury(delivery, doubt.failure, proof=proof)
 
-    def _hold_back(self, doubt: Doubt, reason: str) -> None:
+    def _hold_back(self, doubt: ProbeRequest, reason: str) -> None:
         if doubt.retry_in is None:  # it is given up anyway, for a reason of its own
             self._settlement.bury(doubt.delivery, doubt.failure, proof=("inconclusive", reason))
         else:
             self._settlement.hold_back(doubt.delivery, reason, self._clock())
 
 
-def _search_again(doubt: Doubt, landing: Landing, newer: NewerRecords) -> bool:
+def _search_again(doubt: ProbeRequest, landing: ProbeResult, newer: NewerRecords) -> bool:
     """Whether a later search may know more. Before any broker answers, a message of an earlier process waits."""
     if doubt.recovered and newer.unanswered:
         return True
@@ -164,11 +173,11 @@ def _disprove(delivery: Delivery) -> None:
     )
 
 
-def _proof(landing: Landing, absent: bool, age: float) -> tuple[Verdict, str] | None:
+def _proof(landing: ProbeResult, absent: bool, age: float) -> tuple[Verdict, str] | None:
     """The verdict that a last look allows; None leaves it to the attempts. `absent` only where it is proved."""
     if absent:
         return "absent", f"{landing.text} {_REFUSED}"
-    if landing.outcome == "not_found" and age >= QUIET:
+    if landing.outcome == "not_found" and age >= QUIET_PERIOD_S:
         return (
             "inconclusive",
             f"{landing.text} That was {age:.0f} s after it failed; a late request may still arrive.",

@@ -20,7 +20,7 @@ _NO_REASON = (  # librdkafka gives none when, say, a broker's TLS listener is sp
 )
 
 
-class Transmitted(NamedTuple):
+class TransmitCounts(NamedTuple):
     """The produce requests, and the messages in them, that a client ever made.
 
     A broker that left takes its requests along (measured). The messages stay with their partitions, are counted
@@ -30,18 +30,18 @@ class Transmitted(NamedTuple):
     requests: int
     messages: int
 
-    def follows(self, before: Transmitted) -> bool:
+    def follows(self, before: TransmitCounts) -> bool:
         """Return whether anything may have been transmitted since."""
         return self.messages != before.messages or self.requests > before.requests
 
 
-class Connection:
+class ConnectionState:
     """Written on the poll thread only; read from anywhere."""
 
     def __init__(self, tell: Callable[[Notice], None], *, clock: Callable[[], float] = time.time) -> None:
         self._tell = tell
         self._clock = clock
-        self._transmitted: Transmitted | None = Transmitted(0, 0)  # None: not known of this client yet
+        self._transmitted: TransmitCounts | None = TransmitCounts(0, 0)  # None: not known of this client yet
         self._quiet_since = clock(), time.monotonic()  # nothing was transmitted since
         self._interruptions: dict[int, int] = {}  # by node id: disconnects, time-outs and retries so far
         self._undisturbed_since = 0.0, 0.0  # none of these since
@@ -190,7 +190,7 @@ def produced(statistics: Mapping[str, Any]) -> bool:
     return any(transmitted(statistics))
 
 
-def transmitted(statistics: Mapping[str, Any]) -> Transmitted:
+def transmitted(statistics: Mapping[str, Any]) -> TransmitCounts:
     """Return what a client's statistics count."""
     brokers = statistics.get("brokers", {}).values()
     partitions = (
@@ -198,4 +198,4 @@ def transmitted(statistics: Mapping[str, Any]) -> Transmitted:
     )
     messages = sum(part.get("txmsgs", 0) for part in partitions)
     requests = sum(broker.get("req", {}).get("Produce", 0) for broker in brokers)
-    return Transmitted(requests, max(messages, statistics.get("txmsgs", 0)))
+    return TransmitCounts(requests, max(messages, statistics.get("txmsgs", 0)))

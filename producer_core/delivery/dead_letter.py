@@ -13,7 +13,7 @@ from producer_core.messages import ANYWHERE, ORIGINAL_TIMESTAMP, Headers, Placem
 
 
 @dataclass(frozen=True)
-class Origin:
+class ProducerInfo:
     """Who sends: what each dead letter says of its producer."""
 
     producer_id: str
@@ -22,7 +22,7 @@ class Origin:
     cluster_id: Callable[[], str]
 
 
-class Letter(NamedTuple):
+class ReplayRecord(NamedTuple):
     """What sending a dead letter again takes, without its story: its record, and the doubt it is in."""
 
     message_id: str
@@ -43,7 +43,7 @@ class Letter(NamedTuple):
 
 
 def dead_letter(
-    delivery: Delivery, failure: Failure, *, origin: Origin, proof: tuple[Verdict, str] | None = None
+    delivery: Delivery, failure: Failure, *, origin: ProducerInfo, proof: tuple[Verdict, str] | None = None
 ) -> DeadLetter:
     """The letter of a message whose last attempt ended in `failure`.
 
@@ -76,11 +76,11 @@ def dead_letter(
     )
 
 
-def unborn(
+def from_malformed_input(
     message_id: str,
     topic: str,
     *,
-    origin: Origin,
+    origin: ProducerInfo,
     key: bytes | None,
     raw: bytes | None,
     code: str,
@@ -98,7 +98,7 @@ def unborn(
     )  # fmt: skip
 
 
-def delivery_of(letter: DeadLetter | Letter) -> Delivery:
+def delivery_of(letter: DeadLetter | ReplayRecord) -> Delivery:
     """The record as a replay sends it: its own id, its own headers, the time now, and its first time in a header."""
     headers = letter.headers
     if all(name != ORIGINAL_TIMESTAMP for name, _ in headers):

@@ -18,16 +18,16 @@ def _nobody(row: object) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Whereabouts:
-    """Where deliveries are: with the client of this generation, which `report`s a row of `Reports`; below 0 with none."""
+class DeliveryState:
+    """Where deliveries are: with the client of this generation, which `report`s a row of `ReportBatch`; below 0 with none."""
 
     generation: int
     report: Callable[[tuple[Any, ...]], None] = _nobody
 
 
-AT_REST, LOOKED_FOR, BEHIND_TWIN = Whereabouts(-1), Whereabouts(-2), Whereabouts(-3)
+QUEUED, PROBING, AWAITING_DUPLICATE = DeliveryState(-1), DeliveryState(-2), DeliveryState(-3)
 """It waits for its turn or a retry; for an answer whether it is on its topic; or for the end of the message it is a copy of."""
-WITH_CLIENT = Whereabouts(sys.maxsize)
+IN_CLIENT = DeliveryState(sys.maxsize)
 """On its way to a client, of no generation yet: one that breaks at this moment does not have it."""
 
 
@@ -35,7 +35,7 @@ Ended = Literal["sent", "failed", "duplicate"]
 
 
 @dataclass(slots=True)
-class Owner:
+class Callbacks:
     """Who wants to hear how a message ended, and under which id of his own; most messages have none."""
 
     callback: Callable[[bool, Any, Any], None] | None = None
@@ -82,8 +82,8 @@ class Delivery:
         self.attempts: tuple[tuple[Attempt, Verdict], ...] = ()
         self.accepted_at = 0.0
         self.checksum: str | None = None
-        self.owner: Owner | None = None
-        self.place = AT_REST
+        self.owner: Callbacks | None = None
+        self.place = QUEUED
 
     @property
     def record_headers(self) -> list[tuple[str, bytes | None]]:
@@ -98,7 +98,7 @@ class Delivery:
     @property
     def status(self) -> MessageStatus:
         """As its owner sees it, while it is pending."""
-        if self.place is BEHIND_TWIN:
+        if self.place is AWAITING_DUPLICATE:
             return MessageStatus.DUPLICATE
         return MessageStatus.RETRYING if self.attempts and not self.flying else MessageStatus.PENDING
 
@@ -116,7 +116,7 @@ class Delivery:
         self.place.report(self.row(error, message))
 
     def row(self, error: KafkaError | None, message: Any) -> tuple[Any, ...]:
-        """The report as a row of `Reports`."""
+        """The report as a row of `ReportBatch`."""
         if error is not None:
             return self, (error, message), None, 0, None
         offset, owner = message.offset(), self.owner

@@ -8,12 +8,12 @@ import threading
 import time
 from collections.abc import Callable
 
-from producer_core.delivery.dedup.duplicates import Copies
-from producer_core.delivery.delivery import AT_REST, BEHIND_TWIN, WITH_CLIENT, Delivery
-from producer_core.delivery.hooks import Audience
+from producer_core.delivery.dedup.duplicates import DuplicateGuard
+from producer_core.delivery.delivery import AWAITING_DUPLICATE, IN_CLIENT, QUEUED, Delivery
+from producer_core.delivery.hooks import HookDispatcher
 from producer_core.delivery.ordering import Lanes
 from producer_core.delivery.retry import RetryManager
-from producer_core.delivery.transport import Full
+from producer_core.delivery.transport import ClientQueueFull
 from producer_core.events import Notice
 
 logger = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ _NO_ROOM = 0.05
 _MINUTE = 60.0
 
 
-class Turns:
+class LaneDispatcher:
     """Sends with `produce`, which raises Full; what finds no room keeps its turn on the retry manager's heap."""
 
     def __init__(
@@ -31,9 +31,9 @@ class Turns:
         lanes: Lanes,
         *,
         produce: Callable[[Delivery], None],
-        copies: Copies,
+        copies: DuplicateGuard,
         retries: RetryManager,
-        audience: Audience,
+        audience: HookDispatcher,
         clock: Callable[[], float],
     ) -> None:
         self._lanes = lanes
@@ -80,7 +80,7 @@ class Turns:
     def _advance(self, delivery: Delivery) -> None:
         """One after the other of a lane; one whose look has not answered holds it."""
         while not self.ended and (following := self._lanes.following(delivery)) is not None:
-            if following.place is not WITH_CLIENT:
+            if following.place is not IN_CLIENT:
                 return
             if self._copies.needless(following):
                 self._behind(following)
@@ -89,18 +89,18 @@ class Turns:
 
     def _behind(self, delivery: Delivery) -> None:
         """While it waited its twin was acknowledged: it is settled as a held copy is, and stands in nobody's way."""
-        delivery.place = BEHIND_TWIN
+        delivery.place = AWAITING_DUPLICATE
         self._lanes.settled(delivery, acknowledged=False)
         self._copies.hold(delivery)
 
     def _send_on(self, delivery: Delivery) -> bool:
         try:
             self._produce(delivery)
-        except Full:
+        except ClientQueueFull:
             self._later(delivery)
             return False
         except BaseException:  # an interrupt of the user's thread
-            if delivery.place is AT_REST:
+            if delivery.place is QUEUED:
                 self._later(delivery)
             raise
         return True

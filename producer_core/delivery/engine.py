@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError
 
 from producer_core._internal.deadline import Deadline
-from producer_core._internal.wakeup import Bell
+from producer_core._internal.wakeup import Wakeup
 from producer_core.config import ClientConfig, RetryConfig
-from producer_core.delivery.ambiguity import Ambiguous
-from producer_core.delivery.connection_state import Connection
-from producer_core.delivery.dead_letter import Origin
+from producer_core.delivery.ambiguity import AmbiguityResolver
+from producer_core.delivery.connection_state import ConnectionState
+from producer_core.delivery.dead_letter import ProducerInfo
 from producer_core.delivery.dedup.deduplicator import MessageDeduplicator
-from producer_core.delivery.dedup.duplicates import Copies
+from producer_core.delivery.dedup.duplicates import DuplicateGuard
 from producer_core.delivery.delivery import Delivery, Report
-from producer_core.delivery.enqueue import Acceptance
-from producer_core.delivery.failure_handler import Attempts
-from producer_core.delivery.hooks import Audience
+from producer_core.delivery.enqueue import MessageEnqueuer
+from producer_core.delivery.failure_handler import FailureHandler
+from producer_core.delivery.hooks import HookDispatcher
 from producer_core.delivery.ordering import Ordering
-from producer_core.delivery.prober import Marks, OnAmbiguous
+from producer_core.delivery.prober import AckCheckpoints, OnAmbiguous
 from producer_core.delivery.retry import RetryManager
 from producer_core.delivery.settlement import Settlement
 from producer_core.delivery.transport import TransportFactory
@@ -36,39 +36,39 @@ from producer_core.events import Hook, Notice
 from producer_core.kafka.newer_keys import Number
 
 if TYPE_CHECKING:
-    from producer_core.delivery.replayable_source import Keeper, Sender
+    from producer_core.delivery.replayable_source import FeederTarget, PendingLog
 
 _topic_of = attrgetter("topic")
 
 
-class Lifecycle:
-    """Hears the transport, as its `Listener`, and knows when nothing is pending any more."""
+class DeliveryEngine:
+    """Hears the transport, as its `TransportListener`, and knows when nothing is pending any more."""
 
     def __init__(
         self,
         config: ClientConfig,
         retry_config: RetryConfig,
         *,
-        origin: Origin,
+        origin: ProducerInfo,
         transport: TransportFactory,
         hooks: Sequence[Hook],
         dedup: MessageDeduplicator | None = None,
         ordering: Ordering = "key",
         on_ambiguous: OnAmbiguous = "retry",
-        backlog: Callable[[Sender], Keeper | None] = lambda sender: None,
+        backlog: Callable[[FeederTarget], PendingLog | None] = lambda sender: None,
         next_sequence: Callable[[], int] = lambda: 0,
         number: Number = lambda id: None,
         saturated: Callable[[], bool] = lambda: False,
         lost_on: Callable[[str, float], bool] = lambda topic, timeout: False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._settled = Bell()  # rings after each batch of reports: room in the queue, or idle
-        self._audience = audience = Audience(hooks)
-        self.connection = connection = Connection(self.notice, clock=clock)
+        self._settled = Wakeup()  # rings after each batch of reports: room in the queue, or idle
+        self._audience = audience = HookDispatcher(hooks)
+        self.connection = connection = ConnectionState(self.notice, clock=clock)
         self.retry_manager = retries = RetryManager(retry_config, send=self._due)
-        copies = Copies(dedup, retries=retries, audience=audience, settled=self._settled)
+        copies = DuplicateGuard(dedup, retries=retries, audience=audience, settled=self._settled)
         self.transport = transport(config, self)
-        self.acceptance = accepted = Acceptance(
+        self.acceptance = accepted = MessageEnqueuer(
             config, self.transport, ordering=ordering, backlog=backlog, dedup=dedup, copies=copies, retries=retries,
             audience=audience, connection=connection, failed=self._failed, look_for=self._look_for,
             saturated=saturated, settled=self._settled, clock=clock,
@@ -79,18 +79,18 @@ class Lifecycle:
             accepted.lanes,
             accepted.turns,
         )
-        marks = Marks(next_sequence)
+        marks = AckCheckpoints(next_sequence)
         self._late = marks.late
         self.settlement = Settlement(
             self.pending, self.backlog, lanes=lanes, turns=turns, copies=copies, retries=retries,
             audience=audience, connection=connection, marks=marks, origin=origin, failed=self._failed,
             settled=self._settled,
         )  # fmt: skip
-        self._ambiguous = Ambiguous(
+        self._ambiguous = AmbiguityResolver(
             self.pending, self.transport, number=number, settlement=self.settlement, lanes=lanes, turns=turns, copies=copies,
             retries=retries, audience=audience, marks=marks, policy=on_ambiguous, lost_on=lost_on, clock=clock,
         )  # fmt: skip
-        self._attempts = Attempts(
+        self._attempts = FailureHandler(
             self.pending, config, retry_config, settlement=self.settlement, ambiguous=self._ambiguous, lanes=lanes,
             turns=turns, copies=copies, keeper=self.backlog, retries=retries, audience=audience,
             connection=connection, clock=clock,

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError
 
-from producer_core._internal.wakeup import Bell
+from producer_core._internal.wakeup import Wakeup
 from producer_core.config import ClientConfig
-from producer_core.delivery.connection_state import Connection
+from producer_core.delivery.connection_state import ConnectionState
 from producer_core.delivery.dedup.deduplicator import Claim, MessageDeduplicator
-from producer_core.delivery.dedup.duplicates import Copies
-from producer_core.delivery.delivery import AT_REST, BEHIND_TWIN, WITH_CLIENT, Delivery
-from producer_core.delivery.dispatch import Turns
-from producer_core.delivery.hooks import Audience
+from producer_core.delivery.dedup.duplicates import DuplicateGuard
+from producer_core.delivery.delivery import AWAITING_DUPLICATE, IN_CLIENT, QUEUED, Delivery
+from producer_core.delivery.dispatch import LaneDispatcher
+from producer_core.delivery.hooks import HookDispatcher
 from producer_core.delivery.ordering import Lanes, Ordering
 from producer_core.delivery.retry import RetryManager
-from producer_core.delivery.transport import Full, Refused, Transport
+from producer_core.delivery.transport import ClientQueueFull, ClientRefused, Transport
 from producer_core.errors import JournalFull, ProducerClosed, ProducerError, QueueFull
 from producer_core.events import Notice
 from producer_core.messages import id_text
 
 if TYPE_CHECKING:
-    from producer_core.delivery.replayable_source import Keeper, Sender
+    from producer_core.delivery.replayable_source import FeederTarget, PendingLog
 
 _NEW, _HELD, _COPY = Claim.NEW, Claim.PENDING, Claim.DUPLICATE
 _MOST_HELD = 10_000
@@ -33,7 +33,7 @@ _TOGETHER = 0.001
 """Seconds within which messages share a time, which is 32 bytes of memory: never later than the truth."""
 
 
-class Acceptance:
+class MessageEnqueuer:
     """Puts messages into `pending`, in their lanes; `settlement.py` takes them out. Called by the user's threads.
 
     For the journal's backlog it is the `stand_in.Sender`. `failed` hears of what the client refused on the spot,
@@ -46,22 +46,22 @@ class Acceptance:
         transport: Transport,
         *,
         ordering: Ordering,
-        backlog: Callable[[Sender], Keeper | None],
+        backlog: Callable[[FeederTarget], PendingLog | None],
         dedup: MessageDeduplicator | None,
-        copies: Copies,
+        copies: DuplicateGuard,
         retries: RetryManager,
-        audience: Audience,
-        connection: Connection,
+        audience: HookDispatcher,
+        connection: ConnectionState,
         failed: Callable[[Delivery, KafkaError, None], None],
         look_for: Callable[[Delivery], bool],
         saturated: Callable[[], bool],
-        settled: Bell,
+        settled: Wakeup,
         clock: Callable[[], float],
     ) -> None:
         self.pending: dict[bytes, Delivery] = {}
         self.transport = transport
         self.lanes = Lanes(ordering)
-        self.turns = Turns(
+        self.turns = LaneDispatcher(
             self.lanes, produce=self._produce, copies=copies, retries=retries, audience=audience, clock=clock
         )
         self.ended = False  # closing: nothing new is taken
@@ -119,7 +119,7 @@ class Acceptance:
         if claim is _COPY:
             self._copies.duplicate(delivery)
             return False
-        delivery.place = BEHIND_TWIN if claim is _HELD else AT_REST
+        delivery.place = AWAITING_DUPLICATE if claim is _HELD else QUEUED
         try:
             self._take(delivery, deadline)
         except BaseException:
@@ -173,7 +173,7 @@ class Acceptance:
             if claim is _COPY:
                 self._copies.duplicate(delivery)
             else:
-                delivery.place = BEHIND_TWIN if claim is _HELD else AT_REST
+                delivery.place = AWAITING_DUPLICATE if claim is _HELD else QUEUED
                 wanted.append(delivery)
         ends = iter(self._take_together(wanted))
         return [False if claim is _COPY else next(ends) for claim in claims]
@@ -211,7 +211,7 @@ class Acceptance:
         ends: list[bool | ProducerError] = []
         try:
             for delivery in deliveries:
-                delivery.place = AT_REST  # until its own claim says otherwise
+                delivery.place = QUEUED  # until its own claim says otherwise
                 try:
                     ends.append(self.accept(delivery))
                 except ProducerError as error:
@@ -231,7 +231,7 @@ class Acceptance:
                 if self.pending.pop(delivery.id, None) is None:
                     return True  # close() found it here, and settled it
                 raise ProducerClosed  # nobody would settle it any more
-            if delivery.place is BEHIND_TWIN:
+            if delivery.place is AWAITING_DUPLICATE:
                 return self._held(delivery)
             if self.lanes.queues or self.lanes.strict:
                 if self.lanes.held >= _MOST_HELD:
@@ -239,13 +239,13 @@ class Acceptance:
                     return False
                 if not self.lanes.admit(delivery):  # it waits, and may be sent by another thread from now on
                     return True
-            delivery.place = WITH_CLIENT  # as in _produce, without its call
+            delivery.place = IN_CLIENT  # as in _produce, without its call
             self.transport.produce(delivery)
-        except Refused as refusal:
-            delivery.place = AT_REST
+        except ClientRefused as refusal:
+            delivery.place = QUEUED
             self._failed(delivery, refusal.error, None)
-        except Full:
-            delivery.place = AT_REST
+        except ClientQueueFull:
+            delivery.place = QUEUED
             self._not_after_all(delivery)
             return False
         except BaseException:  # the client may have it: its report finds nothing pending
@@ -266,18 +266,18 @@ class Acceptance:
 
     def _produce(self, delivery: Delivery) -> None:
         """Hand to the client, for the turns. Full is raised; a refusal settles the message here and now."""
-        delivery.place = WITH_CLIENT
+        delivery.place = IN_CLIENT
         try:
             self.transport.produce(delivery)
-        except Refused as refusal:
-            delivery.place = AT_REST
+        except ClientRefused as refusal:
+            delivery.place = QUEUED
             self._failed(delivery, refusal.error, None)
         except Exception:  # Full, or the binding took an interrupt for a fault of the headers
-            delivery.place = AT_REST
+            delivery.place = QUEUED
             raise
         except BaseException:  # an interrupt: the client may have it, unless it was on its way there
-            if delivery.place is WITH_CLIENT and not self.transport.proves:
-                delivery.place = AT_REST
+            if delivery.place is IN_CLIENT and not self.transport.proves:
+                delivery.place = QUEUED
             raise
 
     # what was accepted before

@@ -10,16 +10,16 @@ from typing import Any, Literal, NamedTuple
 from confluent_kafka import KafkaError
 
 from producer_core.config import ClientConfig, RetryConfig
-from producer_core.delivery.ambiguity import Ambiguous
-from producer_core.delivery.connection_state import Connection
+from producer_core.delivery.ambiguity import AmbiguityResolver
+from producer_core.delivery.connection_state import ConnectionState
 from producer_core.delivery.dedup.deduplicator import Claim
-from producer_core.delivery.dedup.duplicates import Copies
-from producer_core.delivery.delivery import AT_REST, BEHIND_TWIN, LOOKED_FOR, Delivery
-from producer_core.delivery.dispatch import Turns
-from producer_core.delivery.hooks import Audience
+from producer_core.delivery.dedup.duplicates import DuplicateGuard
+from producer_core.delivery.delivery import AWAITING_DUPLICATE, PROBING, QUEUED, Delivery
+from producer_core.delivery.dispatch import LaneDispatcher
+from producer_core.delivery.hooks import HookDispatcher
 from producer_core.delivery.missing_report import NOT_SENT, SILENT
 from producer_core.delivery.ordering import Lanes
-from producer_core.delivery.replayable_source import Keeper
+from producer_core.delivery.replayable_source import PendingLog
 from producer_core.delivery.retry import RetryAfter, RetryManager, decide
 from producer_core.delivery.settlement import Settlement
 from producer_core.events import Attempt, Verdict
@@ -30,7 +30,7 @@ _PROVABLE = ("timed_out", "local")
 """Kinds of failures that a message has also when it never left the client."""
 
 
-class Unjudged(NamedTuple):
+class PendingVerdict(NamedTuple):
     """An attempt for which the next statistics prove `claim`, or not; `produced_at` is of `time.monotonic`."""
 
     delivery: Delivery
@@ -41,7 +41,7 @@ class Unjudged(NamedTuple):
     produced_at: float
 
 
-class Attempts:
+class FailureHandler:
     """`failed` is called on the poll thread and on the user's, `due` on the retry manager's."""
 
     def __init__(
@@ -51,14 +51,14 @@ class Attempts:
         retry_config: RetryConfig,
         *,
         settlement: Settlement,
-        ambiguous: Ambiguous,
+        ambiguous: AmbiguityResolver,
         lanes: Lanes,
-        turns: Turns,
-        copies: Copies,
-        keeper: Keeper | None,
+        turns: LaneDispatcher,
+        copies: DuplicateGuard,
+        keeper: PendingLog | None,
         retries: RetryManager,
-        audience: Audience,
-        connection: Connection,
+        audience: HookDispatcher,
+        connection: ConnectionState,
         clock: Callable[[], float],
     ) -> None:
         self._pending = pending
@@ -75,7 +75,7 @@ class Attempts:
         self._connection = connection
         self._clock = clock
         # touched on the poll thread, and by end() after it
-        self._unjudged: list[Unjudged] = []
+        self._unjudged: list[PendingVerdict] = []
 
     def failed(self, delivery: Delivery, error: KafkaError, message: Any) -> None:
         """An attempt came back with an error; without a message the client refused it on the spot."""
@@ -93,7 +93,7 @@ class Attempts:
         elif self._turns.ended:  # no statistics are certain to come
             self._judged(delivery, failure, text, "possibly_persisted", partition)
         else:
-            self._defer(Unjudged(delivery, claim, failure, text, partition, _produced_at(message)))
+            self._defer(PendingVerdict(delivery, claim, failure, text, partition, _produced_at(message)))
 
     def _claim(
         self, delivery: Delivery, failure: Failure, verdict: Verdict, message: Any
@@ -108,9 +108,9 @@ class Attempts:
             return "not_sent"
         return None
 
-    def _defer(self, one: Unjudged) -> None:
+    def _defer(self, one: PendingVerdict) -> None:
         """Wait for the next statistics. Until then the message is not sent again, and its lane waits for its retry."""
-        one.delivery.place = LOOKED_FOR
+        one.delivery.place = PROBING
         if isinstance(decide(one.failure, len(one.delivery.attempts) + 1, self._retry_config), RetryAfter):
             self._lanes.failed(one.delivery)
         self._unjudged.append(one)
@@ -123,11 +123,11 @@ class Attempts:
             text, reason = one.text, self._connection.unreachable
             if proved and one.claim == "not_sent" and reason is not None:
                 text = f"{text}, no broker was connected: {reason}"
-            one.delivery.place = AT_REST
+            one.delivery.place = QUEUED
             verdict: Verdict = one.claim if proved else "possibly_persisted"
             self._judged(one.delivery, one.failure, text, verdict, one.partition)
 
-    def _proved(self, one: Unjudged) -> bool:
+    def _proved(self, one: PendingVerdict) -> bool:
         refuted = (
             self._connection.may_have_repeated if one.claim == "rejected" else self._connection.may_have_sent
         )
@@ -169,14 +169,14 @@ class Attempts:
 
     def due(self, delivery: Delivery) -> None:
         """A waiting message's time has come, on the retry thread."""
-        if delivery.id not in self._pending or delivery.place not in (AT_REST, BEHIND_TWIN):
+        if delivery.id not in self._pending or delivery.place not in (QUEUED, AWAITING_DUPLICATE):
             return None
         claim = Claim.NEW if delivery.replay else self._copies.claim(delivery)  # a retry renews its claim
         if claim is Claim.PENDING and self._copies.take_over(delivery, partial(self._yields, delivery)):
             claim = self._copies.claim(delivery)
         if delivery.id not in self._pending:  # handed out by its lane and settled, while Redis was asked
             return None
-        if not self._lanes.waits(delivery, AT_REST if claim is Claim.NEW else BEHIND_TWIN):
+        if not self._lanes.waits(delivery, QUEUED if claim is Claim.NEW else AWAITING_DUPLICATE):
             return None
         if claim is Claim.PENDING:
             self._turns.gives_way(delivery)
@@ -203,19 +203,19 @@ class Attempts:
         error = KafkaError(KafkaError._PURGE_INFLIGHT, "the client failed before it reported this message")
         for delivery in list(self._pending.values()):
             if delivery.place.generation == generation:
-                delivery.place = AT_REST
+                delivery.place = QUEUED
                 self.failed(delivery, error, SILENT if sent else NOT_SENT)
 
     def end(self) -> None:
         """Nothing more can be done in this process for whatever is pending; the threads have stopped."""
         for one in self._unjudged:  # no statistics came after their time-out: nothing is proved
-            one.delivery.place = AT_REST
+            one.delivery.place = QUEUED
             self._judged(one.delivery, one.failure, one.text, "possibly_persisted", one.partition)
         for delivery in list(self._pending.values()):
             self._abandon(delivery)
 
     def _abandon(self, delivery: Delivery) -> None:
-        held = delivery.place is BEHIND_TWIN
+        held = delivery.place is AWAITING_DUPLICATE
         if held and self._copies.claim(delivery) is Claim.DUPLICATE:
             return self._settlement.duplicate(delivery)
         if delivery.status is MessageStatus.RETRYING:
@@ -248,6 +248,6 @@ def _judge(failure: Failure, message: Any, backoff: float) -> Verdict:
 def _closed_while(delivery: Delivery) -> str:
     if delivery.flying:
         return "closed before its report came"
-    if delivery.place is BEHIND_TWIN:
+    if delivery.place is AWAITING_DUPLICATE:
         return "closed while a copy of it was still undecided"
     return "closed while an earlier message of its key was still undecided"

@@ -27,7 +27,7 @@ _SKIPPED = 3
 """Turns that nobody waits for after one that lasted longer."""
 
 
-class Handover:
+class GilHandoff:
     """Between the poll thread and all that send.
 
     `reports` is what the poll thread collects while it polls, `outstanding` how many messages have no report yet. A sender

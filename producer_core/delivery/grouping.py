@@ -16,14 +16,14 @@ _MOMENT = 0.05
 """Seconds that the first of a group waits for others, where making them is slow."""
 
 
-class Valued(Protocol):
+class HasValue(Protocol):
     """A delivery, or the journal's record of one."""
 
     @property
     def value(self) -> bytes | None: ...
 
 
-T = TypeVar("T", bound=Valued)
+T = TypeVar("T", bound=HasValue)
 
 
 def groups(messages: Iterable[T], *, clock: Callable[[], float] = time.monotonic) -> Iterator[list[T]]:

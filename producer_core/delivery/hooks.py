@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from producer_core._internal.user_callbacks import ends_here
+from producer_core._internal.user_callbacks import is_containable
 from producer_core.delivery.delivery import Delivery
 from producer_core.delivery.reports import DeliveryReport, as_message, delivery_report
 from producer_core.errors import DeliveryFailed
@@ -18,7 +18,7 @@ from producer_core.messages import MessageStatus, id_text
 logger = logging.getLogger(__name__)
 
 
-class Audience:
+class HookDispatcher:
     """Tells everybody; what a listener raises is logged, and neither the others nor our thread suffer."""
 
     def __init__(self, hooks: Sequence[Hook]) -> None:
@@ -36,7 +36,7 @@ class Audience:
             try:
                 getattr(hook, what)(*about)
             except BaseException as error:
-                if not ends_here(error):
+                if not is_containable(error):
                     raise
                 logger.exception("hook failed", extra={"hook": type(hook).__name__, "event": what})
 
@@ -76,7 +76,7 @@ class Audience:
         try:
             callback(*about)
         except BaseException as error:
-            if not ends_here(error):
+            if not is_containable(error):
                 raise
             logger.exception("delivery callback failed", extra={"topic": topic})
         finally:

@@ -8,7 +8,7 @@ from producer_core.events import Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class Unreported:
+class MissingReport:
     """Stands for the report that never came; `verdict` is what is proved all the same, None leaves it in doubt."""
 
     verdict: Verdict | None
@@ -21,7 +21,7 @@ class Unreported:
         return None
 
 
-NOT_SENT = Unreported("not_sent", None)
+NOT_SENT = MissingReport("not_sent", None)
 """It provably never left us."""
-SILENT = Unreported(None, 0)
+SILENT = MissingReport(None, 0)
 """Nothing is known: it may have been assigned to a partition, and sent."""

@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Literal
 
-from producer_core.delivery.delivery import AT_REST, BEHIND_TWIN, WITH_CLIENT, Delivery, Whereabouts
+from producer_core.delivery.delivery import AWAITING_DUPLICATE, IN_CLIENT, QUEUED, Delivery, DeliveryState
 
 Ordering = Literal["key", "strict", "none"]
 """`key`: a failed message holds back the later ones of its key. `strict`: one message of a key is in flight at
@@ -21,7 +21,7 @@ Lane = tuple[str, bytes | int | None]
 
 
 @dataclass(slots=True)
-class _Queue:
+class _LaneQueue:
     """What waits in one lane. `head` is sent or waits for its own retry; the others wait for it, by sequence."""
 
     head: Delivery | None
@@ -35,7 +35,9 @@ class Lanes:
         self.strict = ordering == "strict"
         self._off = ordering == "none"
         self._lock = threading.Lock()  # guards the fields below
-        self.queues: dict[Lane, _Queue] = {}  # looked at without the lock, so that an idle path pays one test
+        self.queues: dict[
+            Lane, _LaneQueue
+        ] = {}  # looked at without the lock, so that an idle path pays one test
         self.held = 0
 
     def admit(self, delivery: Delivery) -> bool:
@@ -47,7 +49,7 @@ class Lanes:
             queue = self.queues.get(lane)
             if queue is None:
                 if self.strict:
-                    self.queues[lane] = _Queue(delivery)
+                    self.queues[lane] = _LaneQueue(delivery)
                 return True
             self._wait(queue, delivery)
             return False
@@ -58,7 +60,7 @@ class Lanes:
         if lane is None:
             return
         with self._lock:
-            queue = self.queues.setdefault(lane, _Queue(delivery))
+            queue = self.queues.setdefault(lane, _LaneQueue(delivery))
             if queue.head is not delivery and delivery not in queue.waiting:
                 self._wait(queue, delivery)
 
@@ -68,13 +70,13 @@ class Lanes:
         if lane is None:
             return True
         with self._lock:
-            if delivery.place is not AT_REST:
+            if delivery.place is not QUEUED:
                 return False  # handed out meanwhile
             queue = self.queues.get(lane)
             if queue is None:
                 if self.strict or delivery.attempts:
-                    self.queues[lane] = _Queue(delivery)
-                delivery.place = WITH_CLIENT
+                    self.queues[lane] = _LaneQueue(delivery)
+                delivery.place = IN_CLIENT
                 return True
             if queue.head is delivery:
                 queue.head = None
@@ -85,13 +87,13 @@ class Lanes:
                 queue.head = self._take(queue)
             if queue.head is not delivery:
                 return False
-            delivery.place = WITH_CLIENT
+            delivery.place = IN_CLIENT
             return True
 
-    def waits(self, delivery: Delivery, place: Whereabouts) -> bool:
+    def waits(self, delivery: Delivery, place: DeliveryState) -> bool:
         """Note where a message waits; False when it was handed out meanwhile."""
         with self._lock:
-            if delivery.place not in (AT_REST, BEHIND_TWIN):
+            if delivery.place not in (QUEUED, AWAITING_DUPLICATE):
                 return False
             delivery.place = place
             return True
@@ -117,10 +119,10 @@ class Lanes:
         lane = self._lane(delivery)
         with self._lock:
             queue = None if lane is None else self.queues.get(lane)
-            if queue is None or delivery not in queue.waiting or delivery.place is not AT_REST:
+            if queue is None or delivery not in queue.waiting or delivery.place is not QUEUED:
                 return False
             self._remove(queue, delivery)
-            delivery.place = BEHIND_TWIN
+            delivery.place = AWAITING_DUPLICATE
             return True
 
     def sent(self, delivery: Delivery) -> bool:
@@ -171,8 +173,8 @@ class Lanes:
             following = self._take(queue)
             if self.strict or following.attempts:
                 queue.head = following
-            if following.place is AT_REST:
-                following.place = WITH_CLIENT
+            if following.place is QUEUED:
+                following.place = IN_CLIENT
             return following
 
     def put_back(self, delivery: Delivery) -> None:
@@ -181,7 +183,7 @@ class Lanes:
         if lane is None:
             return
         with self._lock:
-            queue = self.queues.setdefault(lane, _Queue(None))
+            queue = self.queues.setdefault(lane, _LaneQueue(None))
             if queue.head is None:
                 queue.head = delivery
 
@@ -195,21 +197,21 @@ class Lanes:
             return (delivery.topic, partition)
         return None
 
-    def _wait(self, queue: _Queue, delivery: Delivery) -> None:
+    def _wait(self, queue: _LaneQueue, delivery: Delivery) -> None:
         bisect.insort(queue.waiting, delivery, key=_sequence)
         self.held += 1
 
-    def _take(self, queue: _Queue) -> Delivery:
+    def _take(self, queue: _LaneQueue) -> Delivery:
         self.held -= 1
         return queue.waiting.pop(0)
 
-    def _remove(self, queue: _Queue, delivery: Delivery) -> None:
+    def _remove(self, queue: _LaneQueue, delivery: Delivery) -> None:
         if delivery in queue.waiting:
             queue.waiting.remove(delivery)
             self.held -= 1
 
     @staticmethod
-    def _earlier_waits(queue: _Queue, delivery: Delivery) -> bool:
+    def _earlier_waits(queue: _LaneQueue, delivery: Delivery) -> bool:
         first = queue.head or (queue.waiting[0] if queue.waiting else None)
         return first is not None and first.seq < delivery.seq
 

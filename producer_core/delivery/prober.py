@@ -16,9 +16,9 @@ from producer_core.delivery.delivery import Delivery
 from producer_core.delivery.late_requests import FailedAttempt, LateRequests
 from producer_core.events import Acknowledged
 from producer_core.kafka.classify import Failure
-from producer_core.kafka.compaction import NONE_NEWER, Missing, NewerRecords
+from producer_core.kafka.compaction import NONE_NEWER, MissingRecord, NewerRecords
 from producer_core.kafka.newer_keys import Number
-from producer_core.kafka.record_lookup import Landing
+from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.messages import id_text
 from producer_core.metrics.ack_batch import Acknowledgements
 
@@ -28,7 +28,7 @@ OnAmbiguous = Literal["retry", "dead_letter"]
 """What follows when a look did not find the message: send it again, which may write it twice, or keep whatever is
 not proved absent for a person."""
 
-QUIET = 40.0
+QUIET_PERIOD_S = 40.0
 """Seconds after a failed attempt in which a late request of it usually arrives, if it does: the request time-out (30 s)
 or a paused broker's session (9 s) and a margin (kafka-notes 6.1). It proves nothing: see `late_requests.py`."""
 
@@ -39,7 +39,7 @@ _PATIENCE = 10.0
 """Seconds that one look may take; a broker that is down makes it inconclusive."""
 
 
-class Look(Protocol):
+class Probe(Protocol):
     """`Transport.look`."""
 
     def __call__(
@@ -50,18 +50,18 @@ class Look(Protocol):
         since_ms: int | None,
         floors: Mapping[int, int],
         timeout: float,
-    ) -> Mapping[str, Landing]: ...
+    ) -> Mapping[str, ProbeResult]: ...
 
 
 class SearchNewer(Protocol):
     """`Transport.newer_records`."""
 
     def __call__(
-        self, topic: str, missing: Sequence[Missing], *, number: Number, timeout: float
+        self, topic: str, missing: Sequence[MissingRecord], *, number: Number, timeout: float
     ) -> NewerRecords: ...
 
 
-class Marks:
+class AckCheckpoints:
     """What had been acknowledged when: offsets by partition, noted once a second.
 
     A message created after a mark lies above the mark's offsets, because each of them had been appended before
@@ -98,7 +98,7 @@ class Marks:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class ProbeRequest:
     """A message in doubt since (monotonic) `since`; `retry_in` seconds until it may be sent again, None for never.
 
     `attempt` is where its only attempt in doubt was sent, None where nothing can prove that it does not arrive.
@@ -113,18 +113,18 @@ class Doubt:
     recovered: bool = False
 
 
-class InDoubt:
+class OutcomeProber:
     """Owns one thread, started with the first question. `answered(doubt, landing, newer, absent)` is called on it;
     `newer` says what is known of newer records of its key, `absent`: it was not found, and no late request can be
     appended. `number` knows the sequences of our ids."""
 
     def __init__(
         self,
-        look: Look,
+        look: Probe,
         search_newer: SearchNewer,
-        answered: Callable[[Doubt, Landing, NewerRecords, bool], None],
+        answered: Callable[[ProbeRequest, ProbeResult, NewerRecords, bool], None],
         *,
-        marks: Marks,
+        marks: AckCheckpoints,
         number: Number,
     ) -> None:
         self._look = look
@@ -133,12 +133,12 @@ class InDoubt:
         self._answered = answered
         self._marks = marks
         self._changed = threading.Condition()  # guards the fields below
-        self._questions: list[tuple[float, int, Doubt]] = []
+        self._questions: list[tuple[float, int, ProbeRequest]] = []
         self._order = itertools.count()
         self._thread: threading.Thread | None = None
         self._stopping = False
 
-    def ask(self, doubt: Doubt, *, after: float = _GATHER) -> bool:
+    def ask(self, doubt: ProbeRequest, *, after: float = _GATHER) -> bool:
         """Look for its message in `after` seconds; False when looking has ended."""
         with self._changed:
             if self._stopping:
@@ -175,7 +175,7 @@ class InDoubt:
                     topic = doubt.delivery.topic
                     logger.exception("a message in doubt was not settled", extra={"topic": topic})
 
-    def _answers(self, deliveries: Sequence[Delivery]) -> Mapping[str, Landing]:
+    def _answers(self, deliveries: Sequence[Delivery]) -> Mapping[str, ProbeResult]:
         topic, first = deliveries[0].topic, min(delivery.seq for delivery in deliveries)
         try:
             return self._look(
@@ -192,7 +192,7 @@ class InDoubt:
     def _newer(self, deliveries: Sequence[Delivery]) -> NewerRecords:
         """What is known of newer records of these keys; a message without a key is never compacted away."""
         missing = [
-            Missing(id_text(one.id), one.key, _oldest_timestamp(one) / 1000, _asked_for(one))
+            MissingRecord(id_text(one.id), one.key, _oldest_timestamp(one) / 1000, _asked_for(one))
             for one in deliveries
             if one.key is not None
         ]
@@ -205,7 +205,7 @@ class InDoubt:
             logger.exception("search for newer records failed", extra={"topic": topic})
             return NewerRecords(unknown=frozenset(one.message_id for one in missing))
 
-    def _next(self) -> list[Doubt]:
+    def _next(self) -> list[ProbeRequest]:
         """All questions about one topic that are due; empty when stopped."""
         with self._changed:
             while not self._stopping:
@@ -218,7 +218,7 @@ class InDoubt:
                     return self._take(now)
         return []
 
-    def _take(self, now: float) -> list[Doubt]:
+    def _take(self, now: float) -> list[ProbeRequest]:
         topic = self._questions[0][2].delivery.topic
         due = [entry for entry in self._questions if entry[0] <= now and entry[2].delivery.topic == topic]
         taken = sorted(due, key=lambda entry: entry[:2])[:_TOGETHER]
@@ -228,12 +228,12 @@ class InDoubt:
         return [entry[2] for entry in taken]
 
 
-def _is_missing(delivery: Delivery, answers: Mapping[str, Landing]) -> bool:
+def _is_missing(delivery: Delivery, answers: Mapping[str, ProbeResult]) -> bool:
     landing = answers.get(id_text(delivery.id))
     return (landing is None or landing.outcome != "found") and delivery.replay is None
 
 
-_NOT_ASKED = Landing("inconclusive", None, None, 0, "Nobody can say: the topic could not be looked at.")
+_NOT_ASKED = ProbeResult("inconclusive", None, None, 0, "Nobody can say: the topic could not be looked at.")
 
 
 def _oldest_timestamp(delivery: Delivery) -> int:
@@ -246,17 +246,17 @@ def _asked_for(delivery: Delivery) -> int | None:
     return None if delivery.partition < 0 or delivery.placement.ours else delivery.partition
 
 
-def _read_where(attempt: FailedAttempt | None, landing: Landing) -> bool:
+def _read_where(attempt: FailedAttempt | None, landing: ProbeResult) -> bool:
     """Whether all was read of the partition that the attempt was sent to, and it is not there."""
     return attempt is not None and landing.outcome == "not_found" and attempt.partition not in landing.unread
 
 
-class Landed:
+class FoundReport:
     """Stands for the delivery report of a message that a look found on its topic."""
 
     __slots__ = ("_landing",)
 
-    def __init__(self, landing: Landing) -> None:
+    def __init__(self, landing: ProbeResult) -> None:
         self._landing = landing
 
     def partition(self) -> int | None:
@@ -273,7 +273,7 @@ class Landed:
 
 
 def resolve(
-    landing: Landing, on_ambiguous: OnAmbiguous, *, absent: bool, waited: bool
+    landing: ProbeResult, on_ambiguous: OnAmbiguous, *, absent: bool, waited: bool
 ) -> Literal["landed", "resend", "wait", "bury"]:
     """What follows a look. `absent`: proved; `waited`: a late request would usually have arrived (see QUIET)."""
     if landing.outcome == "found":

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from producer_core.delivery.delivery import Delivery
-from producer_core.delivery.journal import Progress
+from producer_core.delivery.journal import SettlementState
 from producer_core.delivery.transport import Transport
 from producer_core.messages import MessageIds
 
 
-class Numbers(Protocol):
+class SequenceSource(Protocol):
     """Where the sequences of messages come from: `take` gives one, `peek` is higher than all that were taken."""
 
     take: Callable[[], int]
@@ -20,7 +20,7 @@ class Numbers(Protocol):
     def peek(self) -> int: ...
 
 
-class Sender(Protocol):
+class FeederTarget(Protocol):
     """What a keeper needs of the lifecycle."""
 
     pending: dict[bytes, Delivery]
@@ -36,8 +36,8 @@ class Sender(Protocol):
         """The claim of one that is not offered yet is an earlier one's, which waits for it."""
 
 
-class Keeper(Protocol):
-    """What the lifecycle tells whoever keeps messages until they are settled; `Backlog` over a journal is one."""
+class PendingLog(Protocol):
+    """What the lifecycle tells whoever keeps messages until they are settled; `JournalFeeder` over a journal is one."""
 
     @property
     def waiting(self) -> int:
@@ -71,7 +71,7 @@ class Keeper(Protocol):
     def kept(self, message_ids: Iterable[str]) -> None: ...
 
 
-class StandIn(Progress, Protocol):
+class ReplayableSource(SettlementState, Protocol):
     """Numbers the messages itself, keeps their progress, and gives the lifecycle its keeper.
 
     What is not settled when the producer closes is not a dead letter: it is still in the input.
@@ -80,9 +80,9 @@ class StandIn(Progress, Protocol):
     ids: MessageIds
     lasting_id: uuid.UUID
     """The same at every start."""
-    numbers: Numbers
+    numbers: SequenceSource
 
-    def keeper(self, sender: Sender) -> Keeper: ...
+    def keeper(self, sender: FeederTarget) -> PendingLog: ...
     def unsettled(self) -> int:
         """Messages that were accepted and are not settled."""
 

@@ -20,7 +20,7 @@ _TOLD, _OFFSET = 1, 3
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class KnownOffset:
     """Stands for the client's message where only its place was kept."""
 
     at_partition: int
@@ -38,7 +38,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class Unplaced:
+class UnknownOffset:
     """Stands for an acknowledgement whose offset was made up."""
 
     message: Any
@@ -62,7 +62,7 @@ class Unplaced:
         return self.message.headers()
 
 
-class Reports(Sequence["Report"]):
+class ReportBatch(Sequence["Report"]):
     """Reports whose rows lie one behind the other in one list, as `Delivery.row` makes them:
     (delivery, None, partition, offset, latency), or (delivery, (error, message), None, offset, None) where more is
     wanted than to count it.
@@ -74,7 +74,7 @@ class Reports(Sequence["Report"]):
         self.rows = rows
 
     @classmethod
-    def of(cls, batch: Sequence[Report]) -> Reports:
+    def of(cls, batch: Sequence[Report]) -> ReportBatch:
         """The same, whatever it is kept in."""
         if isinstance(batch, cls):
             return batch
@@ -83,10 +83,10 @@ class Reports(Sequence["Report"]):
             rows += delivery.row(error, message)
         return cls(rows)
 
-    def take(self) -> Reports:
+    def take(self) -> ReportBatch:
         """What was written so far; the list stays with whoever writes to it, perhaps at this moment."""
         count = len(self.rows)
-        taken = Reports(self.rows[:count])
+        taken = ReportBatch(self.rows[:count])
         del self.rows[:count]
         return taken
 
@@ -95,9 +95,11 @@ class Reports(Sequence["Report"]):
         """Whether all were acknowledged at the first try, and nobody hears of one alone."""
         return not any(self.rows[_TOLD::_WIDTH])
 
-    def only(self, these: Sequence[bool]) -> Reports:
+    def only(self, these: Sequence[bool]) -> ReportBatch:
         """Those for which it says so."""
-        return Reports(list(compress(self.rows, chain.from_iterable(repeat(one, _WIDTH) for one in these))))
+        return ReportBatch(
+            list(compress(self.rows, chain.from_iterable(repeat(one, _WIDTH) for one in these)))
+        )
 
     def deliveries(self) -> list[Delivery]:
         return self.rows[::_WIDTH]
@@ -109,7 +111,7 @@ class Reports(Sequence["Report"]):
             latencies = [latency or 0.0 for latency in latencies]
         return self.rows[2::_WIDTH], self.rows[_OFFSET::_WIDTH], latencies
 
-    def truly_placed(self) -> Reports:
+    def truly_placed(self) -> ReportBatch:
         """The same without the offsets that librdkafka made up.
 
         A broker that has a batch already (DUPLICATE_SEQUENCE_NUMBER, a success) answers with the offset -1, and the
@@ -132,7 +134,7 @@ class Reports(Sequence["Report"]):
                 counting[where] += 1
                 self.rows[at + _OFFSET] = None
                 if self.rows[at + _TOLD] is not None:
-                    self.rows[at + _TOLD] = (None, Unplaced(message))
+                    self.rows[at + _TOLD] = (None, UnknownOffset(message))
             else:
                 counting.pop(where, None)
 
@@ -145,7 +147,11 @@ class Reports(Sequence["Report"]):
 
     def __iter__(self) -> Iterator[Report]:
         for delivery, told, partition, offset, latency in self.each_row():
-            yield (delivery, None, Placed(partition, offset, latency)) if told is None else (delivery, *told)
+            yield (
+                (delivery, None, KnownOffset(partition, offset, latency))
+                if told is None
+                else (delivery, *told)
+            )
 
     @overload
     def __getitem__(self, index: int) -> Report: ...

@@ -12,7 +12,7 @@ from producer_core.messages import Message, MessageStatus, decode_value, id_text
 
 
 @dataclass(frozen=True)
-class Resent:
+class ReplayResult:
     """How the replay of one dead letter ended. `letter` is its new death when it failed again."""
 
     message_id: str

@@ -14,26 +14,26 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError
 
-from producer_core._internal.wakeup import Bell
-from producer_core.delivery.connection_state import Connection
-from producer_core.delivery.dead_letter import Origin, dead_letter
-from producer_core.delivery.dedup.duplicates import Copies
-from producer_core.delivery.delivery import AT_REST, Delivery, Report
-from producer_core.delivery.dispatch import Turns
-from producer_core.delivery.hooks import Audience
+from producer_core._internal.wakeup import Wakeup
+from producer_core.delivery.connection_state import ConnectionState
+from producer_core.delivery.dead_letter import ProducerInfo, dead_letter
+from producer_core.delivery.dedup.duplicates import DuplicateGuard
+from producer_core.delivery.delivery import QUEUED, Delivery, Report
+from producer_core.delivery.dispatch import LaneDispatcher
+from producer_core.delivery.hooks import HookDispatcher
 from producer_core.delivery.ordering import Lanes
-from producer_core.delivery.prober import Landed, Marks
-from producer_core.delivery.report_batch import Reports
-from producer_core.delivery.reports import Resent
+from producer_core.delivery.prober import AckCheckpoints, FoundReport
+from producer_core.delivery.report_batch import ReportBatch
+from producer_core.delivery.reports import ReplayResult
 from producer_core.delivery.retry import RetryManager
 from producer_core.events import Acknowledged, Attempt, Verdict
 from producer_core.kafka.classify import Failure, failure_of
-from producer_core.kafka.record_lookup import Landing
+from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.messages import id_text
 from producer_core.metrics.ack_batch import Acknowledgements
 
 if TYPE_CHECKING:
-    from producer_core.delivery.replayable_source import Keeper
+    from producer_core.delivery.replayable_source import PendingLog
 
 _REMEMBERED = 10_000
 """Duplicates whose ids are known to `get_message_status`; the oldest is forgotten first."""
@@ -48,18 +48,18 @@ class Settlement:
     def __init__(
         self,
         pending: dict[bytes, Delivery],
-        backlog: Keeper | None,
+        backlog: PendingLog | None,
         *,
         lanes: Lanes,
-        turns: Turns,
-        copies: Copies,
+        turns: LaneDispatcher,
+        copies: DuplicateGuard,
         retries: RetryManager,
-        audience: Audience,
-        connection: Connection,
-        marks: Marks,
-        origin: Origin,
+        audience: HookDispatcher,
+        connection: ConnectionState,
+        marks: AckCheckpoints,
+        origin: ProducerInfo,
         failed: Callable[[Delivery, KafkaError, Any], None],
-        settled: Bell,
+        settled: Wakeup,
     ) -> None:
         self._pending = pending
         self._backlog = backlog
@@ -83,7 +83,7 @@ class Settlement:
 
     def reports(self, batch: Sequence[Report]) -> None:
         """Delivery reports, on the poll thread."""
-        reports = Reports.of(batch)
+        reports = ReportBatch.of(batch)
         with self._until_told():
             acknowledged = (
                 self._all_acked(reports) if reports.plain else Acknowledgements.of(self._each(reports))
@@ -95,11 +95,11 @@ class Settlement:
             if self._backlog is not None:
                 self._backlog.flush()
 
-    def _each(self, reports: Reports) -> list[Acknowledged]:
+    def _each(self, reports: ReportBatch) -> list[Acknowledged]:
         acknowledged: list[Acknowledged] = []
         for delivery, error, message in reports:
             if error is not None:
-                delivery.place = AT_REST
+                delivery.place = QUEUED
                 if delivery.id in self._pending:  # else an interrupt took it back
                     self._failed(delivery, error, message)
             elif item := self._acked(delivery, message):
@@ -108,7 +108,7 @@ class Settlement:
 
     # The next two are in one piece for speed: every message that is acknowledged goes through one of them.
 
-    def _all_acked(self, reports: Reports) -> Acknowledgements:
+    def _all_acked(self, reports: ReportBatch) -> Acknowledgements:
         """As `_acked` for each of plain ones, one step for all at a time: what nearly every message costs."""
         deliveries = reports.deliveries()
         self._copies.confirm(deliveries)  # before they leave, for a claim may hold for no longer
@@ -157,7 +157,7 @@ class Settlement:
             self._retries.settled(delivery, True)
         partition, offset, latency = message.partition(), message.offset(), message.latency()
         if delivery.replay is not None:
-            delivery.replay(Resent(id_text(delivery.id), "acknowledged", partition, offset))
+            delivery.replay(ReplayResult(id_text(delivery.id), "acknowledged", partition, offset))
         if self._backlog is not None:
             self._backlog.acknowledged((delivery,))
         if delivery.owner is not None:
@@ -171,10 +171,10 @@ class Settlement:
 
     # other ends
 
-    def found(self, delivery: Delivery, landing: Landing) -> None:
+    def found(self, delivery: Delivery, landing: ProbeResult) -> None:
         """A look found it on its topic: as acknowledged as by a report."""
         with self._until_told():
-            item = self._acked(delivery, Landed(landing))
+            item = self._acked(delivery, FoundReport(landing))
             if item is not None:
                 self._audience.tell("acknowledged", [item])
                 self._audience.tell("counted", delivery.topic, "landed")
@@ -203,7 +203,7 @@ class Settlement:
         if delivery.replay is None:
             self._audience.tell("died", letter)
         else:
-            delivery.replay(Resent(letter.message_id, "failed", letter=letter, text=letter.error_text))
+            delivery.replay(ReplayResult(letter.message_id, "failed", letter=letter, text=letter.error_text))
         self._audience.call_back(delivery, None, letter)
         self._turns.settled(delivery, acknowledged=False)
 

@@ -9,7 +9,7 @@ from itertools import compress
 from producer_core.delivery.delivery import Delivery
 
 
-class Leaving:
+class SettlingSet:
     """The sequences between `pending` and whoever keeps messages; safe from any thread.
 
     `proves`: the transport writes down itself what it reports as acknowledged. A replay's message is kept elsewhere, so

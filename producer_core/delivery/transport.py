@@ -23,16 +23,16 @@ from producer_core._internal.masking import mask_told
 from producer_core._internal.user_callbacks import both
 from producer_core.config import ClientConfig
 from producer_core.delivery.connection_state import produced
-from producer_core.delivery.delivery import Delivery, Report, Whereabouts
-from producer_core.delivery.gil_handoff import Handover
+from producer_core.delivery.delivery import Delivery, DeliveryState, Report
+from producer_core.delivery.gil_handoff import GilHandoff
 from producer_core.delivery.missing_report import NOT_SENT
-from producer_core.delivery.report_batch import Reports
+from producer_core.delivery.report_batch import ReportBatch
 from producer_core.errors import ForkedProducer, ProducerError
 from producer_core.events import Notice
 from producer_core.kafka import clients, record_lookup
-from producer_core.kafka.compaction import Compaction, Missing, NewerRecords
+from producer_core.kafka.compaction import Compaction, MissingRecord, NewerRecords
 from producer_core.kafka.newer_keys import Number
-from producer_core.kafka.record_lookup import Landing
+from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.messages import ID_HEADER
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ _LONGEST_PAUSE = 30.0
 """Seconds between two clients when one after the other breaks."""
 
 
-class Refused(Exception):
+class ClientRefused(Exception):
     """The client refused a message on the spot; nothing was sent."""
 
     def __init__(self, error: KafkaError) -> None:
@@ -59,11 +59,11 @@ class Refused(Exception):
         self.error = error
 
 
-class Full(Exception):
+class ClientQueueFull(Exception):
     """The client's queue has no room."""
 
 
-class Listener(Protocol):
+class TransportListener(Protocol):
     """Who hears of the transport; every call comes from its poll thread."""
 
     def reports(self, batch: Sequence[Report]) -> None: ...
@@ -112,11 +112,11 @@ class Transport(Protocol):
         since_ms: int | None = None,
         floors: Mapping[int, int] | None = None,
         timeout: float = 10.0,
-    ) -> Mapping[str, Landing]:
+    ) -> Mapping[str, ProbeResult]:
         """Which of these messages are on the topic; blocks up to the timeout, so never on the poll thread."""
 
     def newer_records(
-        self, topic: str, missing: Sequence[Missing], *, number: Number, timeout: float
+        self, topic: str, missing: Sequence[MissingRecord], *, number: Number, timeout: float
     ) -> NewerRecords:
         """Return which messages that were not found have a newer record of their key, where the topic may be compacted.
 
@@ -130,7 +130,7 @@ class Transport(Protocol):
         """Stop polling and drop the client, without waiting for what is outstanding; within the timeout in seconds."""
 
 
-TransportFactory = Callable[[ClientConfig, Listener], Transport]
+TransportFactory = Callable[[ClientConfig, TransportListener], Transport]
 
 
 class KafkaTransport:
@@ -139,17 +139,17 @@ class KafkaTransport:
     proves = False
     ended = False
 
-    def __init__(self, config: ClientConfig, listener: Listener) -> None:
+    def __init__(self, config: ClientConfig, listener: TransportListener) -> None:
         self._config = config
         self._compaction = Compaction(config.settings)
         self._listener = listener
-        self._reports = Reports([])
+        self._reports = ReportBatch([])
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="producer-core-poll", daemon=True)
-        self._handover = Handover(self._reports, self.outstanding)
+        self._handover = GilHandoff(self._reports, self.outstanding)
         self._here = forks.mark()
         # The client, and the place of what it has: replaced together.
-        self._live = (self._first(), Whereabouts(0, self._reports.rows.extend))
+        self._live = (self._first(), DeliveryState(0, self._reports.rows.extend))
         self._refusal: KafkaError | None = None  # why nothing can be sent until the next client
         # touched on the poll thread only
         self._fatals = 0  # clients that broke since something was acknowledged
@@ -169,7 +169,7 @@ class KafkaTransport:
         if not self._here[0]:
             raise ForkedProducer
         if self._refusal is not None:
-            raise Refused(self._refusal)
+            raise ClientRefused(self._refusal)
         placement = delivery.placement
         headers = delivery.record_headers if delivery.headers else [(ID_HEADER, delivery.id)]
         client, delivery.place = self._live
@@ -181,11 +181,11 @@ class KafkaTransport:
             )  # fmt: skip
         except BufferError as error:
             self._handover.hurry()
-            raise Full from error
+            raise ClientQueueFull from error
         except KafkaException as error:
             if error.args[0].code() == KafkaError._FATAL:  # until the poll thread has re-created the client
-                raise Full from error
-            raise Refused(error.args[0]) from error
+                raise ClientQueueFull from error
+            raise ClientRefused(error.args[0]) from error
 
     def outstanding(self) -> int:
         return len(self._live[0]) + len(self._reports)
@@ -207,14 +207,14 @@ class KafkaTransport:
         since_ms: int | None = None,
         floors: Mapping[int, int] | None = None,
         timeout: float = 10.0,
-    ) -> Mapping[str, Landing]:
+    ) -> Mapping[str, ProbeResult]:
         settings = self._config.settings
         return record_lookup.look(
             settings, topic, message_ids, since_ms=since_ms, floors=floors, timeout=timeout
         )
 
     def newer_records(
-        self, topic: str, missing: Sequence[Missing], *, number: Number, timeout: float
+        self, topic: str, missing: Sequence[MissingRecord], *, number: Number, timeout: float
     ) -> NewerRecords:
         return self._compaction.newer_records(topic, missing, number=number, timeout=timeout)
 
@@ -307,7 +307,7 @@ class KafkaTransport:
         if self._fatals > 1:
             self._stopping.wait(min(0.25 * 2**self._fatals, _LONGEST_PAUSE))
         client = self._connected()
-        self._live = (client, Whereabouts(place.generation + 1, place.report))
+        self._live = (client, DeliveryState(place.generation + 1, place.report))
         self._refusal = None
         self._discard(dead)
         try:

@@ -56,7 +56,7 @@ _STAYED = {
 
 
 @dataclass(frozen=True)
-class Result:
+class ArchiveResult:
     """How many letters an act changed, in a sentence. `moment` names the act, for an exact undo.
 
     `left` counts by state what was meant too and stayed as it is, because somebody else was first.
@@ -69,7 +69,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Clearing:
+class Archive:
     """Acts of one operator on a store's dead letters."""
 
     store: Store
@@ -77,7 +77,7 @@ class Clearing:
     who: str
     origin: str
 
-    def archive(self, where: DeadLetterFilter) -> Result:
+    def archive(self, where: DeadLetterFilter) -> ArchiveResult:
         with self.store.borrow(write=True) as connection:
             now = self._moment(connection)
             count = states.move(connection, where.where(), "dead", "archived", now=now)
@@ -85,9 +85,9 @@ class Clearing:
             left, told = _left(connection, where, "archived", now)
             planned = _rows(connection, _PLANNED, [now])
             sentences = [f"Archived {letters(count)}.", *told, *map(_leaves_out, planned)]
-            return self._done("archive", where, Result(count, " ".join(sentences), now, left))
+            return self._done("archive", where, ArchiveResult(count, " ".join(sentences), now, left))
 
-    def restore(self, where: DeadLetterFilter, *, moment: float | None = None) -> Result:
+    def restore(self, where: DeadLetterFilter, *, moment: float | None = None) -> ArchiveResult:
         with self.store.borrow(write=True) as connection:
             condition, parameters = replace(where, state=None).where()
             if moment is not None:
@@ -101,9 +101,9 @@ class Clearing:
                 else _changed_since(connection, moment, count)
             )
             sentences = [f"Restored {letters(count)}.", *told]
-            return self._done("restore", where, Result(count, " ".join(sentences), now, left))
+            return self._done("restore", where, ArchiveResult(count, " ".join(sentences), now, left))
 
-    def purge(self, where: DeadLetterFilter, *, confirmation: str, min_age: float) -> Result:
+    def purge(self, where: DeadLetterFilter, *, confirmation: str, min_age: float) -> ArchiveResult:
         """ConfigError when it was not confirmed; that is in the audit as well."""
         with self.store.borrow(write=True) as connection:
             now = self._moment(connection)
@@ -113,7 +113,9 @@ class Clearing:
             if confirmed:
                 result = self._purged(connection, which, now, min_age)
             else:
-                result = Result(0, f"Refused: {confirmation.strip()!r} was typed instead of {phrase!r}.", now)
+                result = ArchiveResult(
+                    0, f"Refused: {confirmation.strip()!r} was typed instead of {phrase!r}.", now
+                )
             self._done("purge", where, result)
         if not confirmed:
             raise ConfigError(
@@ -121,17 +123,17 @@ class Clearing:
             )
         return result
 
-    def reveal(self, ids: Sequence[str], selection: Mapping[str, Any]) -> Result:
+    def reveal(self, ids: Sequence[str], selection: Mapping[str, Any]) -> ArchiveResult:
         with self.store.borrow(write=True) as connection:
             now = self.clock()
             connection.execute(_REVEALED, [list(ids), now, self.who, self.origin])
-            result = Result(len(ids), f"{letters(len(ids)).capitalize()} shown unmasked.", now)
+            result = ArchiveResult(len(ids), f"{letters(len(ids)).capitalize()} shown unmasked.", now)
             self._audit("reveal", selection, result)
         return result
 
     def _purged(
         self, connection: duckdb.DuckDBPyConnection, which: states.Condition, now: float, min_age: float
-    ) -> Result:
+    ) -> ArchiveResult:
         count = states.move(
             connection,
             which,
@@ -150,22 +152,22 @@ class Clearing:
         )
         self._trace(connection, "purged", "purged", now)
         if not count:
-            return Result(
+            return ArchiveResult(
                 0,
                 f"Nothing was purged: no archived dead letter that matches is older than {min_age / 3600:g} h.",
                 now,
             )
-        return Result(
+        return ArchiveResult(
             count,
             f"Purged {letters(count)} for good. New records use their room in the store's file; `store compact` clears it now.",
             now,
         )
 
-    def _done(self, action: str, where: DeadLetterFilter, result: Result) -> Result:
+    def _done(self, action: str, where: DeadLetterFilter, result: ArchiveResult) -> ArchiveResult:
         self._audit(action, where.to_query(), result)
         return result
 
-    def _audit(self, action: str, selection: Mapping[str, Any], result: Result) -> None:
+    def _audit(self, action: str, selection: Mapping[str, Any], result: ArchiveResult) -> None:
         self.store.audit(
             who=self.who,
             origin=self.origin,

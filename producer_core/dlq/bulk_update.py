@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from producer_core.delivery.dead_letter import Letter
+from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.dlq.codec import read_headers
 from producer_core.dlq.lookup import LISTED, fetch_rows, reads_whole
 from producer_core.store import dead_letter_counts
@@ -52,7 +52,7 @@ def claim_next(
     until: float,
     alone: bool,
     now: float,
-) -> tuple[list[Letter], list[str]]:
+) -> tuple[list[ReplayRecord], list[str]]:
     """Claims the next pending records of an operation, `count` at most: their letters, in their order; and the ids of
     records whose letters cannot be had.
 
@@ -71,7 +71,7 @@ def claim_next(
     return letters, [one for (one,) in connection.execute(_NOT_PLACED).fetchall()]
 
 
-def letters_of(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[Letter]:
+def letters_of(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[ReplayRecord]:
     """Those of these that are there, in their order."""
     _place_ids(connection, ids)
     return _letters(connection)
@@ -142,19 +142,19 @@ def _give(
     connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT {values}", given)
 
 
-def _letters(connection: duckdb.DuckDBPyConnection) -> list[Letter]:
+def _letters(connection: duckdb.DuckDBPyConnection) -> list[ReplayRecord]:
     """Those that are `placed`. A few rows at a time: what lives at once is what Python's collector goes through."""
     _place(connection, "body", of="placed", into="embodied")
-    found, letters = connection.execute(_LETTERS), list[Letter]()
+    found, letters = connection.execute(_LETTERS), list[ReplayRecord]()
     while rows := found.fetchmany(_TOGETHER):
         letters += map(_letter, rows)
     return letters
 
 
-def _letter(row: Row) -> Letter:
+def _letter(row: Row) -> ReplayRecord:
     """Nearly all have no headers."""
     headers = () if row[4] is None else read_headers(row[4])
-    return Letter._make((*row[:4], headers, *row[5:]))
+    return ReplayRecord._make((*row[:4], headers, *row[5:]))
 
 
 def _claim_placed(connection: duckdb.DuckDBPyConnection, operation_id: str, now: float) -> None:

@@ -7,20 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from producer_core._internal.actor import person
+from producer_core._internal.actor import current_actor
 from producer_core.dlq import archive as dlq_archive
 from producer_core.dlq import codec, insert, states
 from producer_core.dlq import dataframe as framing
 from producer_core.dlq import groups as grouping
 from producer_core.dlq import search as searching
-from producer_core.dlq.archive import MIN_AGE, Clearing, Result
+from producer_core.dlq.archive import MIN_AGE, Archive, ArchiveResult
 from producer_core.dlq.bulk_update import claim_letters
 from producer_core.dlq.count import COLUMNS, Column, counted
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.dlq.groups import Groups
-from producer_core.dlq.listing import Cursor, Page, listing
+from producer_core.dlq.listing import Page, PageCursor, listing
 from producer_core.dlq.lookup import among, fetch_rows
-from producer_core.dlq.search import Found
+from producer_core.dlq.search import SearchResult
 from producer_core.errors import ConfigError
 from producer_core.events import DeadLetter
 
@@ -50,20 +50,20 @@ class DeadLetters:
     # looking
 
     def find(
-        self, where: DeadLetterFilter, *, limit: int = 100, offset: int = 0, after: Cursor | None = None
+        self, where: DeadLetterFilter, *, limit: int = 100, offset: int = 0, after: PageCursor | None = None
     ) -> list[DeadLetter]:
         """A listing, the latest death first: value, headers, timestamp and single attempts stay empty."""
         sql, parameters = listing(self.frozen(where), "*", limit=limit, offset=offset, after=after)
         return [codec.read_letter(row) for row in self._rows(sql, parameters)]
 
-    def page(self, where: DeadLetterFilter, *, limit: int = 100, after: Cursor | None = None) -> Page:
+    def page(self, where: DeadLetterFilter, *, limit: int = 100, after: PageCursor | None = None) -> Page:
         """A listing by pages: give `next` of the one before as `after`. Each takes as long as the first."""
         found = self.find(where, limit=limit + 1, after=after)
         last = found[limit - 1] if 0 < limit < len(found) else None
-        return Page(tuple(found[:limit]), Cursor(last.failed_at, last.message_id) if last else None)
+        return Page(tuple(found[:limit]), PageCursor(last.failed_at, last.message_id) if last else None)
 
     def table(
-        self, where: DeadLetterFilter, *, limit: int = 100, offset: int = 0, after: Cursor | None = None
+        self, where: DeadLetterFilter, *, limit: int = 100, offset: int = 0, after: PageCursor | None = None
     ) -> pyarrow.Table:
         """The listing of `find` with every column (sizes, counts, states, landing) as an Arrow table."""
         columns = ", ".join(codec.LETTER_COLUMNS)
@@ -94,7 +94,7 @@ class DeadLetters:
         if not masked and letters:
             ids = [letter.message_id for letter in letters]
             asked = (where or DeadLetterFilter()).to_query()
-            self.reveal(ids, who=person(), origin="python", selection=asked)
+            self.reveal(ids, who=current_actor(), origin="python", selection=asked)
         sizes = [row["value_size"] for row in rows]
         return framing.frame(letters, sizes, kind=kind, bodies=bodies, masked=masked)
 
@@ -103,10 +103,10 @@ class DeadLetters:
         where: DeadLetterFilter,
         *,
         limit: int = 100,
-        after: Cursor | None = None,
+        after: PageCursor | None = None,
         seconds: float = searching.SECONDS,
         letters: int = searching.LETTERS,
-    ) -> Found:
+    ) -> SearchResult:
         """A listing that looks into bodies too (`body`), within a bound, and says how far it looked."""
         of = self.count(replace(where, body=None))
         return searching.search(
@@ -166,7 +166,7 @@ class DeadLetters:
 
     # clearing: each act writes the audit and a line in the life of every letter it moved
 
-    def archive(self, where: DeadLetterFilter, *, who: str, origin: str) -> Result:
+    def archive(self, where: DeadLetterFilter, *, who: str, origin: str) -> ArchiveResult:
         """Put aside what is dead and matches. `restore` brings it back; nothing is deleted.
 
         What is being replayed, or was moved by somebody else before, is left alone, and the result says so.
@@ -175,7 +175,7 @@ class DeadLetters:
 
     def restore(
         self, where: DeadLetterFilter, *, who: str, origin: str, moment: float | None = None
-    ) -> Result:
+    ) -> ArchiveResult:
         """Bring archived letters back; with `moment` (of an archive's Result) only what that act archived."""
         return self._by(who, origin).restore(self._archived(where), moment=moment)
 
@@ -195,7 +195,7 @@ class DeadLetters:
         origin: str,
         confirmation: str,
         min_age: float = MIN_AGE,
-    ) -> Result:
+    ) -> ArchiveResult:
         """Delete for good the keys, bodies, attempts and error texts of what was archived `min_age` seconds ago or
         earlier; DuckDB uses their room in the file again.
 
@@ -206,7 +206,7 @@ class DeadLetters:
 
     def reveal(
         self, ids: Sequence[str], *, who: str, origin: str, selection: Mapping[str, Any] | None = None
-    ) -> Result:
+    ) -> ArchiveResult:
         """Write down that a person sees these unmasked. Call it before they are shown, so that none is shown unseen.
 
         Programs that use `get` and `bodies` have the raw bytes, and nothing is written down.
@@ -266,5 +266,5 @@ class DeadLetters:
             names = [column[0] for column in found.description or ()]
             return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
-    def _by(self, who: str, origin: str) -> Clearing:
-        return Clearing(self._store, self._clock, who, origin)
+    def _by(self, who: str, origin: str) -> Archive:
+        return Archive(self._store, self._clock, who, origin)

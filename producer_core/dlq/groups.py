@@ -33,7 +33,7 @@ _FEW = 2_000_000
 
 
 @dataclass(frozen=True)
-class Trend:
+class GroupTrend:
     """Deaths in time: one count for each `width` seconds from `start`. The same bars for all groups of a look."""
 
     start: float = 0.0
@@ -55,7 +55,7 @@ class Group:
     meaning: str
     advice: str
     verdicts: Mapping[str, int]
-    trend: Trend = Trend()
+    trend: GroupTrend = GroupTrend()
 
 
 class Groups(list[Group]):
@@ -212,7 +212,7 @@ def _latest(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 def _bars(
     connection: duckdb.DuckDBPyConnection, where: DeadLetterFilter, rows: Sequence[Mapping[str, Any]]
-) -> dict[str, Trend]:
+) -> dict[str, GroupTrend]:
     first, last = min(row["first_hour"] for row in rows), max(row["last_hour"] for row in rows)
     if where.since is not None:
         first = max(where.since // HOUR, first - _LONGEST)
@@ -231,7 +231,7 @@ def _fine_bars(
     rows: Sequence[Mapping[str, Any]],
     since: float,
     until: float,
-) -> dict[str, Trend]:
+) -> dict[str, GroupTrend]:
     """Bars of seconds or minutes, over what is there and not over the whole hours around it."""
     condition, parameters = where.where()
     marks = [row["fingerprint"] for row in rows]
@@ -259,14 +259,14 @@ def _trends(
     width: float,
     *,
     scale: float,
-) -> dict[str, Trend]:
+) -> dict[str, GroupTrend]:
     start, number = first // width, int(last // width - first // width) + 1
     trends = {}
     for mark, pairs in counts.items():
         bars = [0] * number
         for moment, n in pairs:
             bars[min(max(int(moment // width - start), 0), number - 1)] += n
-        trends[mark] = Trend(start * width * scale, width * scale, tuple(bars))
+        trends[mark] = GroupTrend(start * width * scale, width * scale, tuple(bars))
     return trends
 
 
@@ -278,7 +278,7 @@ def _within(where: DeadLetterFilter, since: float, until: float) -> DeadLetterFi
     )
 
 
-def _group(row: Mapping[str, Any], seen: Mapping[str, Any], trend: Trend) -> Group:
+def _group(row: Mapping[str, Any], seen: Mapping[str, Any], trend: GroupTrend) -> Group:
     """A group from what was counted and seen of it, with what the failures table says of its code."""
     meaning, advice = explained(seen["code"])
     return Group(

@@ -43,7 +43,7 @@ SELECT count(*), coalesce(sum(value_size), 0), min(failed_at) FROM dead_letters 
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class DeadLetterLimits:
     """What may wait; None: as much as comes. A store's settings `dlq_max_size`, `dlq_max_bytes` and `dlq_max_age`
     go before what a producer was given, because all producers of a store share one queue.
     """
@@ -52,9 +52,9 @@ class Bounds:
     bytes: int | None = 256 << 20
     age: float | None = 7 * _DAY
 
-    def set_by(self, settings: Mapping[str, Any]) -> Bounds:
+    def set_by(self, settings: Mapping[str, Any]) -> DeadLetterLimits:
         """These bounds, where the store's settings say nothing else; 0 there means none."""
-        return Bounds(
+        return DeadLetterLimits(
             settings.get("dlq_max_size", self.letters) or None,
             settings.get("dlq_max_bytes", self.bytes) or None,
             settings.get("dlq_max_age", self.age) or None,
@@ -62,7 +62,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class DeadLetterLoad:
     """What waits: letters, bytes of their values, when the one that waits longest died."""
 
     letters: int
@@ -71,7 +71,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Excess:
+class LimitExcess:
     """A bound that was passed."""
 
     what: What
@@ -85,26 +85,26 @@ class Excess:
         return _SUBJECTS[self.what]
 
 
-def judge(load: Load, bounds: Bounds, now: float) -> tuple[Excess, ...]:
+def judge(load: DeadLetterLoad, bounds: DeadLetterLimits, now: float) -> tuple[LimitExcess, ...]:
     """The bounds that are passed."""
     return tuple(_passed(load, bounds, now))
 
 
-def measure(store: Store) -> Load:
+def measure(store: Store) -> DeadLetterLoad:
     """What waits in a store; of ten million letters in under a second."""
     with store.borrow() as connection:
         row = connection.execute(_MEASURED).fetchone()
     assert row is not None, "an aggregate has a row"
     letters, size, oldest = row
-    return Load(int(letters), int(size), oldest)
+    return DeadLetterLoad(int(letters), int(size), oldest)
 
 
-class Watch:
+class LimitWatch:
     """Looks now and then and says what changed. Asked once a second; looks at most every five seconds, and so seldom
     that it takes a hundredth of its caller's time, however many letters there are. One thread.
     """
 
-    def __init__(self, bounds: Bounds, *, timer: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, bounds: DeadLetterLimits, *, timer: Callable[[], float] = time.monotonic) -> None:
         self._bounds = bounds
         self._timer = timer
         self._next = 0.0
@@ -120,7 +120,7 @@ class Watch:
         self._next = began + max(_SOONEST, took * _SHARE)
         return self.follow(found, now)
 
-    def follow(self, found: tuple[Excess, ...], now: float) -> list[Notice]:
+    def follow(self, found: tuple[LimitExcess, ...], now: float) -> list[Notice]:
         """One notice for each bound that is passed now and was not, and for each that holds again."""
         passed: frozenset[What] = frozenset(excess.what for excess in found)
         began = [_over(excess, now) for excess in found if excess.what not in self._passed]
@@ -129,20 +129,20 @@ class Watch:
         return began + ended
 
 
-def _passed(load: Load, bounds: Bounds, now: float) -> Iterator[Excess]:
+def _passed(load: DeadLetterLoad, bounds: DeadLetterLimits, now: float) -> Iterator[LimitExcess]:
     if bounds.letters is not None and load.letters > bounds.letters:
         text = f"{load.letters:,} dead letters wait; the bound (dlq_max_size) is {bounds.letters:,}."
-        yield Excess("number", load.letters, bounds.letters, text, _ADVICE["number"])
+        yield LimitExcess("number", load.letters, bounds.letters, text, _ADVICE["number"])
     if bounds.bytes is not None and load.bytes > bounds.bytes:
         text = f"{_mebibytes(load.bytes)} of dead letters wait; the bound (dlq_max_bytes) is {_mebibytes(bounds.bytes)}."
-        yield Excess("bytes", load.bytes, bounds.bytes, text, _ADVICE["bytes"])
+        yield LimitExcess("bytes", load.bytes, bounds.bytes, text, _ADVICE["bytes"])
     waits = 0.0 if load.oldest is None else now - load.oldest
     if bounds.age is not None and waits > bounds.age:
         text = f"A dead letter has waited for {_length(waits)}; the bound (dlq_max_age) is {_length(bounds.age)}."
-        yield Excess("age", waits, bounds.age, text, _ADVICE["age"])
+        yield LimitExcess("age", waits, bounds.age, text, _ADVICE["age"])
 
 
-def _over(excess: Excess, now: float) -> Notice:
+def _over(excess: LimitExcess, now: float) -> Notice:
     details = {"subject": excess.subject, "value": excess.value, "threshold": excess.limit}
     return Notice(OVER, "warning", f"{excess.text} {excess.advice}", now, details)
 

@@ -16,7 +16,7 @@ _AFTER = "failed_at <= ? AND (failed_at < ? OR message_id < ?)"
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
+class PageCursor:
     """The last letter of a page. The page after it is found in the same time, however far down the list it is.
 
     A letter that dies while somebody turns pages stands before the first page and moves nothing.
@@ -30,7 +30,7 @@ class Cursor:
         return f"{self.failed_at!r}/{self.message_id}"
 
     @classmethod
-    def parse(cls, text: str) -> Cursor:
+    def parse(cls, text: str) -> PageCursor:
         """What `str` wrote."""
         moment, _, message_id = text.partition("/")
         try:
@@ -46,11 +46,11 @@ class Page:
     """`next` is None when there is nothing after these."""
 
     letters: tuple[DeadLetter, ...]
-    next: Cursor | None
+    next: PageCursor | None
 
 
 def listing(
-    where: DeadLetterFilter, what: str, *, limit: int, offset: int = 0, after: Cursor | None = None
+    where: DeadLetterFilter, what: str, *, limit: int, offset: int = 0, after: PageCursor | None = None
 ) -> tuple[str, list[Any]]:
     """The query for a page, and its parameters."""
     condition, parameters = where.where()

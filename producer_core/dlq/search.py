@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core.dlq import codec
 from producer_core.dlq.filter import DeadLetterFilter, holds
-from producer_core.dlq.listing import Cursor, listing
+from producer_core.dlq.listing import PageCursor, listing
 from producer_core.dlq.lookup import fetch
 from producer_core.errors import ConfigError
 from producer_core.events import DeadLetter
@@ -35,7 +35,7 @@ _NOTHING = ("",)
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What a search found, and how far it looked: at `looked_at` of the `of` letters that match the rest.
 
     `complete`: it looked at all of them, so there are no others. `next` goes on where it ended.
@@ -45,7 +45,7 @@ class Found:
     looked_at: int
     of: int
     complete: bool
-    next: Cursor | None = None
+    next: PageCursor | None = None
 
     @property
     def text(self) -> str:
@@ -66,11 +66,11 @@ def search(
     *,
     of: int,
     limit: int = 100,
-    after: Cursor | None = None,
+    after: PageCursor | None = None,
     seconds: float = SECONDS,
     letters: int = LETTERS,
     monotonic: Callable[[], float] = time.monotonic,
-) -> Found:
+) -> SearchResult:
     """The letters that match, as a listing shows them; ends at `limit` found, after `seconds`, or `letters` seen.
 
     The store is borrowed for a slice at a time, so that nobody who writes waits for a search.
@@ -82,7 +82,7 @@ def search(
         asked = min(_AT_ONCE, letters - looked)
         rows = _slice(store, rest, after, asked)
         for row, body in _with_bodies(store, rows):
-            looked, after = looked + 1, Cursor(row["failed_at"], row["message_id"])
+            looked, after = looked + 1, PageCursor(row["failed_at"], row["message_id"])
             if where.body is None or _holds(where.body, row, body):
                 found.append(row["message_id"])
             if len(found) == limit:
@@ -91,7 +91,7 @@ def search(
             complete = len(rows) < asked
         if complete or len(found) == limit or looked >= letters or monotonic() - begun > seconds:
             listed = _listed(store, found)
-            return Found(listed, looked, max(of, looked), complete, None if complete else after)
+            return SearchResult(listed, looked, max(of, looked), complete, None if complete else after)
 
 
 def _holds(wanted: str, row: Mapping[str, Any], body: Mapping[str, Any] | None) -> bool:
@@ -105,7 +105,7 @@ def _listed(store: Store, ids: Sequence[str]) -> tuple[DeadLetter, ...]:
     return tuple(codec.read_letter(rows[message_id]) for message_id in ids if message_id in rows)
 
 
-def frozen(where: DeadLetterFilter, found: Found) -> DeadLetterFilter:
+def frozen(where: DeadLetterFilter, found: SearchResult) -> DeadLetterFilter:
     """The selection of exactly these letters; ConfigError where the search did not see everything."""
     if not found.complete:
         raise ConfigError(
@@ -116,7 +116,9 @@ def frozen(where: DeadLetterFilter, found: Found) -> DeadLetterFilter:
     return replace(where, body=None, ids=ids or _NOTHING)
 
 
-def _slice(store: Store, where: DeadLetterFilter, after: Cursor | None, count: int) -> list[dict[str, Any]]:
+def _slice(
+    store: Store, where: DeadLetterFilter, after: PageCursor | None, count: int
+) -> list[dict[str, Any]]:
     sql, parameters = listing(where, ", ".join(_NEEDED), limit=count, after=after)
     with store.borrow(limit=_PATIENCE) as connection:
         rows = connection.execute(sql, parameters).fetchall()

@@ -35,7 +35,7 @@ _ORDER = ("read", "accepted", "malformed", "attempt failed", "failed again", "de
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TimelineEvent:
     """One thing that happened: when (seconds since 1970), a word for it, who did it, and a sentence.
 
     `what` is accepted, attempt failed (of an input that never became a message: read, malformed), dead, quarantined, replay planned, being sent, acknowledged, landed, failed
@@ -49,7 +49,7 @@ class Moment:
     text: str
 
 
-def timeline(store: Store, message_id: str) -> tuple[Moment, ...]:
+def timeline(store: Store, message_id: str) -> tuple[TimelineEvent, ...]:
     """A letter's whole life: accepted, attempts, dead, replays, acts of operators; () for an unknown id.
 
     Of a death that a later one replaced, its last attempt is what is left.
@@ -67,7 +67,7 @@ def timeline(store: Store, message_id: str) -> tuple[Moment, ...]:
         *_beginning(letter),
         *_deaths(letter, [replay["created_at"] for replay in replays]),
         *(moment for replay in replays for moment in _replay(replay, row)),
-        *(Moment(at, what, who, text or f"by {origin}") for at, what, who, origin, text in events),
+        *(TimelineEvent(at, what, who, text or f"by {origin}") for at, what, who, origin, text in events),
     ]
     return tuple(sorted(moments, key=lambda moment: (moment.at, _rank(moment.what))))
 
@@ -85,51 +85,51 @@ def _named(connection: duckdb.DuckDBPyConnection, sql: str, given: Any) -> list[
     return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
-def _beginning(letter: DeadLetter) -> Iterator[Moment]:
+def _beginning(letter: DeadLetter) -> Iterator[TimelineEvent]:
     """Accepted, and each attempt; what never became a message was only read."""
     where = f"for {letter.topic}, on {letter.host}"
     if not letter.never_a_message:
-        yield Moment(letter.accepted_at, "accepted", letter.producer_id, where)
+        yield TimelineEvent(letter.accepted_at, "accepted", letter.producer_id, where)
         yield from _attempts(letter.attempts)
         return
     source = f"{letter.source}, " if letter.source else ""
-    yield Moment(letter.accepted_at, "read", letter.producer_id, f"{source}{where}")
+    yield TimelineEvent(letter.accepted_at, "read", letter.producer_id, f"{source}{where}")
     for found in letter.attempts:
-        yield Moment(found.failed_at, "malformed", None, found.text)
+        yield TimelineEvent(found.failed_at, "malformed", None, found.text)
 
 
-def _attempts(attempts: Sequence[Attempt]) -> Iterator[Moment]:
+def _attempts(attempts: Sequence[Attempt]) -> Iterator[TimelineEvent]:
     for number, attempt in enumerate(attempts, start=1):
-        yield Moment(
+        yield TimelineEvent(
             attempt.failed_at, "attempt failed", None, f"attempt {number}: {attempt.code}: {attempt.text}"
         )
 
 
-def _deaths(letter: DeadLetter, replays: Sequence[float]) -> Iterator[Moment]:
+def _deaths(letter: DeadLetter, replays: Sequence[float]) -> Iterator[TimelineEvent]:
     """The last death with its verdict; an earlier one, before the first replay, from its last attempt."""
     if replays and replays[0] < letter.failed_at:
         before = [attempt for attempt in letter.attempts if attempt.failed_at <= replays[0]]
         if before:
-            yield Moment(before[-1].failed_at, "dead", None, f"after {before[-1].code}")
+            yield TimelineEvent(before[-1].failed_at, "dead", None, f"after {before[-1].code}")
     verdict = f"{letter.verdict}: {letter.verdict_reason}"
-    yield Moment(letter.failed_at, "dead", None, verdict)
+    yield TimelineEvent(letter.failed_at, "dead", None, verdict)
     if letter.quarantined:
-        yield Moment(
+        yield TimelineEvent(
             letter.failed_at, "quarantined", None, f"it failed again in {letter.replay_count} replays"
         )
 
 
-def _replay(replay: dict[str, Any], row: dict[str, Any]) -> Iterator[Moment]:
+def _replay(replay: dict[str, Any], row: dict[str, Any]) -> Iterator[TimelineEvent]:
     operation = replay["operation_id"]
     why = f": {replay['reason']}" if replay["reason"] else ""
-    yield Moment(
+    yield TimelineEvent(
         replay["created_at"], "replay planned", replay["who"], f"{operation} by {replay['origin']}{why}"
     )
     if replay["state"] == "claimed" and row["operation_id"] == operation:
-        yield Moment(row["state_at"], "being sent", None, f"replay {operation}")
+        yield TimelineEvent(row["state_at"], "being sent", None, f"replay {operation}")
     elif replay["state"] in _SAID:
         at = replay["created_at"] if replay["settled_at"] is None else replay["settled_at"]
-        yield Moment(at, _SAID[replay["state"]], None, _outcome(operation, replay, row))
+        yield TimelineEvent(at, _SAID[replay["state"]], None, _outcome(operation, replay, row))
 
 
 def _outcome(operation: str, replay: dict[str, Any], row: dict[str, Any]) -> str:

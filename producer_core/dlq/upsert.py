@@ -19,7 +19,7 @@ _EVENT = ("message_id", "happened_at", "what", "who", "origin", "text")
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class Import:
     """A letter of another store, with what its row had besides."""
 
     letter: DeadLetter
@@ -27,38 +27,38 @@ class Brought:
 
 
 @dataclass(frozen=True)
-class Taken:
+class ImportResult:
     """The ids that are new here, and by state how many were known."""
 
     new: tuple[str, ...]
     known: Counter[str] = field(default_factory=Counter)
 
 
-def look(connection: duckdb.DuckDBPyConnection, letters: Sequence[DeadLetter]) -> Taken:
+def look(connection: duckdb.DuckDBPyConnection, letters: Sequence[DeadLetter]) -> ImportResult:
     """What taking these in would do."""
     ids = [letter.message_id for letter in letters]
     here = fetch(connection, "dead_letters", ("message_id", "state"), ids)
     new = tuple(message_id for message_id in dict.fromkeys(ids) if message_id not in here)
     known = Counter(here[message_id]["state"] for message_id in ids if message_id in here)
     known["in the file before"] += len(ids) - len(new) - known.total()
-    return Taken(new, +known)
+    return ImportResult(new, +known)
 
 
 def take_in(
     connection: duckdb.DuckDBPyConnection,
-    brought: Sequence[Brought],
+    brought: Sequence[Import],
     *,
     now: float,
     who: str,
     origin: str,
     text: str,
-) -> Taken:
+) -> ImportResult:
     """Within the caller's transaction: rows, bodies, and a line in the life of each.
 
     A message id that is known here stays exactly as it is, whatever its state; so the same file twice, or the rest
     of one after a kill, adds what is missing and nothing else.
     """
-    first: dict[str, Brought] = {}
+    first: dict[str, Import] = {}
     for one in brought:
         first.setdefault(one.letter.message_id, one)
     taken = look(connection, [one.letter for one in brought])
@@ -72,7 +72,7 @@ def take_in(
     return taken
 
 
-def _row(one: Brought, now: float) -> tuple[Any, ...]:
+def _row(one: Import, now: float) -> tuple[Any, ...]:
     """`state_at` is now: what was archived elsewhere long ago is not old enough to be purged or pruned here."""
     values = zip(codec.WRITTEN_COLUMNS, codec.written_row(one.letter, now=now), strict=True)
     return tuple(one.row.get(name, value) for name, value in values)

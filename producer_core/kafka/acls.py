@@ -36,7 +36,7 @@ class Permission:
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class PermissionNeed:
     """A row of the table: what a feature must be allowed on each of its topics, or on its transactional ids."""
 
     resource: Resource
@@ -44,23 +44,26 @@ class Need:
     reason: str
 
 
-_WRITE = Need("topic", "WRITE", "to send")
-_SEE = Need("topic", "DESCRIBE", "to see the topic and its watermarks")
-_LOOK = Need("topic", "READ", "to look whether a doubtful message is there")
-_CONFIGS = Need("topic", "DESCRIBE_CONFIGS", "to see min.insync.replicas and max.message.bytes")
-_TRANSACT = Need("transactional_id", "WRITE", "to commit, and to fence an earlier process")
-_REPLAY = Need("transactional_id", "WRITE", "to replay exactly once; without it, at least once")
-_READ_BACK = Need("topic", "READ", "to read back what the last transaction left")
+_WRITE = PermissionNeed("topic", "WRITE", "to send")
+_SEE = PermissionNeed("topic", "DESCRIBE", "to see the topic and its watermarks")
+_LOOK = PermissionNeed("topic", "READ", "to look whether a doubtful message is there")
+_CONFIGS = PermissionNeed("topic", "DESCRIBE_CONFIGS", "to see min.insync.replicas and max.message.bytes")
+_TRANSACT = PermissionNeed("transactional_id", "WRITE", "to commit, and to fence an earlier process")
+_REPLAY = PermissionNeed("transactional_id", "WRITE", "to replay exactly once; without it, at least once")
+_READ_BACK = PermissionNeed("topic", "READ", "to read back what the last transaction left")
 
-TABLE: Mapping[Feature, tuple[Need, ...]] = MappingProxyType(
+TABLE: Mapping[Feature, tuple[PermissionNeed, ...]] = MappingProxyType(
     {
         "send": (_WRITE, _SEE),
         "probe": (_LOOK, _SEE),
-        "standing": (Need("topic", "READ", "to see whether the log still holds what it acknowledged"), _SEE),
+        "standing": (
+            PermissionNeed("topic", "READ", "to see whether the log still holds what it acknowledged"),
+            _SEE,
+        ),
         "replication": (_SEE, _CONFIGS),
         "exactly_once": (_WRITE, _SEE, _READ_BACK, _TRANSACT),
         "replay": (_WRITE, _SEE, _LOOK, _REPLAY),
-        "telemetry": (Need("topic", "WRITE", "to publish statistics"), _SEE),
+        "telemetry": (PermissionNeed("topic", "WRITE", "to publish statistics"), _SEE),
     }
 )
 """WRITE and READ bring DESCRIBE. Idempotence needs no permission of its own since Kafka 2.8; before, IDEMPOTENT_WRITE on the cluster."""

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError, KafkaException
 
 from producer_core.kafka.clients import reader
-from producer_core.kafka.newer_keys import SLACK, Keys, Number, look
-from producer_core.kafka.topic_config import Bound, cleanup_policies, may_compact
+from producer_core.kafka.newer_keys import SLACK, KeyIndex, Number, look
+from producer_core.kafka.topic_config import TimeLimit, cleanup_policies, may_compact
 
 _MOST = 1_000_000
 """Records that are read in one search for newer keys."""
@@ -27,7 +27,7 @@ _ASK_AGAIN = 30.0
 """Seconds until a policy that could not be read is asked for again."""
 
 
-class Missing(NamedTuple):
+class MissingRecord(NamedTuple):
     """A message that was not found; `partition` is the one asked for, None when the partitioner was to choose."""
 
     message_id: str
@@ -62,17 +62,17 @@ class Compaction:
         self._policies: dict[str, tuple[str | None, float]] = {}
 
     def newer_records(
-        self, topic: str, missing: Sequence[Missing], *, number: Number, timeout: float
+        self, topic: str, missing: Sequence[MissingRecord], *, number: Number, timeout: float
     ) -> NewerRecords:
         """Search for newer records of these keys, where the topic may be compacted.
 
         `number` knows the sequences of the producer's own ids. Never raises for what a broker answers.
         """
-        bound = Bound(timeout)
+        bound = TimeLimit(timeout)
         policy = self._policy(topic, bound)
         if not missing or not may_compact(policy):
             return NONE_NEWER
-        keys = Keys(number, slack=SLACK)
+        keys = KeyIndex(number, slack=SLACK)
         for one in missing:
             keys.add(one.message_id, one.key, one.accepted_at, partition=one.partition)
         complete, reason, unanswered = self._search(topic, keys, bound)
@@ -80,7 +80,7 @@ class Compaction:
         unknown = frozenset() if complete else frozenset(one.message_id for one in missing) - newer
         return NewerRecords(newer, unknown, policy is not None, unanswered, reason)
 
-    def _policy(self, topic: str, bound: Bound) -> str | None:
+    def _policy(self, topic: str, bound: TimeLimit) -> str | None:
         """Return the topic's cleanup.policy, asked once in a while; None where it cannot be known."""
         with self._lock:
             policy, until = self._policies.get(topic, (None, 0.0))
@@ -91,7 +91,7 @@ class Compaction:
                 self._policies[topic] = (policy, time.monotonic() + fresh)
         return policy
 
-    def _search(self, topic: str, keys: Keys, bound: Bound) -> tuple[bool, str, bool]:
+    def _search(self, topic: str, keys: KeyIndex, bound: TimeLimit) -> tuple[bool, str, bool]:
         """Return whether all was read, why not, and whether no broker answered."""
         try:
             with reader(self._settings, {"isolation.level": "read_uncommitted"}) as handle:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from producer_core.kafka.clients import reader
-from producer_core.kafka.topic_config import Bound, words
+from producer_core.kafka.topic_config import TimeLimit, words
 from producer_core.messages import ORIGINAL_TIMESTAMP, parse_id, record_id
 
 MOST_KEYS = 500_000
@@ -46,7 +46,7 @@ Number = Callable[[bytes], int | None]
 _OWN = b"own"
 
 
-class Keys:
+class KeyIndex:
     """The letters of one topic that have a key: about 150 bytes each, whatever the length of the key.
 
     `number` makes one session of all of a producer's, `slack` is in seconds: how far the clocks of others may be behind.
@@ -143,7 +143,7 @@ def _moment(message: Message) -> float:
 class LaterRecords:
     """The newest record of each key in a part of one partition, for a producer that reads it back after a crash.
 
-    `number` is as in `Keys`. Of keys beyond the first `most` only the newest of all is known, and stands for each.
+    `number` is as in `KeyIndex`. Of keys beyond the first `most` only the newest of all is known, and stands for each.
     """
 
     def __init__(self, number: Number, *, most: int = MOST_KEYS) -> None:
@@ -183,7 +183,7 @@ class LaterRecords:
 
 
 @dataclass
-class Look:
+class KeyScan:
     """How far one look at a topic went: `there` records could tell, `looked_at` were read."""
 
     looked_at: int = 0
@@ -198,16 +198,16 @@ def look(
     handle: Consumer,
     topic: str,
     partitions: int,
-    keys: Keys,
+    keys: KeyIndex,
     *,
-    bound: Bound,
+    bound: TimeLimit,
     most: int,
-) -> Look:
+) -> KeyScan:
     """Reads what was written to the topic since the oldest letter; `handle` must be `read_uncommitted`.
 
     Never raises for what a broker answers.
     """
-    progress = Look()
+    progress = KeyScan()
     try:
         spans = _spans(progress, handle, topic, partitions, keys.oldest - SLACK, bound)
         waiting = {span.partition: span for span in spans if span.size}
@@ -240,7 +240,7 @@ class _Span:
 
 
 def _spans(
-    progress: Look, handle: Consumer, topic: str, partitions: int, moment: float, bound: Bound
+    progress: KeyScan, handle: Consumer, topic: str, partitions: int, moment: float, bound: TimeLimit
 ) -> list[_Span]:
     """Three questions for all partitions together, however many there are."""
     lows = _offsets(handle, topic, partitions, _EARLIEST, bound)
@@ -255,7 +255,7 @@ def _spans(
     return spans
 
 
-def _offsets(handle: Consumer, topic: str, partitions: int, moment: int, bound: Bound) -> dict[int, int]:
+def _offsets(handle: Consumer, topic: str, partitions: int, moment: int, bound: TimeLimit) -> dict[int, int]:
     """Ask again while the answer is transient and there is time."""
     asked = [TopicPartition(topic, number, moment) for number in range(partitions)]
     for tried in range(1, _TRIES + 1):
@@ -276,12 +276,12 @@ def _answered(answers: Sequence[TopicPartition]) -> dict[int, int]:
 
 
 def _read(
-    progress: Look,
+    progress: KeyScan,
     consumer: Consumer,
     topic: str,
     waiting: dict[int, _Span],
-    keys: Keys,
-    bound: Bound,
+    keys: KeyIndex,
+    bound: TimeLimit,
     most: int,
 ) -> None:
     """Until every span is read (it leaves `waiting`), or a bound is met."""
@@ -312,7 +312,7 @@ def _read(
             progress.trouble = progress.trouble or "a transaction that has not ended holds the rest back"
 
 
-def _record(progress: Look, span: _Span, message: Message, keys: Keys) -> None:
+def _record(progress: KeyScan, span: _Span, message: Message, keys: KeyIndex) -> None:
     progress.looked_at += 1
     keys.saw(message)
     if span.doubted and span.start > span.low and message.timestamp()[1] >= span.moment * 1000:

@@ -37,7 +37,7 @@ _OLDER = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class Landing:
+class ProbeResult:
     """What a look found: `not_found` when the topics were read to the end. That does not prove that it cannot come yet.
 
     `looked_at` is how many records were read; `text` says it in a sentence. `passing`: a later look may know more,
@@ -63,7 +63,7 @@ def probe(
     since_ms: int | None = None,
     timeout: float = 10.0,
     max_records: int = 200_000,
-) -> Landing:
+) -> ProbeResult:
     """Looks for one record; `partition` None looks in all of them."""
     found = look(
         config,
@@ -88,7 +88,7 @@ def look(
     timeout: float = 10.0,
     max_records: int = 200_000,
     far: Far | None = None,
-) -> dict[str, Landing]:
+) -> dict[str, ProbeResult]:
     """Looks for many records of one topic in one pass.
 
     `config` is a client's settings in librdkafka's names; only connection and security are used. `since_ms`
@@ -147,22 +147,22 @@ class _Search:
     def settled(self) -> bool:
         return len(self.found) == len(self.wanted)
 
-    def answer(self, message_id: str, topic: str) -> Landing:
+    def answer(self, message_id: str, topic: str) -> ProbeResult:
         if message_id in self.found:
             partition, offset = self.found[message_id]
             text = f"It is on {topic}, partition {partition}, at offset {offset}."
-            return Landing("found", partition, offset, self.looked_at, text)
+            return ProbeResult("found", partition, offset, self.looked_at, text)
         if self.complete:
             text = f"It is not on {topic}: {self.looked_at:,} records were read to the end."
             if self.unread:
                 text = f"It is not on {topic}, as far as timestamps tell: {self.looked_at:,} records were read, older ones were not."
-            return Landing("not_found", None, None, self.looked_at, text, unread=self.unread)
+            return ProbeResult("not_found", None, None, self.looked_at, text, unread=self.unread)
         reason = (
             self.trouble or self.removed or self.connection or f"the end of {topic} was not reached in time"
         )
         text = f"Nobody can say yet: {reason} ({self.looked_at:,} records were read)."
         passing = not (self.trouble or self.removed)
-        return Landing("inconclusive", None, None, self.looked_at, text, passing)
+        return ProbeResult("inconclusive", None, None, self.looked_at, text, passing)
 
 
 def _search(
@@ -386,7 +386,7 @@ def _consumer(
     return reader(config, changes, name="landing", heard=heard)
 
 
-Prober = Callable[[str, Iterable[str], int | None], dict[str, Landing]]
+Prober = Callable[[str, Iterable[str], int | None], dict[str, ProbeResult]]
 """Looks for records of one topic: (topic, message ids, oldest timestamp in ms) to what was found."""
 
 
@@ -399,7 +399,7 @@ def prober(
 ) -> Prober:
     """`look` for one client's settings, as a replay needs it."""
 
-    def ask(topic: str, message_ids: Iterable[str], since_ms: int | None) -> dict[str, Landing]:
+    def ask(topic: str, message_ids: Iterable[str], since_ms: int | None) -> dict[str, ProbeResult]:
         return look(
             config, topic, message_ids, since_ms=since_ms, timeout=timeout, max_records=max_records, far=far
         )

@@ -19,7 +19,7 @@ _NOBODY = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class TopicConfig:
     """`partitions` None: there is no such topic; 0: nobody could say, and `trouble` says why.
 
     The settings are None where they may not be read (`unread` says why).
@@ -45,7 +45,7 @@ def may_compact(cleanup_policy: str | None) -> bool:
     return cleanup_policy is None or "compact" in cleanup_policy
 
 
-class Bound:
+class TimeLimit:
     """So many seconds, or until `stopping` says so."""
 
     def __init__(self, seconds: float, stopping: Callable[[], bool] = lambda: False) -> None:
@@ -60,7 +60,7 @@ class Bound:
         return max(0.05, min(most, self.left()))
 
 
-class Asking:
+class TopicConfigQuery:
     """Asks about topics through `handle`; once nobody answered, nobody is asked again.
 
     `seconds` are for all questions together, counted only while somebody is asked. `complaints` are what the handle's
@@ -79,30 +79,30 @@ class Asking:
         self._handle = handle
         self._seconds = seconds
         self._stopping = stopping
-        self._bound = Bound(seconds, stopping)
+        self._bound = TimeLimit(seconds, stopping)
         self._complaints = complaints
         self.spent = 0.0
         self.silent = ""
 
-    def facts(self, topic: str) -> Facts:
+    def facts(self, topic: str) -> TopicConfig:
         began = time.monotonic()
-        self._bound = Bound(self._seconds - self.spent, self._stopping)
+        self._bound = TimeLimit(self._seconds - self.spent, self._stopping)
         if not self.silent and not self._bound.left():
             self.silent = "there was no time to ask"
         if self.silent:
-            return Facts(0, trouble=self.silent)
+            return TopicConfig(0, trouble=self.silent)
         found = self._described(topic)
         self.spent += time.monotonic() - began
         return found
 
-    def _described(self, topic: str) -> Facts:
+    def _described(self, topic: str) -> TopicConfig:
         try:
             described = self._handle.list_topics(topic, timeout=self._bound.question()).topics[topic]
         except KafkaException as error:
-            return Facts(0, trouble=self._failed(error.args[0], topic))
+            return TopicConfig(0, trouble=self._failed(error.args[0], topic))
         if described.error is not None:
             gone = described.error.code() in _NO_SUCH
-            return Facts(None if gone else 0, trouble=words(described.error, topic))
+            return TopicConfig(None if gone else 0, trouble=words(described.error, topic))
         return self._settings(topic, len(described.partitions))
 
     def _failed(self, error: KafkaError, topic: str) -> str:
@@ -112,19 +112,19 @@ class Asking:
             return self.silent
         return words(error, topic)
 
-    def _settings(self, topic: str, partitions: int) -> Facts:
+    def _settings(self, topic: str, partitions: int) -> TopicConfig:
         asked = self._admin.describe_configs(
             [ConfigResource(ResourceType.TOPIC, topic)], request_timeout=self._bound.question()
         )
         try:
             (answer,) = [future.result(self._bound.question() + 1) for future in asked.values()]
         except KafkaException as error:
-            return Facts(partitions, unread=_unread(error.args[0], topic))
+            return TopicConfig(partitions, unread=_unread(error.args[0], topic))
         except FutureTimeout:
-            return Facts(partitions, unread="no answer in time")
+            return TopicConfig(partitions, unread="no answer in time")
         found = {entry.name: entry.value for entry in answer.values()}
         limit = str(found.get("max.message.bytes") or "")
-        return Facts(partitions, int(limit) if limit.isdigit() else None, found.get("cleanup.policy"))
+        return TopicConfig(partitions, int(limit) if limit.isdigit() else None, found.get("cleanup.policy"))
 
 
 def cleanup_policies(

@@ -67,20 +67,20 @@ class GivenUpRow(NamedTuple):
     given_up_at: float
 
 
-class Before(NamedTuple):
+class PriorCounts(NamedTuple):
     """The highest sequence and offset that a place told before; what lies below either is late."""
 
     seq: int
     offset: int
 
 
-NOTHING = Before(-1, -1)
+NOTHING = PriorCounts(-1, -1)
 """Nobody has used this session before."""
-UNKNOWN = Before(_BIG, _BIG)
+UNKNOWN = PriorCounts(_BIG, _BIG)
 """An earlier process may have."""
 
 
-class Ledger(Hook):
+class AckLedger(Hook):
     """A hook that keeps what was acknowledged until it is taken, once a second.
 
     It hears on the poll thread and on the look's. `session` is the producer's own, whose sequences begin at `first`;
@@ -96,7 +96,7 @@ class Ledger(Hook):
         self._unplaced: dict[Place, list[int]] = {}
         self._given_up: list[GivenUpRow] = []
         # touched by `take` only
-        self._before: dict[Place, Before] = {}
+        self._before: dict[Place, PriorCounts] = {}
 
     def acknowledged(self, batch: Sequence[Acknowledged]) -> None:
         with self._lock:
@@ -119,7 +119,7 @@ class Ledger(Hook):
         for place, told in placed.items():
             seqs, offsets = told.columns()
             rows += rows_of(place, seqs, offsets, before=self._known(place))
-            self._remember(place, Before(max(seqs), max(offsets)))
+            self._remember(place, PriorCounts(max(seqs), max(offsets)))
         for place, unknown in unplaced.items():
             rows += unplaced_rows(place, unknown)
         return tuple(rows), tuple(given_up)
@@ -159,13 +159,13 @@ class Ledger(Hook):
 
     # of take
 
-    def _known(self, place: Place) -> Before:
+    def _known(self, place: Place) -> PriorCounts:
         nobody = NOTHING if self._fresh and place[0] == self._own else UNKNOWN
         return self._before.get(place, nobody)
 
-    def _remember(self, place: Place, told: Before) -> None:
+    def _remember(self, place: Place, told: PriorCounts) -> None:
         known = self._before.pop(place, NOTHING)
-        self._before[place] = Before(max(known.seq, told.seq), max(known.offset, told.offset))
+        self._before[place] = PriorCounts(max(known.seq, told.seq), max(known.offset, told.offset))
         if len(self._before) > _MOST_PLACES:  # the one unheard of for longest
             del self._before[next(iter(self._before))]
             self._fresh = False
@@ -194,7 +194,7 @@ class _Told:
 
 
 def rows_of(
-    place: Place, seqs: Sequence[int], offsets: Sequence[int], *, before: Before = NOTHING
+    place: Place, seqs: Sequence[int], offsets: Sequence[int], *, before: PriorCounts = NOTHING
 ) -> list[LedgerRow]:
     """The rows of one place: sequences and the offsets at which they were acknowledged, in any order."""
     steps = _steps(offsets)

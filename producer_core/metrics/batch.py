@@ -106,7 +106,7 @@ class BrokerRow(NamedTuple):
     throttle_highest: float
 
 
-class Kind(NamedTuple):
+class RowKind(NamedTuple):
     """A kind of rows: what a row is, how many of its first columns say what it is about, how many of its last are
     maxima; those between are sums."""
 
@@ -132,13 +132,13 @@ class Kind(NamedTuple):
         return self.columns[len(self.columns) - self.maxima :]
 
 
-KINDS: Mapping[str, Kind] = MappingProxyType(
+KINDS: Mapping[str, RowKind] = MappingProxyType(
     {
-        "statistics": Kind(StatisticsRow, 4),
-        "latencies": Kind(LatencyRow, 5),
-        "errors": Kind(ErrorRow, 6),
-        "client_statistics": Kind(ClientRow, 3, maxima=3),
-        "broker_statistics": Kind(BrokerRow, 5, maxima=8),
+        "statistics": RowKind(StatisticsRow, 4),
+        "latencies": RowKind(LatencyRow, 5),
+        "errors": RowKind(ErrorRow, 6),
+        "client_statistics": RowKind(ClientRow, 3, maxima=3),
+        "broker_statistics": RowKind(BrokerRow, 5, maxima=8),
     }
 )
 """The kinds of rows of a batch, by the name of its field, which is the table's as well."""

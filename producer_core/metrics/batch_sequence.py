@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-class Numbering:
+class BatchSequence:
     """Numbers of a `fresh` session begin at 0; those of a session that is derived from an input go on.
 
     They go on from what the store knows of this producer. Where the store cannot be asked numbers begin far above all

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from producer_core.metrics.batch import KINDS, Batch, Kind
+from producer_core.metrics.batch import KINDS, Batch, RowKind
 
 LIMIT = 480_000
 """Bytes of rows, as JSON, that one batch has at most: with its head about 512 kB at the very most."""
@@ -39,7 +39,7 @@ def added_up(first: Batch, second: Batch) -> Batch:
     return replace(both, resolution=60, **rows)
 
 
-def _sum_rows(rows: Sequence[tuple[Any, ...]], kind: Kind) -> tuple[Any, ...]:
+def _sum_rows(rows: Sequence[tuple[Any, ...]], kind: RowKind) -> tuple[Any, ...]:
     """Rows by minute, summed, or of maxima the higher: one body for all kinds of rows."""
     ways = [operator.add] * len(kind.sums) + [max] * len(kind.highest)
     minutes: dict[tuple[Any, ...], list[Any]] = {}

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from producer_core.metrics.batch import KINDS, BrokerRow, ClientRow, Kind
+from producer_core.metrics.batch import KINDS, BrokerRow, ClientRow, RowKind
 
 _MICRO, _MILLI = 1e-6, 1e-3
 _UP = ("UP", "UPDATE")
@@ -24,7 +24,7 @@ Key = tuple[int, str]
 """A broker: its id and its address."""
 
 
-class ClientView:
+class ClientStats:
     """Statistics come on the poll thread, once a second; rows are taken by another."""
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ def _brokers(statistics: Mapping[str, Any]) -> Iterator[tuple[Key, Mapping[str, 
             yield (int(broker["nodeid"]), str(broker.get("nodename", ""))), broker
 
 
-def _joined(left: list[Any], right: list[Any], kind: Kind) -> list[Any]:
+def _joined(left: list[Any], right: list[Any], kind: RowKind) -> list[Any]:
     if not left:
         return right
     sums = len(kind.sums)

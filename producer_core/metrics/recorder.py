@@ -19,15 +19,15 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from producer_core._internal import time_budget
-from producer_core._internal.read_activity import nobody_looks
+from producer_core._internal.read_activity import mark_background_thread
 from producer_core.errors import StoreError
 from producer_core.events import Acknowledged, DeadLetter, Hook, Notice
-from producer_core.metrics.ack_ledger import Ledger
+from producer_core.metrics.ack_ledger import AckLedger
 from producer_core.metrics.batch import Batch, ProducerRow
 from producer_core.metrics.batch_size import added_up
-from producer_core.metrics.client_stats import ClientView
+from producer_core.metrics.client_stats import ClientStats
 from producer_core.metrics.counters import Metrics
-from producer_core.metrics.stats_window import Tally
+from producer_core.metrics.stats_window import StatsWindow
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ _FOR_A_DISK = 15.0
 spill file."""
 
 
-class Letters(Protocol):
+class DeadLetterSink(Protocol):
     """Where dead letters are kept for good."""
 
     def add(self, letters: Sequence[DeadLetter]) -> None: ...
@@ -60,7 +60,7 @@ class SpillFile(Protocol):
     def taking(self) -> AbstractContextManager[Sequence[DeadLetter]]: ...
 
 
-class Batches(Protocol):
+class BatchStore(Protocol):
     """Where batches go: the store."""
 
     def append(self, *batches: Batch) -> int: ...
@@ -69,7 +69,7 @@ class Batches(Protocol):
     def prune(self, now: float) -> int: ...
 
 
-class Publisher(Protocol):
+class BatchPublisher(Protocol):
     """Where batches also go: a telemetry topic."""
 
     def publish(self, batch: Batch) -> None: ...
@@ -77,11 +77,11 @@ class Publisher(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Destination:
+class RecorderDestination:
     """An opened store, as the recorder needs it."""
 
-    batches: Batches
-    letters: Letters
+    batches: BatchStore
+    letters: DeadLetterSink
 
 
 class Recorder(Hook):
@@ -89,15 +89,15 @@ class Recorder(Hook):
 
     def __init__(
         self,
-        open_store: Callable[[], Destination],
+        open_store: Callable[[], RecorderDestination],
         spill: SpillFile,
         *,
         metrics: Metrics,
         describe: Callable[[], ProducerRow],
         pending: Callable[[], Counter[str]],
-        each_second: Sequence[Callable[[Destination], None]] = (),
-        telemetry: Publisher | None = None,
-        ledger: Ledger | None = None,
+        each_second: Sequence[Callable[[RecorderDestination], None]] = (),
+        telemetry: BatchPublisher | None = None,
+        ledger: AckLedger | None = None,
         keep_ledger: bool = False,
         number: Callable[[], int] | None = None,
         buffer_limit: int = 10_000,
@@ -109,8 +109,8 @@ class Recorder(Hook):
         self._each_second = tuple(each_second)
         self._telemetry = telemetry
         self._ledger = ledger
-        self._client = ClientView()
-        self._tally = Tally(
+        self._client = ClientStats()
+        self._tally = StatsWindow(
             metrics, self._client, ledger, describe=describe, pending=pending,
             number=number or itertools.count().__next__, clock=clock,
         )  # fmt: skip
@@ -126,12 +126,12 @@ class Recorder(Hook):
         self._written = threading.Event()
         self._wake = threading.Event()
         self._stopping = threading.Event()
-        self._destination: Destination | None = None
+        self._destination: RecorderDestination | None = None
         self._spilled = True  # what an earlier process left is taken in as well
         self._batches: deque[Batch] = deque()
         self._maintained = 0.0
         self._said: tuple[object, ...] = ()
-        self._patience = time_budget.Patience()
+        self._patience = time_budget.TimeBudget()
         self.trouble: str | None = None
         self.ledger_lost = 0  # acknowledgements whose rows had no room while the store could not be had
         self._thread = threading.Thread(target=self._run, name="producer-core-recorder", daemon=True)
@@ -216,7 +216,7 @@ class Recorder(Hook):
             self._telemetry.close()
 
     def _run(self) -> None:
-        nobody_looks()
+        mark_background_thread()
         time_budget.share(self._patience)
         next_tick = time.monotonic() + _TICK
         while not self._stopping.is_set():
@@ -271,7 +271,7 @@ class Recorder(Hook):
         self._writing = 0
         self._written.set()
 
-    def _write(self, destination: Destination, letters: list[DeadLetter]) -> None:
+    def _write(self, destination: RecorderDestination, letters: list[DeadLetter]) -> None:
         if letters:
             destination.letters.add(letters)
             self._kept([letter.message_id for letter in letters])
@@ -302,7 +302,7 @@ class Recorder(Hook):
         news, self._said = said != self._said, said
         return bool(news or batch.errors or batch.notices or batch.ledger or batch.given_up)
 
-    def _flush_batches(self, destination: Destination, write: bool) -> None:
+    def _flush_batches(self, destination: RecorderDestination, write: bool) -> None:
         if not write and not destination.batches.looked_at():
             return
         while some := tuple(itertools.islice(self._batches, _AT_ONCE)):
@@ -335,7 +335,7 @@ class Recorder(Hook):
 
     # the store
 
-    def _with_store(self, work: Callable[[Destination], None]) -> bool:
+    def _with_store(self, work: Callable[[RecorderDestination], None]) -> bool:
         try:
             self._destination = self._destination or self._open()
             work(self._destination)

@@ -7,21 +7,21 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from producer_core.events import Notice
-from producer_core.metrics.ack_ledger import Ledger
+from producer_core.metrics.ack_ledger import AckLedger
 from producer_core.metrics.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
 from producer_core.metrics.batch_size import split
-from producer_core.metrics.client_stats import ClientView
+from producer_core.metrics.client_stats import ClientStats
 from producer_core.metrics.counters import Metrics, Snapshot, TopicCounters
 
 
-class Tally:
+class StatsWindow:
     """The difference of two snapshots, so that nothing is counted twice; used by one thread."""
 
     def __init__(
         self,
         metrics: Metrics,
-        client: ClientView,
-        ledger: Ledger | None,
+        client: ClientStats,
+        ledger: AckLedger | None,
         *,
         describe: Callable[[], ProducerRow],
         pending: Callable[[], Counter[str]],

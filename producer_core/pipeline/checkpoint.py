@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from producer_core._internal import private_files
 from producer_core.errors import CheckpointDamaged, ConfigError, PipelineError
-from producer_core.pipeline.folder_lock import Lock
+from producer_core.pipeline.folder_lock import JobLock
 from producer_core.pipeline.merge_batch import merged_through
 
 if TYPE_CHECKING:
@@ -101,10 +101,10 @@ def held(folder: Path, cluster_id: str, topics: Mapping[str, str] | None = None)
         lock.release()
 
 
-def _take(folder: Path) -> Lock:
+def _take(folder: Path) -> JobLock:
     try:
         private_files.make_folder(folder)
-        return Lock.take(folder / _LOCK, f"the checkpoint {folder}")
+        return JobLock.take(folder / _LOCK, f"the checkpoint {folder}")
     except OSError as error:
         raise PipelineError(
             f"The checkpoint {folder} cannot be written: {error.strerror}.",

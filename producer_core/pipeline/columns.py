@@ -36,7 +36,7 @@ Numbered = Sequence[tuple[int, Record]]
 
 
 @dataclass(frozen=True)
-class Typed:
+class TypedBatch:
     """`batches`: one row a record that fits, its kinds as lists of structs with the store's columns. `strange`: the
     places of the others, each with its schema version (None: no telemetry at all)."""
 
@@ -44,13 +44,15 @@ class Typed:
     strange: Mapping[int, int | None]
 
 
-def typed(values: Iterable[bytes | None]) -> Typed:
+def typed(values: Iterable[bytes | None]) -> TypedBatch:
     """Records' values as a table of `SCHEMA`. What `producer_core.metrics.telemetry.encode` makes always fits."""
     tables: list[pa.Table] = []
     strange: dict[int, int | None] = {}
     for some in _portions(values):
         _add(list(_ours(some, strange)), tables, strange)
-    return Typed(pa.concat_tables(tables) if tables else SCHEMA.empty_table(), dict(sorted(strange.items())))
+    return TypedBatch(
+        pa.concat_tables(tables) if tables else SCHEMA.empty_table(), dict(sorted(strange.items()))
+    )
 
 
 def _portions(values: Iterable[bytes | None]) -> Iterator[list[tuple[int, bytes | None]]]:

@@ -12,11 +12,11 @@ from producer_core.errors import PipelineError
 
 
 @dataclass(frozen=True)
-class Lock:
+class JobLock:
     handle: int
 
     @classmethod
-    def take(cls, file: Path, what: str) -> Lock:
+    def take(cls, file: Path, what: str) -> JobLock:
         """PipelineError when another job has `what`."""
         handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

@@ -20,7 +20,7 @@ _GREETING = (
 """Asks for a file that nobody offers: answered with «not found», before any authentication, and logged nowhere."""
 
 
-def refusal(host: str, port: int, timeout: float) -> str | None:
+def handshake_error(host: str, port: int, timeout: float) -> str | None:
     """Why what listens there is no Spark; None when it answers as Spark does, or speaks TLS (as Spark may be told to).
 
     OSError where nobody listens.

@@ -26,7 +26,7 @@ Kind = Literal["telemetry", "integrity", "reprocess"]
 _EVERY = 2.0
 
 
-class Told:
+class JobStatus:
     """What a running job says of itself, from any thread; it costs nothing, for another thread writes it down."""
 
     def __init__(self) -> None:
@@ -92,13 +92,13 @@ def noted(
     kind: Kind,
     clock: Callable[[], float] = time.time,
     every: float = _EVERY,
-) -> Iterator[Told]:
+) -> Iterator[JobStatus]:
     """A row of `pipeline_jobs` while the block runs: begun, seen every 2 seconds, and how it ended.
 
     A store that cannot be had (or None) is logged when it begins and never fails the job. `name` says what the job
     is about: the next one of that name takes the row over, and keeps when it last succeeded.
     """
-    told = Told()
+    told = JobStatus()
     if store is None:
         yield told
         return
@@ -134,7 +134,7 @@ def ending(error: BaseException) -> str:
 class _Row:
     """One job's row, known by who began it and when: a later job of that name is not overwritten."""
 
-    def __init__(self, store: Store, name: str, told: Told, clock: Callable[[], float]) -> None:
+    def __init__(self, store: Store, name: str, told: JobStatus, clock: Callable[[], float]) -> None:
         self._store, self._told, self._clock = store, told, clock
         self._mine = {"name": name, "pid": os.getpid(), "started": clock()}
         self._failing = False

@@ -69,7 +69,7 @@ FROM (SELECT max(last_batch) - min(first_batch) + 1 - sum(last_batch - first_bat
 _THROUGH = "SELECT coalesce(max(batch_id), -1) FROM pipeline_progress WHERE query_id = ?"
 
 
-class Overtaken(Exception):
+class SupersededBatch(Exception):
     """Somebody else merged a part of it meanwhile; look again at what is unseen."""
 
 
@@ -108,7 +108,7 @@ def merge(
 
 def _merge(connection: duckdb.DuckDBPyConnection, rows: Mapping[str, Any], count: int) -> None:
     if _count(connection, _STILL) != count:
-        raise Overtaken
+        raise SupersededBatch
     for table, kind in KINDS.items():
         if rows[f"given_{table}"].num_rows:
             connection.execute(_add(table, kind.columns))

@@ -21,8 +21,8 @@ import duckdb
 
 from producer_core._internal import private_files
 from producer_core.errors import ConfigError, PipelineError
-from producer_core.metrics.batch import KINDS, Kind
-from producer_core.pipeline.folder_lock import Lock
+from producer_core.metrics.batch import KINDS, RowKind
+from producer_core.pipeline.folder_lock import JobLock
 from producer_core.pipeline.merge_batch import unseen
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ _THROUGH = "producer_core_through"
 _MEMORY = "512MB"
 
 
-class History:
+class ParquetHistory:
     """A folder of one store, written by one job at a time; `open` takes it and repairs what a kill left."""
 
     def __init__(self, folder: Path, *, reached: Callable[[str], None] = lambda point: None) -> None:
         self.folder = folder
         self._waiting = folder / _WAITING
         self._reached = reached
-        self._lock: Lock | None = None
+        self._lock: JobLock | None = None
         self._store: Store | None = None
         self._last = ("", -1)
 
@@ -82,7 +82,7 @@ class History:
         try:
             private_files.make_folder(self.folder)
             self._waiting.mkdir(mode=0o700, exist_ok=True)
-            self._lock = Lock.take(self.folder / ".lock", f"the history {self.folder}")
+            self._lock = JobLock.take(self.folder / ".lock", f"the history {self.folder}")
             yield
         except OSError as error:
             self.close()
@@ -143,7 +143,7 @@ class History:
         connection: duckdb.DuckDBPyConnection,
         target: Path,
         name: str,
-        kind: Kind,
+        kind: RowKind,
         new: Sequence[Path],
         through: int,
     ) -> None:

@@ -20,7 +20,7 @@ _WIDTH = 28
 _MIN_BAR = 0.005
 
 
-class Tasks(NamedTuple):
+class TaskCounts(NamedTuple):
     """Of everything that Spark has been asked for so far."""
 
     done: int
@@ -91,7 +91,7 @@ def wiped(stream: TextIO | None = None) -> None:
         out.flush()
 
 
-def tasks_of(session: SparkSession, group: str) -> Tasks:
+def tasks_of(session: SparkSession, group: str) -> TaskCounts:
     """Tasks of every stage of a job group, finished and known."""
     tracker, done, total = session.sparkContext.statusTracker(), 0, 0
     stages = {
@@ -103,7 +103,7 @@ def tasks_of(session: SparkSession, group: str) -> Tasks:
     for stage in stages:
         if (found := tracker.getStageInfo(stage)) is not None:
             done, total = done + found.numCompletedTasks, total + found.numTasks
-    return Tasks(done, total)
+    return TaskCounts(done, total)
 
 
 class _Drawn:

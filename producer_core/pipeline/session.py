@@ -18,7 +18,13 @@ from producer_core.brokers.java import find_java
 from producer_core.errors import MissingTool
 from producer_core.pipeline.connector import fetch_connector, folder, named_jars, overriding
 from producer_core.pipeline.spark_errors import spark_error
-from producer_core.pipeline.spark_master import check_master, deaf, default_master, is_local, workers
+from producer_core.pipeline.spark_master import (
+    check_master,
+    default_master,
+    is_local,
+    master_start_error,
+    workers,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,7 +116,7 @@ def open_session(
         with nullcontext() if verbose else _stderr_to(folder() / "spark.log", name):
             return builder.master(chosen).getOrCreate()
     except Exception as error:  # py4j and PySpark raise what they like
-        raise deaf(chosen, spark_error(error)) or error from error
+        raise master_start_error(chosen, spark_error(error)) or error from error
 
 
 def submitted() -> bool:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from producer_core._internal import private_files
 from producer_core.errors import ConfigError, PipelineError
 from producer_core.pipeline.columns import typed
-from producer_core.pipeline.merge_batch import Overtaken, merge, unseen
-from producer_core.pipeline.parquet_history import History
+from producer_core.pipeline.merge_batch import SupersededBatch, merge, unseen
+from producer_core.pipeline.parquet_history import ParquetHistory
 from producer_core.pipeline.slices import pieces
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _FEW = 100
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergeResult:
     """What a run did: batches seen and merged, and records set aside because they are no telemetry we know, by their
     schema version (None: no telemetry at all, or of a shape that no version has)."""
 
@@ -39,12 +39,12 @@ class Merged:
     set_aside: int = 0
     versions: Mapping[int | None, int] = field(default_factory=dict)
 
-    def __add__(self, other: Merged) -> Merged:
+    def __add__(self, other: MergeResult) -> MergeResult:
         versions = {
             version: self.versions.get(version, 0) + other.versions.get(version, 0)
             for version in (*self.versions, *other.versions)
         }
-        return Merged(
+        return MergeResult(
             self.batches + other.batches,
             self.merged + other.merged,
             self.set_aside + other.set_aside,
@@ -52,7 +52,7 @@ class Merged:
         )
 
 
-class Sink:
+class TelemetrySink:
     """What `foreachBatch` calls, on a thread of py4j. It keeps its own error, which Spark would hand on as text.
 
     `reached` hears where it is: "received", "drafted", "in the transaction", "merged" (the store's transaction is
@@ -63,8 +63,8 @@ class Sink:
         self,
         store: Store,
         aside: Path,
-        history: History | None,
-        told: Callable[[Merged], None],
+        history: ParquetHistory | None,
+        told: Callable[[MergeResult], None],
         reached: Reached,
         *,
         options: Mapping[str, str],
@@ -91,10 +91,10 @@ class Sink:
         if self._busy.acquire(timeout=_ENDING):
             self._busy.release()
 
-    def _merge(self, records: DataFrame, batch_id: int) -> Merged:
+    def _merge(self, records: DataFrame, batch_id: int) -> MergeResult:
         self._reached("received")
         query_id = str(records.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
-        done = Merged()
+        done = MergeResult()
         for number, (records_here, last) in enumerate(pieces(records, self._options), 1):
             self._go_on()
             aside = self._aside / f"{query_id}-{batch_id:08d}-{number:04d}.parquet"
@@ -109,7 +109,7 @@ class Sink:
 
     def _piece(
         self, records: pa.Table, aside: Path, query_id: str, batch_id: int | None, *, first: bool
-    ) -> Merged:
+    ) -> MergeResult:
         found = typed(value.as_py() for value in records["value"])
         versions = Counter(found.strange.values())
         if versions:
@@ -117,7 +117,7 @@ class Sink:
                 _is_telemetry(versions)
             _set_aside(unknown(records, found.strange), aside)
         merged = self._add(found.batches, query_id, batch_id)
-        return Merged(found.batches.num_rows, merged, len(found.strange), versions)
+        return MergeResult(found.batches.num_rows, merged, len(found.strange), versions)
 
     def _add(self, known: Any, query_id: str, batch_id: int | None) -> int:
         while True:
@@ -129,7 +129,7 @@ class Sink:
                 added = merge(
                     self._store, fresh, query_id=query_id, batch_id=batch_id, now=now, reached=self._reached
                 )
-            except Overtaken:
+            except SupersededBatch:
                 if self._history and draft:
                     self._history.drop(draft)
                 continue

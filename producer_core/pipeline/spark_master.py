@@ -66,7 +66,7 @@ def check_master(master: str, *, timeout: float = _PATIENCE) -> None:
         )
 
 
-def deaf(master: str, error: ProducerError | None) -> ProducerError | None:
+def master_start_error(master: str, error: ProducerError | None) -> ProducerError | None:
     """What became of a session's start: where a standalone master never took it, Spark says after a minute only
     that it was shut down."""
     if _STANDALONE.fullmatch(master) is None or error is None or error.what not in _SHUT_DOWN:
@@ -89,7 +89,7 @@ def _address(text: str, master: str) -> tuple[str, int]:
 def _refusal(host: str, port: int, timeout: float) -> str | None:
     """Why no Spark answers there; None when one does."""
     try:
-        return handshake.refusal(host, port, timeout)
+        return handshake.handshake_error(host, port, timeout)
     except TimeoutError:
         return f"no answer within {timeout:g} s"
     except (OSError, UnicodeError) as error:

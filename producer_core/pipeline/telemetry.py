@@ -22,11 +22,11 @@ from producer_core.config import ClientConfig, client_config
 from producer_core.errors import BrokerError, BrokerUnreachable, ProducerError, StoreLocked
 from producer_core.kafka.cluster import Cluster
 from producer_core.pipeline import checkpoint as notes
-from producer_core.pipeline.job_status import Told, noted
+from producer_core.pipeline.job_status import JobStatus, noted
 from producer_core.pipeline.kafka_options import kafka_options
-from producer_core.pipeline.parquet_history import History
+from producer_core.pipeline.parquet_history import ParquetHistory
 from producer_core.pipeline.preflight import reach
-from producer_core.pipeline.sink import Merged, Reached, Sink
+from producer_core.pipeline.sink import MergeResult, Reached, TelemetrySink
 from producer_core.pipeline.spark_errors import spark_error
 from producer_core.pipeline.telemetry_stream import read
 
@@ -46,16 +46,16 @@ _PASSING = (BrokerUnreachable, StoreLocked)
 
 
 @dataclass(frozen=True)
-class Going:
+class RunningStream:
     """How a run stands: what it did, how many records wait on the topics (None: not known yet), and what is wrong."""
 
-    done: Merged
+    done: MergeResult
     behind: int | None = None
     trouble: str = ""
 
 
 @dataclass(frozen=True)
-class Source:
+class TelemetrySource:
     """Topics that answered, as Spark reaches them, and the ids of those that have one."""
 
     topics: tuple[str, ...]
@@ -64,7 +64,7 @@ class Source:
     topic_ids: Mapping[str, str]
 
 
-def check(config: ClientConfig, topics: Sequence[str], checkpoint: Path) -> Source:
+def check(config: ClientConfig, topics: Sequence[str], checkpoint: Path) -> TelemetrySource:
     """Everything that can be known before Spark starts: brokers, topics, and the checkpoint; within 15 seconds."""
     notes.free(checkpoint)
     notes.examine(checkpoint)
@@ -73,7 +73,7 @@ def check(config: ClientConfig, topics: Sequence[str], checkpoint: Path) -> Sour
     cluster_id = cluster.view().cluster_id
     ids = _ids(cluster, topics)
     notes.same_cluster(checkpoint, cluster_id, ids)
-    return Source(tuple(topics), options, cluster_id, ids)
+    return TelemetrySource(tuple(topics), options, cluster_id, ids)
 
 
 def _ids(cluster: Cluster, topics: Sequence[str]) -> dict[str, str]:
@@ -84,7 +84,7 @@ def go_together(store: Store | None, place: Path, checkpoint: Path, history: Pat
     """ConfigError when a checkpoint or a history is further than the store at `place` (None: there is none)."""
     notes.goes_with(checkpoint, place, store)
     if history is not None:
-        History(history).check(store, place)
+        ParquetHistory(history).check(store, place)
 
 
 def default_checkpoint(store: Path) -> Path:
@@ -103,11 +103,11 @@ def run(
     history: Path | None = None,
     settings: Mapping[str, Any] | None = None,
     every: float = 1.0,
-    told: Callable[[Going], None] = lambda going: None,
+    told: Callable[[RunningStream], None] = lambda going: None,
     stopped: Callable[[], bool] = lambda: False,
     reached: Reached = lambda point: None,
     clock: Callable[[], float] = time.time,
-) -> Merged:
+) -> MergeResult:
     """Merge until `stopped()`, or with `once` what is there now; the sum of what was done.
 
     The session is the caller's and stays open, so that a notebook on a cluster can call this; store, checkpoint and
@@ -116,7 +116,7 @@ def run(
     """
     folder = checkpoint or default_checkpoint(store.path)
     source = check(client_config(servers, settings), topics, folder)
-    files = History(history, reached=reached) if history is not None else None
+    files = ParquetHistory(history, reached=reached) if history is not None else None
     with ExitStack() as stack:
         stack.enter_context(notes.held(folder, source.cluster_id, source.topic_ids))
         go_together(store, store.path, folder, None)  # the history looks for itself, once it is held
@@ -139,14 +139,16 @@ def run(
 class _Run:
     """What all streams of a run did, and who hears of it."""
 
-    def __init__(self, job: Told, told: Callable[[Going], None], stopped: Callable[[], bool]) -> None:
-        self.done = Merged()
+    def __init__(
+        self, job: JobStatus, told: Callable[[RunningStream], None], stopped: Callable[[], bool]
+    ) -> None:
+        self.done = MergeResult()
         self.stopped = stopped
         self._job, self._told = job, told
         self._pause = 0.0
         self._behind: int | None = None
 
-    def merged(self, more: Merged) -> None:
+    def merged(self, more: MergeResult) -> None:
         """Called by the sink, after each micro-batch."""
         self.done, self._pause = self.done + more, 0.0
         self._job.succeeded(time.time())
@@ -175,7 +177,7 @@ class _Run:
         if self.done.versions:
             counts = {str(version): count for version, count in self.done.versions.items()}
             self._job.details({"set_aside": counts})
-        self._told(Going(self.done, self._behind, trouble))
+        self._told(RunningStream(self.done, self._behind, trouble))
 
 
 @dataclass(frozen=True)
@@ -183,10 +185,10 @@ class _Stream:
     """Where a stream reads from and writes to; it can be played again after it failed."""
 
     session: SparkSession
-    source: Source
+    source: TelemetrySource
     store: Store
     folder: Path
-    files: History | None
+    files: ParquetHistory | None
     once: bool
     every: float
     reached: Reached
@@ -195,7 +197,7 @@ class _Stream:
 
     def played(self, run: _Run) -> bool:
         """One stream, to its end; False when it failed by something that may be over in a while."""
-        sink = Sink(
+        sink = TelemetrySink(
             self.store, self.folder / "set_aside", self.files, run.merged, self.reached,
             options=self.source.options, clock=self.clock,
         )  # fmt: skip
@@ -233,7 +235,7 @@ class _Stream:
             return
         notes.same_cluster(self.folder, self.source.cluster_id, ids)
 
-    def _start(self, sink: Sink) -> Any:
+    def _start(self, sink: TelemetrySink) -> Any:
         stream = read(self.session, self.source.topics, self.source.options).writeStream.foreachBatch(sink)
         stream = stream.option("checkpointLocation", (self.folder / "spark").absolute().as_uri())
         if self.once:
@@ -251,7 +253,7 @@ def _stop(query: Any) -> None:
         logger.debug("Spark was gone before its stream was stopped")
 
 
-def words(done: Merged, behind: int | None) -> str:
+def words(done: MergeResult, behind: int | None) -> str:
     """How a run stands, in a line."""
     text = f"merged {done.merged:,} of {done.batches:,} batches" if done.batches else "no batches yet"
     if done.set_aside:
@@ -282,7 +284,7 @@ def _offsets(text: str | None) -> dict[tuple[str, str], int]:
 
 
 @contextmanager
-def _upkeep(store: Store, files: History | None, clock: Callable[[], float]) -> Iterator[None]:
+def _upkeep(store: Store, files: ParquetHistory | None, clock: Callable[[], float]) -> Iterator[None]:
     """Once a minute, beside the stream: old seconds become minutes, old rows go, closed hours become one file."""
 
     def keep() -> None:
@@ -295,7 +297,7 @@ def _upkeep(store: Store, files: History | None, clock: Callable[[], float]) -> 
         yield
 
 
-def maintain(store: Store, files: History | None, now: float) -> None:
+def maintain(store: Store, files: ParquetHistory | None, now: float) -> None:
     """Roll up and prune the store, and publish the history's closed hours."""
     try:
         store.maintain(now)
@@ -304,7 +306,7 @@ def maintain(store: Store, files: History | None, now: float) -> None:
             files.publish(before=now)
 
 
-def _finish(store: Store, files: History | None, now: float) -> None:
+def _finish(store: Store, files: ParquetHistory | None, now: float) -> None:
     """At the end of a run everything merged is in the history's files."""
     store.maintain(now)
     if files is not None:

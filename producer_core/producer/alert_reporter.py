@@ -6,21 +6,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from producer_core.alerts import Alert, AlertLog, Key, Route, Watcher, after, alert, follow
+from producer_core.alerts import Alert, AlertLog, AlertWatcher, Key, Route, after, alert, follow
 from producer_core.dlq import limits
 from producer_core.events import Notice
 
 if TYPE_CHECKING:
     from producer_core.metrics.recorder import Recorder
     from producer_core.metrics.telemetry import TelemetryPublisher
-    from producer_core.producer.dead_letter_backend import Keeps
+    from producer_core.producer.dead_letter_backend import ProducerView
     from producer_core.store import Store
 
 _FIRST_LOOK = 5.0
 """Seconds until a producer looks whether the store's alerts are judged; who lives shorter leaves that to others."""
 
 
-class Lookout:
+class AlertReporter:
     """`look` is called by the recorder's thread. It begins, and `stop` ends, the watch over the store's alerts."""
 
     def __init__(
@@ -32,16 +32,20 @@ class Lookout:
         clock: Callable[[], float],
     ) -> None:
         self._telemetry, self._routes, self._clock = telemetry, routes, clock
-        self._bounds = limits.Watch(limits.Bounds(letters=limit))
-        self._watcher: Watcher | None = None
+        self._bounds = limits.LimitWatch(limits.DeadLetterLimits(letters=limit))
+        self._watcher: AlertWatcher | None = None
         self._firing: dict[Key, Alert] = {}
         self._ledger_lost = 0
 
-    def look(self, store: Store, producer: Keeps, recorder: Recorder, *, closed: bool, ends: bool) -> None:
+    def look(
+        self, store: Store, producer: ProducerView, recorder: Recorder, *, closed: bool, ends: bool
+    ) -> None:
         """What this producer tells of itself, into the store: each alert fires once and resolves once."""
         if self._watcher is None and not ends:
             # On threads of its own: neither judging alerts nor telling people may hold up what is recorded.
-            self._watcher = Watcher(store, owner=producer.identity, routes=self._routes, clock=self._clock)
+            self._watcher = AlertWatcher(
+                store, owner=producer.identity, routes=self._routes, clock=self._clock
+            )
             self._watcher.start(after=_FIRST_LOOK)
         now = self._clock()
         for notice in (*self._bounds.look(store, now), *self._losses(recorder, now)):
@@ -61,7 +65,7 @@ class Lookout:
         if self._watcher is not None:
             self._watcher.stop(timeout)
 
-    def _found(self, producer: Keeps, now: float) -> list[Alert]:
+    def _found(self, producer: ProducerView, now: float) -> list[Alert]:
         reason = producer.connection.error or "all connections are down"
         found = [
             alert(

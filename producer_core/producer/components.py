@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 from producer_core import __version__
 from producer_core._internal.deadline import Deadline
 from producer_core._internal.user_callbacks import shown
-from producer_core.alerts import Route, ToldAlerts
+from producer_core.alerts import ReportedAlerts, Route
 from producer_core.alerts.health import HealthMonitor
 from producer_core.alerts.routes import Told, given_routes
 from producer_core.config import ClientConfig, RetryConfig
-from producer_core.delivery.dead_letter import Origin
+from producer_core.delivery.dead_letter import ProducerInfo
 from producer_core.delivery.dedup.deduplicator import MessageDeduplicator
 from producer_core.delivery.delivery import Delivery
 from producer_core.delivery.duplicate_check import DuplicateCheck, read_gaps
-from producer_core.delivery.engine import Lifecycle
-from producer_core.delivery.loss_detection import BrokerAsker, Standing
+from producer_core.delivery.engine import DeliveryEngine
+from producer_core.delivery.loss_detection import AckedLogMonitor, KafkaBrokerQueries
 from producer_core.delivery.reports import CloseReport
 from producer_core.delivery.transport import TransportFactory
 from producer_core.errors import ConfigError, InvalidMessage
@@ -30,12 +30,12 @@ from producer_core.producer.arguments import TOPIC_RULE, is_topic_name
 from producer_core.producer.event_log import EventLog
 from producer_core.producer.guarantees import Guarantees
 from producer_core.producer.health_sampler import Sampler
-from producer_core.producer.session import Identity
-from producer_core.producer.shutdown import Ending
+from producer_core.producer.session import ProducerSession
+from producer_core.producer.shutdown import Shutdown
 
 if TYPE_CHECKING:
-    from producer_core.delivery.replayable_source import StandIn
-    from producer_core.producer.dead_letter_backend import Keeping, Keeps
+    from producer_core.delivery.replayable_source import ReplayableSource
+    from producer_core.producer.dead_letter_backend import DeadLetterBackend, ProducerView
     from producer_core.store import Store
 
 _LEAST = 0.2
@@ -44,7 +44,7 @@ _FOR_THE_STORE, _STORE_AT_MOST = 1.0, 10.0
 """Seconds for which a close waits for the store: dead letters are on a disk before, statistics are not."""
 
 
-class Parts:
+class Components:
     """Owns whatever has a thread or a file. The keywords are the producer's.
 
     Whoever forgets a producer has it closed at the interpreter's end all the same: the threads hold its lifecycle,
@@ -57,7 +57,7 @@ class Parts:
         config: ClientConfig,
         retry_config: RetryConfig,
         *,
-        journal: StandIn | None,
+        journal: ReplayableSource | None,
         enable_deduplication: bool,
         redis_client: Any,
         dedup_ttl: int,
@@ -80,9 +80,9 @@ class Parts:
         self._real = transport is None  # else there may be no broker behind it
         self._early: list[Notice] = []  # what the journal said before anybody could hear it
         self._hear = self._early.append
-        self.ending = Ending(self._finish, self._report)
+        self.ending = Shutdown(self._finish, self._report)
         self.topics: set[str] = set()  # names that passed the check
-        self.identity = Identity(guarantees, config, journal, says=self._journal_says)
+        self.identity = ProducerSession(guarantees, config, journal, says=self._journal_says)
         with self.identity.or_let_go():
             self.metrics = Metrics()
             self.deduplicator = self._deduplicator(enable_deduplication, redis_client, dedup_ttl)
@@ -92,14 +92,14 @@ class Parts:
                 store, dlq_max_size, telemetry_topic, ledger, given_routes(alert_routes)
             )
             self._replication = ReplicationWatch(config, self._notice)
-            self.alerts = ToldAlerts()
+            self.alerts = ReportedAlerts()
             self._event_log = EventLog()
-            self.standing = Standing(self._asker(), self._notice, ids=self.identity.ids, clock=clock)
+            self.standing = AckedLogMonitor(self._asker(), self._notice, ids=self.identity.ids, clock=clock)
             self._duplicates = self._duplicate_check()
-            self.origin = Origin(
+            self.origin = ProducerInfo(
                 str(self.identity.session), socket.gethostname(), __version__, self.known_cluster
             )
-            self.lifecycle = Lifecycle(
+            self.lifecycle = DeliveryEngine(
                 config,
                 retry_config,
                 origin=self.origin,
@@ -131,7 +131,7 @@ class Parts:
 
     # a life
 
-    def start(self, producer: Keeps, *, run_replays: bool) -> None:
+    def start(self, producer: ProducerView, *, run_replays: bool) -> None:
         """Start the threads; what the journal said meanwhile is told now."""
         with self.identity.or_let_go():
             self.lifecycle.start()
@@ -227,10 +227,10 @@ class Parts:
 
     # parts that may be of another kind, or none
 
-    def _asker(self) -> BrokerAsker | None:
+    def _asker(self) -> KafkaBrokerQueries | None:
         """Nobody is asked where there is no broker, or where nothing is acknowledged."""
         silent = str(self._config.settings.get("acks")) == "0"
-        return BrokerAsker(self._config.settings) if self._real and not silent else None
+        return KafkaBrokerQueries(self._config.settings) if self._real and not silent else None
 
     def _duplicate_check(self) -> tuple[DuplicateCheck, ...]:
         """None where there is no broker, no client that sends by itself, or nothing is acknowledged."""
@@ -267,7 +267,7 @@ class Parts:
         telemetry_topic: str | None,
         ledger: bool | None,
         alert_routes: Sequence[Route],
-    ) -> Keeping:
+    ) -> DeadLetterBackend:
         if store is None:
             if alert_routes:
                 raise ConfigError(
@@ -279,12 +279,12 @@ class Parts:
                 )
             if ledger:
                 raise ConfigError("A ledger needs a store.", fix="Give one, or leave ledger out.")
-            from producer_core.producer.dead_letter_backend import InMemory
+            from producer_core.producer.dead_letter_backend import MemoryBackend
 
-            return InMemory(limit)  # with a journal, dead letters stay in it as well
-        from producer_core.producer.store_backend import InStore  # loads DuckDB
+            return MemoryBackend(limit)  # with a journal, dead letters stay in it as well
+        from producer_core.producer.store_backend import StoreBackend  # loads DuckDB
 
-        return InStore(
+        return StoreBackend(
             store,
             limit,
             metrics=self.metrics,

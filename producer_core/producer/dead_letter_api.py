@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from producer_core.delivery.dead_letter import Letter, delivery_of, unborn
-from producer_core.delivery.delivery import Owner
-from producer_core.delivery.loss_detection import Standing
-from producer_core.delivery.reports import Resent
+from producer_core.delivery.dead_letter import ReplayRecord, delivery_of, from_malformed_input
+from producer_core.delivery.delivery import Callbacks
+from producer_core.delivery.loss_detection import AckedLogMonitor
+from producer_core.delivery.reports import ReplayResult
 from producer_core.events import DeadLetter
 from producer_core.messages import Message, encode_key
-from producer_core.producer.shutdown import Ending
-from producer_core.producer.status import Observed
+from producer_core.producer.shutdown import Shutdown
+from producer_core.producer.status import ProducerStatus
 
 if TYPE_CHECKING:
     from producer_core.replay import Inconclusive
 
 
-class Undelivered(Observed):
+class DeadLetterApi(ProducerStatus):
     """A face of `ReliableKafkaProducer`, which makes what stands here first."""
 
-    standing: Standing
-    _ending: Ending
+    standing: AckedLogMonitor
+    _ending: Shutdown
 
     def get_dlq_messages(self, topic: str | None = None) -> list[Message]:
         """Return the dead letters, each as its message.
@@ -63,14 +63,14 @@ class Undelivered(Observed):
         self._ending.check()
         return self._keeping.replay(self, topic, max_messages, timeout, inconclusive, to_cluster)
 
-    def resend(self, letter: DeadLetter | Letter, settled: Callable[[Resent], None]) -> None:
+    def resend(self, letter: DeadLetter | ReplayRecord, settled: Callable[[ReplayResult], None]) -> None:
         """Send one dead letter again under its own id; `settled` hears how it ended. Used by replays."""
         self._ending.check()
         delivery = delivery_of(letter)
         if (number := self._parts.identity.ids.number(delivery.id)) is not None:
             delivery.seq = number
         delivery.accepted_at = letter.accepted_at
-        delivery.owner = Owner(replay=settled)
+        delivery.owner = Callbacks(replay=settled)
         self._lifecycle.acceptance.resend(delivery)
 
     def go_on(self, topic: str) -> int:
@@ -93,7 +93,7 @@ class Undelivered(Observed):
         """Keep an input that cannot become a message: verdict `not_sent`, not replayable until edited."""
         self._ending.check()
         message_id = self._parts.identity.next_id()
-        letter = unborn(
+        letter = from_malformed_input(
             message_id, topic, origin=self._parts.origin, key=encode_key(key), raw=raw, code=code, text=text,
             source=source, now=self._clock(),
         )  # fmt: skip

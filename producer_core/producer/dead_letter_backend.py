@@ -10,31 +10,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from producer_core.alerts.health import HealthMonitor
-from producer_core.delivery.connection_state import Connection
+from producer_core.delivery.connection_state import ConnectionState
 from producer_core.delivery.dedup.deduplicator import MessageDeduplicator
-from producer_core.delivery.reports import Resent
+from producer_core.delivery.reports import ReplayResult
 from producer_core.delivery.retry import RetryManager
 from producer_core.dlq import DeadLetterQueue, Spill, message_of
-from producer_core.dlq.limits import Bounds
+from producer_core.dlq.limits import DeadLetterLimits
 from producer_core.errors import NotAccepted, OtherCluster
 from producer_core.events import SAFE_VERDICTS, DeadLetter, Hook
 from producer_core.messages import Message
 from producer_core.store.paths import default_path
 
 if TYPE_CHECKING:
-    from producer_core.alerts import ToldAlerts
-    from producer_core.delivery.dead_letter import Letter
-    from producer_core.replay import Inconclusive, Sender
+    from producer_core.alerts import ReportedAlerts
+    from producer_core.delivery.dead_letter import ReplayRecord
+    from producer_core.replay import Inconclusive, ReplayProducer
     from producer_core.store import Store
 
 
-class Keeps(Protocol):
+class ProducerView(Protocol):
     """Whose dead letters are kept, and what is told of it beside them: a producer."""
 
     started_at: float
     deduplicator: MessageDeduplicator | None
     health_monitor: HealthMonitor
-    alerts: ToldAlerts
+    alerts: ReportedAlerts
     retry_manager: RetryManager
 
     @property
@@ -42,14 +42,14 @@ class Keeps(Protocol):
     @property
     def cluster_id(self) -> str: ...
     @property
-    def connection(self) -> Connection: ...
+    def connection(self) -> ConnectionState: ...
     @property
     def pending_count(self) -> int: ...
     def pending_by_topic(self) -> Counter[str]: ...
-    def resend(self, letter: DeadLetter | Letter, settled: Callable[[Resent], None]) -> None: ...
+    def resend(self, letter: DeadLetter | ReplayRecord, settled: Callable[[ReplayResult], None]) -> None: ...
 
 
-class Keeping(Protocol):
+class DeadLetterBackend(Protocol):
     """What the producer needs of the place that keeps what it cannot deliver."""
 
     @property
@@ -60,7 +60,7 @@ class Keeping(Protocol):
 
     @property
     def store(self) -> Store | None: ...
-    def start(self, producer: Keeps, *, run_replays: bool) -> None: ...
+    def start(self, producer: ProducerView, *, run_replays: bool) -> None: ...
     def stop_replays(self, timeout: float) -> None: ...
     def stop(self, timeout: float) -> None:
         """What died is on a disk when this returns, if one takes it; for anything else it waits this long at most."""
@@ -84,7 +84,7 @@ class Keeping(Protocol):
     def clear(self, topic: str | None) -> int: ...
     def replay(
         self,
-        sender: Sender,
+        sender: ReplayProducer,
         topic: str,
         limit: int | None,
         timeout: float,
@@ -93,14 +93,14 @@ class Keeping(Protocol):
     ) -> int: ...
 
 
-class InMemory(Hook):
+class MemoryBackend(Hook):
     """Dead letters in a bounded queue, whose overflow goes to a file in the state folder."""
 
     store = None
 
     def __init__(self, limit: int) -> None:
         self._spill = Spill(spill_path(default_path()))
-        self.letterbox = DeadLetterQueue(limit, max_bytes=Bounds().bytes, overflow=self._overflow)
+        self.letterbox = DeadLetterQueue(limit, max_bytes=DeadLetterLimits().bytes, overflow=self._overflow)
         self.hook = self
 
     def died(self, letter: DeadLetter) -> None:
@@ -109,7 +109,7 @@ class InMemory(Hook):
     def _overflow(self, letters: Sequence[DeadLetter]) -> None:
         self._spill.append(letters)
 
-    def start(self, producer: Keeps, *, run_replays: bool) -> None:
+    def start(self, producer: ProducerView, *, run_replays: bool) -> None:
         pass
 
     def stop_replays(self, timeout: float) -> None:
@@ -142,7 +142,7 @@ class InMemory(Hook):
 
     def replay(
         self,
-        sender: Sender,
+        sender: ReplayProducer,
         topic: str,
         limit: int | None,
         timeout: float,
@@ -161,9 +161,9 @@ class InMemory(Hook):
             if letter.replayable and (inconclusive == "send" or letter.verdict in SAFE_VERDICTS)
         ][:limit]
         ended = threading.Semaphore(0)
-        outcomes: list[Resent] = []
+        outcomes: list[ReplayResult] = []
 
-        def settled(outcome: Resent) -> None:
+        def settled(outcome: ReplayResult) -> None:
             outcomes.append(outcome)
             if outcome.letter is None:
                 self.letterbox.remove([outcome.message_id])

@@ -19,7 +19,7 @@ from producer_core.errors import BrokerUnreachable, ConfigError
 
 if TYPE_CHECKING:
     from producer_core.delivery.journal import Journal
-    from producer_core.delivery.replayable_source import StandIn
+    from producer_core.delivery.replayable_source import ReplayableSource
 
 Delivered = Literal["at_least_once", "exactly_once"]
 Level = Literal["buffered", "process", "power"]
@@ -90,7 +90,9 @@ class Guarantees:
 
         return Journal.open(self.journal_dir, level=self.journal_level, notice=notice)
 
-    def require(self, config: ClientConfig, journal: Journal | StandIn | None, topics: Sequence[str]) -> None:
+    def require(
+        self, config: ClientConfig, journal: Journal | ReplayableSource | None, topics: Sequence[str]
+    ) -> None:
         """Raise BrokerError with the permissions that exactly-once delivery lacks; a missing answer is no refusal."""
         if self.delivery == "exactly_once" and journal is not None:
             from producer_core.kafka import acls
@@ -99,7 +101,7 @@ class Guarantees:
             with contextlib.suppress(BrokerUnreachable):
                 acls.require(config, topics, feature="exactly_once", transactional_id=name, timeout=5)
 
-    def take_name(self, config: ClientConfig, journal: Journal | StandIn | None) -> None:
+    def take_name(self, config: ClientConfig, journal: Journal | ReplayableSource | None) -> None:
         """ConfigError where another producer of this process has our transactional id: each would fence the other."""
         if self.delivery != "exactly_once" or journal is None:
             return
@@ -114,10 +116,10 @@ class Guarantees:
         for key in [key for key, owner in _named.items() if owner is self]:
             _named.pop(key, None)
 
-    def _name(self, journal: Journal | StandIn) -> str:
+    def _name(self, journal: Journal | ReplayableSource) -> str:
         return self.transactional_id or f"producer-core-{journal.lasting_id}"
 
-    def transport(self, journal: Journal | StandIn | None) -> TransportFactory:
+    def transport(self, journal: Journal | ReplayableSource | None) -> TransportFactory:
         if self.delivery != "exactly_once" or journal is None:
             return KafkaTransport
         from producer_core.delivery.exactly_once import TransactionalTransport

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from producer_core.alerts.health import memory_usage
-from producer_core.delivery.engine import Lifecycle
+from producer_core.delivery.engine import DeliveryEngine
 from producer_core.metrics.counters import Metrics, Snapshot
 
 
@@ -18,7 +18,7 @@ class Sampler:
     def __init__(
         self,
         metrics: Metrics,
-        lifecycle: Lifecycle,
+        lifecycle: DeliveryEngine,
         dlq_size: Callable[[], int],
         *,
         clock: Callable[[], float] = time.time,

@@ -6,13 +6,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from producer_core._internal.actor import NOTEBOOK, person
+from producer_core._internal.actor import NOTEBOOK, current_actor
 from producer_core._internal.dashboard_entry import load_dashboard
 from producer_core.errors import ProducerError, StoreUnavailable
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter, DeadLetters, Groups
-    from producer_core.dlq.archive import Result
+    from producer_core.dlq.archive import ArchiveResult
     from producer_core.producer.frames import Kind
     from producer_core.replay.dry_run import DryRun
     from producer_core.replay.handle import Replay, Replays
@@ -22,7 +22,7 @@ _NO_STORE = "This producer has no store, so there is no history to show."
 _NO_WIDGET = "The live monitor needs: pip install 'producer-core[notebook,dashboard]'"
 
 
-class Storing(Protocol):
+class HasStore(Protocol):
     """A producer: its store is shown."""
 
     @property
@@ -37,7 +37,7 @@ class Monitor:
     with the dashboard and is found through the entry point `producer_core.notebook`.
     """
 
-    def __init__(self, source: Storing | Store | Path | str) -> None:
+    def __init__(self, source: HasStore | Store | Path | str) -> None:
         self.store = _store_of(source)
         self._widget: Any = None
 
@@ -106,13 +106,13 @@ class Monitor:
 
         return handle.live(self.store)
 
-    def clear(self, where: DeadLetterFilter) -> Result:
+    def clear(self, where: DeadLetterFilter) -> ArchiveResult:
         """Put what the filter matches into the archive; nothing is deleted. DeadLetterFilter() means all of it."""
-        return self._letters().archive(where, who=person(), origin=NOTEBOOK)
+        return self._letters().archive(where, who=current_actor(), origin=NOTEBOOK)
 
-    def audit(self, limit: int = 50) -> Acts:
+    def audit(self, limit: int = 50) -> ReplayActions:
         """What people did on this store, the latest first."""
-        return Acts(self.store.rows("audit_latest", limit=limit))
+        return ReplayActions(self.store.rows("audit_latest", limit=limit))
 
     # faces
 
@@ -152,7 +152,7 @@ class Monitor:
         return DeadLetters(self.store)
 
 
-class Acts(list[dict[str, Any]]):
+class ReplayActions(list[dict[str, Any]]):
     """Lines of the audit; a notebook shows them as a table."""
 
     def _repr_html_(self) -> str:

@@ -14,7 +14,7 @@ from producer_core._internal.user_callbacks import shown
 from producer_core.alerts import Route
 from producer_core.alerts.routes import Told
 from producer_core.config import RetryConfig, client_config, servers_and_settings
-from producer_core.delivery.delivery import Delivery, Owner
+from producer_core.delivery.delivery import Callbacks, Delivery
 from producer_core.delivery.gil_handoff import OFTEN
 from producer_core.delivery.ordering import Ordering
 from producer_core.delivery.prober import OnAmbiguous
@@ -24,13 +24,13 @@ from producer_core.errors import ForkedProducer, InvalidMessage, NotAccepted
 from producer_core.events import Hook
 from producer_core.messages import Message, Placement, checksum, encode_headers, encode_key, encode_value
 from producer_core.producer import arguments
-from producer_core.producer.components import Parts
-from producer_core.producer.dead_letter_api import Undelivered
+from producer_core.producer.components import Components
+from producer_core.producer.dead_letter_api import DeadLetterApi
 from producer_core.producer.guarantees import Delivered, Guarantees, Level
-from producer_core.producer.send_batch import Gathering
+from producer_core.producer.send_batch import BatchSend
 
 if TYPE_CHECKING:
-    from producer_core.delivery.replayable_source import StandIn
+    from producer_core.delivery.replayable_source import ReplayableSource
     from producer_core.producer.frames import FrameResult
     from producer_core.store import Store
 
@@ -40,7 +40,7 @@ _SHORT = 100
 """Characters of a caller's own key for de-duplication that is remembered as it is."""
 
 
-class ReliableKafkaProducer(Undelivered):
+class ReliableKafkaProducer(DeadLetterApi):
     """A Kafka producer that knows what became of every message.
 
     `bootstrap_servers` takes a list, a comma string, or the one dict of settings that confluent-kafka takes.
@@ -63,7 +63,7 @@ class ReliableKafkaProducer(Undelivered):
     the broker acknowledged (docs/telemetry.md); with a journal, what cannot be sent there survives the process.
     `ledger=True` keeps the ledger in the store too, `ledger=False` keeps none.
 
-    `alert_routes`: functions of yours that are told of alerts, in Alertmanager's payload, or routes like `Callback`.
+    `alert_routes`: functions of yours that are told of alerts, in Alertmanager's payload, or routes like `CallbackRoute`.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class ReliableKafkaProducer(Undelivered):
         on_ambiguous: OnAmbiguous = "retry",
         journal_dir: Path | str | None = None,
         journal_level: Level = "process",
-        journal: StandIn | None = None,
+        journal: ReplayableSource | None = None,
         transactional_id: str | None = None,
         shards: int = 2,
         alert_routes: Sequence[Route | Told] = (),
@@ -113,7 +113,7 @@ class ReliableKafkaProducer(Undelivered):
         self._clock = clock
         self._monitor = None
         self.started_at = clock()
-        self._parts = parts = Parts(
+        self._parts = parts = Components(
             self.guarantees, self.config, self.retry_config, journal=journal, enable_deduplication=enable_deduplication,
             redis_client=redis_client, dedup_ttl=dedup_ttl, health_check_interval=health_check_interval,
             thresholds=thresholds or {}, store=store, dlq_max_size=dlq_max_size, telemetry_topic=telemetry_topic,
@@ -166,7 +166,7 @@ class ReliableKafkaProducer(Undelivered):
         if callback is not None or on_delivery is not None or record_id is not None:
             arguments.check_callback(callback, "callback")
             arguments.check_callback(on_delivery, "on_delivery")
-            delivery.owner = Owner(callback, on_delivery, record_id)
+            delivery.owner = Callbacks(callback, on_delivery, record_id)
         if self.deduplicator is not None:
             if self._alone and type(dedup_key) is str and len(dedup_key) <= _SHORT:
                 delivery.checksum = f"key {topic} {dedup_key}"  # read by nobody else: it need not be hashed
@@ -245,7 +245,7 @@ class ReliableKafkaProducer(Undelivered):
         """
         self._ending.check()
         arguments.check_batch(messages, key_extractor)
-        gathering = Gathering()
+        gathering = BatchSend()
         deliveries = self._gathered(gathering, topic, messages, key_extractor)
         together = self._together and isinstance(messages, Collection)
         gathering.take(deliveries, self._acceptance, together=together)
@@ -254,7 +254,7 @@ class ReliableKafkaProducer(Undelivered):
 
     def _gathered(
         self,
-        gathering: Gathering,
+        gathering: BatchSend,
         topic: str,
         messages: Iterable[Any],
         key_extractor: Callable[[Any], Any] | None,

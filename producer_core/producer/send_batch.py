@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from producer_core._internal.masking import mask_told
-from producer_core.delivery.delivery import Delivery, Ended, Owner
-from producer_core.delivery.enqueue import Acceptance
+from producer_core.delivery.delivery import Callbacks, Delivery, Ended
+from producer_core.delivery.enqueue import MessageEnqueuer
 from producer_core.delivery.grouping import groups
 from producer_core.errors import ProducerError
 from producer_core.events import DeadLetter
@@ -26,13 +26,13 @@ class BatchEntry(NamedTuple):
     verdict: str | None = None
 
 
-class Gathering:
+class BatchSend:
     """Counts how each message of a batch ended: `owner` hears of all of them, in one atomic step each, on any thread; the
     rest is the sender's."""
 
     def __init__(self) -> None:
         self._ends: list[Ended] = []
-        self.owner = Owner(ended=self._ends.append, unsent=self._note)
+        self.owner = Callbacks(ended=self._ends.append, unsent=self._note)
         self._inputs: list[int | BatchEntry] = []  # of each the number of its message, or why it has none
         self._unsent: dict[int, tuple[bool, BatchEntry]] = {}  # by number; whether the message was accepted
 
@@ -47,7 +47,7 @@ class Gathering:
     def take(
         self,
         deliveries: Iterable[Delivery],
-        acceptance: Acceptance,
+        acceptance: MessageEnqueuer,
         *,
         together: bool,
     ) -> None:

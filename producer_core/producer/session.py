@@ -14,11 +14,16 @@ from producer_core.producer.guarantees import Guarantees
 
 if TYPE_CHECKING:
     from producer_core.delivery.journal import Journal
-    from producer_core.delivery.replayable_source import Keeper, Numbers, Sender, StandIn
+    from producer_core.delivery.replayable_source import (
+        FeederTarget,
+        PendingLog,
+        ReplayableSource,
+        SequenceSource,
+    )
 
 
 @dataclass(frozen=True)
-class Session:
+class StoredSession:
     """A producer's session, as a store knows it: its 16 bytes, its first sequence, its journal's folder.
 
     `fresh`: no earlier process used it. Only the session of an input, whose ids are derived from its content, is not.
@@ -30,14 +35,14 @@ class Session:
     folder: Path | None = None
 
 
-class Identity:
+class ProducerSession:
     """Holds the journal's folder and the transactional id's name from when it is made until `let_go`."""
 
     def __init__(
         self,
         guarantees: Guarantees,
         config: ClientConfig,
-        stand_in: StandIn | None,
+        stand_in: ReplayableSource | None,
         *,
         says: Callable[[str, str, str], None],
     ) -> None:
@@ -48,7 +53,7 @@ class Identity:
             guarantees.take_name(config, self.journal)
             self.ids = MessageIds(new_session()) if self.journal is None else self.journal.ids
             self.session = self.ids.session
-            self.sequence: Numbers = (
+            self.sequence: SequenceSource = (
                 SequenceNumbers(getattr(self.journal, "next_sequence", 0))
                 if stand_in is None
                 else stand_in.numbers
@@ -71,19 +76,19 @@ class Identity:
     def next_id(self) -> str:
         return self.ids.text(self.sequence.take())
 
-    def backlog(self, sender: Sender) -> Keeper | None:
+    def backlog(self, sender: FeederTarget) -> PendingLog | None:
         """Who keeps the messages of the sender until they are settled."""
         if self._stand_in is not None:
             return self._stand_in.keeper(sender)
         if self.journal is None:
             return None
-        from producer_core.delivery.journal.journal_feeder import Backlog
+        from producer_core.delivery.journal.journal_feeder import JournalFeeder
 
-        return Backlog(cast("Journal", self.journal), sender)
+        return JournalFeeder(cast("Journal", self.journal), sender)
 
-    def as_session(self) -> Session:
+    def as_session(self) -> StoredSession:
         folder = self._guarantees.journal_dir
-        return Session(
+        return StoredSession(
             self.session.bytes,
             fresh=self._stand_in is None,
             first=self.ids.first,

@@ -13,13 +13,13 @@ from producer_core._internal import forks
 from producer_core.delivery.reports import CloseReport
 from producer_core.errors import ForkedProducer, ProducerClosed
 
-OURS = "producer-core-"
+THREAD_PREFIX = "producer-core-"
 """How the names of our threads begin."""
 
-_open: weakref.WeakSet[Ending] = weakref.WeakSet()
+_open: weakref.WeakSet[Shutdown] = weakref.WeakSet()
 
 
-class Ending:
+class Shutdown:
     """Closes with `finish(timeout)`; `so_far` is the report of a close that goes on in another thread."""
 
     def __init__(self, finish: Callable[[float], CloseReport], so_far: Callable[[], CloseReport]) -> None:
@@ -54,7 +54,7 @@ class Ending:
         """
         if self.forked:
             return CloseReport(0, 0)
-        if threading.current_thread().name.startswith(OURS):
+        if threading.current_thread().name.startswith(THREAD_PREFIX):
             if not self.begun:
                 self.begun = True
                 threading.Thread(target=self._close, args=(timeout,), name="closing").start()

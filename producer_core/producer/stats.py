@@ -16,7 +16,7 @@ _HISTORY = 100
 _SHOWN = ("messages_sent", "messages_dlq", "pending_messages", "messages_retried", "messages_duplicate")
 
 
-class Counted(Protocol):
+class StatsSource(Protocol):
     """What the dictionaries are made of: a producer. `elapsed` is in seconds."""
 
     started_at: float
@@ -70,7 +70,7 @@ class BasicStats(TypedDict):
     messages_per_second: float
 
 
-def basic_stats(producer: Counted) -> BasicStats:
+def basic_stats(producer: StatsSource) -> BasicStats:
     snapshot = producer.metrics.snapshot()
     return {
         "messages_sent": snapshot.acknowledged,
@@ -80,7 +80,7 @@ def basic_stats(producer: Counted) -> BasicStats:
     }
 
 
-def producer_stats(producer: Counted) -> ProducerStats:
+def producer_stats(producer: StatsSource) -> ProducerStats:
     """`get_stats()`: sent means acknowledged, failed counts attempts, latencies are in milliseconds."""
     snapshot, elapsed = producer.metrics.snapshot(), producer.elapsed
     sent, failed, dead = snapshot.acknowledged, snapshot.total("failed_attempts"), snapshot.dead

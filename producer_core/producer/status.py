@@ -6,36 +6,36 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from producer_core.alerts import ToldAlerts
+from producer_core.alerts import ReportedAlerts
 from producer_core.alerts.health import HealthMonitor
-from producer_core.delivery.connection_state import Connection
+from producer_core.delivery.connection_state import ConnectionState
 from producer_core.delivery.dedup.deduplicator import MessageDeduplicator
-from producer_core.delivery.engine import Lifecycle
+from producer_core.delivery.engine import DeliveryEngine
 from producer_core.delivery.reports import as_message
 from producer_core.delivery.retry import RetryManager
 from producer_core.messages import Message, MessageStatus, parse_id
 from producer_core.metrics.counters import Metrics
-from producer_core.producer.components import Parts
+from producer_core.producer.components import Components
 from producer_core.producer.stats import BasicStats, ProducerStats, ReadOnlyStats, basic_stats, producer_stats
 
 if TYPE_CHECKING:
-    from producer_core.producer.dead_letter_backend import Keeping
+    from producer_core.producer.dead_letter_backend import DeadLetterBackend
     from producer_core.producer.monitor import Monitor
     from producer_core.store import Store
 
 
-class Observed:
+class ProducerStatus:
     """A face of `ReliableKafkaProducer`, which makes what stands here first."""
 
     started_at: float
     metrics: Metrics
     deduplicator: MessageDeduplicator | None
     health_monitor: HealthMonitor
-    alerts: ToldAlerts
+    alerts: ReportedAlerts
     retry_manager: RetryManager
-    _parts: Parts
-    _lifecycle: Lifecycle
-    _keeping: Keeping
+    _parts: Components
+    _lifecycle: DeliveryEngine
+    _keeping: DeadLetterBackend
     _clock: Callable[[], float]
     _monitor: Monitor | None
 
@@ -51,7 +51,7 @@ class Observed:
         return self._parts.cluster()
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> ConnectionState:
         return self._lifecycle.connection
 
     @property

@@ -15,7 +15,7 @@ import orjson
 
 from producer_core import __version__
 from producer_core._internal import time_budget
-from producer_core._internal.actor import person
+from producer_core._internal.actor import current_actor
 from producer_core._internal.deadline import Deadline
 from producer_core._internal.masking import mask_told
 from producer_core.alerts import Route
@@ -25,14 +25,14 @@ from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill, message_of
 from producer_core.dlq.memory_queue import letter_of
 from producer_core.errors import ReplayError, StoreError, StoreFull, StoreLocked
 from producer_core.messages import Message, MessageStatus
-from producer_core.metrics.ack_ledger import Ledger
-from producer_core.metrics.batch_sequence import Numbering
+from producer_core.metrics.ack_ledger import AckLedger
+from producer_core.metrics.batch_sequence import BatchSequence
 from producer_core.metrics.counters import Metrics
-from producer_core.metrics.recorder import Destination, Recorder
-from producer_core.producer.alert_reporter import Lookout
-from producer_core.producer.dead_letter_backend import Keeps, check_target, spill_path
-from producer_core.producer.session import Session
-from producer_core.producer.store_queue import Letterbox
+from producer_core.metrics.recorder import Recorder, RecorderDestination
+from producer_core.producer.alert_reporter import AlertReporter
+from producer_core.producer.dead_letter_backend import ProducerView, check_target, spill_path
+from producer_core.producer.session import StoredSession
+from producer_core.producer.store_queue import StoreQueue
 from producer_core.replay import ReplayRunner, plan
 from producer_core.store import ProducerRow, Store, default_path
 from producer_core.store.merge import next_batch
@@ -40,7 +40,7 @@ from producer_core.store.paths import check_writable
 
 if TYPE_CHECKING:
     from producer_core.metrics.telemetry import TelemetryPublisher
-    from producer_core.replay import Inconclusive, Sender
+    from producer_core.replay import Inconclusive, ReplayProducer
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ _LISTED = 10_000
 """Dead letters that a listing in memory returns at most."""
 
 
-class InStore:
+class StoreBackend:
     """Implements `keeping.Keeping`; owns the recorder's and the runner's threads."""
 
     def __init__(
@@ -66,7 +66,7 @@ class InStore:
         client: ClientConfig,
         telemetry_topic: str | None,
         ledger: bool | None = None,
-        session: Session,
+        session: StoredSession,
         delivery: str,
         kept: Callable[[Iterable[str]], None],
         find_cluster: Callable[[float], str],
@@ -79,7 +79,7 @@ class InStore:
         self._client = client
         self._limit = limit
         self._find_cluster = find_cluster
-        self._producer: Keeps | None = None
+        self._producer: ProducerView | None = None
         self._runner: ReplayRunner | None = None
         self._cluster_id = ""
         self._unnamed = 2
@@ -87,7 +87,7 @@ class InStore:
         self._run_replays = False
         self._stopping = False
         telemetry = _publisher(client, telemetry_topic, session.folder, clock)
-        self._lookout = Lookout(telemetry, limit=limit, routes=alert_routes, clock=clock)
+        self._lookout = AlertReporter(telemetry, limit=limit, routes=alert_routes, clock=clock)
         self.store: Store | None = _open_or_wait(store, clock)
         path = store.path if isinstance(store, Store) else default_path() if store == "auto" else Path(store)
         self.recorder = Recorder(
@@ -100,17 +100,17 @@ class InStore:
             telemetry=telemetry,
             ledger=_ledger(client, session) if _wanted(ledger, telemetry_topic) else None,
             keep_ledger=bool(ledger),
-            number=Numbering(fresh=session.fresh, known=self._next_batch).take,
+            number=BatchSequence(fresh=session.fresh, known=self._next_batch).take,
             buffer_limit=limit,
             kept=kept,
             clock=clock,
         )
         self.hook = self.recorder
-        self.letterbox = Letterbox(self, limit)
+        self.letterbox = StoreQueue(self, limit)
 
     # a life
 
-    def start(self, producer: Keeps, *, run_replays: bool) -> None:
+    def start(self, producer: ProducerView, *, run_replays: bool) -> None:
         self._producer = producer
         self._run_replays = run_replays
         self.recorder.start()
@@ -180,7 +180,7 @@ class InStore:
     def clear(self, topic: str | None) -> int:
         self.recorder.wait_stored(_STORED_WITHIN)
         where = self.own(DeadLetterFilter(topic=topic))
-        return self.letters().archive(where, who=person(), origin="python").count
+        return self.letters().archive(where, who=current_actor(), origin="python").count
 
     def add(self, message: Message, error: str) -> None:
         """A message that was handed in as dead, without its story."""
@@ -195,7 +195,7 @@ class InStore:
 
     def replay(
         self,
-        sender: Sender,
+        sender: ReplayProducer,
         topic: str,
         limit: int | None,
         timeout: float,
@@ -215,7 +215,7 @@ class InStore:
         else:
             check_target(to_cluster, own)
         operation = plan(
-            self.store, where, who=person(), origin="python", limit=limit, inconclusive=inconclusive,
+            self.store, where, who=current_actor(), origin="python", limit=limit, inconclusive=inconclusive,
             to_cluster=to_cluster, clock=self._clock, can_run=own or True,
         )  # fmt: skip
         runner = self._runner or self._new_runner(self.store, sender)
@@ -242,18 +242,18 @@ class InStore:
                 },
             )
 
-    def _new_runner(self, store: Store, sender: Sender) -> ReplayRunner:
+    def _new_runner(self, store: Store, sender: ReplayProducer) -> ReplayRunner:
         return ReplayRunner(store, sender, client=self._client.settings, clock=self._clock)
 
     # what the recorder asks
 
-    def _destination(self) -> Destination:
+    def _destination(self) -> RecorderDestination:
         if self.store is None:
             self.store = _open(self._where, self._clock)
         if self._runner is None and self._producer is not None and self._run_replays and not self._stopping:
             self._runner = self._new_runner(self.store, self._producer)
             self._runner.start()
-        return Destination(self.store, DeadLetters(self.store, clock=self._clock))
+        return RecorderDestination(self.store, DeadLetters(self.store, clock=self._clock))
 
     def _describe(self) -> ProducerRow:
         producer = self._producer
@@ -283,13 +283,13 @@ class InStore:
             settings=orjson.dumps(self._client.masked(), default=str).decode(),
         )
 
-    def _watch(self, destination: Destination) -> None:
+    def _watch(self, destination: RecorderDestination) -> None:
         assert self._producer is not None and self.store is not None
         self._lookout.look(
             self.store, self._producer, self.recorder, closed=self._closed_at is not None, ends=self._stopping
         )
 
-    def _name_cluster(self, destination: Destination) -> None:
+    def _name_cluster(self, destination: RecorderDestination) -> None:
         """What died before the brokers had said which cluster they are: written before, or about to be, so twice."""
         assert self._producer is not None and self.store is not None
         if self._unnamed and self._cluster_id:
@@ -343,7 +343,7 @@ def _wanted(ledger: bool | None, telemetry_topic: str | None) -> bool:
     return bool(ledger) or (ledger is None and telemetry_topic is not None)
 
 
-def _ledger(client: ClientConfig, session: Session) -> Ledger | None:
+def _ledger(client: ClientConfig, session: StoredSession) -> AckLedger | None:
     """None with acks=0: then nothing is acknowledged, whatever the client says."""
     silent = str(client.settings.get("acks")) == "0"
-    return None if silent else Ledger(session.id, fresh=session.fresh, first=session.first)
+    return None if silent else AckLedger(session.id, fresh=session.fresh, first=session.first)

@@ -11,7 +11,7 @@ from producer_core.events import DeadLetter
 from producer_core.messages import Message
 
 
-class Letters(Protocol):
+class StoredDeadLetters(Protocol):
     """Who keeps the dead letters."""
 
     def letters(self) -> DeadLetters: ...
@@ -22,14 +22,14 @@ class Letters(Protocol):
     def add(self, message: Message, error: str) -> None: ...
 
 
-class Letterbox:
+class StoreQueue:
     """What it shows is the store's; while that cannot be had, only a number.
 
     It shows letters of the producer's cluster and of no known one. A filter that names a cluster shows that one's;
     `get` finds any letter. Numbers do not wait until the producer knows its cluster.
     """
 
-    def __init__(self, keeping: Letters, limit: int) -> None:
+    def __init__(self, keeping: StoredDeadLetters, limit: int) -> None:
         self._keeping = keeping
         self.max_size = limit
 

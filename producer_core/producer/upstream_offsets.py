@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 from confluent_kafka import TopicPartition
 
-from producer_core._internal.user_callbacks import ends_here
+from producer_core._internal.user_callbacks import is_containable
 from producer_core.delivery.reports import DeliveryReport
 
 logger = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 Dead = Literal["hold", "commit"]
 
 
-class Upstream(NamedTuple):
+class UpstreamRecord(NamedTuple):
     """Where a message came from: a record id to send it with."""
 
     source: Hashable
@@ -66,9 +66,9 @@ class UpstreamOffsets:
         self._kept = kept
         self._lock = threading.Lock()  # guards the two tables
         self._sources: dict[Hashable, _Source] = {}
-        self._dead: dict[Upstream, str] = {}  # message ids of dead letters that hold their offset
+        self._dead: dict[UpstreamRecord, str] = {}  # message ids of dead letters that hold their offset
 
-    def accepted(self, source: Hashable, offset: int) -> Upstream:
+    def accepted(self, source: Hashable, offset: int) -> UpstreamRecord:
         """A message was read here and will be sent on; what is returned is its record id."""
         with self._lock:
             known = self._sources.setdefault(source, _Source())
@@ -79,16 +79,16 @@ class UpstreamOffsets:
                 )
             known.open[offset] = known.last
             known.last = offset
-        return Upstream(source, offset)
+        return UpstreamRecord(source, offset)
 
     def settled(self, source: Hashable, offset: int) -> None:
         """This message is where it should be. What is settled already, or forgotten, is left alone."""
         with self._lock:
-            self._settle(Upstream(source, offset))
+            self._settle(UpstreamRecord(source, offset))
 
     def report(self, report: DeliveryReport) -> None:
         """For `on_delivery=`, with what `accepted` returned as the `record_id`."""
-        came_from = Upstream(*report.record_id)
+        came_from = UpstreamRecord(*report.record_id)
         with self._lock:
             if report.error is None or (self._commit_dead and self._kept is None):
                 self._settle(came_from)
@@ -125,17 +125,17 @@ class UpstreamOffsets:
             return sum(len(known.open) for known in self._sources.values())
 
     @property
-    def dead(self) -> dict[Upstream, str]:
+    def dead(self) -> dict[UpstreamRecord, str]:
         """Where dead letters hold the offset, each with its message id."""
         with self._lock:
             return dict(self._dead)
 
-    def _settle(self, came_from: Upstream) -> None:
+    def _settle(self, came_from: UpstreamRecord) -> None:
         self._dead.pop(came_from, None)
         if self._is_open(came_from):
             del self._sources[came_from.source].open[came_from.offset]
 
-    def _is_open(self, came_from: Upstream) -> bool:
+    def _is_open(self, came_from: UpstreamRecord) -> bool:
         known = self._sources.get(came_from.source)
         return known is not None and came_from.offset in known.open
 
@@ -222,6 +222,6 @@ class _InOrder:
         try:
             self._callback(place.report)
         except BaseException as error:
-            if not ends_here(error):
+            if not is_containable(error):
                 raise
             logger.exception("delivery callback failed", extra={"topic": place.lane[0]})

@@ -7,8 +7,8 @@ the topic is looked at first: found is settled as landed. Not found proves nothi
 arrive: it stays a dead letter with the verdict inconclusive, unless the plan says inconclusive="send".
 """
 
-from producer_core.delivery.reports import Resent
-from producer_core.replay.at_least_once import Sender
+from producer_core.delivery.reports import ReplayResult
+from producer_core.replay.at_least_once import ReplayProducer
 from producer_core.replay.operation import (
     Inconclusive,
     Newer,
@@ -33,9 +33,9 @@ __all__ = [
     "Inconclusive",
     "Newer",
     "Operation",
+    "ReplayProducer",
+    "ReplayResult",
     "ReplayRunner",
-    "Resent",
-    "Sender",
     "cancel",
     "doubtful",
     "get",

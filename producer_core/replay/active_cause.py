@@ -57,7 +57,7 @@ _ABOUT = "SELECT 1 FROM ({letters}) WHERE topic = ? OR producer_id = ? LIMIT 1"
 
 
 @dataclass(frozen=True, slots=True)
-class Growing:
+class ActiveCause:
     """A group of the letters in question, on one of their topics, of which more died there lately.
 
     Of the topic's messages `before` were acknowledged while they died, and `since` after the last of them.
@@ -100,14 +100,14 @@ def still_active(
     return " ".join(_sentences(growing, alert, now))
 
 
-def _growing(connection: Any, letters: str, given: Sequence[Any], now: float) -> Iterator[Growing]:
+def _growing(connection: Any, letters: str, given: Sequence[Any], now: float) -> Iterator[ActiveCause]:
     recent = connection.execute(_RECENT, [now - LATELY]).fetchall()
     asked = _OF_GROUP.format(letters=letters)
     for fingerprint, topic, code, died, last in recent:
         if connection.execute(asked, [*given, fingerprint, topic]).fetchone():
             moments = [last + LATE, last + LATE, topic, int(now - LATELY)]
             before, since = connection.execute(_DELIVERED, moments).fetchone()
-            yield Growing(topic, code, died, last, before, since)
+            yield ActiveCause(topic, code, died, last, before, since)
 
 
 def _alert(connection: Any, letters: str, given: Sequence[Any], now: float) -> str | None:
@@ -129,7 +129,7 @@ def _recovered(connection: Any, topic: str, now: float) -> bool:
     return is_over(now - (last or 0.0), died=died, before=before, since=since)
 
 
-def _sentences(growing: Sequence[Growing], alert: str | None, now: float) -> Iterator[str]:
+def _sentences(growing: Sequence[ActiveCause], alert: str | None, now: float) -> Iterator[str]:
     if not growing and alert is None:
         return
     parts = []
@@ -147,7 +147,7 @@ def _sentences(growing: Sequence[Growing], alert: str | None, now: float) -> Ite
         yield _what_would_show_it(growing, now)
 
 
-def _what_would_show_it(growing: Sequence[Growing], now: float) -> str:
+def _what_would_show_it(growing: Sequence[ActiveCause], now: float) -> str:
     """By what one knows that the cause is gone: of several topics the one that is farthest from it."""
     open_ = max(growing, key=lambda one: proof(one.died, one.before) - one.since)
     left = max(1, proof(open_.died, open_.before) - open_.since)

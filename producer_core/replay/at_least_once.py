@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from producer_core.errors import NotAccepted, ProducerClosed
 from producer_core.replay.doubtful_records import look_after, still_doubtful
-from producer_core.replay.outcome import Death, Orphan, Outcome
+from producer_core.replay.outcome import FailedReplay, OrphanedRecord, RecordOutcome
 from producer_core.replay.strategy import Guarantee, Interrupt, Interrupted
 
 if TYPE_CHECKING:
-    from producer_core.delivery.dead_letter import Letter
-    from producer_core.delivery.reports import Resent
+    from producer_core.delivery.dead_letter import ReplayRecord
+    from producer_core.delivery.reports import ReplayResult
     from producer_core.events import DeadLetter
     from producer_core.kafka.record_lookup import Prober
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 _ORPHANS = 500  # looked for at once
 
 
-class Sender(Protocol):
+class ReplayProducer(Protocol):
     """Who sends: a producer, usually. `identity` must be unique to this process."""
 
     @property
@@ -34,11 +34,11 @@ class Sender(Protocol):
     @property
     def identity(self) -> str: ...
 
-    def resend(self, letter: DeadLetter | Letter, settled: Callable[[Resent], None]) -> None:
+    def resend(self, letter: DeadLetter | ReplayRecord, settled: Callable[[ReplayResult], None]) -> None:
         """Sends the letter under its own id; `settled` is called once, from any thread, when it has ended."""
 
 
-class Resending:
+class AtLeastOnceReplay:
     """The way over a Sender. `may_send` says whether the operation is ours still; `closed` is set when it closed.
 
     `quiet` is how many seconds a dead owner's request usually takes to arrive; it is waited before his records are
@@ -51,7 +51,7 @@ class Resending:
 
     def __init__(
         self,
-        sender: Sender,
+        sender: ReplayProducer,
         probe: Prober | None,
         *,
         may_send: Callable[[], bool],
@@ -69,8 +69,8 @@ class Resending:
         self._quiet = quiet
         self._send_inconclusive = send_inconclusive
         self._clock = clock
-        self._reports: queue.SimpleQueue[Resent] = queue.SimpleQueue()  # filled by the sender's threads
-        self._sent: dict[str, Letter] = {}
+        self._reports: queue.SimpleQueue[ReplayResult] = queue.SimpleQueue()  # filled by the sender's threads
+        self._sent: dict[str, ReplayRecord] = {}
         self._send_due = 0.0
 
     @property
@@ -84,7 +84,7 @@ class Resending:
     def begin(self, topics: Sequence[str]) -> None:
         """A producer needs nothing."""
 
-    def after(self, orphans: Sequence[Orphan]) -> list[Outcome]:
+    def after(self, orphans: Sequence[OrphanedRecord]) -> list[RecordOutcome]:
         if not orphans:
             return []
         youngest = max(orphan.claimed_at for orphan in orphans)
@@ -93,40 +93,40 @@ class Resending:
             if self._interrupt():
                 raise Interrupted
             self._closed.wait(min(0.2, left))
-        outcomes: list[Outcome] = []
+        outcomes: list[RecordOutcome] = []
         for start in range(0, len(orphans), _ORPHANS):
             some = orphans[start : start + _ORPHANS]
             outcomes += look_after(some, self._probe, send_inconclusive=self._send_inconclusive)
         return outcomes
 
-    def send(self, letters: Sequence[Letter]) -> list[Outcome]:
-        outcomes: list[Outcome] = []
+    def send(self, letters: Sequence[ReplayRecord]) -> list[RecordOutcome]:
+        outcomes: list[RecordOutcome] = []
         for letter in letters:
             if self._may_send() and time.monotonic() >= self._send_due:
                 outcomes += self._resend(letter)
             else:
-                outcomes.append(Outcome(letter.message_id, "pending"))
+                outcomes.append(RecordOutcome(letter.message_id, "pending"))
         return outcomes
 
-    def _resend(self, letter: Letter) -> list[Outcome]:
+    def _resend(self, letter: ReplayRecord) -> list[RecordOutcome]:
         self._sent[letter.message_id] = letter  # first: the report may come before `resend` returns
         try:
             self._sender.resend(letter, self._reports.put)
             return []
         except ProducerClosed:
             self._closed.set()
-            outcome = Outcome(letter.message_id, "pending")
+            outcome = RecordOutcome(letter.message_id, "pending")
         except ValueError as error:  # InvalidMessage too: it can never be sent as it is
-            outcome = Outcome(letter.message_id, "failed", str(error))
+            outcome = RecordOutcome(letter.message_id, "failed", str(error))
         except NotAccepted as error:
             logger.info("replay waits for room", extra={"error": str(error)})
             self._send_due = time.monotonic() + 1.0
-            outcome = Outcome(letter.message_id, "pending")
+            outcome = RecordOutcome(letter.message_id, "pending")
         self._sent.pop(letter.message_id, None)
         return [outcome]
 
-    def gather(self, seconds: float) -> list[Outcome]:
-        outcomes: list[Outcome] = []
+    def gather(self, seconds: float) -> list[RecordOutcome]:
+        outcomes: list[RecordOutcome] = []
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             try:
@@ -135,17 +135,17 @@ class Resending:
                 break
         return outcomes
 
-    def _ended(self, report: Resent) -> list[Outcome]:
+    def _ended(self, report: ReplayResult) -> list[RecordOutcome]:
         letter = self._sent.pop(report.message_id, None)
         if letter is None:
             return []
         if report.outcome == "acknowledged":
-            return [Outcome(report.message_id, "acknowledged", None, report.partition, report.offset)]
-        death = None if report.letter is None else still_doubtful(letter, Death.again(report.letter))
+            return [RecordOutcome(report.message_id, "acknowledged", None, report.partition, report.offset)]
+        death = None if report.letter is None else still_doubtful(letter, FailedReplay.again(report.letter))
         text = report.text or (death.error_text if death else "no reason given")
-        return [Outcome(report.message_id, "failed", text, death=death)]
+        return [RecordOutcome(report.message_id, "failed", text, death=death)]
 
-    def give_back(self) -> list[Outcome]:
+    def give_back(self) -> list[RecordOutcome]:
         return []
 
     def close(self) -> None:

@@ -14,8 +14,8 @@ from confluent_kafka import KafkaError
 
 from producer_core.kafka import newer_keys
 from producer_core.kafka.clients import reader
-from producer_core.kafka.newer_keys import Keys, Look, look
-from producer_core.kafka.topic_config import Asking, Bound, Facts
+from producer_core.kafka.newer_keys import KeyIndex, KeyScan, look
+from producer_core.kafka.topic_config import TimeLimit, TopicConfig, TopicConfigQuery
 
 Flag = Literal["too_large", "newer_key", "no_topic"]
 Which = Literal["all", "compacted", "none"]
@@ -25,7 +25,7 @@ _ENVELOPE = 61 + 9 + 4 + 31 + 36
 The headers of others are not counted."""
 
 
-class Listed(NamedTuple):
+class ListedRecord(NamedTuple):
     """A dead letter as far as a check must know it. `partition` is the one asked for, `value_size` None: a tombstone."""
 
     message_id: str
@@ -75,7 +75,7 @@ class TopicCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class BrokerCheck:
     """What was found, by topic, and when (seconds since 1970). `stopped`: nobody looked at the last letter.
 
     `delivery` is the guarantee with which who looked would send (None: he cannot say), `why` the reason why it is not
@@ -96,7 +96,7 @@ class Check:
         return orjson.dumps(dataclasses.asdict(self)).decode()
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Check:
+    def from_json(cls, text: str | bytes) -> BrokerCheck:
         """What `to_json` wrote; fields that a later version added are left out."""
         found = orjson.loads(text)
         known = {one.name for one in dataclasses.fields(TopicCheck)}
@@ -114,7 +114,7 @@ class Check:
 
 def check(
     settings: Mapping[str, Any],
-    letters: Iterable[Listed],
+    letters: Iterable[ListedRecord],
     *,
     timeout: float = 20.0,
     max_records: int = 1_000_000,
@@ -122,7 +122,7 @@ def check(
     newer: Which = "all",
     sends_at_most: int | None = None,
     clock: Callable[[], float] = time.time,
-) -> tuple[Check, dict[str, Flag]]:
+) -> tuple[BrokerCheck, dict[str, Flag]]:
     """Looks ahead for these letters: asks and reads for about `timeout` seconds (going through `letters`, once, is not
     counted) and at most `max_records` records of their topics.
 
@@ -133,19 +133,19 @@ def check(
     """
     complaints: list[KafkaError] = []
     with reader(settings, {"isolation.level": "read_uncommitted"}, heard=complaints.append) as handle:
-        asking = Asking(settings, handle, timeout / 2, stopping, complaints)
+        asking = TopicConfigQuery(settings, handle, timeout / 2, stopping, complaints)
         found = _Found(asking, newer, sends_at_most)
         stopped = False
         for place, letter in enumerate(letters):
             if stopped := place % 1_000 == 0 and stopping():
                 break
             found.add(letter)
-        bound = Bound(timeout - asking.spent, stopping)
+        bound = TimeLimit(timeout - asking.spent, stopping)
         found.look(lambda topic, share, most: _look(settings, handle, topic, share, most), bound, max_records)
-    return Check(tuple(topic.said() for topic in found.topics.values()), clock(), stopped), found.flags
+    return BrokerCheck(tuple(topic.said() for topic in found.topics.values()), clock(), stopped), found.flags
 
 
-def _look(settings: Mapping[str, Any], handle: Any, topic: _Topic, bound: Bound, most: int) -> Look:
+def _look(settings: Mapping[str, Any], handle: Any, topic: _Topic, bound: TimeLimit, most: int) -> KeyScan:
     assert topic.facts.partitions
     return look(settings, handle, topic.name, topic.facts.partitions, topic.keys, bound=bound, most=most)
 
@@ -153,7 +153,7 @@ def _look(settings: Mapping[str, Any], handle: Any, topic: _Topic, bound: Bound,
 class _Found:
     """The topics of a check in progress, in the order in which the letters name them."""
 
-    def __init__(self, asking: Asking, newer: Which, sends_at_most: int | None) -> None:
+    def __init__(self, asking: TopicConfigQuery, newer: Which, sends_at_most: int | None) -> None:
         self.topics: dict[str, _Topic] = {}
         self.flags: dict[str, Flag] = {}
         self._asking = asking
@@ -161,7 +161,7 @@ class _Found:
         self._sends_at_most = sends_at_most
         self._keys = 0
 
-    def add(self, letter: Listed) -> None:
+    def add(self, letter: ListedRecord) -> None:
         topic = self.topics.get(letter.topic)
         if topic is None:
             facts = self._asking.facts(letter.topic)
@@ -179,13 +179,13 @@ class _Found:
         else:
             topic.unsought += 1
 
-    def look(self, one: Callable[[_Topic, Bound, int], Look], bound: Bound, most: int) -> None:
+    def look(self, one: Callable[[_Topic, TimeLimit, int], KeyScan], bound: TimeLimit, most: int) -> None:
         """Compacted topics first: there it matters most. Each has an even share of what is left."""
         asked = [topic for topic in self.topics.values() if len(topic.keys)]
         asked.sort(key=lambda topic: not topic.facts.compacted)
         for place, topic in enumerate(asked):
             others = len(asked) - place
-            share = Bound(bound.left() / others, lambda: not bound.left())
+            share = TimeLimit(bound.left() / others, lambda: not bound.left())
             topic.look = one(topic, share, most // others)
             most -= topic.look.looked_at
             ids = dict.fromkeys(topic.keys.newer())
@@ -198,11 +198,11 @@ class _Topic:
     """What is known of one topic so far."""
 
     name: str
-    facts: Facts
+    facts: TopicConfig
     wanted: bool  # whether its keys are looked up
     sends_at_most: int | None
-    keys: Keys = field(default_factory=Keys)
-    look: Look | None = None
+    keys: KeyIndex = field(default_factory=KeyIndex)
+    look: KeyScan | None = None
     records: int = 0
     bytes: int = 0
     too_large: int = 0
@@ -211,7 +211,7 @@ class _Topic:
     newer: int = 0
     unsought: int = 0
 
-    def add(self, letter: Listed) -> Flag | None:
+    def add(self, letter: ListedRecord) -> Flag | None:
         size = letter.size
         self.records += 1
         self.bytes += size

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from producer_core.replay.claims import Held
+from producer_core.replay.claims import LeaseState
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _TRUSTED = 15.0
 """Seconds for which an unchanged file is believed; its times are as fine as the kernel's clock tick."""
 
-Candidate = tuple[Held, bool]
+Candidate = tuple[LeaseState, bool]
 """An operation with who had it last, and whether it is only to be looked ahead for."""
 
 
@@ -49,5 +49,6 @@ class Candidates:
             "replay_candidates", cluster=cluster, operation=operation_id, by_spark=self._by_spark
         )
         return [
-            (Held(row["operation_id"], row["owner"], row["lease_until"]), row["checking"]) for row in rows
+            (LeaseState(row["operation_id"], row["owner"], row["lease_until"]), row["checking"])
+            for row in rows
         ]

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from producer_core.delivery.dead_letter import Letter
+from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.bulk_update import claim_next, end_records, letters_of, settle
 from producer_core.replay import operation as operations
-from producer_core.replay.broker_check import Check, Listed
+from producer_core.replay.broker_check import BrokerCheck, ListedRecord
 from producer_core.replay.operation import Operation
-from producer_core.replay.outcome import Ending, Orphan, Outcome
+from producer_core.replay.outcome import Ending, OrphanedRecord, RecordOutcome
 from producer_core.store.queries import run
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LeaseState:
     """An operation as a runner finds it: whose it is, and until when."""
 
     operation_id: str
@@ -33,14 +33,14 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class BatchResult:
     """One visit to the store. `over`: ended, paused, or not ours any more; then nothing may be sent.
     `halt`: it was paused, cancelled, or stops itself; what is in flight is settled, and nothing more is sent.
     `rate` is how many a second an operator wants now at most."""
 
     over: bool
     halt: bool = False
-    letters: tuple[Letter, ...] = ()
+    letters: tuple[ReplayRecord, ...] = ()
     rate: float | None = None
 
 
@@ -55,7 +55,7 @@ Floors = Mapping[str, Mapping[int, int]]
 """By topic and partition: the offset at or below which nothing lies that was sent and is not settled."""
 
 
-class Claims:
+class ReplayClaims:
     """The operation `operation_id` in the hands of `owner`, while its lease lasts. Used by one thread."""
 
     def __init__(
@@ -68,7 +68,7 @@ class Claims:
         self._clock = clock
         self._dead = DeadLetters(store, clock=clock)
 
-    def take(self, seen: Held | None = None) -> bool:
+    def take(self, seen: LeaseState | None = None) -> bool:
         """Takes the lease where nobody has it, or from the dead owner who was `seen` to have it.
 
         False when somebody else was first, or when that owner renewed his lease meanwhile.
@@ -94,19 +94,19 @@ class Claims:
     def get(self) -> Operation:
         return operations.get(self._store, self.operation_id)
 
-    def orphans(self) -> list[Orphan]:
+    def orphans(self) -> list[OrphanedRecord]:
         """What the owner before us left claimed; to be asked right after `take`."""
         with self._store.borrow(write=True) as connection:
             found = self._store.rows("replay_orphans", operation=self.operation_id)
             claimed_at = {row["message_id"]: row["claimed_at"] for row in found}
             letters = letters_of(connection, list(claimed_at))
-        return [Orphan(letter, claimed_at[letter.message_id]) for letter in letters]
+        return [OrphanedRecord(letter, claimed_at[letter.message_id]) for letter in letters]
 
     def topics(self) -> list[str]:
         """Of its open records."""
         return [row["topic"] for row in self._store.rows("replay_topics", operation=self.operation_id)]
 
-    def listed(self) -> Iterator[Listed]:
+    def listed(self) -> Iterator[ListedRecord]:
         """Its open records, as a look ahead must know them, in slices."""
         after = 0
         while True:
@@ -117,9 +117,9 @@ class Claims:
             if not rows:
                 return
             after = rows[-1][0]
-            yield from (Listed._make(row[1:]) for row in rows)
+            yield from (ListedRecord._make(row[1:]) for row in rows)
 
-    def checked(self, found: Check, flags: Mapping[str, str], message: str) -> None:
+    def checked(self, found: BrokerCheck, flags: Mapping[str, str], message: str) -> None:
         """What a look ahead found, of the operation and of single records; who asked to see it decides now, unless
         it may go on by itself and there is nothing to ask."""
         from producer_core.replay.dry_run import dry_run
@@ -165,7 +165,7 @@ class Claims:
 
     def turn(
         self,
-        outcomes: Sequence[Outcome],
+        outcomes: Sequence[RecordOutcome],
         *,
         want: int,
         busy: bool,
@@ -173,7 +173,7 @@ class Claims:
         stop: str | None = None,
         floors: Floors | None = None,
         everything_may_go: bool = True,
-    ) -> Turn:
+    ) -> BatchResult:
         """Settles `outcomes`, then claims up to `want` records, none where one was given back; ends or lets go when
         nothing is open.
 
@@ -184,7 +184,7 @@ class Claims:
         """
         with self._store.borrow(write=True):
             if not self.renew():
-                return Turn(over=True)
+                return BatchResult(over=True)
             self._settle(outcomes)
             if any(one.ending == "pending" for one in outcomes):
                 # Rows that a trigger wrote anew must not be claimed in the same transaction: DuckDB 2.0.0 damages the file.
@@ -197,24 +197,24 @@ class Claims:
                     return replace(self._go_on(want, busy, room, everything_may_go), rate=operation.rate)
                 case "planned" | "running" if not busy:
                     operations.end(self._store, self.operation_id, self._clock(), stopped=stop)
-                    return Turn(over=True)
+                    return BatchResult(over=True)
                 case "paused" | "cancelled" if not busy:
                     self.let_go()  # ends what was cancelled, unless something is claimed that nobody has looked for
-                    return Turn(over=True)
+                    return BatchResult(over=True)
                 case "planned" | "running" | "paused" | "cancelled":
-                    return Turn(over=False, halt=True)
-            return Turn(over=True)
+                    return BatchResult(over=False, halt=True)
+            return BatchResult(over=True)
 
-    def _go_on(self, want: int, busy: bool, room: int, everything_may_go: bool) -> Turn:
+    def _go_on(self, want: int, busy: bool, room: int, everything_may_go: bool) -> BatchResult:
         self._change("replay_switch", state="running", message=None, allowed=["planned"])
         until = inf if everything_may_go else self._clock()
         letters = self._claim(want, until, room, alone=not busy) if want > 0 else ()
         if not letters and not busy and not self._open():
             operations.end(self._store, self.operation_id, self._clock())
-            return Turn(over=True)
-        return Turn(over=False, letters=letters)
+            return BatchResult(over=True)
+        return BatchResult(over=False, letters=letters)
 
-    def _claim(self, want: int, until: float, room: int, *, alone: bool) -> tuple[Letter, ...]:
+    def _claim(self, want: int, until: float, room: int, *, alone: bool) -> tuple[ReplayRecord, ...]:
         with self._store.borrow(write=True) as connection:
             letters, others = claim_next(
                 connection, self.operation_id, count=want, room=room, until=until, alone=alone, now=self._clock()
@@ -229,14 +229,14 @@ class Claims:
         rows = self._store.rows("replay_letter_states", ids=ids)
         states = {row["message_id"]: row["state"] for row in rows}
         told = [
-            Outcome(one, "skipped", operations.MEANWHILE.get(states.get(one), "it changed meanwhile"))
+            RecordOutcome(one, "skipped", operations.MEANWHILE.get(states.get(one), "it changed meanwhile"))
             for one in ids
         ]
         with self._store.borrow(write=True) as connection:
             ended = end_records(connection, self.operation_id, "pending", told, now=self._clock())
         self._count({"skipped": len(ended)})
 
-    def _settle(self, outcomes: Sequence[Outcome]) -> None:
+    def _settle(self, outcomes: Sequence[RecordOutcome]) -> None:
         if not outcomes:
             return
         quarantine_after = self._store.get_setting("replay.quarantine_after", QUARANTINE_AFTER)
@@ -248,7 +248,7 @@ class Claims:
         self._count(Counter(one.ending for one in mine))
         self._die_again([one for one in mine if one.death is not None])
 
-    def _die_again(self, outcomes: Sequence[Outcome]) -> None:
+    def _die_again(self, outcomes: Sequence[RecordOutcome]) -> None:
         """A new death is added to the letter's own story."""
         deaths = {one.message_id: one.death for one in outcomes if one.death is not None}
         letters = self._dead.bodies(list(deaths)) if deaths else []

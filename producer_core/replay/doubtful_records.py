@@ -7,14 +7,14 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
-from producer_core.delivery.dead_letter import Letter
+from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.events import SAFE_VERDICTS
-from producer_core.kafka.record_lookup import Landing, Prober
-from producer_core.replay.outcome import Death, Orphan, Outcome
+from producer_core.kafka.record_lookup import Prober, ProbeResult
+from producer_core.replay.outcome import FailedReplay, OrphanedRecord, RecordOutcome
 
 T = TypeVar("T")
 
-_CANNOT_LOOK = Landing(
+_CANNOT_LOOK = ProbeResult(
     "inconclusive", None, None, 0, "Nobody can say yet: this runner cannot read the topic."
 )
 AHEAD = 200_000
@@ -27,7 +27,7 @@ _KEPT = (
 )
 
 
-class Doubt:
+class DoubtfulRecord:
     """What the topics say of an operation's doubtful records: one look answers for many that are still to come.
 
     `ahead(topic, count)` are those, each with the oldest time (seconds) that it can carry on its topic. An answer
@@ -46,10 +46,10 @@ class Doubt:
         self._send_inconclusive = send_inconclusive
         self._ahead = ahead
         self._monotonic = monotonic
-        self._known: dict[str, tuple[Landing, float]] = {}
+        self._known: dict[str, tuple[ProbeResult, float]] = {}
         self._looks = 0
 
-    def look_first(self, letters: Sequence[Letter]) -> tuple[list[Letter], list[Outcome]]:
+    def look_first(self, letters: Sequence[ReplayRecord]) -> tuple[list[ReplayRecord], list[RecordOutcome]]:
         """What may be sent now, and what is settled without sending.
 
         A record whose verdict is safe is sent. Of the others: found is landed. Inconclusive for a reason that passes
@@ -67,14 +67,14 @@ class Doubt:
             elif landing.outcome == "found":
                 outcomes.append(_landed(letter, landing))
             elif landing.passing and again:
-                outcomes.append(Outcome(letter.message_id, "pending"))
+                outcomes.append(RecordOutcome(letter.message_id, "pending"))
             elif self._send_inconclusive:
                 sendable.append(letter)
             else:
                 outcomes.append(_unknown(letter, landing))
         return sendable, outcomes
 
-    def _may_look_again(self, landings: Iterable[Landing]) -> bool:
+    def _may_look_again(self, landings: Iterable[ProbeResult]) -> bool:
         """A look that brought nothing for now is made again, up to LOOKS times in a row."""
         passing = any(landing.passing for landing in landings)
         self._looks = self._looks + 1 if passing else 0
@@ -82,7 +82,7 @@ class Doubt:
             self._known.clear()
         return self._looks < LOOKS
 
-    def _landings(self, letters: Sequence[Letter]) -> dict[str, Landing]:
+    def _landings(self, letters: Sequence[ReplayRecord]) -> dict[str, ProbeResult]:
         if self._probe is None:
             return {letter.message_id: _CANNOT_LOOK for letter in letters}
         answers = {
@@ -93,7 +93,7 @@ class Doubt:
             answers |= self._ask(self._probe, topic, [one for one in unknown if one.topic == topic])
         return {letter.message_id: answers.get(letter.message_id, _CANNOT_LOOK) for letter in letters}
 
-    def _ask(self, probe: Prober, topic: str, letters: Sequence[Letter]) -> dict[str, Landing]:
+    def _ask(self, probe: Prober, topic: str, letters: Sequence[ReplayRecord]) -> dict[str, ProbeResult]:
         """One look for these and for those to come."""
         oldest = {letter.message_id: first_sent(letter) for letter in letters}
         oldest |= dict(self._ahead(topic, AHEAD))
@@ -103,14 +103,14 @@ class Doubt:
         self._known |= {message_id: (landing, now) for message_id, landing in answers.items()}
         return answers
 
-    def _answer(self, message_id: str) -> Landing | None:
+    def _answer(self, message_id: str) -> ProbeResult | None:
         landing, at = self._known.get(message_id, (None, 0.0))
         return landing if landing is not None and self._monotonic() - at < FRESH else None
 
 
 def look_after(
-    orphans: Sequence[Orphan], probe: Prober | None, *, send_inconclusive: bool = False
-) -> list[Outcome]:
+    orphans: Sequence[OrphanedRecord], probe: Prober | None, *, send_inconclusive: bool = False
+) -> list[RecordOutcome]:
     """What became of records that a dead owner left claimed: landed, or inconclusive.
 
     His client may have sent them, so they are sent again only where the operator chose that for inconclusive records.
@@ -127,7 +127,7 @@ def look_after(
     ]
 
 
-def still_doubtful(before: Letter, death: Death) -> Death:
+def still_doubtful(before: ReplayRecord, death: FailedReplay) -> FailedReplay:
     """The new death of a letter that was sent in doubt: the doubt stays, whatever this attempt proves."""
     if before.verdict in SAFE_VERDICTS or death.verdict not in SAFE_VERDICTS:
         return death
@@ -135,13 +135,13 @@ def still_doubtful(before: Letter, death: Death) -> Death:
     return death._replace(verdict=before.verdict, verdict_reason=reason)
 
 
-def first_sent(letter: Letter) -> float:
+def first_sent(letter: ReplayRecord) -> float:
     """The oldest time, in seconds, that the record can carry on its topic."""
     given = letter.accepted_at if letter.timestamp_ms is None else letter.timestamp_ms / 1000
     return min(letter.accepted_at, given)
 
 
-def _sent(orphan: Orphan) -> float:
+def _sent(orphan: OrphanedRecord) -> float:
     return orphan.claimed_at if orphan.letter.verdict in SAFE_VERDICTS else first_sent(orphan.letter)
 
 
@@ -149,14 +149,14 @@ def _look(
     items: Sequence[T],
     probe: Prober | None,
     group: Callable[[T], Hashable],
-    letter_of: Callable[[T], Letter],
+    letter_of: Callable[[T], ReplayRecord],
     since: Callable[[T], float],
-) -> dict[str, Landing]:
+) -> dict[str, ProbeResult]:
     """One look for each group of one topic's records."""
     groups: dict[Hashable, list[T]] = defaultdict(list)
     for item in items:
         groups[group(item)].append(item)
-    found: dict[str, Landing] = {}
+    found: dict[str, ProbeResult] = {}
     for members in groups.values():
         ids = [letter_of(item).message_id for item in members]
         if probe is None:
@@ -167,19 +167,19 @@ def _look(
     return found
 
 
-def _after(letter: Letter, landing: Landing, send_inconclusive: bool) -> Outcome:
+def _after(letter: ReplayRecord, landing: ProbeResult, send_inconclusive: bool) -> RecordOutcome:
     if landing.outcome == "found":
         return _landed(letter, landing)
     if send_inconclusive:
-        return Outcome(letter.message_id, "pending", landing.text, verdict="inconclusive")
+        return RecordOutcome(letter.message_id, "pending", landing.text, verdict="inconclusive")
     return _unknown(letter, landing)
 
 
-def _landed(letter: Letter, landing: Landing) -> Outcome:
-    return Outcome(
+def _landed(letter: ReplayRecord, landing: ProbeResult) -> RecordOutcome:
+    return RecordOutcome(
         letter.message_id, "landed", landing.text, landing.partition, landing.offset, verdict="found"
     )
 
 
-def _unknown(letter: Letter, landing: Landing) -> Outcome:
-    return Outcome(letter.message_id, "skipped", f"{_KEPT}. {landing.text}", verdict="inconclusive")
+def _unknown(letter: ReplayRecord, landing: ProbeResult) -> RecordOutcome:
+    return RecordOutcome(letter.message_id, "skipped", f"{_KEPT}. {landing.text}", verdict="inconclusive")

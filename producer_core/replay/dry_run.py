@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from producer_core.delivery.prober import QUIET
+from producer_core.delivery.prober import QUIET_PERIOD_S
 from producer_core.events import SAFE_VERDICTS
 from producer_core.replay.active_cause import still_active
-from producer_core.replay.broker_check import Check, TopicCheck
-from producer_core.replay.guarantee import UNKNOWN, Promise, beforehand
-from producer_core.replay.selection_counts import Row, main_cluster, of_operation, of_selection
+from producer_core.replay.broker_check import BrokerCheck, TopicCheck
+from producer_core.replay.guarantee import UNKNOWN, ReplayGuarantee, beforehand
+from producer_core.replay.selection_counts import SelectionRow, main_cluster, of_operation, of_selection
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
@@ -31,7 +31,7 @@ class PartitionCount(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Doubtful:
+class DoubtfulCounts:
     """Records that may be on their topic already, and what will be done about each."""
 
     count: int = 0
@@ -59,15 +59,15 @@ class DryRun:
     quarantined: int
     not_replayable: int
     other_cluster: int
-    doubtful: Doubtful
+    doubtful: DoubtfulCounts
     seconds: float | None
-    check: Check | None
+    check: BrokerCheck | None
     newer: Newer
     skipped_newer: int
     sentences: tuple[str, ...]
     changed: int = 0
     active: str = ""
-    promise: Promise = UNKNOWN
+    promise: ReplayGuarantee = UNKNOWN
     inconclusive: Inconclusive = "keep"
 
     @property
@@ -125,7 +125,7 @@ def dry_run(
     to_cluster: str | None = None,
     newer: Newer | None = None,
     inconclusive: Inconclusive | None = None,
-    check: Check | None = None,
+    check: BrokerCheck | None = None,
     clock: Callable[[], float] = time.time,
 ) -> DryRun:
     """What a replay of the selection would do if it were planned now, or what this `operation` would still do.
@@ -140,7 +140,7 @@ def dry_run(
         else of_selection(store, selection, limit, allow_quarantined, cluster, anywhere=bool(to_cluster))
     )
     if check is None and operation is not None and operation.checked:
-        check = Check.from_json(operation.checked)
+        check = BrokerCheck.from_json(operation.checked)
     speed = rate or (operation.rate if operation else None)
     mode: Newer = newer or _mode(operation)
     sends = inconclusive == "send" or (
@@ -171,15 +171,15 @@ def dry_run(
     return dataclasses.replace(run, sentences=tuple(_sentences(run)))
 
 
-def promised(operation: Operation | None, check: Check | None, cluster: str = "") -> Promise:
+def promised(operation: Operation | None, check: BrokerCheck | None, cluster: str = "") -> ReplayGuarantee:
     """How it is delivered, and why not exactly once: what was decided, else what a look ahead found, else what the name
     of the cluster says. One answer for every place where it is told."""
-    seen = Promise(check.delivery, check.why) if check and check.delivery else UNKNOWN  # type: ignore[arg-type]  # written by us
+    seen = ReplayGuarantee(check.delivery, check.why) if check and check.delivery else UNKNOWN  # type: ignore[arg-type]  # written by us
     named = beforehand(operation.cluster_id if operation else cluster)
     likely = seen if seen.delivery else named
     if operation is None or operation.delivery is None:
         return likely
-    return likely if likely.delivery == operation.delivery else Promise(operation.delivery)  # type: ignore[arg-type]
+    return likely if likely.delivery == operation.delivery else ReplayGuarantee(operation.delivery)  # type: ignore[arg-type]
 
 
 def skips(newer: Newer, topic: TopicCheck) -> bool:
@@ -187,7 +187,7 @@ def skips(newer: Newer, topic: TopicCheck) -> bool:
     return newer == "skip" or (newer == "auto" and topic.may_be_compacted)
 
 
-def _by(rows: Iterable[Row], what: Callable[[Row], str]) -> dict[str, int]:
+def _by(rows: Iterable[SelectionRow], what: Callable[[SelectionRow], str]) -> dict[str, int]:
     """Counts by something, most first."""
     counts: Counter[str] = Counter()
     for row in rows:
@@ -195,7 +195,7 @@ def _by(rows: Iterable[Row], what: Callable[[Row], str]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
 
 
-def _partitions(rows: Iterable[Row]) -> tuple[PartitionCount, ...]:
+def _partitions(rows: Iterable[SelectionRow]) -> tuple[PartitionCount, ...]:
     counts: Counter[tuple[str, int | None]] = Counter()
     for row in rows:
         counts[row.topic, row.partition] += row.records
@@ -203,11 +203,11 @@ def _partitions(rows: Iterable[Row]) -> tuple[PartitionCount, ...]:
     return tuple(PartitionCount(topic, partition, count) for (topic, partition), count in ordered)
 
 
-def _doubtful(rows: Iterable[Row], sends: bool) -> Doubtful:
+def _doubtful(rows: Iterable[SelectionRow], sends: bool) -> DoubtfulCounts:
     verdicts = _by(rows, lambda row: row.verdict)
     again = verdicts.get("inconclusive", 0)
     first = sum(count for verdict, count in verdicts.items() if verdict not in SAFE_VERDICTS) - again
-    return Doubtful(first + again, first, again, " ".join(_what_is_done(first, again, sends)))
+    return DoubtfulCounts(first + again, first, again, " ".join(_what_is_done(first, again, sends)))
 
 
 def _what_is_done(first: int, again: int, sends: bool) -> Iterator[str]:
@@ -229,7 +229,7 @@ def _what_is_done(first: int, again: int, sends: bool) -> Iterator[str]:
             "if a second copy does no harm, or if readers drop copies by message id."
         )
     if first:
-        yield f"A record that failed less than {QUIET:.0f} s ago waits until then: late requests usually arrive by then."
+        yield f"A record that failed less than {QUIET_PERIOD_S:.0f} s ago waits until then: late requests usually arrive by then."
 
 
 def _mode(operation: Operation | None) -> Newer:
@@ -241,7 +241,7 @@ def _mode(operation: Operation | None) -> Newer:
     return "auto"
 
 
-def _sum(check: Check | None, what: Callable[[TopicCheck], int]) -> int:
+def _sum(check: BrokerCheck | None, what: Callable[[TopicCheck], int]) -> int:
     return sum(what(topic) for topic in check.topics) if check else 0
 
 
@@ -341,7 +341,7 @@ def _unknown(run: DryRun) -> Iterator[str]:
             yield topic.text if topic.topic in topic.text else f"{topic.topic}: {topic.text}"
 
 
-def delivery(promise: Promise) -> str:
+def delivery(promise: ReplayGuarantee) -> str:
     """The guarantee in a sentence, with its reason."""
     twice = "where an acknowledgement is lost a record may arrive twice; those are listed by id."
     copies = "readers that are not read_committed may see copies of an attempt that was aborted."

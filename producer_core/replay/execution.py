@@ -10,15 +10,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from producer_core.errors import ProducerError, StoreError
-from producer_core.replay.claims import BYTES, Claims
-from producer_core.replay.doubtful_records import Doubt
-from producer_core.replay.guard import Guard
-from producer_core.replay.operation_lease import Keeper
-from producer_core.replay.outcome import Outcome
-from producer_core.replay.strategy import Interrupted, Way
+from producer_core.replay.claims import BYTES, ReplayClaims
+from producer_core.replay.doubtful_records import DoubtfulRecord
+from producer_core.replay.guard import ReplayGuard
+from producer_core.replay.operation_lease import LeaseRenewer
+from producer_core.replay.outcome import RecordOutcome
+from producer_core.replay.strategy import Interrupted, ReplayStrategy
 
 if TYPE_CHECKING:
-    from producer_core.delivery.dead_letter import Letter
+    from producer_core.delivery.dead_letter import ReplayRecord
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ _ASK = 2.0
 """Seconds between two looks at what an operator wants, while brokers are waited for."""
 
 
-class Portion:
+class BatchSizer:
     """How many records a visit to the store may claim: more while visits are short, for others wait meanwhile."""
 
     FIRST = 2000
@@ -54,7 +54,7 @@ class Portion:
             self.now = min(self._most, self.now * 2)
 
 
-class Pace:
+class ReplayPace:
     """How many records may go now at a rate; unused ones add up to `burst` seconds' worth. No rate: no bound."""
 
     def __init__(self, rate: float | None, now: float, *, burst: float = 1.0) -> None:
@@ -82,7 +82,7 @@ class Pace:
         self._allowed -= count
 
 
-class Work:
+class ReplayExecution:
     """One operation, from `take` to its end, its pause, or the loss of its lease. Runs in one thread.
 
     `make_way` gets this work's `interrupted`; `burst` is for how many seconds what a rate allows adds up; `quiet` is for how many seconds after the last attempt of a record
@@ -91,12 +91,12 @@ class Work:
 
     def __init__(
         self,
-        claims: Claims,
-        make_way: Callable[[Work], Way],
-        doubt: Doubt,
-        guard: Guard,
+        claims: ReplayClaims,
+        make_way: Callable[[ReplayExecution], ReplayStrategy],
+        doubt: DoubtfulRecord,
+        guard: ReplayGuard,
         *,
-        ahead: Callable[[Work], None] = lambda work: None,
+        ahead: Callable[[ReplayExecution], None] = lambda work: None,
         lease: float,
         stopping: threading.Event,
         most: int,
@@ -111,14 +111,16 @@ class Work:
         self._guard = guard
         self._lease = lease
         self._stopping = stopping
-        self._portion = Portion(most)
+        self._portion = BatchSizer(most)
         self._quiet = quiet
         self._interval = interval
         self._drain = drain
         self._burst = burst
-        self._claimed: Sequence[Letter] = ()  # and neither looked for nor sent yet
-        self._outcomes: list[Outcome] = []  # at most what was in flight: bounded while the store is away
-        self._pace: Pace | None = None
+        self._claimed: Sequence[ReplayRecord] = ()  # and neither looked for nor sent yet
+        self._outcomes: list[
+            RecordOutcome
+        ] = []  # at most what was in flight: bounded while the store is away
+        self._pace: ReplayPace | None = None
         self._turn_due = self._rest_until = 0.0
         self._asked = self._said = 0.0
         self._unsaid: str | None = None
@@ -134,7 +136,7 @@ class Work:
         for; what even then has no report stays claimed, and the next runner looks for it on the topic.
         """
         self._started = started
-        with Keeper(self._claims, self._lease, started) as self._keeper:
+        with LeaseRenewer(self._claims, self._lease, started) as self._keeper:
             if not self._look_ahead():
                 return
             self._way = self._way_or_let_go()
@@ -155,7 +157,7 @@ class Work:
     def look(self, *, started: float) -> None:
         """Looks ahead and gives the operation back: who sends is another thread, and perhaps waits for a person."""
         self._started = started
-        with Keeper(self._claims, self._lease, started) as self._keeper:
+        with LeaseRenewer(self._claims, self._lease, started) as self._keeper:
             self._ahead(self)
             self._claims.let_go()
 
@@ -168,7 +170,7 @@ class Work:
         self._claims.let_go()
         return False
 
-    def _way_or_let_go(self) -> Way:
+    def _way_or_let_go(self) -> ReplayStrategy:
         """Where there is none nothing was sent, and who asks again need not wait for our lease to end."""
         try:
             return self._make_way(self)
@@ -251,7 +253,7 @@ class Work:
             self._begun = True  # never twice: the floors are above what was found
         if self._outcomes:
             self._turn(0)
-        self._pace = Pace(self._claims.get().rate, time.monotonic(), burst=self._burst)
+        self._pace = ReplayPace(self._claims.get().rate, time.monotonic(), burst=self._burst)
 
     def _pick_up(self) -> None:
         """Records that are claimed and in nobody's hand: the store took the claim, and failed before it said so.
@@ -260,18 +262,18 @@ class Work:
         """
         orphans = self._claims.orphans()
         if self._way.guarantee == "at_least_once":
-            self._outcomes += [Outcome(orphan.letter.message_id, "pending") for orphan in orphans]
+            self._outcomes += [RecordOutcome(orphan.letter.message_id, "pending") for orphan in orphans]
         elif orphans:
             self._outcomes += self._way.after(orphans)
 
-    def _room(self, pace: Pace, now: float) -> int:
+    def _room(self, pace: ReplayPace, now: float) -> int:
         if not self._keeper.holds() or now < self._rest_until:
             return 0
         return self._guard.room(
             self._way.in_flight, pace.room(now, max(0, self._portion.now - self._way.in_flight))
         )
 
-    def _turn(self, want: int, *, stop: str | None = None) -> tuple[Letter, ...]:
+    def _turn(self, want: int, *, stop: str | None = None) -> tuple[ReplayRecord, ...]:
         """One visit to the store; outcomes are forgotten only when it has them."""
         if self._unsaid is not None:
             self._say_it()
@@ -320,11 +322,11 @@ class Work:
 
     def _give_back(self) -> None:
         """What was not sent yet goes back, in the next turn."""
-        self._outcomes += [Outcome(letter.message_id, "pending") for letter in self._claimed]
+        self._outcomes += [RecordOutcome(letter.message_id, "pending") for letter in self._claimed]
         self._outcomes += self._way.give_back()
         self._claimed = ()
 
-    def _hear(self, outcomes: Sequence[Outcome]) -> None:
+    def _hear(self, outcomes: Sequence[RecordOutcome]) -> None:
         for one in outcomes:
             if one.ending in ("acknowledged", "failed"):
                 self._guard.heard(failed=one.ending == "failed")

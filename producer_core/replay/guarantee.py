@@ -19,19 +19,21 @@ NO_CLIENT = "the process that sends it has no client settings for transactions"
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class ReplayGuarantee:
     """`delivery` None: nobody could say. `why` it is not exactly once, without a full stop."""
 
     delivery: Literal["exactly_once", "at_least_once"] | None = None
     why: str = ""
 
 
-UNKNOWN = Promise()
+UNKNOWN = ReplayGuarantee()
 
 
-def beforehand(cluster_id: str) -> Promise:
+def beforehand(cluster_id: str) -> ReplayGuarantee:
     """As far as the name of the cluster says it."""
-    return Promise("at_least_once", EMBEDDED) if cluster_id.startswith(WITHOUT_TRANSACTIONS) else UNKNOWN
+    return (
+        ReplayGuarantee("at_least_once", EMBEDDED) if cluster_id.startswith(WITHOUT_TRANSACTIONS) else UNKNOWN
+    )
 
 
 def never_compacts(cluster_id: str) -> bool:
@@ -39,7 +41,7 @@ def never_compacts(cluster_id: str) -> bool:
     return cluster_id.startswith(WITHOUT_TRANSACTIONS)
 
 
-def promise(client: ClientConfig, topics: Sequence[str], cluster_id: str) -> Promise:
+def replay_guarantee(client: ClientConfig, topics: Sequence[str], cluster_id: str) -> ReplayGuarantee:
     """What holds for these topics now, as the brokers say; never raises for what they answer."""
     if (known := beforehand(cluster_id)).delivery:
         return known
@@ -47,7 +49,11 @@ def promise(client: ClientConfig, topics: Sequence[str], cluster_id: str) -> Pro
         missing = lacking(client, topics)
     except ProducerError:
         return UNKNOWN
-    return Promise("at_least_once", f"its client lacks {missing}") if missing else Promise("exactly_once")
+    return (
+        ReplayGuarantee("at_least_once", f"its client lacks {missing}")
+        if missing
+        else ReplayGuarantee("exactly_once")
+    )
 
 
 def lacking(client: ClientConfig, topics: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ GROWTH = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class CanaryRule:
     """`canary` records are settled before any other goes (0: none). It stops when more than `percent` % of the
     canary, or of the `last` outcomes, failed again; 100 never stops."""
 
@@ -26,22 +26,22 @@ class Rule:
     last: int = STOP_LAST
 
 
-def rule_of(operation: Operation) -> Rule:
+def rule_of(operation: Operation) -> CanaryRule:
     """As it was planned; what was left out is the default."""
-    return Rule(
+    return CanaryRule(
         CANARY if operation.canary is None else operation.canary,
         operation.stop_percent or STOP_PERCENT,
         operation.stop_last or STOP_LAST,
     )
 
 
-class Guard:
+class ReplayGuard:
     """Counts sent records only: what was found on its topic or left out says nothing about the next one.
 
     Begins anew with each runner, so one that takes over sends a canary of its own.
     """
 
-    def __init__(self, rule: Rule, *, growth: int = GROWTH) -> None:
+    def __init__(self, rule: CanaryRule, *, growth: int = GROWTH) -> None:
         self._rule = rule
         self._growth = growth
         self._recent: deque[bool] = deque(maxlen=max(1, rule.last))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from producer_core import replay
-from producer_core._internal.actor import NOTEBOOK, person
+from producer_core._internal.actor import NOTEBOOK, current_actor
 from producer_core.errors import ProducerError, ReplayError
 from producer_core.replay.dry_run import DryRun, dry_run
 
@@ -81,7 +81,7 @@ class Replay:
             )
         if operation.state not in ("planned", "running") and not operation.ended:
             replay.go(
-                self._store, self.operation_id, who=person(), origin=NOTEBOOK, newer=newer,
+                self._store, self.operation_id, who=current_actor(), origin=NOTEBOOK, newer=newer,
                 inconclusive=inconclusive, rate=rate,
             )  # fmt: skip  # refuses, in words, what is not ready
         return self.wait(timeout)
@@ -93,17 +93,17 @@ class Replay:
 
     def pause(self) -> Self:
         """Send nothing more for now; what is on its way is settled."""
-        replay.pause(self._store, self.operation_id, who=person(), origin=NOTEBOOK)
+        replay.pause(self._store, self.operation_id, who=current_actor(), origin=NOTEBOOK)
         return self
 
     def resume(self, *, rate: float | None = None) -> Self:
         """Go on with what was paused, at another rate where one is given; `wait` waits for it."""
-        replay.resume(self._store, self.operation_id, who=person(), origin=NOTEBOOK, rate=rate)
+        replay.resume(self._store, self.operation_id, who=current_actor(), origin=NOTEBOOK, rate=rate)
         return self
 
     def cancel(self) -> Self:
         """End it for good; what was not sent stays a dead letter."""
-        replay.cancel(self._store, self.operation_id, who=person(), origin=NOTEBOOK)
+        replay.cancel(self._store, self.operation_id, who=current_actor(), origin=NOTEBOOK)
         return self
 
     def looked(self, timeout: float) -> Self:
@@ -168,6 +168,6 @@ def live(store: Store) -> Replays:
 def begin(store: Store, where: Any, *, rate: float | None, timeout: float) -> Replay:
     """Plans it, and waits until somebody has looked ahead on its topics; it goes no further by itself."""
     operation = replay.plan(
-        store, where, who=person(), origin=NOTEBOOK, rate=rate, check_first=True, join=True
+        store, where, who=current_actor(), origin=NOTEBOOK, rate=rate, check_first=True, join=True
     )
     return Replay(store, operation.operation_id).looked(timeout)

@@ -8,19 +8,19 @@ from collections.abc import Callable
 from typing import Protocol
 
 from producer_core.errors import StoreError
-from producer_core.replay.claims import Held
+from producer_core.replay.claims import LeaseState
 
 LEASE = 15.0
 """Seconds an operation stays a dead runner's before another takes it over; renewed every 5."""
 
 
-class Renewing(Protocol):
+class RenewsLease(Protocol):
     """Renews the lease in the store; False: it is another's now, or the operation has ended."""
 
     def renew(self) -> bool: ...
 
 
-class Watch:
+class LeaseMonitor:
     """Tells a dead owner from a living one without trusting the clock alone, which may be set at any time.
 
     A living owner renews his lease three times in its length. So he is dead when we saw the same lease for
@@ -30,9 +30,9 @@ class Watch:
     def __init__(self, lease: float, monotonic: Callable[[], float]) -> None:
         self._lease = lease
         self._monotonic = monotonic
-        self._seen: dict[str, tuple[Held, float]] = {}
+        self._seen: dict[str, tuple[LeaseState, float]] = {}
 
-    def free(self, held: Held, now: float) -> bool:
+    def free(self, held: LeaseState, now: float) -> bool:
         if held.owner is None or held.lease_until is None:
             return True
         before, since = self._seen.get(held.operation_id, (None, 0.0))
@@ -43,21 +43,21 @@ class Watch:
         return unchanged >= self._lease or (held.lease_until <= now and unchanged >= self._lease / 2)
 
 
-class Keeper:
+class LeaseRenewer:
     """A thread that renews the lease three times in its length, whatever the work waits for.
 
     `holds` is judged by the monotonic clock from the moment before the last renewal, so that a process that
     was stopped knows, when it wakes, that it may not send.
     """
 
-    def __init__(self, claims: Renewing, lease: float, started: float) -> None:
+    def __init__(self, claims: RenewsLease, lease: float, started: float) -> None:
         self._claims = claims
         self._lease = lease
         self._until = started + lease
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="replay-lease", daemon=True)
 
-    def __enter__(self) -> Keeper:
+    def __enter__(self) -> LeaseRenewer:
         self._thread.start()
         return self
 

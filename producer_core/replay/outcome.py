@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from producer_core.delivery.dead_letter import Letter
+from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.events import Attempt, DeadLetter, Kind, Verdict
 
 Ending = Literal["acknowledged", "landed", "failed", "skipped", "pending"]
 
 
-class Death(NamedTuple):
+class FailedReplay(NamedTuple):
     """How a letter died again; what it was before stays with it in the store."""
 
     kind: Kind
@@ -24,7 +24,7 @@ class Death(NamedTuple):
     attempts: tuple[Attempt, ...]
 
     @classmethod
-    def again(cls, letter: DeadLetter) -> Death:
+    def again(cls, letter: DeadLetter) -> FailedReplay:
         """That of a letter which a producer wrote."""
         return cls(*(getattr(letter, name) for name in cls._fields))
 
@@ -33,7 +33,7 @@ class Death(NamedTuple):
         return replace(letter, **self._asdict() | {"attempts": (*letter.attempts, *self.attempts)})
 
 
-class Outcome(NamedTuple):
+class RecordOutcome(NamedTuple):
     """What became of a claimed record. `pending` gives it back unsent; `death` is its new one."""
 
     message_id: str
@@ -42,12 +42,12 @@ class Outcome(NamedTuple):
     partition: int | None = None
     offset: int | None = None
     verdict: Verdict | None = None
-    death: Death | None = None
+    death: FailedReplay | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Orphan:
+class OrphanedRecord:
     """A record that a dead owner left claimed: perhaps sent, perhaps not."""
 
-    letter: Letter
+    letter: ReplayRecord
     claimed_at: float

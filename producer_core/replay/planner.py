@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from producer_core.delivery.prober import QUIET
+from producer_core.delivery.prober import QUIET_PERIOD_S
 from producer_core.dlq.codec import OLDEST_FIRST
 from producer_core.errors import NobodyReplays, OtherCluster, ReplayError
 from producer_core.events import SAFE_VERDICTS
@@ -38,7 +38,7 @@ _NOBODY = "Start a producer on this store, or send from here: `producer-core dlq
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class RunnerReach:
     """The clusters that somebody can send to now; `anywhere`: somebody who does not say which."""
 
     clusters: tuple[str, ...]
@@ -207,16 +207,16 @@ def _end_if_empty(store: Store, operation: Operation, now: float) -> Operation:
     return operation if operation.left else end(store, operation.operation_id, now)
 
 
-def _reach(store: Store, can_run: bool | str, now: float) -> Reach:
+def _reach(store: Store, can_run: bool | str, now: float) -> RunnerReach:
     live = [row["cluster_id"] for row in store.rows("replay_runners", alive_since=now - ALIVE)]
     if isinstance(can_run, str) and can_run:
-        return Reach((can_run,), anywhere=False)
+        return RunnerReach((can_run,), anywhere=False)
     if not live and not can_run:
         raise NobodyReplays(fix=_NOBODY)
-    return Reach(tuple(filter(None, live)), anywhere=can_run is True or not any(live))
+    return RunnerReach(tuple(filter(None, live)), anywhere=can_run is True or not any(live))
 
 
-def _target(reach: Reach, own: Sequence[str], to_cluster: str | None) -> str:
+def _target(reach: RunnerReach, own: Sequence[str], to_cluster: str | None) -> str:
     """The cluster to write to: the one told, else the letters' own (`own`, most letters first) that is in reach."""
     if to_cluster:
         if not reach.has(to_cluster):
@@ -289,7 +289,7 @@ def _freeze(
         connection.execute(
             sql,
             [
-                operation_id, list(SAFE_VERDICTS), QUIET, allow_quarantined, cluster, cluster, list(SAFE_VERDICTS),
+                operation_id, list(SAFE_VERDICTS), QUIET_PERIOD_S, allow_quarantined, cluster, cluster, list(SAFE_VERDICTS),
                 *parameters, limit is None,
             ],
         )  # fmt: skip

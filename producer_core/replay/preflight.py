@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from producer_core.replay.broker_check import Check, Flag, Which, check
-from producer_core.replay.claims import Claims
-from producer_core.replay.guarantee import Promise, never_compacts
+from producer_core.replay.broker_check import BrokerCheck, Flag, Which, check
+from producer_core.replay.claims import ReplayClaims
+from producer_core.replay.guarantee import ReplayGuarantee, never_compacts
 from producer_core.replay.operation import Newer, Operation
 
 _WHICH: Mapping[Newer, Which] = {"auto": "compacted", "skip": "all", "send": "none"}
@@ -17,12 +17,12 @@ NEWER_KEY = "its key has a newer record on the topic, and its old value would co
 
 
 def look_ahead(
-    claims: Claims,
+    claims: ReplayClaims,
     operation: Operation,
     settings: Mapping[str, Any],
     *,
     stopping: Callable[[], bool],
-    promise: Callable[[], Promise] = Promise,
+    promise: Callable[[], ReplayGuarantee] = ReplayGuarantee,
 ) -> None:
     """Writes down what was found, and leaves out what the plan says; at most once an operation, within bounds.
 
@@ -59,18 +59,18 @@ def which_keys(newer: Newer, cluster_id: str, *, asked_first: bool) -> Which:
     return "all" if asked_first else _WHICH[newer]
 
 
-def _leave_out(claims: Claims, newer: str) -> None:
+def _leave_out(claims: ReplayClaims, newer: str) -> None:
     claims.skip_flagged("no_topic", NO_TOPIC)
     if newer == "skip":
         claims.skip_flagged("newer_key", NEWER_KEY)
     elif newer == "auto":
-        found = Check.from_json(claims.get().checked or '{"topics": [], "at": 0}')
+        found = BrokerCheck.from_json(claims.get().checked or '{"topics": [], "at": 0}')
         claims.skip_flagged(
             "newer_key", NEWER_KEY, [one.topic for one in found.topics if one.may_be_compacted]
         )
 
 
-def _sentence(found: Check) -> str:
+def _sentence(found: BrokerCheck) -> str:
     return " ".join(topic.text for topic in found.topics)[:500]
 
 

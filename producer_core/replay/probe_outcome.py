@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from producer_core.delivery.dead_letter import Letter
+from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.delivery.exactly_once.log_positions import Where
 from producer_core.kafka.newer_keys import NEWER_RECORD
-from producer_core.replay.outcome import Outcome
+from producer_core.replay.outcome import RecordOutcome
 
 _REMOVED = (
     "inconclusive, so not sent; choose to send it anyway (--inconclusive send). It may have been among the records of {topic} that retention, or the "
@@ -18,7 +18,7 @@ _COMPACTED = f"inconclusive, so not sent. {NEWER_RECORD}"
 
 
 @dataclass(frozen=True)
-class Sought:
+class ProbeOutcome:
     """Where records were found, of which partitions a part was removed before it could be read, and which of them have
     a newer record of their key on a topic that may be compacted."""
 
@@ -26,7 +26,7 @@ class Sought:
     removed: frozenset[Where] = frozenset()
     newer: frozenset[str] = frozenset()
 
-    def may_be_gone(self, letter: Letter) -> bool:
+    def may_be_gone(self, letter: ReplayRecord) -> bool:
         """Not found, and perhaps it was there."""
         if letter.message_id in self.found:
             return False
@@ -36,20 +36,22 @@ class Sought:
         )
 
 
-def afterwards(letter: Letter, sought: Sought) -> Outcome:
+def afterwards(letter: ReplayRecord, sought: ProbeOutcome) -> RecordOutcome:
     if letter.message_id in sought.found:
         return _landed(letter, sought.found[letter.message_id])
     return (
-        inconclusive(letter, sought) if sought.may_be_gone(letter) else Outcome(letter.message_id, "pending")
+        inconclusive(letter, sought)
+        if sought.may_be_gone(letter)
+        else RecordOutcome(letter.message_id, "pending")
     )
 
 
-def inconclusive(letter: Letter, sought: Sought) -> Outcome:
+def inconclusive(letter: ReplayRecord, sought: ProbeOutcome) -> RecordOutcome:
     text = _COMPACTED if letter.message_id in sought.newer else _REMOVED.format(topic=letter.topic)
-    return Outcome(letter.message_id, "skipped", text, verdict="inconclusive")
+    return RecordOutcome(letter.message_id, "skipped", text, verdict="inconclusive")
 
 
-def _landed(letter: Letter, place: tuple[int, int]) -> Outcome:
+def _landed(letter: ReplayRecord, place: tuple[int, int]) -> RecordOutcome:
     partition, offset = place
     text = f"Its sender died before it could say so; it is on {letter.topic}, partition {partition}, at offset {offset}."
-    return Outcome(letter.message_id, "landed", text, partition, offset, verdict="found")
+    return RecordOutcome(letter.message_id, "landed", text, partition, offset, verdict="found")

@@ -10,25 +10,25 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from producer_core._internal.read_activity import nobody_looks
+from producer_core._internal.read_activity import mark_background_thread
 from producer_core.config import ClientConfig
-from producer_core.delivery.prober import QUIET
+from producer_core.delivery.prober import QUIET_PERIOD_S
 from producer_core.errors import OtherCluster, ProducerError, ReplayError, StoreError, StoreLocked
 from producer_core.kafka.record_lookup import prober
 from producer_core.replay import operation as operations
-from producer_core.replay.at_least_once import Resending, Sender
-from producer_core.replay.broker_check import Check
+from producer_core.replay.at_least_once import AtLeastOnceReplay, ReplayProducer
+from producer_core.replay.broker_check import BrokerCheck
 from producer_core.replay.candidates import Candidate, Candidates
-from producer_core.replay.claims import Claims, Held, floors_of
-from producer_core.replay.doubtful_records import Doubt
-from producer_core.replay.execution import DRAIN, INTERVAL, Work
-from producer_core.replay.guarantee import NO_CLIENT, Promise, beforehand, lacking, promise
-from producer_core.replay.guard import GROWTH, Guard, rule_of
+from producer_core.replay.claims import LeaseState, ReplayClaims, floors_of
+from producer_core.replay.doubtful_records import DoubtfulRecord
+from producer_core.replay.execution import DRAIN, INTERVAL, ReplayExecution
+from producer_core.replay.guarantee import NO_CLIENT, ReplayGuarantee, beforehand, lacking, replay_guarantee
+from producer_core.replay.guard import GROWTH, ReplayGuard, rule_of
 from producer_core.replay.operation import STALE, Operation, end_abandoned
-from producer_core.replay.operation_lease import LEASE, Watch
+from producer_core.replay.operation_lease import LEASE, LeaseMonitor
 from producer_core.replay.preflight import look_ahead
-from producer_core.replay.strategy import Way
-from producer_core.replay.transactional import Transacting
+from producer_core.replay.strategy import ReplayStrategy
+from producer_core.replay.transactional import TransactionalReplay
 
 if TYPE_CHECKING:
     from producer_core.kafka.record_lookup import Prober
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Spread = Callable[[Work, Claims, Operation], Way]
+Spread = Callable[[ReplayExecution, ReplayClaims, Operation], ReplayStrategy]
 """Makes the way of an operation that is carried out elsewhere: by Spark's workers."""
 IN_FLIGHT = 500
 """Records that are claimed at once."""
@@ -71,7 +71,7 @@ class ReplayRunner:
     def __init__(
         self,
         store: Store,
-        sender: Sender,
+        sender: ReplayProducer,
         *,
         clock: Callable[[], float] = time.time,
         client: Mapping[str, Any] | None = None,
@@ -79,7 +79,7 @@ class ReplayRunner:
         lease: float = LEASE,
         in_flight: int = IN_FLIGHT,
         interval: float = INTERVAL,
-        quiet: float = QUIET,
+        quiet: float = QUIET_PERIOD_S,
         look_every: float = 1.0,
         monotonic: Callable[[], float] = time.monotonic,
         spread: Spread | None = None,
@@ -95,7 +95,7 @@ class ReplayRunner:
         self._in_flight = in_flight
         self._interval = interval
         self._look_every = look_every
-        self._watch = Watch(lease, monotonic)
+        self._watch = LeaseMonitor(lease, monotonic)
         self._candidates = Candidates(store, by_spark=spread is not None, monotonic=monotonic)
         # Two runners must differ even where their senders' names do not, as process ids in two containers.
         self.owner = f"{sender.identity}/{uuid.uuid4().hex[:6]}"
@@ -161,7 +161,7 @@ class ReplayRunner:
                 return operations.get(self._store, operation_id)
 
     def _loop(self, ahead: bool) -> None:
-        nobody_looks()
+        mark_background_thread()
         while not self._stopping.is_set():
             try:
                 ran = self.look(ahead=ahead)
@@ -196,12 +196,12 @@ class ReplayRunner:
         now = self._clock()
         return [(held, ahead) for held, ahead in candidates if self._watch.free(held, now)]
 
-    def _run(self, held: Held, until: float, *, ahead: bool) -> bool:
+    def _run(self, held: LeaseState, until: float, *, ahead: bool) -> bool:
         """False when somebody else has it."""
         operation_id = held.operation_id
         with self._looking if ahead else self._sending:
             started = time.monotonic()
-            claims = Claims(self._store, operation_id, self.owner, lease=self._lease, clock=self._clock)
+            claims = ReplayClaims(self._store, operation_id, self.owner, lease=self._lease, clock=self._clock)
             if not claims.take(held):
                 return False
             if not ahead:
@@ -216,10 +216,10 @@ class ReplayRunner:
             logger.info("replay left", extra={"operation": operation_id, "state": after.state})
             return True
 
-    def _work(self, claims: Claims, operation: Operation) -> Work:
+    def _work(self, claims: ReplayClaims, operation: Operation) -> ReplayExecution:
         began = time.monotonic()
 
-        def look(work: Work) -> None:
+        def look(work: ReplayExecution) -> None:
             if operation.state not in ("checking", "planned", "running"):
                 return
             if _seen_long_ago(operation, self._clock()):
@@ -234,7 +234,9 @@ class ReplayRunner:
                     promise=lambda: self._promise(claims.topics(), operation),
                 )
             elif operation.state == "checking":
-                nothing = Check((), self._clock(), stopped=True, delivery="at_least_once", why=NO_CLIENT)
+                nothing = BrokerCheck(
+                    (), self._clock(), stopped=True, delivery="at_least_once", why=NO_CLIENT
+                )
                 claims.checked(nothing, {}, CANNOT_LOOK)
 
         def doubtful(topic: str, count: int) -> list[tuple[str, float]]:
@@ -243,11 +245,11 @@ class ReplayRunner:
                 return claims.doubtful_ahead(topic, count, everything_may_go=everything)
             return []
 
-        return Work(
+        return ReplayExecution(
             claims,
             lambda work: self._way(work, claims, operation),
-            Doubt(self._probe, doubtful, send_inconclusive=operation.sends_inconclusive),
-            Guard(rule_of(operation), growth=GROWTH if self._spread is None else SPREAD_GROWTH),
+            DoubtfulRecord(self._probe, doubtful, send_inconclusive=operation.sends_inconclusive),
+            ReplayGuard(rule_of(operation), growth=GROWTH if self._spread is None else SPREAD_GROWTH),
             ahead=look,
             lease=self._lease,
             stopping=self._stopping,
@@ -264,7 +266,7 @@ class ReplayRunner:
             return self._in_flight
         return max(self._in_flight, IN_A_TRANSACTION if self._spread is None else IN_A_WAVE)
 
-    def _way(self, work: Work, claims: Claims, operation: Operation) -> Way:
+    def _way(self, work: ReplayExecution, claims: ReplayClaims, operation: Operation) -> ReplayStrategy:
         """Exactly once where that is possible; what was begun in one way is ended in it."""
         if self._spread is not None:
             if self._client and (missing := self._lacks(self._client, claims.topics(), operation)):
@@ -273,7 +275,7 @@ class ReplayRunner:
         if operation.delivery != "at_least_once" and self._client is not None:
             missing = self._lacks(self._client, claims.topics(), operation)
             if not missing:
-                return Transacting(
+                return TransactionalReplay(
                     self._client,
                     operation.operation_id,
                     floors=floors_of(operation.floors),
@@ -288,7 +290,7 @@ class ReplayRunner:
                     f"The replay {operation.operation_id} goes on exactly once only: {missing}."
                 )
             work.say(f"At least once: {missing}.")
-        return Resending(
+        return AtLeastOnceReplay(
             self._sender,
             self._probe,
             may_send=work.holds,
@@ -299,11 +301,13 @@ class ReplayRunner:
             clock=self._clock,
         )
 
-    def _promise(self, topics: Sequence[str], operation: Operation) -> Promise:
+    def _promise(self, topics: Sequence[str], operation: Operation) -> ReplayGuarantee:
         """How it would be delivered, as far as anybody can say now."""
         if operation.delivery == "at_least_once" or self._client is None:
-            return Promise("at_least_once", "" if self._client is not None else NO_CLIENT)
-        return promise(ClientConfig(self._client), topics, self._sender.cluster_id or operation.cluster_id)
+            return ReplayGuarantee("at_least_once", "" if self._client is not None else NO_CLIENT)
+        return replay_guarantee(
+            ClientConfig(self._client), topics, self._sender.cluster_id or operation.cluster_id
+        )
 
     def _lacks(self, client: Mapping[str, Any], topics: Sequence[str], operation: Operation) -> str:
         """Why transactions are not to be had here; empty when they are. BrokerError when nobody answers."""

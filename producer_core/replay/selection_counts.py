@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from producer_core.replay.broker_check import Listed
+from producer_core.replay.broker_check import ListedRecord
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 
-class Row(NamedTuple):
+class SelectionRow(NamedTuple):
     """Records that have these in common; `left_out` is why they are not sent, None when they are."""
 
     topic: str
@@ -25,7 +25,7 @@ class Row(NamedTuple):
     bytes: int
 
 
-Counted = tuple[list[Row], Counter[str]]
+Counted = tuple[list[SelectionRow], Counter[str]]
 """What would be sent, and how many are left out, by why."""
 
 _ROWS = """
@@ -102,7 +102,7 @@ def listed(
     allow_quarantined: bool = False,
     cluster: str | None = None,
     limit: int | None = None,
-) -> Iterator[Listed]:
+) -> Iterator[ListedRecord]:
     """What would be sent to this cluster (None: to any), as a check must know it; in slices, so that they may be many.
 
     With a limit the oldest so many, at once.
@@ -114,7 +114,7 @@ def listed(
         with store.borrow() as connection:
             chosen = [after, *given, allow_quarantined, cluster, _AT_ONCE if limit is None else limit]
             rows = connection.execute(sql, chosen).fetchall()
-        yield from (Listed(*row[1:]) for row in rows)
+        yield from (ListedRecord(*row[1:]) for row in rows)
         if limit is not None or len(rows) < _AT_ONCE:
             return
         after = rows[-1][0]
@@ -127,7 +127,7 @@ def of_operation(store: Store, operation: Operation) -> Counted:
 
 
 def _counted(connection: Any, sql: str, parameters: list[Any]) -> Counted:
-    rows = [Row(*row) for row in connection.execute(sql, parameters).fetchall()]
+    rows = [SelectionRow(*row) for row in connection.execute(sql, parameters).fetchall()]
     left: Counter[str] = Counter()
     for row in rows:
         if row.left_out:

@@ -7,17 +7,17 @@ from typing import Literal, Protocol
 
 from confluent_kafka import KafkaError
 
-from producer_core.delivery.dead_letter import Letter
+from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.events import Attempt, Verdict
 from producer_core.kafka.classify import failure_of, fingerprint
 from producer_core.replay.claims import Floors
 from producer_core.replay.doubtful_records import still_doubtful
-from producer_core.replay.outcome import Death, Orphan, Outcome
+from producer_core.replay.outcome import FailedReplay, OrphanedRecord, RecordOutcome
 
 Guarantee = Literal["exactly_once", "at_least_once"]
 
 
-class Way(Protocol):
+class ReplayStrategy(Protocol):
     """Used by one thread. `begin` and `gather` may wait for brokers, and raise `Interrupted` when told to."""
 
     guarantee: Guarantee
@@ -36,16 +36,16 @@ class Way(Protocol):
     def begin(self, topics: Sequence[str]) -> None:
         """What must be done before a record goes."""
 
-    def after(self, orphans: Sequence[Orphan]) -> list[Outcome]:
+    def after(self, orphans: Sequence[OrphanedRecord]) -> list[RecordOutcome]:
         """What became of records that a dead owner left claimed."""
 
-    def send(self, letters: Sequence[Letter]) -> list[Outcome]:
+    def send(self, letters: Sequence[ReplayRecord]) -> list[RecordOutcome]:
         """Takes them; outcomes that are known at once."""
 
-    def gather(self, seconds: float) -> list[Outcome]:
+    def gather(self, seconds: float) -> list[RecordOutcome]:
         """Outcomes that became known within about so long."""
 
-    def give_back(self) -> list[Outcome]:
+    def give_back(self) -> list[RecordOutcome]:
         """What was not sent yet goes back."""
 
     def close(self) -> None: ...
@@ -58,11 +58,13 @@ class Interrupted(Exception):
 Interrupt = Callable[[], bool]
 
 
-def died_again(letter: Letter, error: KafkaError, now: float, verdict: Verdict, reason: str) -> Death:
+def died_again(
+    letter: ReplayRecord, error: KafkaError, now: float, verdict: Verdict, reason: str
+) -> FailedReplay:
     """Its death by this error; the doubt that it was sent in stays."""
     failure, text = failure_of(error), error.str()
     attempt = Attempt(now, failure.code, text)
-    death = Death(
+    death = FailedReplay(
         failure.kind, failure.code, text, fingerprint(failure.code, text), verdict, reason, now, (attempt,)
     )
     return still_doubtful(letter, death)

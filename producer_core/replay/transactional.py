@@ -16,21 +16,25 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
-from producer_core.delivery.dead_letter import Letter, delivery_of
+from producer_core.delivery.dead_letter import ReplayRecord, delivery_of
 from producer_core.delivery.delivery import Report
-from producer_core.delivery.exactly_once.read_back import ReadBack, Seen
+from producer_core.delivery.exactly_once.read_back import ReadBack, ReadBackResult
 from producer_core.delivery.exactly_once.transaction_errors import FENCING, refused_for_good, whole_topic
-from producer_core.delivery.exactly_once.transactional_client import Client, Stopped, TransactionFailed
+from producer_core.delivery.exactly_once.transactional_client import (
+    ClientStopped,
+    TransactionalClient,
+    TransactionFailed,
+)
 from producer_core.delivery.exactly_once.transactional_transport import transactional_settings
 from producer_core.events import Verdict
-from producer_core.kafka.newer_keys import Keys
+from producer_core.kafka.newer_keys import KeyIndex
 from producer_core.kafka.partitioner import metadata_count
 from producer_core.messages import id_text, parse_id
 from producer_core.replay.claims import Floors
 from producer_core.replay.guarantee import TRANSACTIONAL_ID
-from producer_core.replay.outcome import Orphan, Outcome
+from producer_core.replay.outcome import OrphanedRecord, RecordOutcome
 from producer_core.replay.preflight import NO_TOPIC
-from producer_core.replay.probe_outcome import Sought, afterwards, inconclusive
+from producer_core.replay.probe_outcome import ProbeOutcome, afterwards, inconclusive
 from producer_core.replay.strategy import Guarantee, Interrupt, Interrupted, died_again
 
 logger = logging.getLogger(__name__)
@@ -43,11 +47,11 @@ _GONE = 20.0
 """Seconds for which a topic must be unknown before it counts as deleted; a restarting broker knows few."""
 _REFUSED = "The broker refused it, its transaction was aborted, and it is not on its topic."
 
-_Letters = Mapping[bytes, Letter]
+_Letters = Mapping[bytes, ReplayRecord]
 """By the 24 bytes of their ids."""
 
 
-class Transacting:
+class TransactionalReplay:
     """The way of one operation in one process. `say` hears what an operator should know while it waits.
 
     `fenced` is called after each fence, before anything is read or sent, and raises Stopped where somebody newer has
@@ -77,7 +81,7 @@ class Transacting:
         fenced: Callable[[], None] = lambda: None,
         yields: bool = False,
         newer: str | None = None,
-        client: Client | None = None,
+        client: TransactionalClient | None = None,
     ) -> None:
         self._settings = transactional_settings(settings)
         self._settings["client.id"] = f"replay-{operation_id}"
@@ -97,8 +101,10 @@ class Transacting:
         self._given = client is not None  # and nothing has committed since
         if client is not None:
             client.hand_to(connection_error=self._connection_error, stopping=interrupt)
-        self._hand: deque[Letter] = deque()
-        self._unknown: list[Letter] = []  # of a transaction of which nobody knows yet whether it committed
+        self._hand: deque[ReplayRecord] = deque()
+        self._unknown: list[
+            ReplayRecord
+        ] = []  # of a transaction of which nobody knows yet whether it committed
         self._begun = False
         self._failures = 0
         self._gone: set[str] = set()  # topics that do not exist any more
@@ -128,17 +134,17 @@ class Transacting:
             seen = self._read_back(
                 {(topic, number): None for topic in new for number in self._numbers(topic)}, _none
             )
-        except Stopped:
+        except ClientStopped:
             raise Interrupted from None
         for topic in new:  # one that is made later is ours from its first record on
             self._floors.setdefault(topic, {})
         for (topic, partition), end in seen.ends.items():
             self._floors[topic][partition] = end - 1
 
-    def after(self, orphans: Sequence[Orphan]) -> list[Outcome]:
+    def after(self, orphans: Sequence[OrphanedRecord]) -> list[RecordOutcome]:
         try:
             sought = self._look([orphan.letter for orphan in orphans])
-        except Stopped:
+        except ClientStopped:
             raise Interrupted from None
         return [afterwards(orphan.letter, sought) for orphan in orphans]
 
@@ -146,7 +152,7 @@ class Transacting:
         while True:
             self._destroy()
             self._wait(0)  # who lost the operation while he slept must not fence its new owner
-            self._client = Client(
+            self._client = TransactionalClient(
                 self._settings,
                 self._id,
                 statistics=lambda _: None,
@@ -159,11 +165,11 @@ class Transacting:
             except TransactionFailed as failed:
                 self._rest(f"Cannot begin a transaction: {failed}")
 
-    def _look(self, letters: Sequence[Letter]) -> Sought:
+    def _look(self, letters: Sequence[ReplayRecord]) -> ProbeOutcome:
         """Where these are, of what was written above the floors; to be asked after the fence only."""
         topics = {letter.topic for letter in letters}
         if not topics:
-            return Sought({})
+            return ProbeOutcome({})
         missing = {topic for topic in topics if topic in self._gone or self._is_gone(topic)}
         removed = {(topic, number) for topic in missing for number in self._floors.get(topic, {})}
         self._floors.update({topic: {} for topic in missing})
@@ -183,18 +189,18 @@ class Transacting:
             for places in seen.found.values()
             for id, place in places
         }
-        return Sought(found, frozenset({*removed, *seen.removed, *seen.gone}), newer)
+        return ProbeOutcome(found, frozenset({*removed, *seen.removed, *seen.gone}), newer)
 
-    def _keys(self, letters: Sequence[Letter]) -> dict[str, Keys]:
+    def _keys(self, letters: Sequence[ReplayRecord]) -> dict[str, KeyIndex]:
         """The keys of these letters by topic, to be compared with what is read."""
-        keys: dict[str, Keys] = {}
+        keys: dict[str, KeyIndex] = {}
         for letter in letters:
             if letter.key is not None:
-                of_topic = keys.setdefault(letter.topic, Keys(replays_only=self._newer == "send"))
+                of_topic = keys.setdefault(letter.topic, KeyIndex(replays_only=self._newer == "send"))
                 of_topic.add(letter.message_id, letter.key, letter.accepted_at, partition=letter.partition)
         return keys
 
-    def _raise_floors(self, seen: Seen) -> None:
+    def _raise_floors(self, seen: ReadBackResult) -> None:
         """After a fence nothing of ours is on its way, so everything below the ends that were read is settled."""
         for (topic, partition), end in seen.ends.items():
             self._floors.setdefault(topic, {})[partition] = end - 1
@@ -208,24 +214,24 @@ class Transacting:
 
     # sending
 
-    def send(self, letters: Sequence[Letter]) -> list[Outcome]:
+    def send(self, letters: Sequence[ReplayRecord]) -> list[RecordOutcome]:
         self._hand += [letter for letter in letters if letter.topic not in self._gone]
         return self._left_out(letters)
 
-    def _left_out(self, letters: Sequence[Letter]) -> list[Outcome]:
+    def _left_out(self, letters: Sequence[ReplayRecord]) -> list[RecordOutcome]:
         """Letters of topics that went meanwhile; no failure of the others, so nothing that the guard counts."""
         return [
-            Outcome(letter.message_id, "skipped", NO_TOPIC)
+            RecordOutcome(letter.message_id, "skipped", NO_TOPIC)
             for letter in letters
             if letter.topic in self._gone
         ]
 
-    def give_back(self) -> list[Outcome]:
-        outcomes = [Outcome(letter.message_id, "pending") for letter in self._hand]
+    def give_back(self) -> list[RecordOutcome]:
+        outcomes = [RecordOutcome(letter.message_id, "pending") for letter in self._hand]
         self._hand.clear()
         return outcomes
 
-    def gather(self, seconds: float) -> list[Outcome]:
+    def gather(self, seconds: float) -> list[RecordOutcome]:
         """One transaction of what is in hand, and what had to be done where it failed."""
         try:
             if self._unknown:  # interrupted in the middle, and asked again
@@ -234,11 +240,11 @@ class Transacting:
                 return self._transact(self._next())
             self._wait(seconds)
             return []
-        except Stopped:
+        except ClientStopped:
             raise Interrupted from None
 
-    def _next(self) -> list[Letter]:
-        batch: list[Letter] = []
+    def _next(self) -> list[ReplayRecord]:
+        batch: list[ReplayRecord] = []
         size = 0
         while self._hand and len(batch) < self._limit:
             size += self._hand[0].size
@@ -247,7 +253,7 @@ class Transacting:
             batch.append(self._hand.popleft())
         return batch
 
-    def _transact(self, batch: list[Letter]) -> list[Outcome]:
+    def _transact(self, batch: list[ReplayRecord]) -> list[RecordOutcome]:
         self._unknown = batch
         deliveries = list(map(delivery_of, batch))
         deadline = time.monotonic() + self._settings["transaction.timeout.ms"] / 1000
@@ -265,11 +271,11 @@ class Transacting:
             refused, letters
         )
 
-    def _after_failure(self, failed: TransactionFailed, sent: int) -> list[Outcome]:
+    def _after_failure(self, failed: TransactionFailed, sent: int) -> list[RecordOutcome]:
         logger.info("replay's transaction failed", extra={"error": str(failed)})
         given, self._given = self._given, False
         if self._yields and failed.error.name() in FENCING and not given:
-            raise Stopped
+            raise ClientStopped
         refused = {
             id_text(one.id): error for one, error, _ in failed.reports if error and refused_for_good(error)
         }
@@ -280,7 +286,7 @@ class Transacting:
         )  # it commits only after every report
         return self._recover(refused, perhaps=perhaps)
 
-    def _turned_down(self, refused: Sequence[Report], letters: _Letters) -> list[Outcome]:
+    def _turned_down(self, refused: Sequence[Report], letters: _Letters) -> list[RecordOutcome]:
         """What the client itself would not take; the others of the transaction are there."""
         now, reason = self._clock(), "The client refused it before it was sent."
         return [
@@ -289,14 +295,14 @@ class Transacting:
             if error
         ]
 
-    def _acknowledged(self, report: Report, letters: _Letters) -> Outcome:
+    def _acknowledged(self, report: Report, letters: _Letters) -> RecordOutcome:
         delivery, _, message = report
         partition, offset = message.partition(), message.offset()
         floors = self._floors.setdefault(delivery.topic, {})
         floors[partition] = max(floors.get(partition, -1), offset)
-        return Outcome(letters[delivery.id].message_id, "acknowledged", None, partition, offset)
+        return RecordOutcome(letters[delivery.id].message_id, "acknowledged", None, partition, offset)
 
-    def _recover(self, refused: Mapping[str, KafkaError], *, perhaps: bool) -> list[Outcome]:
+    def _recover(self, refused: Mapping[str, KafkaError], *, perhaps: bool) -> list[RecordOutcome]:
         """After the fence: what committed all the same is settled, who is to blame has failed, the rest goes again.
 
         `perhaps`: it may have committed.
@@ -305,7 +311,7 @@ class Transacting:
         everything = [*self._unknown, *(self._hand if self._yields else ())]
         sought = self._look(everything)
         outcomes = [
-            Outcome(letter.message_id, "acknowledged", None, *sought.found[letter.message_id])
+            RecordOutcome(letter.message_id, "acknowledged", None, *sought.found[letter.message_id])
             for letter in everything
             if letter.message_id in sought.found
         ]
@@ -343,7 +349,7 @@ class Transacting:
             self._wait(0.5)
         return False
 
-    def _guilty(self, batch: Sequence[Letter], refused: Mapping[str, KafkaError]) -> set[str]:
+    def _guilty(self, batch: Sequence[ReplayRecord], refused: Mapping[str, KafkaError]) -> set[str]:
         """Those who can never be written. A broker refuses batches, so one of several may be to blame: then the
         next transactions are smaller, until it is alone."""
         many = Counter(letter.topic for letter in batch)
@@ -354,15 +360,15 @@ class Transacting:
         }
 
     def _failed(
-        self, letter: Letter, error: KafkaError, now: float, verdict: Verdict, reason: str
-    ) -> Outcome:
+        self, letter: ReplayRecord, error: KafkaError, now: float, verdict: Verdict, reason: str
+    ) -> RecordOutcome:
         death = died_again(letter, error, now, verdict, reason)
-        return Outcome(letter.message_id, "failed", death.error_text, death=death)
+        return RecordOutcome(letter.message_id, "failed", death.error_text, death=death)
 
     # waiting, ending
 
     @property
-    def _live(self) -> Client:
+    def _live(self) -> TransactionalClient:
         if self._client is None:
             raise AssertionError("no client yet")
         return self._client
@@ -378,7 +384,7 @@ class Transacting:
         if seconds > 0:
             self._pause.wait(seconds)
         if self._interrupt():
-            raise Stopped
+            raise ClientStopped
         if self._client is not None and self._client.alive:
             self._client.serve()
 
@@ -390,7 +396,7 @@ class Transacting:
             self._client.destroy()
             self._client = None
 
-    def hand_on(self) -> Client | None:
+    def hand_on(self) -> TransactionalClient | None:
         """Its client, for who sends next under this id; None unless all that it was given has its outcome."""
         if self.in_flight:
             return None

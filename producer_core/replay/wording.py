@@ -37,10 +37,10 @@ def rule(operation: Operation) -> str | None:
 
 def delivered(operation: Operation) -> str:
     """«at least once, because …»: the same as the dry run says; empty where nobody knows yet."""
-    from producer_core.replay.broker_check import Check
+    from producer_core.replay.broker_check import BrokerCheck
     from producer_core.replay.dry_run import promised
 
-    found = promised(operation, Check.from_json(operation.checked) if operation.checked else None)
+    found = promised(operation, BrokerCheck.from_json(operation.checked) if operation.checked else None)
     because = f", because {found.why}" if found.why and found.delivery == "at_least_once" else ""
     return f"{found.delivery.replace('_', ' ')}{because}" if found.delivery else ""
 

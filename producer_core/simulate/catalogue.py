@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from producer_core.simulate.config import DataGenerationConfig
-from producer_core.simulate.weighted_choice import Weighted, words
+from producer_core.simulate.weighted_choice import WeightedChoice, words
 
 Record = dict[str, Any]
 
@@ -23,7 +23,9 @@ class Catalogue:
         self._config = config
         self._rng = rng
         self._now = now
-        self._categories = Weighted({name: config.get_category_weight(name) for name in config.categories})
+        self._categories = WeightedChoice(
+            {name: config.get_category_weight(name) for name in config.categories}
+        )
 
     def product(self, number: int) -> Record:
         rng = self._rng

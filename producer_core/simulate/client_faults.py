@@ -13,24 +13,24 @@ from confluent_kafka import KafkaError
 
 from producer_core.config import ClientConfig
 from producer_core.delivery.delivery import Delivery, Report
-from producer_core.delivery.report_batch import Reports
+from producer_core.delivery.report_batch import ReportBatch
 from producer_core.delivery.transport import (
-    Full,
+    ClientQueueFull,
+    ClientRefused,
     KafkaTransport,
-    Listener,
-    Refused,
     Transport,
     TransportFactory,
+    TransportListener,
 )
-from producer_core.kafka.compaction import Missing, NewerRecords
-from producer_core.kafka.record_lookup import Landing
-from producer_core.simulate.faults import Fault, Outage, Reject, Slow
+from producer_core.kafka.compaction import MissingRecord, NewerRecords
+from producer_core.kafka.record_lookup import ProbeResult
+from producer_core.simulate.faults import Fault, OutageFault, RejectFault, SlowFault
 
 _HELD_AT_MOST = 20_000
 _TRY_AGAIN = 0.05
 
 
-class OurSide:
+class ClientFaults:
     """The faults that are on now; `transport` makes transports that obey them."""
 
     def __init__(self, inner: TransportFactory = KafkaTransport, *, rng: random.Random | None = None) -> None:
@@ -41,24 +41,24 @@ class OurSide:
     def apply(self, faults: frozenset[Fault]) -> None:
         self._active = faults
 
-    def transport(self, config: ClientConfig, listener: Listener) -> Transport:
+    def transport(self, config: ClientConfig, listener: TransportListener) -> Transport:
         late = _Late(listener)
         return FaultyTransport(self._inner(config, late), late, self)
 
     def refusal(self, topic: str) -> int | None:
         """The code this message is refused with, if it is."""
         for fault in self._active:
-            if isinstance(fault, Reject) and fault.topic == topic and self._rng.random() < fault.share:
+            if isinstance(fault, RejectFault) and fault.topic == topic and self._rng.random() < fault.share:
                 return int(getattr(KafkaError, fault.code))
         return None
 
     @property
     def delay(self) -> float:
-        return max((fault.seconds for fault in self._active if isinstance(fault, Slow)), default=0.0)
+        return max((fault.seconds for fault in self._active if isinstance(fault, SlowFault)), default=0.0)
 
     @property
     def down(self) -> bool:
-        return any(isinstance(fault, Outage) for fault in self._active)
+        return any(isinstance(fault, OutageFault) for fault in self._active)
 
 
 class FaultyTransport:
@@ -68,7 +68,7 @@ class FaultyTransport:
         self,
         inner: Transport,
         listener: _Late,
-        faults: OurSide,
+        faults: ClientFaults,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -102,14 +102,14 @@ class FaultyTransport:
     def produce(self, delivery: Delivery) -> None:
         code = self._faults.refusal(delivery.topic)
         if code is not None:
-            raise Refused(KafkaError(code, "refused by the demo's fault schedule, before it was sent"))
+            raise ClientRefused(KafkaError(code, "refused by the demo's fault schedule, before it was sent"))
         with self._changed:
             delay = self._faults.delay
             if not self._held and not delay and not self._faults.down:
                 self._inner.produce(delivery)
                 return
             if len(self._held) >= _HELD_AT_MOST:
-                raise Full
+                raise ClientQueueFull
             now = self._clock()
             self._held.append((now + delay, now, delivery))
             self._changed.notify()
@@ -120,10 +120,10 @@ class FaultyTransport:
     def cluster_id(self, topic: str | None, timeout: float) -> str | None:
         return self._inner.cluster_id(topic, timeout)
 
-    def look(self, topic: str, message_ids: Sequence[str], **bounds: Any) -> Mapping[str, Landing]:
+    def look(self, topic: str, message_ids: Sequence[str], **bounds: Any) -> Mapping[str, ProbeResult]:
         return self._inner.look(topic, message_ids, **bounds)
 
-    def newer_records(self, topic: str, missing: Sequence[Missing], **bounds: Any) -> NewerRecords:
+    def newer_records(self, topic: str, missing: Sequence[MissingRecord], **bounds: Any) -> NewerRecords:
         return self._inner.newer_records(topic, missing, **bounds)
 
     def purge(self) -> None:
@@ -164,10 +164,10 @@ class FaultyTransport:
         self._listener.waits[delivery.id] = self._clock() - since  # before its report can come
         try:
             self._inner.produce(delivery)
-        except Full:
+        except ClientQueueFull:
             self._held.appendleft((due, since, delivery))
             return False
-        except Refused as refusal:
+        except ClientRefused as refusal:
             self._listener.reports([(delivery, refusal.error, None)])
         return True
 
@@ -175,7 +175,7 @@ class FaultyTransport:
 class _Late:
     """A listener whose reports count the time we held their messages."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: TransportListener) -> None:
         self._listener = listener
         self.statistics, self.connection_error = listener.statistics, listener.connection_error
         self.fatal, self.notice = listener.fatal, listener.notice
@@ -184,14 +184,14 @@ class _Late:
     def reports(self, batch: Sequence[Report]) -> None:
         if self.waits:
             rows: list[Any] = []
-            for row in Reports.of(batch).each_row():
+            for row in ReportBatch.of(batch).each_row():
                 rows += _late(row, self.waits.pop(row[0].id, 0.0))
-            batch = Reports(rows)
+            batch = ReportBatch(rows)
         self._listener.reports(batch)
 
 
 def _late(row: tuple[Any, ...], waited: float) -> tuple[Any, ...]:
-    """A row of `Reports` whose latency counts the time we held the message."""
+    """A row of `ReportBatch` whose latency counts the time we held the message."""
     delivery, told, partition, offset, latency = row
     if told is None:
         return delivery, None, partition, offset, None if latency is None else latency + waited

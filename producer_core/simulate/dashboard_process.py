@@ -24,10 +24,10 @@ _TAIL = 15
 Command = Callable[[int], Sequence[str]]
 
 
-class Child:
+class DashboardProcess:
     """A server process in a process group of its own; its output is kept, not shown."""
 
-    def __init__(self, command: Command, port: Port) -> None:
+    def __init__(self, command: Command, port: ReservedPort) -> None:
         self.port = port.number
         self._lines: deque[str] = deque(maxlen=_TAIL)
         self._process = subprocess.Popen(
@@ -94,7 +94,7 @@ class Child:
             self._lines.append(line.rstrip())
 
 
-class Port:
+class ReservedPort:
     """A port that nobody listens on, kept from other `make run`s of this machine until released."""
 
     def __init__(self, number: int, claim: socket.socket | None) -> None:
@@ -106,7 +106,7 @@ class Port:
             self._claim.close()
 
     @classmethod
-    def first_free(cls, wanted: int) -> Port:
+    def first_free(cls, wanted: int) -> ReservedPort:
         """The wanted port or the next free one above."""
         for number in range(wanted, min(wanted + _PORTS, 65536)):
             claim = _claim(number)

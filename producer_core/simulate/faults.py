@@ -17,7 +17,7 @@ _LOOK_EVERY = 0.1
 
 
 @dataclass(frozen=True)
-class Reject:
+class RejectFault:
     """A topic's messages are refused with this code; `share` of its requests where it is not all of them."""
 
     topic: str
@@ -26,18 +26,18 @@ class Reject:
 
 
 @dataclass(frozen=True)
-class Slow:
+class SlowFault:
     """Every answer takes so many seconds longer."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
-class Outage:
+class OutageFault:
     """No broker is there."""
 
 
-Fault = Reject | Slow | Outage
+Fault = RejectFault | SlowFault | OutageFault
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,11 @@ def shop_schedule(prefix: str = "") -> FaultSchedule:
     """
     return FaultSchedule(
         (
-            Window(Reject(f"{prefix}audit-log", "INVALID_RECORD")),
-            Window(Reject(f"{prefix}payments", "POLICY_VIOLATION"), 8, 20),
-            Window(Reject(f"{prefix}user-events", "THROTTLING_QUOTA_EXCEEDED", share=0.1), 26, 32),
-            Window(Slow(0.25), 36, 44),
-            Window(Outage(), 50, 55),
+            Window(RejectFault(f"{prefix}audit-log", "INVALID_RECORD")),
+            Window(RejectFault(f"{prefix}payments", "POLICY_VIOLATION"), 8, 20),
+            Window(RejectFault(f"{prefix}user-events", "THROTTLING_QUOTA_EXCEEDED", share=0.1), 26, 32),
+            Window(SlowFault(0.25), 36, 44),
+            Window(OutageFault(), 50, 55),
         )
     )
 
@@ -122,25 +122,25 @@ class OnBroker:
 
     def _begin(self, fault: Fault) -> None:
         match fault:
-            case Reject(topic=topic, code=code, share=1.0):
+            case RejectFault(topic=topic, code=code, share=1.0):
                 self._broker.reject(topic, code)
-            case Slow(seconds=seconds):
+            case SlowFault(seconds=seconds):
                 self._broker.set_latency(seconds)
-            case Outage():
+            case OutageFault():
                 self._broker.down()
 
     def _go_on(self, fault: Fault) -> None:
         """A partial rejection: one request at each look, which is a part of them."""
-        if isinstance(fault, Reject) and fault.share < 1.0:
+        if isinstance(fault, RejectFault) and fault.share < 1.0:
             self._broker.fail_next(fault.topic, fault.code, 1)
 
     def _end(self, fault: Fault) -> None:
         match fault:
-            case Reject(topic=topic):
+            case RejectFault(topic=topic):
                 self._broker.accept(topic)
-            case Slow():
+            case SlowFault():
                 self._broker.set_latency(0.0)
-            case Outage():
+            case OutageFault():
                 self._broker.up()
 
 
@@ -175,7 +175,7 @@ class FaultRun:
         while not self._stopping.wait(_LOOK_EVERY):
             active = self._schedule.active(self._clock() - start)
             self._apply(active)
-        self._apply(frozenset(fault for fault in active if isinstance(fault, Reject)))
+        self._apply(frozenset(fault for fault in active if isinstance(fault, RejectFault)))
 
     def _apply(self, faults: frozenset[Fault]) -> None:
         for executor in self._executors:

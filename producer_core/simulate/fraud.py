@@ -10,7 +10,7 @@ from typing import Any
 
 from producer_core.simulate.config import DataGenerationConfig
 from producer_core.simulate.places import GeographicLocation, GeographicPatterns
-from producer_core.simulate.weighted_choice import Weighted
+from producer_core.simulate.weighted_choice import WeightedChoice
 
 
 class FraudType(Enum):
@@ -37,7 +37,7 @@ class FraudPatterns:
 
     def select_fraud_type(self) -> FraudType:
         weights = self.config.get("fraud_patterns") or {kind.value: 1.0 for kind in FraudType}
-        return FraudType(Weighted(weights).draw(self._rng))
+        return FraudType(WeightedChoice(weights).draw(self._rng))
 
     def generate_velocity_attack(self, user_id: str, base_timestamp: datetime) -> list[dict[str, Any]]:
         """5 to 15 purchases of one user within 300 seconds."""

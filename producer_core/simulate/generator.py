@@ -21,7 +21,7 @@ from producer_core.simulate.patterns import (
     TemporalPatterns,
 )
 from producer_core.simulate.purchases import Purchases
-from producer_core.simulate.sessions import Session, Sessions
+from producer_core.simulate.sessions import ShopSession, ShopSessions
 from producer_core.simulate.shop import Shop
 from producer_core.simulate.visits import UserEvents
 
@@ -61,7 +61,7 @@ class ECommerceDataGenerator:
         self.fraud_patterns = FraudPatterns(live, self._source("frauds"))
         self.seasonal_patterns = SeasonalPatterns(live, self._source("seasons"))
         self._shop = Shop(self.config, seed, self._clock)
-        self._sessions = Sessions(self.config, self._source("sessions"))
+        self._sessions = ShopSessions(self.config, self._source("sessions"))
         self._purchases = Purchases(
             self.config, self._shop, self.geographic_patterns, self._source("purchases")
         )
@@ -82,7 +82,7 @@ class ECommerceDataGenerator:
         return self._shop.products
 
     @property
-    def sessions(self) -> dict[str, Session]:
+    def sessions(self) -> dict[str, ShopSession]:
         """The visits under way, by id."""
         return self._sessions.all
 

@@ -24,8 +24,8 @@ from producer_core.kafka import clients
 from producer_core.messages import parse_id, record_id
 from producer_core.producer.monitor import Monitor
 from producer_core.producer.producer import ReliableKafkaProducer
-from producer_core.simulate.faults import FaultRun, FaultSchedule, OnBroker, Reject, Slow, Window
-from producer_core.simulate.load import Load, topic_names
+from producer_core.simulate.faults import FaultRun, FaultSchedule, OnBroker, RejectFault, SlowFault, Window
+from producer_core.simulate.load import ShopLoad, topic_names
 
 SECONDS = 14.0
 """How long the recording takes."""
@@ -43,9 +43,9 @@ def schedule() -> FaultSchedule:
     """
     return FaultSchedule(
         (
-            Window(Reject("audit-log", "INVALID_RECORD")),
-            Window(Slow(0.15), 1.5, 4),
-            Window(Reject("payments", "POLICY_VIOLATION"), 5, 11),
+            Window(RejectFault("audit-log", "INVALID_RECORD")),
+            Window(SlowFault(0.15), 1.5, 4),
+            Window(RejectFault("payments", "POLICY_VIOLATION"), 5, 11),
         ),
         cycle=10 * SECONDS,
     )
@@ -94,7 +94,7 @@ class Incident:
         )
         self._parts.callback(self.producer.close, 5.0)
         self._accepted: set[bytes] = set()  # grown by the load's threads, read when they have ended
-        self._load = Load(cast(ReliableKafkaProducer, self), rate=rate, seed=seed)
+        self._load = ShopLoad(cast(ReliableKafkaProducer, self), rate=rate, seed=seed)
 
     def send_message(self, topic: str, value: Any, key: Any = None) -> str | None:
         """What the load calls: the producer's, noted for the proof."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from producer_core._internal.stop_signal import Stop
+from producer_core._internal.stop_signal import StopSignal
 
 if TYPE_CHECKING:
     from producer_core.simulate.live_run import LiveRun
@@ -24,7 +24,7 @@ EARLIER = "The earlier run is kept in {store}. Its broker is gone, so its dead l
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0 ended by a signal, 1 the dashboard could not be kept running, 2 could not start."""
-    stop = Stop()  # before the slow imports: a Ctrl-C in the first second counts too
+    stop = StopSignal()  # before the slow imports: a Ctrl-C in the first second counts too
     options = _options(arguments)
 
     from producer_core.errors import ProducerError
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
 
-def _show(run: LiveRun, stop: Stop) -> int:
+def _show(run: LiveRun, stop: StopSignal) -> int:
     run.start(lambda: stop.asked)
     while not stop.asked:
         if run.port != run.wanted_port:

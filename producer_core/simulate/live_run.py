@@ -15,11 +15,11 @@ from typing import Self
 from producer_core._internal.dashboard_entry import load_dashboard
 from producer_core.errors import MissingTool
 from producer_core.producer.producer import ReliableKafkaProducer
-from producer_core.simulate.dashboard_process import Child, Command, Port
+from producer_core.simulate.dashboard_process import Command, DashboardProcess, ReservedPort
 from producer_core.simulate.faults import FaultRun, shop_schedule
-from producer_core.simulate.load import Load
+from producer_core.simulate.load import ShopLoad
 from producer_core.simulate.own_store import own_store
-from producer_core.simulate.target_cluster import Place, embedded_place, real_place, store_path
+from producer_core.simulate.target_cluster import TargetCluster, embedded_place, real_place, store_path
 from producer_core.store import Store
 
 _CLOSE_WITHIN = 4.0
@@ -57,8 +57,8 @@ class LiveRun:
         self._clock = clock
         self._parts = contextlib.ExitStack()
         self._deaths: deque[float] = deque(maxlen=_RESTARTS)
-        self._port: Port | None = None
-        self._child: Child | None = None
+        self._port: ReservedPort | None = None
+        self._child: DashboardProcess | None = None
 
     def start(self, cancelled: Callable[[], bool] = lambda: False) -> None:
         """Start every part, as long as nobody cancels. ProducerError where one cannot be."""
@@ -122,8 +122,8 @@ class LiveRun:
         self._parts.callback(self._end_dashboard)
 
     def _start_child(self) -> None:
-        self._port = Port.first_free(self.wanted_port)
-        self._child = Child(self._command, self._port)
+        self._port = ReservedPort.first_free(self.wanted_port)
+        self._child = DashboardProcess(self._command, self._port)
 
     def _end_dashboard(self) -> None:
         if self._child is not None:
@@ -145,12 +145,12 @@ class LiveRun:
         self._parts.callback(producer.close, _CLOSE_WITHIN)
         faults = FaultRun(shop_schedule(place.prefix), [place.faults])
         self._parts.callback(faults.stop)
-        load = Load(producer, rate=self._rate, prefix=place.prefix)
+        load = ShopLoad(producer, rate=self._rate, prefix=place.prefix)
         self._parts.callback(load.stop)
         load.start()
         faults.start()
 
-    def _place(self) -> Place:
+    def _place(self) -> TargetCluster:
         if self._bootstrap_servers:
             return real_place(self._bootstrap_servers)
         return self._parts.enter_context(embedded_place())

@@ -39,7 +39,7 @@ def topic_names(prefix: str = "") -> dict[str, int]:
     return {f"{prefix}{topic}": PARTITIONS for topic in SHARES}
 
 
-class Load:
+class ShopLoad:
     """Sends until it is stopped; the rate goes up and down a little, as a shop's does."""
 
     def __init__(

@@ -19,7 +19,7 @@ from producer_core.simulate.rates import Rates
 from producer_core.simulate.scenarios import scenarios
 from producer_core.simulate.streaming import KafkaDataProducer
 from producer_core.simulate.streams import Stream, Streams
-from producer_core.simulate.traffic import TOPICS, Source
+from producer_core.simulate.traffic import TOPICS, TrafficSource
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class DataGenerationOrchestrator:
             raise ValueError(f"Unknown topic: {unknown[0]}")
         self._stopping.clear()
         self.generator.prepare()  # not in the time that was asked for
-        source = Source(self.generator, purchases="transactions" in topics)
+        source = TrafficSource(self.generator, purchases="transactions" in topics)
         rates = self.rates(topics, rate_multiplier=rate_multiplier, rate=rate)
         self._streams.start([self._stream(topic, source, rates) for topic in topics], duration_hours * 3600)
         self._streams.wait()
@@ -156,7 +156,7 @@ class DataGenerationOrchestrator:
     def _sending(self) -> ReliableKafkaProducer:
         return self.producer if isinstance(self.producer, ReliableKafkaProducer) else self.producer.producer
 
-    def _stream(self, topic: str, source: Source, rates: Rates) -> Stream:
+    def _stream(self, topic: str, source: TrafficSource, rates: Rates) -> Stream:
         def send() -> None:
             record = source.next(topic, datetime.now())
             if record is not None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from producer_core._internal import private_files
 from producer_core.errors import StoreLocked
-from producer_core.store.file_lock import Turnstile
+from producer_core.store.file_lock import FileLock
 
 if sys.platform != "win32":
     import fcntl
@@ -53,7 +53,7 @@ def _set_aside(path: Path) -> Path | None:
     earlier = path.with_name(f"{path.stem}-earlier{path.suffix}")
     with (
         contextlib.suppress(StoreLocked),
-        Turnstile(path).hold(exclusive=True, deadline=time.monotonic() + _WAIT),
+        FileLock(path).hold(exclusive=True, deadline=time.monotonic() + _WAIT),
     ):
         if not path.exists():
             return None

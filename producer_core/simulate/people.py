@@ -9,7 +9,7 @@ from typing import Any
 
 from producer_core.simulate.config import DataGenerationConfig
 from producer_core.simulate.places import GeographicPatterns
-from producer_core.simulate.weighted_choice import Weighted, words
+from producer_core.simulate.weighted_choice import WeightedChoice, words
 
 Record = dict[str, Any]
 
@@ -39,8 +39,8 @@ class People:
         self._rng = rng
         self._places = places
         self._now = now
-        self._ages = Weighted(config.age_weights)
-        self._channels = Weighted(config.marketing_channels)
+        self._ages = WeightedChoice(config.age_weights)
+        self._channels = WeightedChoice(config.marketing_channels)
 
     def user(self, number: int) -> Record:
         rng = self._rng
@@ -80,9 +80,9 @@ class Devices:
 
     def __init__(self, config: DataGenerationConfig, rng: Random) -> None:
         self._rng = rng
-        self._types = Weighted(config.device_types)
-        self._systems = {kind: Weighted(table) for kind, table in config.operating_systems.items()}
-        self._browsers = Weighted(config.browsers)
+        self._types = WeightedChoice(config.device_types)
+        self._systems = {kind: WeightedChoice(table) for kind, table in config.operating_systems.items()}
+        self._browsers = WeightedChoice(config.browsers)
 
     def device(self) -> Record:
         rng = self._rng

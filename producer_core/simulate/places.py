@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
 
-from producer_core.simulate.weighted_choice import Weighted
+from producer_core.simulate.weighted_choice import WeightedChoice
 
 _EARTH_RADIUS = 6371.0  # km
 _NOISE = 0.1  # degrees
@@ -113,7 +113,7 @@ class GeographicPatterns:
     def _region(self) -> str:
         regions = self.config.get("regions") or {name: {"weight": 1.0} for name in _CITIES}
         weights: dict[str, float] = {name: about["weight"] for name, about in regions.items()}
-        return Weighted(weights).draw(self._rng)
+        return WeightedChoice(weights).draw(self._rng)
 
     def _offset(self, region: str) -> int:
         about = (self.config.get("regions") or {}).get(region, {})

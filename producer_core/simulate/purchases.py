@@ -11,12 +11,12 @@ from producer_core.simulate.config import DataGenerationConfig
 from producer_core.simulate.fraud import FraudPatterns, FraudType
 from producer_core.simulate.places import GeographicLocation, GeographicPatterns
 from producer_core.simulate.shop import Shop
-from producer_core.simulate.weighted_choice import Weighted, identifier
+from producer_core.simulate.weighted_choice import WeightedChoice, identifier
 
 Record = dict[str, Any]
 
 _TAX = 0.08
-_BASKETS = Weighted({1: 0.6, 2: 0.2, 3: 0.1, 4: 0.07, 5: 0.03})
+_BASKETS = WeightedChoice({1: 0.6, 2: 0.2, 3: 0.1, 4: 0.07, 5: 0.03})
 
 
 class Purchases:
@@ -30,8 +30,8 @@ class Purchases:
         self._places = places
         self._frauds = FraudPatterns(vars(config), rng)
         self._rng = rng
-        self._payments = Weighted(config.payment_methods)
-        self._channels = Weighted(config.marketing_channels)
+        self._payments = WeightedChoice(config.payment_methods)
+        self._channels = WeightedChoice(config.marketing_channels)
 
     def transaction(self, at: datetime, *, fraud: bool | None = None) -> Record:
         rng = self._rng

@@ -15,7 +15,7 @@ _OPEN_AT_MOST = 2000
 
 
 @dataclass
-class Session:
+class ShopSession:
     """One visit; it ends when its time is over or its events are used up."""
 
     session_id: str
@@ -25,17 +25,17 @@ class Session:
     events_left: int
 
 
-class Sessions:
+class ShopSessions:
     """The visits by id: bounded, and each of them ends."""
 
     def __init__(self, config: DataGenerationConfig, rng: Random) -> None:
-        self.all: dict[str, Session] = {}
+        self.all: dict[str, ShopSession] = {}
         self.opened = 0
         self._config = config
         self._rng = rng
         self._order: list[str] = []  # ids of `all`, for a random choice without a copy
 
-    def visit(self, user: dict[str, Any], at: datetime) -> Session:
+    def visit(self, user: dict[str, Any], at: datetime) -> ShopSession:
         """The session of the next event: seven times of ten an open one, else a new one of this user."""
         if self._order and self._rng.random() < _CONTINUES:
             session = self.all[self._rng.choice(self._order)]
@@ -51,11 +51,11 @@ class Sessions:
             self._order[place] = self._order[-1]
             self._order.pop()
 
-    def _open(self, user: dict[str, Any], at: datetime) -> Session:
+    def _open(self, user: dict[str, Any], at: datetime) -> ShopSession:
         if len(self._order) >= _OPEN_AT_MOST:
             self.end(self._order[0])
         minutes = self._rng.randint(*self._config.session_duration_minutes)
-        session = Session(
+        session = ShopSession(
             session_id=identifier(self._rng),
             user=user,
             started=at,

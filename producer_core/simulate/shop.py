@@ -14,7 +14,7 @@ from producer_core.simulate.config import DataGenerationConfig
 from producer_core.simulate.people import Devices, People
 from producer_core.simulate.places import GeographicPatterns
 from producer_core.simulate.times import SeasonalPatterns
-from producer_core.simulate.weighted_choice import Weighted, source
+from producer_core.simulate.weighted_choice import WeightedChoice, source
 
 Record = dict[str, Any]
 
@@ -68,7 +68,7 @@ class Shop:
         weights = [
             (name, weight * _LIKES if name in liked else weight) for name, weight in self._season(hour)
         ]
-        return self.product_of(Weighted(weights).draw(rng), rng)
+        return self.product_of(WeightedChoice(weights).draw(rng), rng)
 
     def product_of(self, category: str, rng: Random) -> Record:
         """A product of the category, or any where it has none."""

@@ -14,7 +14,7 @@ from producer_core.kafka.cluster import Cluster
 from producer_core.producer.producer import ReliableKafkaProducer
 from producer_core.simulate.generator import ECommerceDataGenerator
 from producer_core.simulate.streams import Stream, Streams
-from producer_core.simulate.traffic import TOPICS, Source, rate_now
+from producer_core.simulate.traffic import TOPICS, TrafficSource, rate_now
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class KafkaDataProducer:
             bootstrap_servers, {**_SETTINGS, **(config or {})}, store=None, run_replays=False
         )
         self.bootstrap_servers = self.producer.bootstrap_servers
-        self._source = Source(generator)
+        self._source = TrafficSource(generator)
         self._streams = Streams()
         self._lock = threading.Lock()  # guards the two below
         self._last: dict[str, datetime] = {}
@@ -59,7 +59,7 @@ class KafkaDataProducer:
             return
         chosen = [topic for topic in (TOPICS if topics is None else topics) if _known(topic)]
         self.generator.prepare()
-        self._source = Source(self.generator, purchases="transactions" in chosen)
+        self._source = TrafficSource(self.generator, purchases="transactions" in chosen)
         with self._lock:
             self._started = datetime.now()
         seconds = None if duration_hours is None else duration_hours * 3600

@@ -18,7 +18,7 @@ from producer_core.config import client_config
 from producer_core.delivery.transport import KafkaTransport, TransportFactory
 from producer_core.errors import BrokerError
 from producer_core.kafka.cluster import Cluster
-from producer_core.simulate.client_faults import OurSide
+from producer_core.simulate.client_faults import ClientFaults
 from producer_core.simulate.faults import Executor, OnBroker
 from producer_core.simulate.load import topic_names
 
@@ -28,7 +28,7 @@ _TIMEOUT = 8.0
 
 
 @dataclass(frozen=True)
-class Place:
+class TargetCluster:
     """A cluster with the load's topics in it, and how faults are brought about there."""
 
     bootstrap_servers: str
@@ -49,19 +49,19 @@ def store_path(bootstrap_servers: str | None) -> Path:
 
 
 @contextlib.contextmanager
-def embedded_place() -> Iterator[Place]:
+def embedded_place() -> Iterator[TargetCluster]:
     with embedded.start(topics=topic_names()) as broker:
-        yield Place(broker.bootstrap_servers, broker.cluster_id, "", OnBroker(broker), KafkaTransport)
+        yield TargetCluster(broker.bootstrap_servers, broker.cluster_id, "", OnBroker(broker), KafkaTransport)
 
 
-def real_place(bootstrap_servers: str) -> Place:
+def real_place(bootstrap_servers: str) -> TargetCluster:
     """A cluster that answers, with the topics `demo.*` made where they are missing; BrokerError otherwise."""
     config = client_config(bootstrap_servers, {})
     view = Cluster(config).view(timeout=_TIMEOUT)
     missing = {name: count for name, count in topic_names(REAL_PREFIX).items() if name not in view.topics}
     make_topics(config.bootstrap_servers, missing)
-    ours = OurSide()
-    return Place(config.bootstrap_servers, view.cluster_id, REAL_PREFIX, ours, ours.transport)
+    ours = ClientFaults()
+    return TargetCluster(config.bootstrap_servers, view.cluster_id, REAL_PREFIX, ours, ours.transport)
 
 
 def make_topics(bootstrap_servers: str, topics: Mapping[str, int]) -> None:

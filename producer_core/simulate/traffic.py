@@ -43,7 +43,7 @@ def rate_now(traffic: TopicTraffic, context: TemporalContext, multiplier: float)
     return max(busy, 0.1 * hourly) / 3600
 
 
-class Source:
+class TrafficSource:
     """The next record of a topic. Fraud alerts are about purchases that were handed out before.
 
     `purchases=False` says that nobody hands out purchases: alerts then are about ones made for them.

@@ -7,9 +7,9 @@ from random import Random
 from typing import Any
 
 from producer_core.simulate.config import DataGenerationConfig
-from producer_core.simulate.sessions import Sessions
+from producer_core.simulate.sessions import ShopSessions
 from producer_core.simulate.shop import Shop
-from producer_core.simulate.weighted_choice import Weighted, identifier, words
+from producer_core.simulate.weighted_choice import WeightedChoice, identifier, words
 
 Record = dict[str, Any]
 
@@ -21,11 +21,11 @@ _SEARCHES = words("backpack camera coat coffee dress gift headphones lamp laptop
 class UserEvents:
     """Makes one step at a time, all of it from one random source."""
 
-    def __init__(self, config: DataGenerationConfig, shop: Shop, sessions: Sessions, rng: Random) -> None:
+    def __init__(self, config: DataGenerationConfig, shop: Shop, sessions: ShopSessions, rng: Random) -> None:
         self._shop = shop
         self._sessions = sessions
         self._rng = rng
-        self._kinds = Weighted({name: about["weight"] for name, about in config.event_types.items()})
+        self._kinds = WeightedChoice({name: about["weight"] for name, about in config.event_types.items()})
         self._durations = {name: about["duration_range"] for name, about in config.event_types.items()}
 
     def event(self, at: datetime) -> Record:

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Weighted(Generic[T]):
+class WeightedChoice(Generic[T]):
     """Draws with fixed weights; they need not sum to 1."""
 
     def __init__(self, options: Mapping[T, float] | Iterable[tuple[T, float]]) -> None:

@@ -9,7 +9,7 @@ import duckdb
 
 from producer_core.errors import StoreFull
 from producer_core.store import file_errors, paths
-from producer_core.store.connection_pool import Lender
+from producer_core.store.connection_pool import ConnectionPool
 from producer_core.store.migrate import migrate
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _LAST = ("dead_letter_counts",)
 """Written after the others: triggers of theirs write it as well."""
 
 
-def compact(lender: Lender, path: Path, *, now: float) -> int:
+def compact(lender: ConnectionPool, path: Path, *, now: float) -> int:
     """Replace the file by a copy without the room of deleted rows; the bytes it became smaller.
 
     Everyone else waits meanwhile. The copy is whole and on the disk before it takes the old file's place; a process
@@ -41,7 +41,7 @@ def compact(lender: Lender, path: Path, *, now: float) -> int:
         return before - path.stat().st_size
 
 
-def _empty_log(lender: Lender, path: Path) -> None:
+def _empty_log(lender: ConnectionPool, path: Path) -> None:
     """What a crash left in the write-ahead log must be in the file before it is copied."""
     with lender.attached(path, write=True):
         pass

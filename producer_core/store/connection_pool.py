@@ -17,7 +17,7 @@ import duckdb
 from producer_core._internal import at_exit, time_budget
 from producer_core.errors import StoreError, StoreLocked
 from producer_core.store import file_errors
-from producer_core.store.file_lock import Turnstile
+from producer_core.store.file_lock import FileLock
 
 ALIAS = "store"
 READ_LIMIT = 2.0
@@ -32,10 +32,10 @@ _STEP = 0.05
 """Seconds until a thread that waits for another looks at its patience."""
 _END_WAIT = 30.0
 
-_lenders: weakref.WeakSet[Lender] = weakref.WeakSet()
+_lenders: weakref.WeakSet[ConnectionPool] = weakref.WeakSet()
 
 
-class Lender:
+class ConnectionPool:
     """Lends connections to one file, one DuckDB instance in memory for hundreds of them.
 
     Attaching a file to a living instance takes 2 ms; opening it anew takes 12. Safe to use from several
@@ -44,7 +44,7 @@ class Lender:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._turnstile = Turnstile(path)
+        self._turnstile = FileLock(path)
         self._begin()
         _lenders.add(self)
 
@@ -317,7 +317,7 @@ def _watch(connection: duckdb.DuckDBPyConnection, done: threading.Event, limit: 
         pause = 0.05
 
 
-def _each(act: Callable[[Lender], None]) -> Callable[[], None]:
+def _each(act: Callable[[ConnectionPool], None]) -> Callable[[], None]:
     def do() -> None:
         for lender in list(_lenders):
             act(lender)
@@ -327,8 +327,8 @@ def _each(act: Callable[[Lender], None]) -> Callable[[], None]:
 
 if sys.platform != "win32":
     os.register_at_fork(
-        before=_each(Lender.before_fork),
-        after_in_parent=_each(Lender.after_fork),
-        after_in_child=_each(Lender.disown),
+        before=_each(ConnectionPool.before_fork),
+        after_in_parent=_each(ConnectionPool.after_fork),
+        after_in_child=_each(ConnectionPool.disown),
     )
-at_exit.last(_each(Lender.at_end))
+at_exit.last(_each(ConnectionPool.at_end))

@@ -88,7 +88,7 @@ def read_only(path: Path) -> StoreUnavailable:
     )
 
 
-def foreign(path: Path) -> StoreCorrupt:
+def not_a_store(path: Path) -> StoreCorrupt:
     return StoreCorrupt(
         f"The file {path} is not a DuckDB file; it was left as it is.",
         fix="Choose another path with --store.",
@@ -118,7 +118,7 @@ def _from_text(text: str, path: Path) -> StoreError | None:
 
 def _from_damage(text: str, path: Path) -> StoreCorrupt | None:
     if "not a valid DuckDB database" in text:
-        return foreign(path)
+        return not_a_store(path)
     if any(word in text for word in ("orrupt", "checksum", "Failure while replaying WAL", "deserializ")):
         return damaged(path, text)
     return None

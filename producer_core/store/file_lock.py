@@ -22,7 +22,7 @@ _held: set[int] = set()
 _LONGEST_PAUSE = 0.02
 
 
-class Turnstile:
+class FileLock:
     """Shared and exclusive holds on `<store>.lock`, entered one at a time through `<store>.gate`.
 
     The gate keeps a stream of readers from starving a writer: who waits for the lock holds the gate, and
@@ -40,7 +40,7 @@ class Turnstile:
         with contextlib.ExitStack() as leaving:
             with self._locked(self._gate, exclusive=True, deadline=deadline, needed=exclusive) as gate:
                 if not exclusive:
-                    read_activity.seen(gate)
+                    read_activity.record_read(gate)
                 inner = self._locked(self._lock, exclusive=exclusive, deadline=deadline, needed=exclusive)
                 descriptor = leaving.enter_context(inner)
             _sign(descriptor)
@@ -48,7 +48,7 @@ class Turnstile:
 
     def looked_at(self) -> bool:
         """Whether somebody has read through this turnstile within the last seconds, in whatever process."""
-        return read_activity.lately(self._gate)
+        return read_activity.recently_read(self._gate)
 
     @contextlib.contextmanager
     def _locked(self, path: Path, *, exclusive: bool, deadline: float, needed: bool) -> Iterator[int | None]:

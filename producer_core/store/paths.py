@@ -51,7 +51,7 @@ def check_file(path: Path) -> None:
     if path.exists() and not path.is_file():
         raise StoreUnavailable(f"The store path {path} is not a regular file.", fix="Name a file.")
     if has_content(path) and not _is_duckdb(path):
-        raise file_errors.foreign(path)
+        raise file_errors.not_a_store(path)
 
 
 def check_writable(path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import orjson
 
-from producer_core._internal.actor import person
+from producer_core._internal.actor import current_actor
 from producer_core._internal.read_activity import unattended
 from producer_core.errors import StoreUnavailable
 from producer_core.metrics.batch import Batch
@@ -29,7 +29,7 @@ from producer_core.store import (
     retention,
     setting_values,
 )
-from producer_core.store.connection_pool import Lender
+from producer_core.store.connection_pool import ConnectionPool
 from producer_core.store.inspect import StoreInfo
 from producer_core.store.migrate import check, migrate, newest
 from producer_core.store.queries import query, run
@@ -51,7 +51,7 @@ class Store:
         self.path = path
         self._create = create
         self._clock = clock
-        self._lender = Lender(path)
+        self._lender = ConnectionPool(path)
 
     @classmethod
     def open(
@@ -280,12 +280,14 @@ class Store:
             "the store was put back from a copy", extra={"path": str(self.path), "dead_letters": doubted}
         )
         text = f"{generation.PUT_BACK} {doubted:,} dead letters are looked for on their topics before they are sent again."
-        self.audit(who=person(), origin="store", action="doubt", selection={}, count=doubted, outcome=text)
+        self.audit(
+            who=current_actor(), origin="store", action="doubt", selection={}, count=doubted, outcome=text
+        )
 
     def _tell_emptied(self) -> None:
         logger.error("the store was empty, a new one was made", extra={"path": str(self.path)})
         text = "The file was empty (0 bytes) although it had been a store: a new one was made, and all content is lost."
-        self.audit(who=person(), origin="store", action="create", selection={}, count=0, outcome=text)
+        self.audit(who=current_actor(), origin="store", action="create", selection={}, count=0, outcome=text)
 
     def _make(self) -> bool:
         """Make the file complete beside its place, then move it there; False where another process was quicker."""

@@ -89,7 +89,7 @@ class Reliable(Writer):
         if (
             settings["quiet"] is not None
         ):  # so that a scenario need not last for a minute; no promise rests on it
-            ambiguity.QUIET = settings["quiet"]
+            ambiguity.QUIET_PERIOD_S = settings["quiet"]
 
         class Heard(Hook):
             def counted(self, topic, what):

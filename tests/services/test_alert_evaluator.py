@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from producer_core.alerts import RULES, AlertLog, Book, Evaluator, Rule, Threshold
-from producer_core.alerts.conditions import BurnRate, Pair
+from producer_core.alerts import RULES, AlertEvaluator, AlertLog, AlertRule, RuleSet, Threshold
+from producer_core.alerts.conditions import BurnRate, WindowPair
 from producer_core.dlq import DeadLetters
 from producer_core.store import Batch, LatencyRow
 from tests.unit.alerting import write
@@ -33,8 +33,10 @@ def clock():
 
 
 def evaluator(store, clock, rules=None, owner="me"):
-    book = Book(rules=rules) if rules is not None else Book()
-    return Evaluator(store, owner=owner, book=book, clock=lambda: clock.now, monotonic=lambda: clock.passed)
+    book = RuleSet(rules=rules) if rules is not None else RuleSet()
+    return AlertEvaluator(
+        store, owner=owner, book=book, clock=lambda: clock.now, monotonic=lambda: clock.passed
+    )
 
 
 def kinds(changes, rule=None):
@@ -46,13 +48,13 @@ def kinds(changes, rule=None):
 
 
 def rule(condition, **changes):
-    return {"mine": Rule("warning", "{subject} {value}", "Look.", condition=condition, **changes)}
+    return {"mine": AlertRule("warning", "{subject} {value}", "Look.", condition=condition, **changes)}
 
 
 def test_the_same_budgets_are_judged_from_the_stores_rows(store, clock):
     for back, bad in ((2000, 0), (200, 30)):
         write(store, NOW - back, good=970, bad=bad)
-    burns = rule(BurnRate(pairs=(Pair(3600.0, 300.0, 14.4),)))
+    burns = rule(BurnRate(pairs=(WindowPair(3600.0, 300.0, 14.4),)))
 
     assert kinds(evaluator(store, clock, burns).tick()) == [("fired", "mine", "orders")]
     (item,) = AlertLog(store).list(state="firing")
@@ -195,7 +197,7 @@ def test_the_lease_is_given_back_at_the_end(store, clock):
 
 def test_mistakes_in_the_file_of_rules_are_an_alert_until_they_are_mended(store, clock, tmp_path):
     path = tmp_path / "alerts.toml"
-    works = Evaluator(store, owner="me", clock=lambda: clock.now, monotonic=lambda: clock.passed)
+    works = AlertEvaluator(store, owner="me", clock=lambda: clock.now, monotonic=lambda: clock.passed)
     path.write_text("[rules.mine]\n")
     broken = kinds(works.tick())
     path.write_text("every = '5s'\n")

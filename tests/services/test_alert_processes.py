@@ -11,7 +11,7 @@ import time
 import pytest
 
 from producer_core import ReliableKafkaProducer
-from producer_core.alerts import AlertLog, Change, Watcher, alert
+from producer_core.alerts import AlertChange, AlertLog, AlertWatcher, alert
 from producer_core.brokers import embedded
 from producer_core.errors import StoreLocked
 from tests.support import eventually
@@ -125,7 +125,7 @@ def test_a_watching_process_ends_at_once_and_leaves_its_work_to_others(store, ho
 def test_a_receiver_that_hangs_slows_no_producer_and_its_alert_is_told_later(store, hook):
     hook.hanging = True
     item = alert("connection_lost", "elsewhere", time.time(), reason="refused")
-    AlertLog(store).record([Change("fired", item)], told_by="elsewhere")
+    AlertLog(store).record([AlertChange("fired", item)], told_by="elsewhere")
     with embedded.start(topics={"orders": 1}) as broker:
         producer = ReliableKafkaProducer(broker.bootstrap_servers, store=store.path)
         eventually(lambda: hook.asked)
@@ -139,7 +139,7 @@ def test_a_receiver_that_hangs_slows_no_producer_and_its_alert_is_told_later(sto
     assert hook.said == []
     hook.hanging = False
     hook.hang.set()
-    with Watcher(store):
+    with AlertWatcher(store):
         eventually(lambda: hook.said, timeout=120)
     assert hook.said == [("connection_lost", "elsewhere", "firing")]
 

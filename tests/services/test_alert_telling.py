@@ -10,12 +10,12 @@ from itertools import pairwise
 
 import pytest
 
-from producer_core.alerts import AlertLog, Book, Callback, Change, Watcher, alert
+from producer_core.alerts import AlertChange, AlertLog, AlertWatcher, CallbackRoute, RuleSet, alert
 from producer_core.alerts.alert_state import resolved
 from producer_core.alerts.outbox import GIVEN_UP_AFTER, LONGEST_PAUSE, pause
 from producer_core.alerts.payload import notification
-from producer_core.alerts.routes import Answer
-from producer_core.alerts.sender import Sender
+from producer_core.alerts.routes import RouteResult
+from producer_core.alerts.sender import RouteSender
 from producer_core.alerts.webhook import Webhook
 from tests.support import eventually
 from tests.unit.alerting import receiver, write
@@ -34,7 +34,7 @@ def lost(now=1000.0, subject="p-1"):
 
 
 def said(item, status="firing", book=None):
-    return notification([item], status, receiver="pager", book=book or Book(), store="shop")
+    return notification([item], status, receiver="pager", book=book or RuleSet(), store="shop")
 
 
 def webhook(hook, **changes):
@@ -45,7 +45,7 @@ def webhook(hook, **changes):
 
 
 def test_the_payload_is_alertmanagers_fourth():
-    book = Book(labels={"env": "prod"}, link="https://monitor.example/")
+    book = RuleSet(labels={"env": "prod"}, link="https://monitor.example/")
     payload = said(lost(), book=book).payload
 
     assert payload.keys() == {
@@ -95,7 +95,7 @@ def test_a_key_is_the_same_whenever_the_same_is_said_and_a_fingerprint_in_every_
 
 
 def test_what_alerts_have_in_common_is_said_once_for_all():
-    both = notification([lost(), lost(subject="p-2")], "firing", receiver="r", book=Book(), store="shop")
+    both = notification([lost(), lost(subject="p-2")], "firing", receiver="r", book=RuleSet(), store="shop")
 
     assert "subject" not in both.payload["commonLabels"]
     assert both.payload["commonLabels"]["severity"] == "critical"
@@ -151,7 +151,7 @@ def test_a_receiver_that_never_ends_its_answer_costs_its_patience_and_no_more(ho
 
     answer = webhook(hook, patience=0.3).tell(said(lost()))
 
-    assert answer == Answer(False, "no answer within 0.3 s")
+    assert answer == RouteResult(False, "no answer within 0.3 s")
 
 
 @pytest.mark.timeout(60)  # it would go on for a day
@@ -167,7 +167,7 @@ def test_nobody_at_the_address_is_said_without_it():
 
     answer = Webhook("pager", url=url).tell(said(lost()))
 
-    assert answer == Answer(False, "nobody listens at the address")
+    assert answer == RouteResult(False, "nobody listens at the address")
 
 
 def test_an_answer_that_repeats_the_address_and_the_token_is_shown_without_them(hook, caplog):
@@ -206,24 +206,26 @@ def clock():
 
 
 def sender(store, route, clock, owner="me"):
-    return Sender(store, route, owner=owner, clock=clock, monotonic=clock.monotonic)
+    return RouteSender(store, route, owner=owner, clock=clock, monotonic=clock.monotonic)
 
 
 def fire(store, *items):
     """Alerts that an evaluation decided to tell."""
     log = AlertLog(store)
-    log.record([Change("fired", item) for item in items], told_by="p-1")
+    log.record([AlertChange("fired", item) for item in items], told_by="p-1")
     _decide(store, *(dataclasses.replace(item, telling="begin") for item in items))
 
 
 def end(store, *items):
-    AlertLog(store).record([Change("resolved", resolved(item, item.started_at + 60)) for item in items])
+    AlertLog(store).record([AlertChange("resolved", resolved(item, item.started_at + 60)) for item in items])
     _decide(store, *(dataclasses.replace(item, telling="begin", telling_end=True) for item in items))
 
 
 def _decide(store, *items):
     store.take_lease("alerts", "test", 1e9, 0.0)
-    assert AlertLog(store).take([Change("decided", item) for item in items], holder="test", lease="alerts")
+    assert AlertLog(store).take(
+        [AlertChange("decided", item) for item in items], holder="test", lease="alerts"
+    )
 
 
 def outbox(store):
@@ -247,7 +249,7 @@ def test_what_fires_is_told_once_and_so_is_its_end(store, hook, clock):
 
 
 def test_what_is_muted_is_not_told(store, hook, clock):
-    AlertLog(store).record([Change("fired", lost())])
+    AlertLog(store).record([AlertChange("fired", lost())])
 
     assert sender(store, webhook(hook), clock).round() == 0
 
@@ -319,7 +321,7 @@ def test_what_one_receiver_refuses_does_not_keep_the_others_back(store, clock):
 
     fire(store, lost(), alert("fatal_error", "p-1", 1000.0, text="x"))
 
-    sender(store, Callback("mine", picky), clock).round()
+    sender(store, CallbackRoute("mine", picky), clock).round()
 
     assert taken == ["fatal_error"]
     assert outbox(store) == [("firing", None, 1)]
@@ -434,8 +436,8 @@ def test_a_receiver_that_hangs_holds_up_neither_judging_nor_other_routes(store, 
     hook.hanging = True
     heard, now = [], time.time()
     write(store, now - 100, pending=3)
-    other = Callback("other", heard.append)
-    with Watcher(store, routes=(webhook(hook), other), book=Book(every=0.05)) as watcher:
+    other = CallbackRoute("other", heard.append)
+    with AlertWatcher(store, routes=(webhook(hook), other), book=RuleSet(every=0.05)) as watcher:
         eventually(lambda: heard)
         eventually(lambda: hook.asked)
         write(store, time.time())
@@ -448,8 +450,8 @@ def test_a_receiver_that_hangs_holds_up_neither_judging_nor_other_routes(store, 
 
 def test_without_the_store_people_are_told_past_it(store, hook, tmp_path):
     clock = Clock(time.time())
-    watcher = Watcher(
-        store, routes=(webhook(hook),), book=Book(every=0.05), clock=clock, monotonic=clock.monotonic
+    watcher = AlertWatcher(
+        store, routes=(webhook(hook),), book=RuleSet(every=0.05), clock=clock, monotonic=clock.monotonic
     )
     assert not watcher.look()
     aside, path = tmp_path / "aside", store.path
@@ -476,7 +478,7 @@ def test_without_the_store_people_are_told_past_it(store, hook, tmp_path):
 
 def test_a_watcher_stops_at_once_and_leaves_no_thread(store):
     before = set(threading.enumerate())
-    watcher = Watcher(store, routes=(Callback("mine", print),))
+    watcher = AlertWatcher(store, routes=(CallbackRoute("mine", print),))
     watcher.start(after=1000.0)
 
     watcher.stop()

@@ -15,9 +15,9 @@ from confluent_kafka import KafkaError
 
 from producer_core import MessageStatus, ReliableKafkaProducer, RetryConfig
 from producer_core.delivery import enqueue, grouping
-from producer_core.delivery.dedup.duplicates import Copies
+from producer_core.delivery.dedup.duplicates import DuplicateGuard
 from producer_core.delivery.journal import Journal
-from producer_core.delivery.journal.journal_feeder import Backlog
+from producer_core.delivery.journal.journal_feeder import JournalFeeder
 from producer_core.errors import ConfigError, JournalError, JournalLocked, QueueFull
 from producer_core.events import Hook
 from producer_core.messages import id_text
@@ -141,7 +141,7 @@ def test_a_copy_that_was_claimed_and_not_written_down_yet_leaves_its_claim_to_a_
     eventually(lambda: transport.held == 1)
     left = crash(tmp_path / "j", tmp_path)
     claimed, asked = threading.Event(), threading.Event()
-    look, renew = InMemoryTransport.look, Copies.renew
+    look, renew = InMemoryTransport.look, DuplicateGuard.renew
 
     def late(take):
         def taken(*about):
@@ -156,9 +156,9 @@ def test_a_copy_that_was_claimed_and_not_written_down_yet_leaves_its_claim_to_a_
     monkeypatch.setattr(
         InMemoryTransport, "look", lambda *about, **how: asked.wait(20) and look(*about, **how)
     )
-    monkeypatch.setattr(Copies, "renew", lambda *about: claimed.wait(20) and renew(*about))
-    monkeypatch.setattr(Backlog, "take", late(Backlog.take))
-    monkeypatch.setattr(Backlog, "take_many", late(Backlog.take_many))
+    monkeypatch.setattr(DuplicateGuard, "renew", lambda *about: claimed.wait(20) and renew(*about))
+    monkeypatch.setattr(JournalFeeder, "take", late(JournalFeeder.take))
+    monkeypatch.setattr(JournalFeeder, "take_many", late(JournalFeeder.take_many))
     again, second = make(left, memory={"landed": [transport._held[0]]}, enable_deduplication=True)
     threading.Timer(0.5, asked.set).start()
     if together:
@@ -183,7 +183,12 @@ def test_a_third_copy_gets_no_claim_while_a_crashed_producers_message_takes_that
     eventually(lambda: transport.held == 1)
     left = crash(tmp_path / "j", tmp_path)
     claimed, asked, ends, third = threading.Event(), threading.Event(), [], []
-    look, renew, take, over = InMemoryTransport.look, Copies.renew, Backlog.take, Copies.take_over
+    look, renew, take, over = (
+        InMemoryTransport.look,
+        DuplicateGuard.renew,
+        JournalFeeder.take,
+        DuplicateGuard.take_over,
+    )
 
     def send_one():
         again.send_message("orders", b"0", key, on_delivery=ends.append)
@@ -205,9 +210,9 @@ def test_a_third_copy_gets_no_claim_while_a_crashed_producers_message_takes_that
     monkeypatch.setattr(
         InMemoryTransport, "look", lambda *about, **how: asked.wait(20) and look(*about, **how)
     )
-    monkeypatch.setattr(Copies, "renew", lambda *about: claimed.wait(20) and renew(*about))
-    monkeypatch.setattr(Backlog, "take", late)
-    monkeypatch.setattr(Copies, "take_over", taken_over)
+    monkeypatch.setattr(DuplicateGuard, "renew", lambda *about: claimed.wait(20) and renew(*about))
+    monkeypatch.setattr(JournalFeeder, "take", late)
+    monkeypatch.setattr(DuplicateGuard, "take_over", taken_over)
     again, second = make(left, memory={"landed": [transport._held[0]]}, enable_deduplication=True)
     threading.Timer(1.0, asked.set).start()
     send_one()

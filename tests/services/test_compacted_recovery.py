@@ -11,10 +11,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from producer_core import ReliableKafkaProducer
 from producer_core.delivery.dead_letter import delivery_of
-from producer_core.delivery.journal import Journal, Record
+from producer_core.delivery.journal import Journal, JournalRecord
 from producer_core.messages import ID_HEADER
-from producer_core.replay.outcome import Orphan
-from producer_core.replay.transactional import Transacting
+from producer_core.replay.outcome import OrphanedRecord
+from producer_core.replay.transactional import TransactionalReplay
 from tests.support import eventually
 from tests.unit.replaying import letter
 
@@ -64,7 +64,7 @@ def written_and_not_noted(kafka, topic, journal, rows, *, unsent=()):
     with Journal.open(journal) as opened:
         first = opened.next_sequence
         for seq, (key, value) in enumerate((*rows, *unsent), first):
-            opened.append(Record(seq, topic, key, value, accepted_at=time.time()))
+            opened.append(JournalRecord(seq, topic, key, value, accepted_at=time.time()))
         ids = [opened.ids.of(first + place) for place in range(len(rows))]
     write(kafka, topic, [(key, value, [(ID_HEADER, id)]) for (key, value), id in zip(rows, ids, strict=True)])
 
@@ -115,7 +115,7 @@ def test_a_replay_that_is_taken_over_does_not_send_an_old_value_again_after_a_ne
     ]
 
     def runner(floors):
-        return Transacting(
+        return TransactionalReplay(
             {"bootstrap.servers": kafka.bootstrap_servers}, topic, floors=floors, most=10, newer=newer,
             interrupt=lambda: False, say=lambda text: None, clock=time.time,
         )  # fmt: skip
@@ -129,7 +129,7 @@ def test_a_replay_that_is_taken_over_does_not_send_an_old_value_again_after_a_ne
     compact(kafka, topic, (b"k", b"old"), (b"l", b"replayed"))
 
     taking_over.begin([topic])
-    outcomes = taking_over.after([Orphan(one, 0.0) for one in (old, new, other, unsent)])
+    outcomes = taking_over.after([OrphanedRecord(one, 0.0) for one in (old, new, other, unsent)])
     taking_over.close()
 
     told = [(one.ending, one.verdict) for one in outcomes]

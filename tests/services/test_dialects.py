@@ -155,7 +155,7 @@ def test_what_an_earlier_run_sent_and_could_not_write_down_is_found_and_not_sent
 ):
     """As after a kill between the acknowledgement and the line in the letter's life."""
     bury(store, kafka, topic)
-    write = publisher._Job._write
+    write = publisher._PublishJob._write
 
     def dies(self, what, texts):
         if what == "published" and texts:
@@ -163,7 +163,7 @@ def test_what_an_earlier_run_sent_and_could_not_write_down_is_found_and_not_sent
         write(self, what, texts)
 
     with monkeypatch.context() as patch, pytest.raises(StoreError):
-        patch.setattr(publisher._Job, "_write", dies)
+        patch.setattr(publisher._PublishJob, "_write", dies)
         publish(store, kafka, topic)
     second = publish(store, kafka, topic)
 

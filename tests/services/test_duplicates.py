@@ -11,7 +11,7 @@ from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
 from producer_core.brokers.proxy import FaultProxy, Rule, Swallow
 from producer_core.delivery.duplicate_check import read_gaps
-from producer_core.delivery.duplicate_check.offset_gaps import Gap, PartitionGaps
+from producer_core.delivery.duplicate_check.offset_gaps import OffsetGap, PartitionGaps
 from producer_core.messages import record_id
 from tests.support import eventually
 
@@ -108,7 +108,11 @@ def test_gaps_are_read_to_their_ends_and_what_lies_between_them_is_left_out(brok
     sending.producer.close(PATIENCE)
     ids, where = ids_on(broker, "gaps"), ("gaps", 0)
 
-    gaps = [Gap(where, None, 3, ids[3], 0), Gap(where, 10, 12, ids[12], 0), Gap(where, 58, 60, ids[0], 0)]
+    gaps = [
+        OffsetGap(where, None, 3, ids[3], 0),
+        OffsetGap(where, 10, 12, ids[12], 0),
+        OffsetGap(where, 58, 60, ids[0], 0),
+    ]
     found = read_gaps({"bootstrap.servers": broker.bootstrap_servers})(
         [PartitionGaps(*where, tuple(gaps), 50)], PATIENCE
     )
@@ -122,6 +126,6 @@ def test_gaps_on_a_topic_that_is_gone_are_not_read():
     where = ("never-made", 0)
     with embedded.start(brokers=1) as broker:
         read = read_gaps({"bootstrap.servers": broker.bootstrap_servers})
-        found = read([PartitionGaps(*where, (Gap(where, 5, 9, b"", 0),), 4)], 2.0)
+        found = read([PartitionGaps(*where, (OffsetGap(where, 5, 9, b"", 0),), 4)], 2.0)
 
     assert (found.records, found.unread) == ([], {where: 4})

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from producer_core.delivery.dedup.duplicates import Copies
-from producer_core.delivery.delivery import LOOKED_FOR
+from producer_core.delivery.dedup.duplicates import DuplicateGuard
+from producer_core.delivery.delivery import PROBING
 from producer_core.delivery.journal import Journal
-from producer_core.delivery.journal.journal_feeder import Backlog
+from producer_core.delivery.journal.journal_feeder import JournalFeeder
 from producer_core.testing import InMemoryTransport
 from tests.services.test_backlog import crash, make, send, values
 from tests.support import eventually
@@ -60,8 +60,10 @@ def test_a_copy_that_was_looked_for_is_not_sent_by_its_lane_while_its_twin_is_on
     producer.send_message("orders", b"copy", "a", dedup_key="same")
     left = crash(tmp_path / "j", tmp_path)
     producer.close(timeout=0)
-    claim = Copies.claim
-    monkeypatch.setattr(Copies, "claim", lambda *about: time.sleep(0.002) or claim(*about))  # Redis answers
+    claim = DuplicateGuard.claim
+    monkeypatch.setattr(
+        DuplicateGuard, "claim", lambda *about: time.sleep(0.002) or claim(*about)
+    )  # Redis answers
     held = (b"first of the lane", b"twin")
 
     again, transport = make(
@@ -73,7 +75,7 @@ def test_a_copy_that_was_looked_for_is_not_sent_by_its_lane_while_its_twin_is_on
     copy = eventually(
         lambda: next((one for one in [*again._lifecycle.pending.values()] if one.value == b"copy"), None)
     )
-    eventually(lambda: transport.held == 2 and copy.place is not LOOKED_FOR, every=0.001)
+    eventually(lambda: transport.held == 2 and copy.place is not PROBING, every=0.001)
     _acknowledge(transport, b"first of the lane")  # what stands behind it follows at once
     transport.release()
     again.flush(10)
@@ -144,7 +146,7 @@ def _as_exactly_once(monkeypatch):
 def _claimed_while_renewed(monkeypatch):
     """A new message has its claim and is not written down yet when those of the journal claim again."""
     claimed, asked = threading.Event(), threading.Event()
-    renew, take = Copies.renew, Backlog.take
+    renew, take = DuplicateGuard.renew, JournalFeeder.take
 
     def late(*about):
         claimed.set()
@@ -156,5 +158,5 @@ def _claimed_while_renewed(monkeypatch):
         renew(*about)
         asked.set()
 
-    monkeypatch.setattr(Copies, "renew", renewed)
-    monkeypatch.setattr(Backlog, "take", late)
+    monkeypatch.setattr(DuplicateGuard, "renew", renewed)
+    monkeypatch.setattr(JournalFeeder, "take", late)

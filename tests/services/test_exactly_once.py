@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Producer
 
 from producer_core.delivery.exactly_once.read_back import ReadBack
-from producer_core.delivery.transport import Full
+from producer_core.delivery.transport import ClientQueueFull
 from producer_core.errors import Fenced
 from tests.exactly_once import Sender, read, verify
 from tests.support import eventually
@@ -176,7 +176,7 @@ def test_behind_a_foreign_open_transaction_the_start_waits_and_says_so(kafka3, t
         sender.offer(sender.delivery(1, partition=0))
         eventually(lambda: "read_back_waits" in sender.heard.kinds, 60)
         assert sender.heard.settled() == 0
-        with pytest.raises(Full):  # where it goes cannot be chosen yet
+        with pytest.raises(ClientQueueFull):  # where it goes cannot be chosen yet
             sender.transport.produce(sender.delivery(2))
         foreign.commit_transaction(60)
         sender.wait(1)
@@ -188,7 +188,7 @@ def test_behind_a_foreign_open_transaction_the_start_waits_and_says_so(kafka3, t
 def test_stopped_while_no_broker_answers_it_ends_at_once_and_nothing_counts_as_sent(kafka3, topic):
     with Sender("127.0.0.1:9", topic) as sender:
         sender.offer(sender.delivery(0, partition=0))
-        with pytest.raises(Full):
+        with pytest.raises(ClientQueueFull):
             sender.transport.produce(sender.delivery(1))
         sender.transport.purge()
     assert sender.heard.failed == {0: ("_PURGE_QUEUE", None)}

@@ -24,7 +24,7 @@ from producer_core.pipeline.integrity import topic_bounds
 from producer_core.pipeline.integrity.confirm_losses import confirm
 from producer_core.pipeline.integrity.groups import groups
 from producer_core.pipeline.integrity.report import AuditReport
-from producer_core.pipeline.integrity.spans import Edge, Span
+from producer_core.pipeline.integrity.spans import OffsetSpan, PartitionBounds
 from producer_core.store import Store
 from tests import planting
 from tests.services.test_integrity_sql import KINDS, SMALL, acked, batch, interpreted  # noqa: F401  a fixture
@@ -348,7 +348,7 @@ def test_a_loss_is_looked_up_at_its_own_offset(kafka):
         rows = [("lost", f"{session}-{seq}", 0, offset, None, None) for seq, offset in places]
         return AuditReport(
             audit_id="a", topic=orders, cluster_id="c", started_at=1.0, finished_at=2.0, isolation="read_committed",
-            spans={0: Span(0, 5, 0, 5, 5, 5)}, records=3, foreign=0, acknowledged=3, lost=len(rows),
+            spans={0: OffsetSpan(0, 5, 0, 5, 5, 5)}, records=3, foreign=0, acknowledged=3, lost=len(rows),
             findings=pa.table(dict(zip(names, zip(*rows, strict=True), strict=True))),
         )  # fmt: skip
 
@@ -392,7 +392,7 @@ def test_the_brokers_tell_what_an_audit_must_know(kafka):
     facts = topic_bounds.facts(client, name)
 
     assert (facts.compacted, facts.partitions) == (True, (0, 1))
-    assert topic_bounds.edges(client, facts) == {0: Edge(0, 0, 0), 1: Edge(0, 3, 3)}
+    assert topic_bounds.edges(client, facts) == {0: PartitionBounds(0, 0, 0), 1: PartitionBounds(0, 3, 3)}
     assert topic_bounds.first_since(client, facts, time.time() + 60) == {0: None, 1: None}
     assert topic_bounds.facts(client, topic(kafka)).compacted is False
     with pytest.raises(BrokerError, match="cannot be described"):

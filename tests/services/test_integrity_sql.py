@@ -14,12 +14,12 @@ from producer_core.metrics.batch import Notice
 from producer_core.pipeline.integrity import groups, ledgers, verdicts
 from producer_core.pipeline.integrity.cached_frames import keep
 from producer_core.pipeline.integrity.compare import about, compare, look, verdict
-from producer_core.pipeline.integrity.comparison import Ledgers, Question
+from producer_core.pipeline.integrity.comparison import ComparisonRequest, LedgerFrames
 from producer_core.pipeline.integrity.findings import listed
 from producer_core.pipeline.integrity.ledger_sources import hear
 from producer_core.pipeline.integrity.read_topic import decoded
 from producer_core.pipeline.integrity.report import AuditReport
-from producer_core.pipeline.integrity.spans import Edge, judged_from, seen_after, spans
+from producer_core.pipeline.integrity.spans import PartitionBounds, judged_from, seen_after, spans
 from producer_core.store import Batch, Store
 from tests import planting
 from tests.planting import plant, truth
@@ -130,8 +130,8 @@ def audited(
     batches = keep(
         ledgers.located(ledgers.once(ledgers.understood(ledgers.parsed(telemetry(spark, values)))))
     )
-    told = Ledgers(ledgers.sound(keep(ledgers.rows(batches))), keep(ledgers.given_up(batches, TOPIC)))
-    question = Question(TOPIC, CLUSTER, found_spans, time.time(), **more)
+    told = LedgerFrames(ledgers.sound(keep(ledgers.rows(batches))), keep(ledgers.given_up(batches, TOPIC)))
+    question = ComparisonRequest(TOPIC, CLUSTER, found_spans, time.time(), **more)
     found = look(spark, question, told, read=read, edges_now=lambda: later or edges)
     gaps = tuple(ledgers.gaps(ledgers.stretches(batches)).collect())
     return AuditReport.made(
@@ -206,7 +206,7 @@ class Cases:
         session, partition = uuid.UUID(int=len(self.sessions) + 1), len(self.edges)
         self.sessions[name] = session
         for number in range(partition, partition + partitions):
-            self.edges[number] = Edge(0, end, end)
+            self.edges[number] = PartitionBounds(0, end, end)
             self.later[number] = later or self.edges[number]
         rows, batches = build(session, partition)
         self.rows += rows
@@ -297,7 +297,7 @@ def looked(spark):
     add(
         "taken by retention meanwhile",
         lambda s, p: (in_order(s, 6, p)[3:], [told(s, 6, p)]),
-        later=Edge(3, 10, 10),
+        later=PartitionBounds(3, 10, 10),
     )
     add(
         "another topic's",
@@ -352,18 +352,18 @@ def test_nothing_is_found_of_what_no_case_is_about(looked):
 @pytest.mark.parametrize(
     ("edges", "begin", "at", "kind"),
     [
-        ({0: Edge(0, 5, 5)}, {}, 0.0, "lost"),
-        ({0: Edge(1, 5, 5)}, {}, 0.0, "expired"),
-        ({0: Edge(0, 4, 5)}, {}, 0.0, "pending"),
-        ({0: Edge(0, 5, 5)}, {}, 99.0, "pending"),
-        ({0: Edge(0, 5, 5)}, {0: 2}, 0.0, "undecided"),
-        ({0: Edge(0, 5, 5)}, {}, None, None),
+        ({0: PartitionBounds(0, 5, 5)}, {}, 0.0, "lost"),
+        ({0: PartitionBounds(1, 5, 5)}, {}, 0.0, "expired"),
+        ({0: PartitionBounds(0, 4, 5)}, {}, 0.0, "pending"),
+        ({0: PartitionBounds(0, 5, 5)}, {}, 99.0, "pending"),
+        ({0: PartitionBounds(0, 5, 5)}, {0: 2}, 0.0, "undecided"),
+        ({0: PartitionBounds(0, 5, 5)}, {}, None, None),
     ],
 )
 def test_an_acknowledgement_without_a_place_that_is_nowhere_is_judged_by_what_can_be_known(
     spark, edges, begin, at, kind
 ):
-    question = Question(TOPIC, CLUSTER, spans(edges, begin=begin), started=100.0)
+    question = ComparisonRequest(TOPIC, CLUSTER, spans(edges, begin=begin), started=100.0)
     moment = "cast(null as double)" if at is None else f"cast({at} as double)"
     row = (
         spark.range(1)
@@ -381,7 +381,7 @@ def test_what_an_audit_has_judged_before_is_not_told_again(spark):
     ]
     rows = [(0, 0, ONE, 0), (0, 5, TWO, 1), (0, 9, ONE, 9)]
     report = audited(
-        spark, log(spark, rows), values, {0: Edge(0, 10, 10)}, begin={0: 5}, judged={0: 8},
+        spark, log(spark, rows), values, {0: PartitionBounds(0, 10, 10)}, begin={0: 5}, judged={0: 8},
         fresh="position = 1", old="position = 0",
     )  # fmt: skip
     assert report.ids("lost") == [f"{ONE}-6", f"{ONE}-60"]
@@ -391,7 +391,7 @@ def test_what_an_audit_has_judged_before_is_not_told_again(spark):
 def test_a_compacted_topic_is_judged_for_copies_and_order_only(spark):
     rows = [(0, 1, ONE, 1), (0, 3, ONE, 3), (0, 5, ONE, 2), (0, 6, ONE, 3)]
     report = audited(
-        spark, log(spark, rows), [batch("p", 0, told(ONE, 7))], {0: Edge(0, 7, 7)}, compacted=True
+        spark, log(spark, rows), [batch("p", 0, told(ONE, 7))], {0: PartitionBounds(0, 7, 7)}, compacted=True
     )
     assert (report.lost, report.auditable) == (0, False)
     assert (report.ids("duplicated"), report.ids("reordered")) == ([f"{ONE}-3"], [f"{ONE}-2"])
@@ -523,8 +523,8 @@ def test_records_are_grouped_where_they_are_read(spark):
     values = [value for _, value in planting.ledger_values(plan, TOPIC, CLUSTER)]
     records = planned(spark, plan)
     batches = ledgers.understood(ledgers.parsed(telemetry(spark, values)))
-    told = Ledgers(ledgers.sound(keep(ledgers.rows(batches))), keep(ledgers.given_up(batches, TOPIC)))
-    question = Question(TOPIC, CLUSTER, spans(plan.edges()), 0.0)
+    told = LedgerFrames(ledgers.sound(keep(ledgers.rows(batches))), keep(ledgers.given_up(batches, TOPIC)))
+    question = ComparisonRequest(TOPIC, CLUSTER, spans(plan.edges()), 0.0)
     rows = keep(groups.zoned_rows(groups.with_doubts(about(spark, question, told.rows, question.spans))))
 
     grouped = executed(groups.groups(records))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from producer_core.delivery.journal import Journal, Record
-from producer_core.delivery.journal.frame import Frame, frame, frames
+from producer_core.delivery.journal import Journal, JournalRecord
+from producer_core.delivery.journal.frame import JournalFrame, frame, frames
 from producer_core.errors import JournalDamaged, JournalFull
 from tests.unit.journaling import a_record, crash, fill, kept, segment_of
 
@@ -21,7 +21,7 @@ def no_sync(monkeypatch):
 
 
 def tiny(seq):
-    return Record(seq, "t", b"k", b"%d" % seq * (seq + 1))
+    return JournalRecord(seq, "t", b"k", b"%d" % seq * (seq + 1))
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +212,7 @@ def test_frames_around_any_damage_are_found(contents, chance):
     length = chance.randrange(1, 40)
     damaged = data[:hit] + bytes(byte ^ 0x55 for byte in data[hit : hit + length]) + data[hit + length :]
 
-    found = [one for one in frames(damaged, 7) if isinstance(one, Frame)]
+    found = [one for one in frames(damaged, 7) if isinstance(one, JournalFrame)]
     ends = [*starts[1:], len(data)]
     whole = [
         (start, content)

@@ -20,7 +20,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.messages import id_text, record_id
-from producer_core.simulate.dashboard_process import Port
+from producer_core.simulate.dashboard_process import ReservedPort
 from producer_core.store import Store
 from tests.support import eventually
 
@@ -119,7 +119,7 @@ def start(monkeypatch, tmp_path):
 @pytest.fixture
 def port():
     """A port where a number of free ones begin; it may be taken between here and there, the next is then."""
-    free = Port.first_free(18800)
+    free = ReservedPort.first_free(18800)
     free.release()
     return free.number
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from producer_core import replay
-from producer_core.alerts import AlertLog, Change, alert
+from producer_core.alerts import AlertChange, AlertLog, alert
 from producer_core.cli import main
 from producer_core.dashboard import wording
 from producer_core.dashboard.notebook import static_export, widget_state
@@ -22,7 +22,7 @@ from producer_core.events import Attempt
 from producer_core.kafka.classify import fingerprint
 from producer_core.messages import Message
 from producer_core.producer.monitor import Monitor
-from producer_core.producer.send_batch import Gathering
+from producer_core.producer.send_batch import BatchSend
 from producer_core.replay import ReplayRunner
 from producer_core.store import Store
 from tests.unit.replaying import CLUSTER, ScriptedSender, alive, answering, letter
@@ -97,7 +97,7 @@ class Refusing(ScriptedSender):
     """The broker's words on a second death hold secrets as well."""
 
     def outcome(self, one):
-        return replay.Resent(
+        return replay.ReplayResult(
             one.message_id,
             "failed",
             letter=planted(0, message_id=one.message_id, failed_at=time.time()),
@@ -117,7 +117,7 @@ def store(tmp_path_factory, rules):
     ReplayRunner(opened, Refusing(), probe=answering({})).run_one(operation.operation_id, 60)
     DeadLetters(opened).archive(DeadLetterFilter(key="CUST-987654"), who="ann", origin="cli")
     found = [alert("connection_lost", "p-1", now, reason=ERROR), alert("fatal_error", "p-1", now, text=ERROR)]
-    AlertLog(opened).record([Change("fired", one) for one in found])
+    AlertLog(opened).record([AlertChange("fired", one) for one in found])
     return opened
 
 
@@ -273,7 +273,7 @@ def test_logs_hold_none(caplog):
             Message("m-1", "t", "ann.lee@shop.example", VALUE, datetime.now()), ERROR
         )
 
-        Gathering().refused(InvalidMessage(ERROR))
+        BatchSend().refused(InvalidMessage(ERROR))
 
     assert len(caplog.records) == 2 and leaked(repr([vars(record) for record in caplog.records])) == []
 

@@ -13,9 +13,9 @@ import redis
 
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.delivery import enqueue
-from producer_core.delivery.dedup.backends import Claim, Word
-from producer_core.delivery.dedup.deduplicator import MessageDeduplicator, RedisBackend, _key
-from producer_core.delivery.delivery import BEHIND_TWIN
+from producer_core.delivery.dedup.backends import Claim, ClaimUpdate
+from producer_core.delivery.dedup.deduplicator import MessageDeduplicator, RedisClaimBackend, _key
+from producer_core.delivery.delivery import AWAITING_DUPLICATE
 from producer_core.testing import InMemoryTransport
 from tests.conftest import answers, needs
 from tests.services.test_backlog import crash, make, send, values
@@ -32,7 +32,7 @@ def client(redis_server):
 
 @pytest.fixture
 def backend(client):
-    backend = RedisBackend(client, ttl=60, claim_ttl=60)
+    backend = RedisClaimBackend(client, ttl=60, claim_ttl=60)
     yield backend
     backend.close()
 
@@ -61,10 +61,10 @@ def test_words_told_together_each_do_what_they_say(backend):
 
     backend.tell(
         [
-            (confirmed, Word("confirm")),
-            (mine, Word("release", "me")),
-            (others, Word("release", "me")),
-            (claimed, Word("claim", "me")),
+            (confirmed, ClaimUpdate("confirm")),
+            (mine, ClaimUpdate("release", "me")),
+            (others, ClaimUpdate("release", "me")),
+            (claimed, ClaimUpdate("claim", "me")),
         ]
     )
 
@@ -99,7 +99,7 @@ def cluster_node(tmp_path):
 
 def test_where_keys_are_spread_each_is_asked_for_alone(cluster_node):
     """CROSSSLOT: the batch took Redis for gone, and nothing was de-duplicated between processes."""
-    spread = RedisBackend(cluster_node, ttl=60, claim_ttl=60)
+    spread = RedisClaimBackend(cluster_node, ttl=60, claim_ttl=60)
     try:
         test_claims_together_find_what_each_would_find_alone(spread)
         test_words_told_together_each_do_what_they_say(spread)
@@ -221,7 +221,7 @@ def test_a_message_that_waits_in_its_lane_gets_the_claim_of_an_equal_one_that_fi
     (waiting,) = failed
     client.delete(_key("orders", waiting.checksum))  # its claim ran out, and another process has it
     another.claim(waiting.checksum, "orders", "another process")
-    eventually(lambda: waiting.place is BEHIND_TWIN)
+    eventually(lambda: waiting.place is AWAITING_DUPLICATE)
     send(producer, [1, 2, 3], key=key)
     another.release(waiting.checksum, "orders", "another process")
     eventually(lambda: client.get(_key("orders", waiting.checksum)) is None, every=0.0005)

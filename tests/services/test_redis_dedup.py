@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
-from producer_core.delivery.dedup.deduplicator import Claim, MessageDeduplicator, RedisBackend
+from producer_core.delivery.dedup.deduplicator import Claim, MessageDeduplicator, RedisClaimBackend
 from producer_core.errors import DedupError
 from producer_core.events import Hook
 from producer_core.testing import InMemoryTransport
@@ -42,7 +42,7 @@ class TestRedis(BackendContract):
     @pytest.fixture
     def backend(self, redis_server):
         with redis.Redis(port=redis_server) as client:
-            backend = RedisBackend(client, ttl=2, claim_ttl=2)
+            backend = RedisClaimBackend(client, ttl=2, claim_ttl=2)
             yield OwnKeys(backend)
             backend.close()
 
@@ -277,7 +277,7 @@ def test_the_users_client_keeps_its_own_settings(client, dedup):
 
 
 def test_a_backend_without_redis_says_so(own_redis, client):
-    backend = RedisBackend(client, ttl=1, claim_ttl=1)
+    backend = RedisClaimBackend(client, ttl=1, claim_ttl=1)
     own_redis.stop()
     with pytest.raises(DedupError, match="Redis does not answer"):
         backend.claim("k", "a")

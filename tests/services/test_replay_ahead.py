@@ -14,7 +14,7 @@ from producer_core.config import client_config
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.kafka.cluster import Cluster
 from producer_core.messages import ID_HEADER, parse_id
-from producer_core.replay.broker_check import Check
+from producer_core.replay.broker_check import BrokerCheck
 from producer_core.replay.dry_run import dry_run
 from producer_core.store import Store
 from tests.unit.replaying import ScriptedSender, letter, message_id
@@ -152,7 +152,7 @@ def test_one_click_goes_by_itself_and_was_told_how_it_is_delivered(place):
     done = place.runner.run_one(place.plan(check_first=True, go_by_itself=True).operation_id, 60)
 
     assert (done.state, done.acknowledged, done.delivery) == ("done", 5, "exactly_once")
-    assert Check.from_json(done.checked).delivery == "exactly_once"
+    assert BrokerCheck.from_json(done.checked).delivery == "exactly_once"
 
 
 def test_one_click_stops_where_a_newer_record_is_on_an_ordinary_topic_too(place):

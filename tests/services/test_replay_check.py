@@ -19,7 +19,7 @@ from producer_core.brokers import kafka as real
 from producer_core.brokers import secure
 from producer_core.kafka.acls import Permission
 from producer_core.messages import ID_HEADER, id_bytes, id_text
-from producer_core.replay.broker_check import Check, Listed, check
+from producer_core.replay.broker_check import BrokerCheck, ListedRecord, check
 from tests.conftest import needs
 from tests.support import eventually
 
@@ -34,9 +34,11 @@ def name_of(number: int, session: uuid.UUID = SESSION) -> str:
     return id_text(id_bytes(session, number))
 
 
-def listed(number, topic, key=b"k", *, size=10, accepted_at=None, partition=None, session=SESSION) -> Listed:
+def listed(
+    number, topic, key=b"k", *, size=10, accepted_at=None, partition=None, session=SESSION
+) -> ListedRecord:
     at = time.time() - 60 if accepted_at is None else accepted_at
-    return Listed(name_of(number, session), topic, partition, key, size, at, at + 1)
+    return ListedRecord(name_of(number, session), topic, partition, key, size, at, at + 1)
 
 
 def write(kafka, topic, records) -> None:
@@ -48,12 +50,12 @@ def write(kafka, topic, records) -> None:
     assert producer.flush(60) == 0
 
 
-def look(kafka, letters, **choices) -> tuple[Check, dict]:
+def look(kafka, letters, **choices) -> tuple[BrokerCheck, dict]:
     settings = {"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True, "acks": "all"}
     return check(settings, letters, **{"timeout": PATIENCE, **choices})
 
 
-def the_only(found: Check):
+def the_only(found: BrokerCheck):
     (topic,) = found.topics
     return topic
 

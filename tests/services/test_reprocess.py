@@ -47,7 +47,7 @@ def topic(kafka):
 @pytest.fixture
 def no_spark(monkeypatch):
     """In place of a session: each wave is sent by a thread of ours."""
-    monkeypatch.setattr(spark_replay, "Wave", reprocess_driver.Here)
+    monkeypatch.setattr(spark_replay, "SparkBatch", reprocess_driver.Here)
     return reprocess_driver.NoSpark
 
 

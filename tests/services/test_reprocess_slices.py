@@ -12,16 +12,16 @@ import pytest
 from confluent_kafka import KafkaError
 
 from producer_core.config import client_config
-from producer_core.delivery.exactly_once.transactional_client import Client, TransactionFailed
+from producer_core.delivery.exactly_once.transactional_client import TransactionalClient, TransactionFailed
 from producer_core.pipeline.reprocess import batches as reprocess_batches
 from producer_core.pipeline.reprocess import slice_task
-from producer_core.pipeline.reprocess.client_pool import Keep
-from producer_core.pipeline.reprocess.progress_topic import Notes, require_topic, seal
-from producer_core.pipeline.reprocess.slice_task import Errand, outcome_schema
+from producer_core.pipeline.reprocess.client_pool import ClientPool
+from producer_core.pipeline.reprocess.progress_topic import ProgressTopic, require_topic, seal
+from producer_core.pipeline.reprocess.slice_task import SliceTask, outcome_schema
 from producer_core.pipeline.reprocess.slicing import Slicing
-from producer_core.replay.execution import Pace
-from producer_core.replay.guard import Rule
-from producer_core.replay.transactional import Transacting
+from producer_core.replay.execution import ReplayPace
+from producer_core.replay.guard import CanaryRule
+from producer_core.replay.transactional import TransactionalReplay
 from tests.replays.reading import read
 from tests.unit.replaying import in_hand
 
@@ -49,16 +49,16 @@ class Stage:
         self.notes = self.seal(FIRST)
 
     def seal(self, number, keep=None, slices=(0,)):
-        notes = Notes("producer-core-progress", self.partitions, dict.fromkeys(slices, -1))
+        notes = ProgressTopic("producer-core-progress", self.partitions, dict.fromkeys(slices, -1))
         since = seal(
             self.settings, notes, self.operation, slices, number,
             interrupt=lambda: False, say=lambda text: None, keep=keep,
         )  # fmt: skip
-        return Notes(notes.topic, notes.partitions, since)
+        return ProgressTopic(notes.topic, notes.partitions, since)
 
     def errand(self, number=FIRST + 1, most=10, rate=None, floors=None):
         where = (number, floors or self.floors, self.notes)
-        return Errand(self.operation, self.settings, *where, most, Rule(), COUNT, rate)
+        return SliceTask(self.operation, self.settings, *where, most, CanaryRule(), COUNT, rate)
 
     def send(self, errand=None, letters=None, **more):
         """What one attempt of the task says."""
@@ -88,7 +88,7 @@ def test_a_slice_is_sent_and_a_second_attempt_finds_all_of_it(stage):
 
 def test_the_slices_of_a_task_share_one_pace_of_as_much_as_they_have_of_the_wave(stage, monkeypatch):
     paces = []
-    monkeypatch.setattr(slice_task, "Pace", lambda *words: paces.append(words[0]) or Pace(*words))
+    monkeypatch.setattr(slice_task, "ReplayPace", lambda *words: paces.append(words[0]) or ReplayPace(*words))
     stage.notes = stage.seal(FIRST + 1, slices=(0, 1, 2))
     errand = replace(stage.errand(rate=400.0), letters=4 * COUNT)
     letters = [
@@ -120,11 +120,11 @@ def test_an_attempt_that_dies_in_a_transaction_is_fenced_and_the_next_one_sends_
         sent.append(batch)
         return transact(self, batch)
 
-    sent, transact = [], Transacting._transact
+    sent, transact = [], TransactionalReplay._transact
     from producer_core.delivery.dead_letter import delivery_of as sending_delivery
 
     with monkeypatch.context() as patched:
-        patched.setattr(Transacting, "_transact", die)
+        patched.setattr(TransactionalReplay, "_transact", die)
         with pytest.raises(Killed):
             stage.send()
     assert stage.there().total() == committed
@@ -136,7 +136,7 @@ def test_an_attempt_that_dies_in_a_transaction_is_fenced_and_the_next_one_sends_
 def test_a_twin_that_fences_back_after_a_lost_connection_sends_nothing_again(stage, monkeypatch):
     """It hears of no fence: its answers are lost, and it begins anew where its twin has sent the rest."""
     twin = []
-    transact = Transacting._transact
+    transact = TransactionalReplay._transact
 
     def cut_off(self, batch):
         if twin or stage.there().total() < 20:
@@ -147,7 +147,7 @@ def test_a_twin_that_fences_back_after_a_lost_connection_sends_nothing_again(sta
         lost = TransactionFailed(KafkaError(KafkaError._TIMED_OUT))
         return self._after_failure(lost, len(batch))
 
-    monkeypatch.setattr(Transacting, "_transact", cut_off)
+    monkeypatch.setattr(TransactionalReplay, "_transact", cut_off)
     told = stage.send()
 
     assert (told, twin[1]) == ({"acknowledged": COUNT}, {"acknowledged": COUNT})
@@ -172,7 +172,7 @@ def test_where_the_seals_are_not_those_of_this_driver_nothing_is_sent(stage):
 
 def test_of_twins_the_fenced_one_leaves_and_each_letter_is_there_once(stage, monkeypatch):
     twin = []
-    transact = Transacting._transact
+    transact = TransactionalReplay._transact
 
     def overtaken(self, batch):
         if not twin and sum(stage.there().values()) >= 20:
@@ -180,7 +180,7 @@ def test_of_twins_the_fenced_one_leaves_and_each_letter_is_there_once(stage, mon
             twin.append(stage.send())
         return transact(self, batch)
 
-    monkeypatch.setattr(Transacting, "_transact", overtaken)
+    monkeypatch.setattr(TransactionalReplay, "_transact", overtaken)
     told = stage.send()
 
     assert twin[1] == {"acknowledged": COUNT}
@@ -197,14 +197,14 @@ def test_after_a_seal_an_attempt_of_an_earlier_driver_sends_nothing(stage):
 
 
 def test_a_seal_in_the_middle_ends_the_attempt_that_was_sending(stage, monkeypatch):
-    transact = Transacting._transact
+    transact = TransactionalReplay._transact
 
     def sealed(self, batch):
         if sum(stage.there().values()) == 30:
             stage.seal(FIRST + 5)
         return transact(self, batch)
 
-    monkeypatch.setattr(Transacting, "_transact", sealed)
+    monkeypatch.setattr(TransactionalReplay, "_transact", sealed)
 
     assert stage.send() == {"acknowledged": 30}
     assert stage.there() == Counter(range(30))
@@ -223,17 +223,19 @@ def test_a_share_of_the_rate_is_kept(stage):
 @pytest.fixture
 def fences(monkeypatch):
     """How often somebody fenced since the stage was set."""
-    done, fence = [], Client.fence
-    monkeypatch.setattr(Client, "fence", lambda self, waiting: done.append(self) or fence(self, waiting))
+    done, fence = [], TransactionalClient.fence
+    monkeypatch.setattr(
+        TransactionalClient, "fence", lambda self, waiting: done.append(self) or fence(self, waiting)
+    )
     return done
 
 
 def test_with_the_client_of_its_seal_a_driver_sends_wave_after_wave_and_neither_fences_nor_reads_back(
     stage, fences, monkeypatch
 ):
-    keep = Keep()
+    keep = ClientPool()
     stage.notes = stage.seal(FIRST, keep)
-    monkeypatch.setattr(Transacting, "_look", lambda *_: pytest.fail("it read back"))
+    monkeypatch.setattr(TransactionalReplay, "_look", lambda *_: pytest.fail("it read back"))
 
     for number, start in enumerate(range(0, COUNT, 20), 1):
         told = stage.send(stage.errand(FIRST + number), stage.letters[start : start + 20], keep=keep)
@@ -246,7 +248,7 @@ def test_with_the_client_of_its_seal_a_driver_sends_wave_after_wave_and_neither_
 
 def test_where_somebody_took_the_id_of_a_kept_client_it_begins_anew_and_finds_what_he_sent(stage, fences):
     """A twin of the same wave elsewhere, that is: it fenced, sent half of the letters, and is gone."""
-    keep = Keep()
+    keep = ClientPool()
     stage.notes = stage.seal(FIRST, keep)
     half = stage.send(letters=stage.letters[:30])
     del fences[:]
@@ -260,7 +262,7 @@ def test_where_somebody_took_the_id_of_a_kept_client_it_begins_anew_and_finds_wh
 
 
 def test_a_kept_client_of_a_driver_that_slept_sends_nothing_after_the_seal_of_the_next(stage):
-    keep = Keep()
+    keep = ClientPool()
     stage.notes = stage.seal(FIRST, keep)
     stage.seal(FIRST + (1 << 32))
 
@@ -270,7 +272,7 @@ def test_a_kept_client_of_a_driver_that_slept_sends_nothing_after_the_seal_of_th
 
 
 def test_who_is_not_wanted_any_more_sends_nothing_and_takes_no_client(stage):
-    keep = Keep()
+    keep = ClientPool()
     stage.notes = stage.seal(FIRST, keep)
 
     assert stage.send(keep=keep, alone=lambda: True) == {}
@@ -285,7 +287,7 @@ def test_a_slice_of_which_too_many_fail_gives_the_rest_back(stage):
     compacted = f"{stage.topic}-c"
     stage.kafka.create_topic(compacted, partitions=1, config={"cleanup.policy": "compact"})
     letters = [one._replace(key=None, topic=compacted) for one in stage.letters]
-    errand = replace(stage.errand(most=1), rule=Rule(last=5))
+    errand = replace(stage.errand(most=1), rule=CanaryRule(last=5))
 
     assert stage.send(errand, letters) == {"failed": 5, "pending": COUNT - 5}
 

@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import embedded
-from producer_core.delivery.loss_detection import BrokerAsker, Standing, Wanted
+from producer_core.delivery.loss_detection import AckedLogMonitor, KafkaBrokerQueries, RecordQuery
 from producer_core.messages import id_bytes
 from tests.support import eventually
 from tests.unit.standing_rig import Rig
@@ -32,7 +32,7 @@ def topic(cluster):
 
 @pytest.fixture
 def asker(cluster):
-    return BrokerAsker({"bootstrap.servers": cluster.bootstrap_servers})
+    return KafkaBrokerQueries({"bootstrap.servers": cluster.bootstrap_servers})
 
 
 def put(cluster, topic, *values, partition=0, first_seq=0, ids=True):
@@ -50,7 +50,12 @@ def put(cluster, topic, *values, partition=0, first_seq=0, ids=True):
 def test_the_broker_shows_both_ends_and_the_record_in_between(cluster, topic, asker):
     put(cluster, topic, b"a", b"b", b"c")
 
-    wanted = [Wanted(topic, 0, 1), Wanted(topic, 0, 9), Wanted(topic, 1, 0), Wanted(topic, 0, None)]
+    wanted = [
+        RecordQuery(topic, 0, 1),
+        RecordQuery(topic, 0, 9),
+        RecordQuery(topic, 1, 0),
+        RecordQuery(topic, 0, None),
+    ]
     # one question a partition: the same partition twice is two rounds
     here, there = asker.look([wanted[0], wanted[2]], 30)
     (past,) = asker.look([wanted[1]], 30)
@@ -66,7 +71,7 @@ def test_the_broker_shows_both_ends_and_the_record_in_between(cluster, topic, as
 
 
 def test_a_topic_that_is_not_there_is_said_so(asker):
-    (look,) = asker.look([Wanted("never-made", 0, 5)], 30)
+    (look,) = asker.look([RecordQuery("never-made", 0, 5)], 30)
 
     assert look.exists is False
     assert asker.topic_ids(["never-made"], 30) == {}
@@ -75,17 +80,17 @@ def test_a_topic_that_is_not_there_is_said_so(asker):
 def test_a_message_in_doubt_is_looked_for_by_its_id(cluster, topic, asker):
     put(cluster, topic, b"a", b"b")
 
-    (found,) = asker.look([Wanted(topic, 0, 1, f"{SESSION}-0")], 30)
-    (absent,) = asker.look([Wanted(topic, 0, None, f"{SESSION}-77")], 30)
+    (found,) = asker.look([RecordQuery(topic, 0, 1, f"{SESSION}-0")], 30)
+    (absent,) = asker.look([RecordQuery(topic, 0, None, f"{SESSION}-77")], 30)
 
     assert (found.landing.outcome, found.landing.offset) == ("found", 0)
     assert absent.landing.outcome == "not_found"
 
 
 def test_nobody_answers_within_the_bound():
-    asker = BrokerAsker({"bootstrap.servers": "127.0.0.1:1"})
+    asker = KafkaBrokerQueries({"bootstrap.servers": "127.0.0.1:1"})
 
-    (look,) = asker.look([Wanted("orders", 0, 5)], 0.5)
+    (look,) = asker.look([RecordQuery("orders", 0, 5)], 0.5)
 
     assert look.trouble
     assert asker.topic_ids(["orders"], 0.5) == {}
@@ -196,7 +201,7 @@ def test_after_a_leader_changed_the_records_from_before_are_read_back_and_found(
 
 
 def test_a_watch_that_fails_disturbs_nobody(cluster, topic, caplog):
-    class Broken(Standing):
+    class Broken(AckedLogMonitor):
         def acknowledged(self, batch):
             raise RuntimeError("broken hook")
 

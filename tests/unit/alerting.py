@@ -10,9 +10,16 @@ from bisect import bisect_right
 from dataclasses import replace
 from itertools import count
 
-from producer_core.alerts import Book, evaluate
+from producer_core.alerts import RuleSet, evaluate
 from producer_core.alerts.alert_state import after
-from producer_core.alerts.snapshot import Letters, Needs, Reading, Seen, Sums, Writer
+from producer_core.alerts.snapshot import (
+    DeadLetterCounts,
+    LastSeen,
+    SnapshotNeeds,
+    StoreSnapshot,
+    WindowSums,
+    WriterState,
+)
 from producer_core.store import Batch, ProducerRow, StatisticsRow
 
 P = "p-1"
@@ -25,7 +32,7 @@ def seen(producer_id=P, **changes):
         "connected": True, "pending": 0, "waiting_retry": 0, "queue_messages": 0, "queue_limit": 100_000, "memory_bytes": 1,
         "memory_limit": 10,
     }  # fmt: skip
-    return Seen(**{**values, **changes})
+    return LastSeen(**{**values, **changes})
 
 
 class World:
@@ -44,14 +51,14 @@ class World:
         self.heard = []  # the same for what people are told
 
     def happens(self, good=0, bad=0, topic="orders", producer=P):
-        times, goods, bads = self.rows.setdefault(Writer(topic, producer), ([], [0], [0]))
+        times, goods, bads = self.rows.setdefault(WriterState(topic, producer), ([], [0], [0]))
         times.append(self.now)
         goods.append(goods[-1] + good)
         bads.append(bads[-1] + bad)
 
     def reading(self):
-        windows = Needs.of(self.rules.values()).windows
-        return Reading(
+        windows = SnapshotNeeds.of(self.rules.values()).windows
+        return StoreSnapshot(
             self.now,
             sums={window: self._sums(window) for window in windows},
             producers=self.producers,
@@ -65,7 +72,7 @@ class World:
             first, last = bisect_right(times, self.now - window), bisect_right(times, self.now)
             if last > first:
                 good_in, bad_in = good[last] - good[first], bad[last] - bad[first]
-                found[who] = Sums(
+                found[who] = WindowSums(
                     accepted=good_in + bad_in, acknowledged=good_in, dead=bad_in, failed_attempts=bad_in
                 )
         return found
@@ -113,7 +120,7 @@ class World:
         return sorted((item.rule, item.subject) for item in self.known.values() if item.state == "firing")
 
 
-__all__ = ["Book", "Letters", "Receiver", "World", "after", "receiver", "seen", "write"]
+__all__ = ["DeadLetterCounts", "Receiver", "RuleSet", "World", "after", "receiver", "seen", "write"]
 
 
 # a store

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 
-from producer_core.delivery.journal import Record
+from producer_core.delivery.journal import JournalRecord
 from producer_core.messages import Placement
 
 
 def a_record(seq, value=b"v", topic="orders"):
-    return Record(seq, topic, b"k", value, (("h", b"1"), ("n", None)), Placement(3, 17), 12.5, "sum")
+    return JournalRecord(seq, topic, b"k", value, (("h", b"1"), ("n", None)), Placement(3, 17), 12.5, "sum")
 
 
 def fill(journal, numbers, value=b"v"):

@@ -8,14 +8,14 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from producer_core.delivery.dead_letter import Letter
+from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.dlq import DeadLetters
 from producer_core.events import Attempt, DeadLetter
-from producer_core.kafka.record_lookup import Landing
+from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.messages import id_bytes, id_text
-from producer_core.replay import Resent
-from producer_core.replay.broker_check import Check, TopicCheck
-from producer_core.replay.claims import Claims
+from producer_core.replay import ReplayResult
+from producer_core.replay.broker_check import BrokerCheck, TopicCheck
+from producer_core.replay.claims import ReplayClaims
 from producer_core.store import Batch, ProducerRow, Store
 
 SESSION = uuid.UUID("01930000-0000-7000-8000-000000000001")
@@ -50,10 +50,10 @@ def letter(number: int, **changes: object) -> DeadLetter:
     return replace(known, **changes)  # type: ignore[arg-type]
 
 
-def in_hand(number: int, **changes: object) -> Letter:
+def in_hand(number: int, **changes: object) -> ReplayRecord:
     """The same letter as a replay has it."""
     whole = letter(number, **changes)
-    return Letter._make(getattr(whole, name) for name in Letter._fields)
+    return ReplayRecord._make(getattr(whole, name) for name in ReplayRecord._fields)
 
 
 def buried(store: Store, count: int, **changes: object) -> list[str]:
@@ -91,7 +91,7 @@ class ScriptedSender:
         self.identity = identity
         self.refuse = set(refuse)
         self.hold = hold
-        self.sent: list[Letter] = []
+        self.sent: list[ReplayRecord] = []
         self._held: list[Callable[[], None]] = []
         self._lock = threading.Lock()
 
@@ -99,7 +99,7 @@ class ScriptedSender:
     def sent_ids(self) -> list[str]:
         return [one.message_id for one in self.sent]
 
-    def resend(self, one: Letter, settled: Callable[[Resent], None]) -> None:
+    def resend(self, one: ReplayRecord, settled: Callable[[ReplayResult], None]) -> None:
         with self._lock:
             self.sent.append(one)
             report = lambda: settled(self.outcome(one))  # noqa: E731
@@ -108,13 +108,13 @@ class ScriptedSender:
                 return
         report()
 
-    def outcome(self, one: Letter) -> Resent:
+    def outcome(self, one: ReplayRecord) -> ReplayResult:
         if one.message_id not in self.refuse:
-            return Resent(one.message_id, "acknowledged", 0, len(self.sent))
+            return ReplayResult(one.message_id, "acknowledged", 0, len(self.sent))
         text = "Broker: Policy violation"
         attempts = (Attempt(6000.0, "POLICY_VIOLATION", text),)
         death = letter(0, **one._asdict(), failed_at=6000.0, error_text=text, attempts=attempts)
-        return Resent(one.message_id, "failed", letter=death, text=text)
+        return ReplayResult(one.message_id, "failed", letter=death, text=text)
 
     def release(self) -> None:
         with self._lock:
@@ -126,14 +126,16 @@ class ScriptedSender:
 def answering(outcomes: dict[str, str], asked: list[str] | None = None):
     """A probe that says what a test wants; a record it does not name is not found."""
 
-    def probe(topic: str, ids: Iterable[str], since_ms: int | None) -> dict[str, Landing]:
+    def probe(topic: str, ids: Iterable[str], since_ms: int | None) -> dict[str, ProbeResult]:
         ids = list(ids)
         if asked is not None:
             asked.extend(ids)
         return {
-            one: Landing(outcomes.get(one, "not_found"), 3, 42, 7, f"said {outcomes.get(one, 'not_found')}")  # type: ignore[arg-type]
+            one: ProbeResult(
+                outcomes.get(one, "not_found"), 3, 42, 7, f"said {outcomes.get(one, 'not_found')}"
+            )  # type: ignore[arg-type]
             if outcomes.get(one) == "found"
-            else Landing(
+            else ProbeResult(
                 outcomes.get(one, "not_found"), None, None, 7, f"said {outcomes.get(one, 'not_found')}"
             )  # type: ignore[arg-type]
             for one in ids
@@ -148,5 +150,5 @@ def looked(store: Store, operation_id: str, **changes: object) -> None:
         "topic": "orders", "records": 3, "bytes": 9, "partitions": 4, "max_message_bytes": 1000, "cleanup_policy": "delete",
         "too_large": 0, "newer_keys": 0, "looked_at": 7, "complete": True, "text": "orders takes them.",
     }  # fmt: skip
-    claims = Claims(store, operation_id, "looks/1", lease=15.0, clock=time.time)
-    claims.checked(Check((TopicCheck(**{**known, **changes}),), time.time()), {}, "orders takes them.")  # type: ignore[arg-type]
+    claims = ReplayClaims(store, operation_id, "looks/1", lease=15.0, clock=time.time)
+    claims.checked(BrokerCheck((TopicCheck(**{**known, **changes}),), time.time()), {}, "orders takes them.")  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from producer_core import ReliableKafkaProducer, RetryConfig
-from producer_core.delivery.loss_detection import BrokerAsker, Standing
+from producer_core.delivery.loss_detection import AckedLogMonitor, KafkaBrokerQueries
 from producer_core.events import Hook
 from producer_core.messages import MessageIds
 
@@ -15,7 +15,7 @@ _RETRY = RetryConfig(max_retries=3, initial_delay_ms=20, max_delay_ms=100, jitte
 class Rig(Hook):
     """Sends to partition 0 of one topic and waits until all is settled; passes on what it hears to the watch."""
 
-    def __init__(self, servers, topic, config=None, *, made=Standing, producer=None, **options):
+    def __init__(self, servers, topic, config=None, *, made=AckedLogMonitor, producer=None, **options):
         self.topic, self.standing = topic, None
         self.notices, self.failed, self.reports, self.eos = [], [], [], {}
         self.producer = ReliableKafkaProducer(
@@ -27,7 +27,7 @@ class Rig(Hook):
             health_check_interval=3600,
             **(producer or {}),
         )
-        asker, session = BrokerAsker({"bootstrap.servers": servers}), uuid.UUID(self.producer.identity)
+        asker, session = KafkaBrokerQueries({"bootstrap.servers": servers}), uuid.UUID(self.producer.identity)
         self.standing = made(
             asker, self.notices.append, ids=MessageIds(session), **{"confirm": 0.1, **options}
         )

@@ -9,14 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer_core.alerts import RULES, Absence, BurnRate, Pair, Rule, Silence, Threshold, alert, follow
+from producer_core.alerts import (
+    RULES,
+    Absence,
+    AlertRule,
+    BurnRate,
+    Silence,
+    Threshold,
+    WindowPair,
+    alert,
+    follow,
+)
 from producer_core.alerts.alert_state import resolved
 from producer_core.alerts.notify_policy import decide
-from producer_core.alerts.snapshot import Reading, Sums, Writer
-from tests.unit.alerting import Letters, World, seen
+from producer_core.alerts.snapshot import StoreSnapshot, WindowSums, WriterState
+from tests.unit.alerting import DeadLetterCounts, World, seen
 
 HOUR, DAY = 3600.0, 86400.0
-ERRORS = Rule(
+ERRORS = AlertRule(
     "critical", "{subject}: {says}", "Look.", condition=Threshold("error_rate", above=0.05, window=60.0)
 )
 
@@ -84,7 +94,7 @@ SCENARIOS = {
         [],
     ),
     "14.4 times the budget in an hour and in five minutes fires": (
-        {"burn": dataclasses.replace(RULES["error_budget_fast"], condition=BurnRate(pairs=(Pair(HOUR, 300, 14.4),)))},
+        {"burn": dataclasses.replace(RULES["error_budget_fast"], condition=BurnRate(pairs=(WindowPair(HOUR, 300, 14.4),)))},
         between(3600, 4500),
         6000,
         # 10 % bad: 1.44 % of the hour's 720 steps from the 104th bad one, 3600 + 103 * 5; of the five minutes' 60 steps
@@ -92,7 +102,7 @@ SCENARIOS = {
         [(4115, "fired"), (5055, "resolved")],
     ),
     "six times the budget in six hours and in thirty minutes fires": (
-        {"burn": dataclasses.replace(RULES["error_budget_fast"], condition=BurnRate(pairs=(Pair(6 * HOUR, 1800, 6.0),)))},
+        {"burn": dataclasses.replace(RULES["error_budget_fast"], condition=BurnRate(pairs=(WindowPair(6 * HOUR, 1800, 6.0),)))},
         # steps of a minute: 0.6 % of 360 minutes from the 22nd bad minute at 10 %; of 30 minutes until 1 is left
         (60.0, between(21600, 25200)),
         30000,
@@ -106,13 +116,13 @@ SCENARIOS = {
         [(3 * DAY + 43 * 600, "fired"), (3 * DAY + 15 * HOUR + 32 * 600, "resolved")],
     ),
     "a failure rate that only the short window sees does not fire": (
-        {"burn": dataclasses.replace(RULES["error_budget_fast"], condition=BurnRate(pairs=(Pair(HOUR, 300, 14.4),)))},
+        {"burn": dataclasses.replace(RULES["error_budget_fast"], condition=BurnRate(pairs=(WindowPair(HOUR, 300, 14.4),)))},
         between(3600, 3660),
         5000,
         [],
     ),
     "a topic that is written to no longer": (
-        {"silent": Rule("warning", "{subject}", "Look.", condition=Absence("traffic", after=600.0, lookback=HOUR))},
+        {"silent": AlertRule("warning", "{subject}", "Look.", condition=Absence("traffic", after=600.0, lookback=HOUR))},
         between(1000, 2000, inside=(0, 0)),
         3000,
         [(1595, "fired"), (2000, "resolved")],
@@ -185,8 +195,8 @@ def test_without_a_limit_nobody_speaks_of_memory():
 @pytest.mark.parametrize(
     ("letters", "rule"),
     [
-        (Letters(1, 1_000_000.0 - 2 * DAY, {}), "dead_letters_old"),
-        (Letters(5000, 1_000_000.0, {900.0: 1001}), "dead_letters_growing"),
+        (DeadLetterCounts(1, 1_000_000.0 - 2 * DAY, {}), "dead_letters_old"),
+        (DeadLetterCounts(5000, 1_000_000.0, {900.0: 1001}), "dead_letters_growing"),
     ],
 )
 def test_old_and_many_dead_letters_fire_after_a_minute(letters, rule):
@@ -345,7 +355,7 @@ def test_dead_letters_of_one_store_are_told_once_however_many_producers_see_them
         alert("high_dlq_size", producer, at, value=500, threshold=100)
         for producer, at in (("p-1", 10.0), ("p-2", 12.0))
     )
-    after = {one.alert.subject: one.alert for one in decide(RULES, [second, first], Reading(20.0))}
+    after = {one.alert.subject: one.alert for one in decide(RULES, [second, first], StoreSnapshot(20.0))}
     assert (after["p-1"].telling, after["p-2"].telling) == ("begin", None)
     assert after["p-2"].muted_by == "another producer on this store says the same"
 
@@ -413,8 +423,8 @@ def test_every_alert_fires_once_resolves_once_and_is_told_in_pairs(moments, wait
                 for key, item in world.known.items()
             }
         world.silences = (Silence("errors", "", world.now + 1, "ann", "", world.now),) if quiet else ()
-        sums = {Writer(topic, "p-1"): Sums(dead=1, failed_attempts=1) for topic in bad}
-        world.reading = lambda sums=sums: Reading(world.now, sums={60.0: sums}, silences=world.silences)
+        sums = {WriterState(topic, "p-1"): WindowSums(dead=1, failed_attempts=1) for topic in bad}
+        world.reading = lambda sums=sums: StoreSnapshot(world.now, sums={60.0: sums}, silences=world.silences)
         held = {topic: held.get(topic, elapsed) for topic in bad}
         before = len(world.told)
         world.look()
@@ -468,6 +478,6 @@ def test_an_end_is_not_counted_from_a_moment_ahead_of_the_clock():
                                         telling="begin"), 1000.0)  # fmt: skip
     world = SimpleNamespace(now=-2600.0)
 
-    (change,) = decide(RULES, [item], Reading(world.now))
+    (change,) = decide(RULES, [item], StoreSnapshot(world.now))
 
     assert change.alert.telling_end is True

@@ -9,12 +9,12 @@ import time
 import pytest
 
 from producer_core import ReliableKafkaProducer
-from producer_core.alerts import AlertLog, Book, Callback, Change, alert, load
+from producer_core.alerts import AlertChange, AlertLog, CallbackRoute, RuleSet, alert, load
 from producer_core.alerts.alert_state import resolved
-from producer_core.alerts.routes import Answer, given_routes
+from producer_core.alerts.routes import RouteResult, given_routes
 from producer_core.alerts.rule_parser import read
 from producer_core.alerts.rule_set import REPEAT
-from producer_core.alerts.sender import Sender
+from producer_core.alerts.sender import RouteSender
 from producer_core.errors import ConfigError
 from producer_core.testing import InMemoryTransport
 from tests.support import eventually
@@ -52,12 +52,12 @@ class Pager:
 
     def tell(self, notification):
         if self.down:
-            return Answer(False, "HTTP 500")
+            return RouteResult(False, "HTTP 500")
         self.told.append(
             ((self.clock.now - START) / HOUR, notification.status, len(notification.payload["alerts"]))
         )
         self.keys.append(notification.key)
-        return Answer(True, "ok")
+        return RouteResult(True, "ok")
 
 
 @pytest.fixture
@@ -75,14 +75,14 @@ def lost(subject="p-1"):
 
 
 def fire(store, *items, **changes):
-    AlertLog(store).record([Change("fired", item) for item in items], told_by="p-1")
+    AlertLog(store).record([AlertChange("fired", item) for item in items], told_by="p-1")
     decide(store, *items, **changes)
 
 
 def decide(store, *items, **changes):
     store.take_lease("alerts", "test", 1e12, 0.0)
     decided = [
-        Change("decided", dataclasses.replace(item, **{"telling": "begin", **changes})) for item in items
+        AlertChange("decided", dataclasses.replace(item, **{"telling": "begin", **changes})) for item in items
     ]
     assert AlertLog(store).take(decided, holder="test", lease="alerts")
 
@@ -94,8 +94,14 @@ def lived(works, clock, hours, step=1800.0):
 
 
 def sender(store, pager, clock, **book):
-    return Sender(
-        store, pager, owner="me", book=lambda: Book(**book), clock=clock, monotonic=clock.monotonic, lease=1e9
+    return RouteSender(
+        store,
+        pager,
+        owner="me",
+        book=lambda: RuleSet(**book),
+        clock=clock,
+        monotonic=clock.monotonic,
+        lease=1e9,
     )
 
 
@@ -148,7 +154,7 @@ def test_what_is_over_is_told_so_and_never_again(store, pager, clock):
     fire(store, lost())
     works = sender(store, pager, clock)
     lived(works, clock, 4.5)
-    AlertLog(store).record([Change("resolved", resolved(lost(), clock.now))])
+    AlertLog(store).record([AlertChange("resolved", resolved(lost(), clock.now))])
     decide(store, lost(), telling_end=True)
     lived(works, clock, 9)
 
@@ -213,7 +219,7 @@ def test_the_setting_stands_in_the_file(tmp_path):
     assert load(path).repeat == 5400.0
     path.write_text('repeat = "0s"')
     assert load(path).repeat == 0.0
-    assert Book().repeat == REPEAT == 4 * HOUR
+    assert RuleSet().repeat == REPEAT == 4 * HOUR
 
     _, (problem,) = read("repeat = 4")
     assert problem.line == 1 and "is not a duration" in problem.text
@@ -225,18 +231,18 @@ def test_the_setting_stands_in_the_file(tmp_path):
 def told(payload, seconds=0.0):
     from producer_core.alerts.payload import notification
 
-    return notification([lost()], "firing", receiver="mine", book=Book(), store="s")
+    return notification([lost()], "firing", receiver="mine", book=RuleSet(), store="s")
 
 
 def test_a_function_gets_the_payload():
     heard = []
 
-    assert Callback("mine", heard.append).tell(told(None)).taken
+    assert CallbackRoute("mine", heard.append).tell(told(None)).taken
     assert heard[0]["alerts"][0]["labels"]["alertname"] == "connection_lost"
 
 
 def test_a_function_that_raises_is_a_failure_in_words():
-    answer = Callback("mine", lambda payload: 1 / 0).tell(told(None))
+    answer = CallbackRoute("mine", lambda payload: 1 / 0).tell(told(None))
 
     assert (answer.taken, answer.refused, answer.text) == (False, True, "it raised ZeroDivisionError")
 
@@ -245,7 +251,7 @@ def test_a_function_that_ends_its_thread_is_one_too():
     def leaves(payload):
         raise SystemExit
 
-    assert not Callback("mine", leaves).tell(told(None)).taken
+    assert not CallbackRoute("mine", leaves).tell(told(None)).taken
 
 
 def test_a_function_that_hangs_is_called_once_and_given_back_to_the_pauses():
@@ -255,7 +261,7 @@ def test_a_function_that_hangs_is_called_once_and_given_back_to_the_pauses():
         calls.append(payload)
         hanging.wait(60)
 
-    route = Callback("mine", hangs, patience=0.05)
+    route = CallbackRoute("mine", hangs, patience=0.05)
     first, second = route.tell(told(None)), route.tell(told(None))
     hanging.set()
 
@@ -277,7 +283,7 @@ def test_a_function_is_a_route_by_its_name():
         "callback",
         ("critical", "warning", "info"),
     )
-    assert given_routes([Callback("a", pager_of_mine), route])[0].name == "a"
+    assert given_routes([CallbackRoute("a", pager_of_mine), route])[0].name == "a"
 
 
 @pytest.mark.parametrize(

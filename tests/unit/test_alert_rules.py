@@ -6,11 +6,11 @@ import os
 
 import pytest
 
-from producer_core.alerts import RULES, BurnRate, Pair, Rule, Threshold, alert, book_of, load
+from producer_core.alerts import RULES, AlertRule, BurnRate, Threshold, WindowPair, alert, load, rule_set_of
 from producer_core.alerts.conditions import METRICS, Absence, in_words
 from producer_core.alerts.routes import missing_addresses, routes_of
 from producer_core.alerts.rule_parser import read
-from producer_core.alerts.rule_set_file import Books
+from producer_core.alerts.rule_set_file import RuleSetFile
 from producer_core.errors import ConfigError
 
 WHOLE = """
@@ -72,7 +72,7 @@ def test_a_file_adds_rules_changes_ours_and_names_routes():
     book, wrong = read(WHOLE)
 
     assert wrong == []
-    assert book.rules["checkout_errors"] == Rule(
+    assert book.rules["checkout_errors"] == AlertRule(
         "critical",
         "{subject}: {says} in {window}, more than {threshold:.0%}",
         "Call the shop.",
@@ -84,7 +84,7 @@ def test_a_file_adds_rules_changes_ours_and_names_routes():
         subjects=("checkout", "payments.*"),
     )
     assert book.rules["payments_budget"].condition == BurnRate(
-        0.9995, (Pair(3600.0, 300.0, 14.4), Pair(21600.0, 1800.0, 6.0)), min_failures=3
+        0.9995, (WindowPair(3600.0, 300.0, 14.4), WindowPair(21600.0, 1800.0, 6.0)), min_failures=3
     )
     assert book.rules["no_orders"].condition == Absence("traffic", 600.0, 86400.0)
     assert book.rules["dead_letters_old"].condition == Threshold("dlq_age", above=12 * 3600.0)
@@ -234,13 +234,13 @@ def test_every_rule_of_ours_is_described_and_every_metric_can_be_said():
 
 
 def test_rules_lie_beside_the_store_or_where_the_environment_says(store, tmp_path, monkeypatch):
-    assert book_of(store).rules == RULES
+    assert rule_set_of(store).rules == RULES
     (tmp_path / "alerts.toml").write_text('[rules.high_latency]\nseverity = "info"\n')
     (tmp_path / "other.toml").write_text('[rules.high_latency]\nseverity = "critical"\n')
 
-    beside = book_of(store).rules["high_latency"].severity
+    beside = rule_set_of(store).rules["high_latency"].severity
     monkeypatch.setenv("PRODUCER_CORE_ALERTS", str(tmp_path / "other.toml"))
-    named = book_of(store).rules["high_latency"].severity
+    named = rule_set_of(store).rules["high_latency"].severity
 
     assert (beside, named) == ("info", "critical")
 
@@ -248,14 +248,14 @@ def test_rules_lie_beside_the_store_or_where_the_environment_says(store, tmp_pat
 def test_a_file_with_mistakes_changes_nothing_and_is_told(store, tmp_path):
     (tmp_path / "alerts.toml").write_text("[rules.high_latency]\nseverity = 5\n")
 
-    book = book_of(store)
+    book = rule_set_of(store)
 
     assert book.rules == RULES
     assert "rule 'high_latency', 'severity'" in book.problem
 
 
 def test_a_file_is_read_again_when_it_was_changed(store, tmp_path):
-    books, path = Books(store), tmp_path / "alerts.toml"
+    books, path = RuleSetFile(store), tmp_path / "alerts.toml"
     before = books.now().rules["high_latency"].severity
     path.write_text('[rules.high_latency]\nseverity = "info"\n')
     changed = books.now()

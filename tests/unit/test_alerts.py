@@ -8,7 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from producer_core.alerts import ENDS, RULES, AlertLog, Evaluator, ToldAlerts, after, alert, follow
+from producer_core.alerts import (
+    END_CONDITIONS,
+    RULES,
+    AlertEvaluator,
+    AlertLog,
+    ReportedAlerts,
+    after,
+    alert,
+    follow,
+)
 from producer_core.events import Notice
 from producer_core.store import Batch, ProducerRow
 
@@ -132,7 +141,9 @@ class Watching:
 
     def __init__(self, store, owner="watcher"):
         self._now = 0.0
-        self._evaluator = Evaluator(store, owner=owner, clock=lambda: self._now, monotonic=lambda: self._now)
+        self._evaluator = AlertEvaluator(
+            store, owner=owner, clock=lambda: self._now, monotonic=lambda: self._now
+        )
 
     def at(self, now):
         self._now = now
@@ -193,14 +204,14 @@ def firing(alerts, now=2.0, **options):
 
 
 def test_every_notice_that_becomes_an_alert_has_a_rule_with_its_own_words():
-    for kind in ENDS:
+    for kind in END_CONDITIONS:
         assert "{text}" in RULES[kind].text, kind
-        for other in ENDS[kind].by:
+        for other in END_CONDITIONS[kind].by:
             assert other != kind
 
 
 def test_a_notice_fires_until_its_time_is_over_and_counts_its_repetitions():
-    alerts = ToldAlerts()
+    alerts = ReportedAlerts()
     alerts.notice(told("fatal_error", 10.0))
     alerts.notice(told("fatal_error", 300.0))
 
@@ -212,7 +223,7 @@ def test_a_notice_fires_until_its_time_is_over_and_counts_its_repetitions():
 
 
 def test_notices_that_are_no_trouble_are_no_alerts():
-    alerts = ToldAlerts()
+    alerts = ReportedAlerts()
     for kind in ("connected", "store_available", "nothing_to_lose", "duplicate_confirmed", "dedup_restored"):
         alerts.notice(told(kind))
 
@@ -220,7 +231,7 @@ def test_notices_that_are_no_trouble_are_no_alerts():
 
 
 def test_a_suspicion_ends_with_the_finding_that_answers_it():
-    alerts = ToldAlerts()
+    alerts = ReportedAlerts()
     alerts.notice(told("loss_suspected", subject="orders"))
     before = firing(alerts)
     alerts.notice(told("producer_desynchronised", subject="orders/3", ends=[("loss_suspected", "orders")]))
@@ -230,7 +241,7 @@ def test_a_suspicion_ends_with_the_finding_that_answers_it():
 
 
 def test_what_is_over_ends_its_trouble_and_no_other_subjects():
-    alerts = ToldAlerts()
+    alerts = ReportedAlerts()
     alerts.notice(told("transactions_failing"))
     alerts.notice(told("standing_unknown", subject="orders/1"))
     alerts.notice(told("standing_unknown", subject="orders/2"))
@@ -241,8 +252,8 @@ def test_what_is_over_ends_its_trouble_and_no_other_subjects():
 
 
 def test_only_facts_outlast_their_producer():
-    alerts = ToldAlerts()
-    for kind in ENDS:
+    alerts = ReportedAlerts()
+    for kind in END_CONDITIONS:
         alerts.notice(told(kind, subject="s"))
 
     assert {rule for rule, _ in firing(alerts, closed=True)} == {
@@ -252,7 +263,7 @@ def test_only_facts_outlast_their_producer():
 
 
 def test_told_alerts_are_bounded_and_keep_the_facts():
-    alerts = ToldAlerts()
+    alerts = ReportedAlerts()
     alerts.notice(told("acknowledged_lost", subject="orders/0"))
     for number in range(3000):
         alerts.notice(told("retention_removed", subject=f"orders/{number}"))

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from producer_core import replay
-from producer_core.alerts import AlertLog, Change, alert
+from producer_core.alerts import AlertChange, AlertLog, alert
 from producer_core.cli import main
 from producer_core.dashboard import actions
 from producer_core.dashboard.actions import alerts, exports
@@ -79,7 +79,7 @@ def archived(store, *, days=2):
 
 def fired(store):
     found = alert("connection_lost", "p-1", time.time(), reason="refused")
-    AlertLog(store).record([Change("fired", found)])
+    AlertLog(store).record([AlertChange("fired", found)])
     return found.alert_id
 
 

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError
 
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import embedded
-from producer_core.delivery.transport import Refused
+from producer_core.delivery.transport import ClientRefused
 from producer_core.errors import ConfigError, InvalidMessage, ProducerClosed
 from producer_core.messages import encode_value
 from tests.support import eventually
@@ -303,7 +303,7 @@ def test_an_interrupt_just_after_a_waiting_messages_turn_leaves_it_to_its_report
         if delivery.value == b"first":
             begun.set()
             assert waits.wait(10)
-            raise Refused(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+            raise ClientRefused(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
         produce(delivery)
         if threading.current_thread() is main:
             raise KeyboardInterrupt

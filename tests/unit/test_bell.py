@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 
-from producer_core._internal.wakeup import Bell
+from producer_core._internal.wakeup import Wakeup
 from tests.support import eventually
 
 
 def test_a_ring_wakes_all_who_wait():
-    bell, woken = Bell(), []
+    bell, woken = Wakeup(), []
 
     def wait(number):
         bell.wait(60)
@@ -27,7 +27,7 @@ def test_a_ring_wakes_all_who_wait():
 
 
 def test_a_ring_while_somebody_asks_whether_he_must_wait_is_heard():
-    bell = Bell()
+    bell = Wakeup()
 
     bell.wait(60, unless=lambda: bell.ring())  # it says no, and would wait
     bell.wait(60, unless=lambda: True)
@@ -36,7 +36,7 @@ def test_a_ring_while_somebody_asks_whether_he_must_wait_is_heard():
 
 
 def test_who_waited_in_vain_is_forgotten():
-    bell = Bell()
+    bell = Wakeup()
     bell.wait(0.001)
     bell.ring()
 

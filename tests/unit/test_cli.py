@@ -158,18 +158,18 @@ def test_the_version_is_the_packages():
     ("text", "seconds"), [("30s", 30), ("15m", 900), ("2h", 7200), ("1d12h", 129600), ("1.5h", 5400)]
 )
 def test_a_duration_is_read(text, seconds):
-    assert options.Duration().convert(text, None, None) == seconds
+    assert options.DurationType().convert(text, None, None) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "5", "2 parsecs", "m5"])
 def test_what_is_no_duration_is_said(text):
     with pytest.raises(click.BadParameter, match="not a duration"):
-        options.Duration().convert(text, None, None)
+        options.DurationType().convert(text, None, None)
 
 
 def test_a_moment_is_iso_8601_in_utc():
-    assert options.Moment().convert("1970-01-01T00:01:00", None, None) == 60.0
-    assert options.Moment().convert("1970-01-01T01:01:00+01:00", None, None) == 60.0
+    assert options.TimestampType().convert("1970-01-01T00:01:00", None, None) == 60.0
+    assert options.TimestampType().convert("1970-01-01T01:01:00+01:00", None, None) == 60.0
 
 
 def test_settings_come_from_properties_and_from_json(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from producer_core.alerts import AlertLog, alert, follow
-from producer_core.alerts.reported_alerts import ToldAlerts
+from producer_core.alerts.reported_alerts import ReportedAlerts
 from producer_core.cli import main
 from producer_core.dashboard import wording
 from producer_core.kafka.replication import ReplicationWatch
@@ -140,7 +140,7 @@ def weak(path, now):
     )
     looking.client_statistics({"topics": {"orders": {}}})
     (notice,) = eventually(lambda: told)
-    alerts = ToldAlerts()
+    alerts = ReportedAlerts()
     alerts.notice(notice)
     (found,) = alerts.firing("p-1", now)
     AlertLog(Store.open(path)).record(follow({}, [found], now), told_by="p-1")

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from producer_core.cli.send.progress_bar import _sentence
-from producer_core.delivery.connection_state import Connection
+from producer_core.delivery.connection_state import ConnectionState
 
 UP = {"brokers": {"b": {"state": "UP"}}}
 REFUSED = KafkaError(KafkaError._TRANSPORT, "localhost:9092/1: Connect failed: Connection refused")
@@ -22,7 +22,7 @@ def job():
     producer = SimpleNamespace(
         metrics=SimpleNamespace(snapshot=lambda: snapshot),
         pending_count=34_094,
-        connection=Connection(lambda notice: None),
+        connection=ConnectionState(lambda notice: None),
     )
     return SimpleNamespace(
         producer=producer, read=2000, already=0, malformed=0, phase="settling", interrupted=False,

@@ -14,11 +14,11 @@ from click.testing import CliRunner
 from producer_core import replay
 from producer_core.cli import main
 from producer_core.cli.dlq import replay_dead_letters
-from producer_core.cli.pipeline.reprocess import Reprocessing
-from producer_core.cli.replay.replay_run import Replaying
+from producer_core.cli.pipeline.reprocess import ReprocessRun
+from producer_core.cli.replay.replay_run import ReplayRun
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import PipelineError
-from producer_core.replay.broker_check import Check, TopicCheck
+from producer_core.replay.broker_check import BrokerCheck, TopicCheck
 from producer_core.store import Store
 from tests.unit.replaying import CLUSTER, FakeClock, ScriptedSender, buried, letter, message_id
 
@@ -49,7 +49,7 @@ def planned(store, **choices):
 
 def ready(store, *topics: TopicCheck, **choices):
     operation = planned(store, check_first=True, **choices)
-    found = Check(topics or (seen(),), 5000.0)
+    found = BrokerCheck(topics or (seen(),), 5000.0)
     store.execute(
         "replay_checked", operation=operation.operation_id, checked=found.to_json(), now=5000.0, message=None
     )
@@ -260,8 +260,8 @@ def test_the_list_says_how_each_stands_in_words(store):
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        (Replaying, "What is on its way is waited for"),
-        (Reprocessing, "The wave that Spark is sending gets 8 s"),
+        (ReplayRun, "What is on its way is waited for"),
+        (ReprocessRun, "The wave that Spark is sending gets 8 s"),
     ],
 )
 def test_ctrl_c_is_answered_at_once_with_what_is_waited_for(store, capsys, monkeypatch, kind, words):
@@ -289,7 +289,7 @@ def test_progress_that_does_not_change_is_not_said_again_and_again(store, capsys
     monkeypatch.setattr(replay_dead_letters, "_CHANGE_EVERY", 0.0)
     operation = planned(store)
     further = dataclasses.replace(operation, acknowledged=1)
-    job = Replaying(store, DeadLetterFilter(), None)
+    job = ReplayRun(store, DeadLetterFilter(), None)
     monkeypatch.setattr(job, "watch", lambda planned: iter((operation, operation, operation, further)))
 
     replay_dead_letters.watched(job, operation)
@@ -307,7 +307,7 @@ def test_what_ends_a_runner_between_two_looks_is_raised_and_not_tried_again(stor
             go.wait(20)
             raise PipelineError("Spark is gone.")
 
-    job = Replaying(store, DeadLetterFilter(), None)
+    job = ReplayRun(store, DeadLetterFilter(), None)
     job._runner = Runner()
     looks = job.watch(operation)
     next(looks)

@@ -13,7 +13,7 @@ from producer_core import ReliableKafkaProducer, replay
 from producer_core.brokers import embedded
 from producer_core.cli import main
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.replay.claims import Claims
+from producer_core.replay.claims import ReplayClaims
 from tests.unit.replaying import CLUSTER, alive, buried, letter
 
 ALL = DeadLetterFilter()
@@ -154,7 +154,7 @@ def planned(store):
 def test_resume_says_that_it_waits_for_the_lease_of_who_has_it(store):
     one = planned(store)
     alive(store, time.time() + 60)
-    assert Claims(store, one, "somebody/1", lease=15.0, clock=time.time).take()
+    assert ReplayClaims(store, one, "somebody/1", lease=15.0, clock=time.time).take()
     run(store, "replay", "pause", one)
 
     said = run(store, "replay", "resume", one).output
@@ -177,7 +177,7 @@ def test_resume_says_who_goes_on_or_that_nobody_can(store):
 
 def test_a_cancel_says_whether_it_has_ended(store):
     one = planned(store)
-    assert Claims(store, one, "somebody/1", lease=15.0, clock=time.time).take()
+    assert ReplayClaims(store, one, "somebody/1", lease=15.0, clock=time.time).take()
 
     said = run(store, "replay", "cancel", one, "--yes").output
 
@@ -187,7 +187,7 @@ def test_a_cancel_says_whether_it_has_ended(store):
 def test_who_looks_at_replays_finds_no_ghost_among_them(store):
     one = planned(store)
     long_ago = time.time() - 1000
-    assert Claims(store, one, "dead/1", lease=15.0, clock=lambda: long_ago).take()
+    assert ReplayClaims(store, one, "dead/1", lease=15.0, clock=lambda: long_ago).take()
     replay.cancel(store, one, **BY, clock=lambda: long_ago)
     assert not replay.get(store, one).ended
 

@@ -8,7 +8,7 @@ import pytest
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
 from producer_core.delivery.exactly_once.merged_statistics import merged
-from producer_core.metrics.client_stats import ClientView
+from producer_core.metrics.client_stats import ClientStats
 from producer_core.metrics.recorder import added_up
 from producer_core.metrics.telemetry import decode, encode
 from producer_core.store import Batch, BrokerRow, ClientRow, Store
@@ -42,7 +42,7 @@ def statistics(*brokers, **changes):
 
 
 def taken(*all_of, late=0.0):
-    view = ClientView()
+    view = ClientStats()
     for one in all_of:
         view.add(one, 1_800_000_000 + late)
     (client,), brokers = view.take(WHERE)
@@ -101,7 +101,7 @@ def test_two_seconds_add_up_and_keep_the_higher_maximum():
 
 
 def test_what_was_taken_is_not_taken_again():
-    view = ClientView()
+    view = ClientStats()
     view.add(statistics(broker()), 1_800_000_000)
     view.take(WHERE)
     assert view.take(WHERE) == ((), ())
@@ -152,7 +152,7 @@ def test_a_client_whose_messages_wait_and_whose_brokers_left_the_metadata_is_cut
 
 @pytest.mark.parametrize("nothing", [{}, {"brokers": {"memory": {"state": "UP"}}}])
 def test_what_is_no_statistics_of_librdkafka_makes_no_rows(nothing):
-    view = ClientView()
+    view = ClientStats()
     view.add(nothing, 1.0)
     assert view.take(WHERE) == ((), ())
 

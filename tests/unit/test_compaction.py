@@ -10,15 +10,15 @@ import pytest
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import embedded
 from producer_core.delivery.delivery import Delivery
-from producer_core.delivery.exactly_once.log_positions import Ledger, Place, split
-from producer_core.kafka.compaction import Compaction, Missing, NewerRecords
-from producer_core.kafka.newer_keys import Keys, LaterRecords
-from producer_core.messages import ID_HEADER, MessageIds, Placement, Span, id_text
+from producer_core.delivery.exactly_once.log_positions import LogPosition, LogPositions, split
+from producer_core.kafka.compaction import Compaction, MissingRecord, NewerRecords
+from producer_core.kafka.newer_keys import KeyIndex, LaterRecords
+from producer_core.messages import ID_HEADER, MessageIds, Placement, SequenceSpan, id_text
 from producer_core.testing import InMemoryTransport
 from tests.exactly_once import MemoryProgress
 
 EARLIER, NOW, FOREIGN = (uuid.UUID(int=number) for number in (1, 2, 3))
-IDS = MessageIds(NOW, first=10, earlier=[Span(0, 10, EARLIER)])
+IDS = MessageIds(NOW, first=10, earlier=[SequenceSpan(0, 10, EARLIER)])
 WHERE = ("t", 0)
 
 
@@ -68,7 +68,7 @@ def delivery(seq, at=100.0):
     ],
 )
 def test_own_records_are_compared_by_sequence_and_others_by_time(record, newer):
-    keys = Keys(IDS.number, slack=10.0)
+    keys = KeyIndex(IDS.number, slack=10.0)
     keys.add(id_text(IDS.of(11)), b"k", 100.0, partition=0)
 
     keys.saw(record)
@@ -90,18 +90,18 @@ def test_beyond_its_bound_the_newest_record_stands_for_every_key():
 
 def test_a_second_crash_still_sees_the_newer_record_of_a_message_that_is_held_back():
     progress = MemoryProgress()
-    ledger = Ledger(progress, IDS)
+    ledger = LogPositions(progress, IDS)
     ledger.begin({WHERE: 3})
     later = LaterRecords(IDS.number)
     later.saw(OnTopic(IDS.of(2), 1.0, place=5))
-    ledger.found(WHERE, [(IDS.of(2), Place("t", 0, 5))])
+    ledger.found(WHERE, [(IDS.of(2), LogPosition("t", 0, 5))])
     ledger.saw(WHERE, later, None)
 
     landed, superseded, rest = split([delivery(1), delivery(2), delivery(3)], ledger)
     ledger.settle(landed)
     before = ledger.off(WHERE)
     progress.settle([1])  # its dead letter is on disk
-    ledger.settle([(rest[0], Place("t", 0, 6))])
+    ledger.settle([(rest[0], LogPosition("t", 0, 6))])
 
     assert ([one.seq for one in superseded], [one.seq for one in rest]) == ([1], [3])
     assert (before, ledger.off(WHERE)) == (4, 6)
@@ -109,7 +109,7 @@ def test_a_second_crash_still_sees_the_newer_record_of_a_message_that_is_held_ba
 
 def test_a_broker_without_settings_is_not_taken_for_one_that_compacts():
     with embedded.start(brokers=1, topics={"t": 1}) as broker:
-        missing = [Missing(id_text(IDS.of(1)), b"k", 1.0, None)]
+        missing = [MissingRecord(id_text(IDS.of(1)), b"k", 1.0, None)]
 
         answer = Compaction({"bootstrap.servers": broker.bootstrap_servers}).newer_records(
             "t", missing, number=IDS.number, timeout=10

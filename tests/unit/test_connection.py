@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError
 
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers.ports import free_ports
-from producer_core.delivery.connection_state import Connection
+from producer_core.delivery.connection_state import ConnectionState
 from tests.support import eventually
 
 UP = {"brokers": {"1": {"state": "UP"}}}
@@ -29,7 +29,7 @@ def told():
 
 @pytest.fixture
 def connection(told):
-    return Connection(told.append, clock=lambda: 0.0)
+    return ConnectionState(told.append, clock=lambda: 0.0)
 
 
 def test_a_refusal_that_repeats_is_told_once_until_a_connection_was_made(connection, told):
@@ -134,7 +134,7 @@ def transmitting(requests, messages=0):
 
 def test_a_message_is_proved_unsent_where_nothing_was_transmitted_since_it_was_accepted(told):
     now = [100.0]
-    connection = Connection(told.append, clock=lambda: now[0])
+    connection = ConnectionState(told.append, clock=lambda: now[0])
     accepted, produced = 100.0, time.monotonic()
     connection.statistics(transmitting(0))
     assert not connection.may_have_sent(accepted, produced)

@@ -15,12 +15,12 @@ from producer_core.alerts import AlertLog, alert, follow
 from producer_core.cli import main
 from producer_core.dashboard import actions
 from producer_core.dashboard.auth import access, access_rules, known_devices, password
-from producer_core.dashboard.auth.access_rules import Admission
+from producer_core.dashboard.auth.access_rules import AccessRules
 from producer_core.dashboard.auth.known_devices import COOKIE as COOKIE_DEVICE
-from producer_core.dashboard.auth.login import COOKIE, Door
+from producer_core.dashboard.auth.login import COOKIE, LoginMiddleware
 from producer_core.dashboard.auth.oidc_return import COOKIE as COOKIE_BACK
-from producer_core.dashboard.auth.oidc_return import Back
-from producer_core.dashboard.auth.sessions import Attempts, Sessions
+from producer_core.dashboard.auth.oidc_return import OidcReturn
+from producer_core.dashboard.auth.sessions import LoginAttempts, LoginSessions
 from producer_core.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +57,7 @@ def kept():
 
 @pytest.fixture(autouse=True)
 def _nobody_stays_signed_in(monkeypatch):
-    monkeypatch.setattr(access, "_guards", [access.Guard()])
+    monkeypatch.setattr(access, "_guards", [access.AccessGuard()])
 
 
 # passwords
@@ -156,20 +156,20 @@ def test_a_provider_may_have_a_name(tmp_path):
 
 @pytest.mark.parametrize("place", ["127.0.0.1", "localhost", "::1", "127.1.2.3"])
 def test_this_machine_is_served_without_a_password(place):
-    assert access_rules.refusal(place, ("localhost",), Admission()) is None
+    assert access_rules.refusal(place, ("localhost",), AccessRules()) is None
 
 
 @pytest.mark.parametrize(
     ("address", "hosts"), [("0.0.0.0", ()), ("::", ()), ("192.168.1.5", ()), ("127.0.0.1", ("dash.example",)), ("127.0.0.1", ("*",))]
 )  # fmt: skip
 def test_another_machine_is_refused_until_people_sign_in(address, hosts, kept):
-    assert "does not listen" in access_rules.refusal(address, hosts, Admission())
-    assert access_rules.refusal(address, hosts, Admission(passwords={"ada": kept})) is None
-    assert access_rules.refusal(address, hosts, Admission(oidc=True)) is None
+    assert "does not listen" in access_rules.refusal(address, hosts, AccessRules())
+    assert access_rules.refusal(address, hosts, AccessRules(passwords={"ada": kept})) is None
+    assert access_rules.refusal(address, hosts, AccessRules(oidc=True)) is None
 
 
 def test_the_hashes_are_in_no_text(kept):
-    assert kept not in repr(Admission(passwords={"ada": kept}))
+    assert kept not in repr(AccessRules(passwords={"ada": kept}))
 
 
 # the command
@@ -233,7 +233,7 @@ def test_the_settings_in_the_readme_are_right(tmp_path):
 
 def test_a_session_ends_by_itself_and_by_signing_out():
     clock = Clock(0.0)
-    sessions = Sessions(3600, clock=clock)
+    sessions = LoginSessions(3600, clock=clock)
     ada, bob = sessions.begin("ada"), sessions.begin("bob")
 
     assert (sessions.name(ada), sessions.name(bob), sessions.name("guessed"), sessions.name(None)) == (
@@ -249,7 +249,7 @@ def test_a_session_ends_by_itself_and_by_signing_out():
 
 def test_guessing_gets_slower_and_slower_by_address():
     clock = Clock(0.0)
-    attempts = Attempts(clock=clock)
+    attempts = LoginAttempts(clock=clock)
     waits = []
     for number in range(12):
         clock.now += attempts.wait(f"name-{number}", "10.0.0.9")
@@ -262,21 +262,21 @@ def test_guessing_gets_slower_and_slower_by_address():
 
 def test_strangers_slow_a_name_down_for_themselves_and_cannot_lock_its_owner_out():
     clock = Clock(0.0)
-    attempts = Attempts(clock=clock)
+    attempts = LoginAttempts(clock=clock)
     for number in range(1000):
         attempts.failed("ada", f"10.0.{number % 200}.1")
 
-    assert attempts.wait("ada", "10.0.7.1") == Attempts.LONGEST
+    assert attempts.wait("ada", "10.0.7.1") == LoginAttempts.LONGEST
     assert attempts.wait("ada", "192.168.1.7") == 0
     attempts.failed("ada", "192.168.1.7")
     assert attempts.wait("ada", "192.168.1.7") == 0
     for _ in range(2):
         attempts.failed("ada", "192.168.1.7")
-    assert attempts.wait("ada", "192.168.1.7") == Attempts.LONGEST
+    assert attempts.wait("ada", "192.168.1.7") == LoginAttempts.LONGEST
 
 
 def test_who_signs_in_under_his_own_name_gets_no_more_guesses_at_another():
-    attempts = Attempts(clock=Clock(0.0))
+    attempts = LoginAttempts(clock=Clock(0.0))
     for _ in range(3):
         attempts.failed("ada", "10.0.0.9")
         attempts.succeeded("bob", "10.0.0.9")
@@ -285,7 +285,7 @@ def test_who_signs_in_under_his_own_name_gets_no_more_guesses_at_another():
 
 
 def test_all_addresses_of_one_ipv6_network_count_together():
-    attempts = Attempts(clock=Clock(0.0))
+    attempts = LoginAttempts(clock=Clock(0.0))
     for number in range(3):
         attempts.failed(f"name-{number}", f"2001:db8::{number:x}")
     for number in range(3):
@@ -297,7 +297,7 @@ def test_all_addresses_of_one_ipv6_network_count_together():
 
 def test_failures_are_forgotten_after_an_hour():
     clock = Clock(0.0)
-    attempts = Attempts(clock=clock)
+    attempts = LoginAttempts(clock=clock)
     for _ in range(9):
         attempts.failed("ada", "a")
     clock.now = 4000.0
@@ -335,10 +335,14 @@ class Behind:
 
     def __init__(self, kept, *, length=3600.0, base="", **changes):
         self.clock = Clock(0.0)
-        self.sessions = Sessions(length, clock=self.clock)
-        admitted = Admission(passwords={"ada": kept, "bob": kept}, session=length, **changes)
-        self.door = Door(
-            inside, admission=admitted, sessions=self.sessions, attempts=Attempts(clock=self.clock), base=base
+        self.sessions = LoginSessions(length, clock=self.clock)
+        admitted = AccessRules(passwords={"ada": kept, "bob": kept}, session=length, **changes)
+        self.door = LoginMiddleware(
+            inside,
+            admission=admitted,
+            sessions=self.sessions,
+            attempts=LoginAttempts(clock=self.clock),
+            base=base,
         )
         self.cookie = ""
 
@@ -609,7 +613,7 @@ def passes(path, location="/", **headers):
 
     given = [(name.encode(), value.encode()) for name, value in {"host": "dash.example", **headers}.items()]
     scope = {"type": "http", "path": path, "scheme": "https", "headers": given}
-    asyncio.run(Back(streamlit, base="/proxy")(scope, None, send))
+    asyncio.run(OidcReturn(streamlit, base="/proxy")(scope, None, send))
     return Answer(said).headers
 
 
@@ -657,8 +661,8 @@ def fire(store):
 
 
 def signed_in(monkeypatch, name, **changes):
-    admitted = Admission(passwords={"ada": "", "bob": ""}, **changes)
-    guard = access.Guard(admitted, Sessions(admitted.session), started=True)
+    admitted = AccessRules(passwords={"ada": "", "bob": ""}, **changes)
+    guard = access.AccessGuard(admitted, LoginSessions(admitted.session), started=True)
     token = guard.sessions.begin(name)
     access.keep(guard)
     monkeypatch.setattr(access, "_token", lambda: token)
@@ -737,7 +741,7 @@ def test_signing_out_ends_the_session_for_every_tab(monkeypatch):
 def oidc(monkeypatch, **claims):
     monkeypatch.setattr(access, "_claims", lambda: {"is_logged_in": True, "iat": 1000.0, **claims})
     monkeypatch.setattr(access.time, "time", lambda: 1000.0 + 3600)
-    access.keep(access.Guard(Admission(oidc=True, may_see=("*@example.com",)), started=True))
+    access.keep(access.AccessGuard(AccessRules(oidc=True, may_see=("*@example.com",)), started=True))
 
 
 def test_with_oidc_the_address_is_the_name(monkeypatch):
@@ -820,6 +824,6 @@ def test_who_is_signed_in_sees_the_page_and_the_own_name_and_goes_by_a_click(mon
 
 
 def test_a_server_without_the_door_serves_nobody_that_has_to_sign_in(monkeypatch, kept):
-    monkeypatch.setattr(access_rules, "read", lambda: Admission(passwords={"ada": kept}))
+    monkeypatch.setattr(access_rules, "read", lambda: AccessRules(passwords={"ada": kept}))
 
     assert "the page" not in texts(run(page_behind_sign_in))

@@ -10,7 +10,7 @@ import pytest
 from producer_core import replay
 from producer_core.dashboard import actions, queries
 from producer_core.dashboard.auth import access
-from producer_core.dashboard.notebook.widget_actions import Desk
+from producer_core.dashboard.notebook.widget_actions import WidgetActions
 from producer_core.dashboard.views import dead_letter_actions, reads
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreLocked
@@ -163,8 +163,8 @@ def test_a_double_click_is_one_act(path, store, monkeypatch):
     offer = queries.offer(store, ALL, time.time())
 
     for _ in range(2):
-        dead_letter_actions._replay(path, offer, dead_letter_actions.Press(0))
-    dead_letter_actions._clear(path, ALL, dead_letter_actions.Press(0))
+        dead_letter_actions._replay(path, offer, dead_letter_actions.PressedButton(0))
+    dead_letter_actions._clear(path, ALL, dead_letter_actions.PressedButton(0))
 
     assert only(store).total == 3
     assert DeadLetters(store).count(ALL) == 3
@@ -410,7 +410,7 @@ def test_clear_says_what_a_replay_holds(path, store):
 
 def desk_of(store, **found):
     """A desk whose person has said yes, after the look ahead."""
-    desk = Desk(store)
+    desk = WidgetActions(store)
     click = {"type": "replay", "at": time.time(), "mark": "", "until": time.time(), "shown": 2}
     assert "Looking ahead" in desk.answer(click).said
     looked(store, only(store).operation_id, **found)

@@ -7,14 +7,14 @@ import time
 
 import pytest
 
-from producer_core.alerts import RULES, AlertLog, Callback, Change, Silence, alert, follow
+from producer_core.alerts import RULES, AlertChange, AlertLog, CallbackRoute, Silence, alert, follow
 from producer_core.alerts.alert_state import resolved
-from producer_core.alerts.sender import Sender
+from producer_core.alerts.sender import RouteSender
 from producer_core.dashboard import queries, wording
 from producer_core.dashboard.actions import alerts as actions_alerts
 from producer_core.dashboard.auth import access
-from producer_core.dashboard.auth.access_rules import Admission
-from producer_core.dashboard.auth.sessions import Sessions
+from producer_core.dashboard.auth.access_rules import AccessRules
+from producer_core.dashboard.auth.sessions import LoginSessions
 from producer_core.dashboard.html import text_of
 from producer_core.dashboard.queries import View
 from producer_core.dashboard.queries import alerts as of
@@ -31,7 +31,7 @@ HOSTILE = "<img src=x onerror=alert(1)> **bold** [x](javascript:alert(1))"
 
 @pytest.fixture(autouse=True)
 def _own_surroundings(tmp_path, monkeypatch):
-    monkeypatch.setattr(access, "_guards", [access.Guard()])
+    monkeypatch.setattr(access, "_guards", [access.AccessGuard()])
     monkeypatch.delenv("PRODUCER_CORE_ALERTS", raising=False)
     monkeypatch.delenv("PRODUCER_CORE_ALERT_WEBHOOK", raising=False)
 
@@ -48,7 +48,7 @@ def burning(at=NOW - 300, subject="payments", text=None):
 
 def fire(store, *items):
     log = AlertLog(store, clock=lambda: NOW)
-    log.record([Change("fired", item) for item in items], told_by="p-1")
+    log.record([AlertChange("fired", item) for item in items], told_by="p-1")
     return items[0].alert_id
 
 
@@ -181,7 +181,7 @@ def test_the_history_is_that_of_the_time_range(store):
     old, new = lost(NOW - 50_000), lost(NOW - 900)
     for item, ended in ((old, NOW - 40_000), (new, NOW - 60)):
         fire(store, item)
-        AlertLog(store).record([Change("resolved", resolved(item, ended))])
+        AlertLog(store).record([AlertChange("resolved", resolved(item, ended))])
 
     assert [item.alert_id for item in page(store).ended] == [new.alert_id]
     assert of.alerts(store, View("24 hours"), NOW).ended_total == 2
@@ -224,8 +224,8 @@ def test_a_route_is_shown_with_what_could_not_be_told_and_never_its_address(stor
         _judged(store)
         from producer_core.alerts.routes import routes_of
 
-        (route,) = routes_of(of.book_of(store))
-        Sender(store, route, owner="me").round()
+        (route,) = routes_of(of.rule_set_of(store))
+        RouteSender(store, route, owner="me").round()
         found = page(store)
 
     (shown,) = found.routes
@@ -243,7 +243,7 @@ def test_a_route_is_shown_with_what_could_not_be_told_and_never_its_address(stor
 
 
 def test_a_route_of_another_process_is_shown_and_cannot_be_tried_here(store):
-    Sender(store, Callback("pager", print), owner="elsewhere").round()
+    RouteSender(store, CallbackRoute("pager", print), owner="elsewhere").round()
 
     (shown,) = page(store).routes
 
@@ -260,7 +260,7 @@ def test_one_alert_names_its_topic_its_time_and_whom_it_was_told(store):
     write(store, NOW - 200, topic="payments", good=1)
     alert_id = fire(store, burning())
     _judged(store)
-    Sender(store, Callback("mine", lambda payload: None), owner="me", clock=lambda: NOW).round()
+    RouteSender(store, CallbackRoute("mine", lambda payload: None), owner="me", clock=lambda: NOW).round()
 
     found = of.alert_detail(store, alert_id, NOW)
 
@@ -300,7 +300,7 @@ def test_silencing_and_ending_it_are_acts_with_a_name(store):
 
 
 def test_who_may_only_look_silences_nothing_and_tests_nothing(store):
-    access.keep(access.Guard(Admission(read_only=("*",)), Sessions(1.0)))
+    access.keep(access.AccessGuard(AccessRules(read_only=("*",)), LoginSessions(1.0)))
 
     assert not actions_alerts.silence(store, "error_budget_fast", "", 60, "").ok
     assert not actions_alerts.try_route(store, "webhook").ok
@@ -313,17 +313,17 @@ def test_a_test_alert_goes_out_beside_the_page_and_its_answer_is_kept(store, mon
         monkeypatch.setenv("PRODUCER_CORE_ALERT_WEBHOOK", hook.url)
         hook.hanging = True
         assert actions_alerts.try_route(store, "webhook").ok  # returns while the receiver still hangs
-        assert actions_alerts.trials().result(store, "webhook") == (True, None)
+        assert actions_alerts.route_tests().result(store, "webhook") == (True, None)
         assert not actions_alerts.try_route(store, "webhook").ok
         hook.hang.set()
         _, first = eventually(
-            lambda: (found := actions_alerts.trials().result(store, "webhook"))[1] and found
+            lambda: (found := actions_alerts.route_tests().result(store, "webhook"))[1] and found
         )
         assert not first.ok and first.text.startswith("NOT taken")
 
         hook.hanging = False
         actions_alerts.try_route(store, "webhook")
-        eventually(lambda: (tried := actions_alerts.trials().result(store, "webhook")[1]) and tried.ok)
+        eventually(lambda: (tried := actions_alerts.route_tests().result(store, "webhook")[1]) and tried.ok)
     assert hook.said == [("TestAlert", "producer_core", "firing"), ("TestAlert", "producer_core", "resolved")]
     assert audited(store)[0] == ("test_route", "sent a test")
 
@@ -450,7 +450,7 @@ def test_every_section_has_its_address(store, section):
 def test_for_who_may_only_look_the_buttons_say_why_they_cannot_be_pressed(store):
     item = lost(time.time() - 60)
     fire(store, item)
-    access.keep(access.Guard(Admission(read_only=("*",)), Sessions(1.0)))
+    access.keep(access.AccessGuard(AccessRules(read_only=("*",)), LoginSessions(1.0)))
 
     button = run(store.path).button(key=f"ack-{item.alert_id}")
 
@@ -541,7 +541,7 @@ def test_what_every_producer_of_a_store_says_is_one_alert_on_the_pages(store):
     log = AlertLog(store, clock=lambda: NOW)
     for producer, at in (("p-1", NOW - 90), ("p-2", NOW - 60)):
         found = alert("high_dlq_size", producer, at, value=500, threshold=100)
-        log.record([Change("fired", found)], told_by=producer)
+        log.record([AlertChange("fired", found)], told_by=producer)
     fire(store, lost(subject="p-1"), lost(subject="p-2"))
     assert [(one.rule, one.subject) for one in page(store).firing if one.rule == "high_dlq_size"] == [
         ("high_dlq_size", "p-1")

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from producer_core.dashboard.queries.audits import Part, audits, findings, one
+from producer_core.dashboard.queries.audits import AuditedPart, audits, findings, one
 from producer_core.dashboard.queries.jobs import jobs, state_of
 from producer_core.dashboard.wording import audits as told
 from producer_core.dashboard.wording import jobs as of
@@ -217,7 +217,7 @@ def test_ranges_that_make_no_sense_are_none(store, now):
     audited(store, "a", at=now - 9, ranges=["what"])
     audited(store, "b", at=now - 9, ranges={"1": [0, 9, 0, 9], "0": [1, 2, 0, 9]})
     assert one(store, "a", now).audit.parts == ()
-    assert one(store, "b", now).audit.parts == (Part(0, 1, 2, 0, 9), Part(1, 0, 9, 0, 9))
+    assert one(store, "b", now).audit.parts == (AuditedPart(0, 1, 2, 0, 9), AuditedPart(1, 0, 9, 0, 9))
 
 
 def test_findings_lead_to_the_letter_that_the_store_has(store, now):

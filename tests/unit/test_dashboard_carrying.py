@@ -37,7 +37,7 @@ def test_without_the_variable_nobody_is_made(tmp_path, monkeypatch):
 
     replay_worker.carry(tmp_path / "store.duckdb")
 
-    assert replay_worker.given() is None
+    assert replay_worker.worker_settings() is None
     assert replay_worker.carries(tmp_path / "store.duckdb") is None
 
 
@@ -63,18 +63,18 @@ def test_a_file_that_is_not_there_is_said(named):
     named("bootstrap.servers=b:9092").unlink()
 
     with pytest.raises(ConfigError, match=replay_worker.VARIABLE):
-        replay_worker.given()
+        replay_worker.worker_settings()
 
 
 def test_the_settings_may_be_properties_or_json(named):
     named("# ours\nbootstrap.servers=b1:9092,b2:9092\nlinger.ms=5\nclient.id=shop")
-    found = replay_worker.given()
+    found = replay_worker.worker_settings()
     assert (found.servers, found.settings) == (
         "b1:9092,b2:9092", {"linger.ms": "5", "client.id": replay_worker.CLIENT_ID},
     )  # fmt: skip
 
     named('{"bootstrap.servers": "b3:9092"}')
-    assert replay_worker.given().servers == "b3:9092"
+    assert replay_worker.worker_settings().servers == "b3:9092"
 
 
 def test_a_replay_planned_on_a_page_is_carried_out_with_no_producer_alive(tmp_path, named):

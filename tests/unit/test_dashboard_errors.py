@@ -228,11 +228,11 @@ def test_a_code_keeps_its_colour_when_others_come():
 )  # fmt: skip
 def test_the_sentence_says_how_it_is(known, tone, text):
     base = {"settled": 0, "attempts": 0, "saved": 0, "dead": 0}
-    assert say.failing(say.Failing("in the last 5 min", **{**base, **known})) == (tone, text)
+    assert say.failing(say.FailingSentence("in the last 5 min", **{**base, **known})) == (tone, text)
 
 
 def test_something_new_is_never_said_in_a_good_tone():
-    assert say.failing(say.Failing("now", 10, 1, 1, 0, new=("A", "B", "C", "D"))) == (
+    assert say.failing(say.FailingSentence("now", 10, 1, 1, 0, new=("A", "B", "C", "D"))) == (
         "warning",
         "1 attempt failed now, and no message died: 1 message was acknowledged after a retry. "
         "Never seen before: A, B, C and 1 more.",
@@ -309,7 +309,7 @@ def test_a_store_that_cannot_be_read_is_said_and_the_page_stands(path, store, mo
 
 
 def test_the_sentence_says_what_was_replayed_since():
-    known = say.Failing(
+    known = say.FailingSentence(
         "in the last hour", 1000, 527, 0, 527, ("POLICY_VIOLATION", "payments", "A policy.", 527)
     )
     assert say.failing(known)[0] == "bad"

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from producer_core.alerts import AlertLog, Change, alert
+from producer_core.alerts import AlertChange, AlertLog, alert
 from producer_core.dashboard.charts.fleet import fleet_percentiles, spread
 from producer_core.dashboard.queries import latency, overview
 from producer_core.dashboard.queries.errors import errors
@@ -95,7 +95,9 @@ def test_the_worst_comes_first_and_the_closed_last(store):
     add(store, "closed", closed_at=NOW - 5, seen_at=NOW - 5)
     add(store, "idle", seconds=0)
     add(store, "alerting")
-    AlertLog(store).record([Change("fired", alert("dedup_degraded", "alerting", NOW - 5, reason="no Redis"))])
+    AlertLog(store).record(
+        [AlertChange("fired", alert("dedup_degraded", "alerting", NOW - 5, reason="no Redis"))]
+    )
     found = fleet(store, VIEW, NOW)
     assert [member.name for member in found.members] == [
         "silent", "cut-off", "alerting", "failing-more", "failing", "full", "well", "idle", "closed",
@@ -148,7 +150,7 @@ def test_what_is_about_the_whole_store_and_what_is_only_news_is_no_producers_tro
         alert("high_dlq_size", "shop", NOW - 5, value=500, threshold=100),
         alert("epoch_rose", "shop", NOW - 5, text="it rose"),
     )
-    AlertLog(store).record([Change("fired", one) for one in found], told_by="shop")
+    AlertLog(store).record([AlertChange("fired", one) for one in found], told_by="shop")
     (member,) = fleet(store, VIEW, NOW).members
     assert (member.alerts, member.troubled) == ((), False)
 
@@ -168,7 +170,7 @@ def test_an_alert_about_a_topic_is_told_of_those_whose_messages_died_there(store
         objective="99.9 %",
     )
     waits = alert("dedup_degraded", "shop", NOW - 1, reason="no Redis")
-    AlertLog(store).record([Change("fired", one) for one in (waits, burns)])
+    AlertLog(store).record([AlertChange("fired", one) for one in (waits, burns)])
     first, second = fleet(store, VIEW, NOW).members
     assert (first.name, [severity for severity, _ in first.alerts]) == ("shop", ["critical", "warning"])
     assert second.alerts == ()
@@ -215,7 +217,7 @@ def test_few_dots_still_have_an_axis_to_read_them_by(store):
     ],
 )  # fmt: skip
 def test_the_sentence_counts_the_trouble(known, tone, text):
-    assert say.crowd(say.Crowd(*known)) == (tone, text)
+    assert say.crowd(say.FleetSummary(*known)) == (tone, text)
 
 
 def test_whatever_the_state_the_worst_alert_is_shown():

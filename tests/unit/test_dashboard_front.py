@@ -8,8 +8,8 @@ import gzip
 import pytest
 
 from producer_core.dashboard.server.command import PLOTLY_JS
-from producer_core.dashboard.server.page_middleware import Front
-from producer_core.dashboard.server.static_files import Files
+from producer_core.dashboard.server.page_middleware import PageMiddleware
+from producer_core.dashboard.server.static_files import StaticFiles
 
 PAGE = (
     b'<!DOCTYPE html><html><head><title>Streamlit</title><script type="module" src="./static/js/index.a1.js">'
@@ -36,7 +36,7 @@ def files(tmp_path):
     for name, text in made.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    return Files(tmp_path, tmp_path / "own")
+    return StaticFiles(tmp_path, tmp_path / "own")
 
 
 def answered(
@@ -65,7 +65,7 @@ def answered(
         "type": "http", "method": "GET", "path": path, "query_string": query,
         "headers": [(b"accept", accept), (b"accept-encoding", b"gzip"), (b"if-none-match", b"x")],
     }  # fmt: skip
-    asyncio.run(Front(app, files=files, **front)(scope, None, send))
+    asyncio.run(PageMiddleware(app, files=files, **front)(scope, None, send))
     return (
         dict(sent[0]["headers"]),
         b"".join(one.get("body", b"") for one in sent[1:]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from producer_core.dashboard.queries.dead_letter_filter import Looking
+from producer_core.dashboard.queries.dead_letter_filter import DeadLetterQuery
 from producer_core.dashboard.views import dead_letter_reads, reads
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.store import Store, connection_pool
@@ -125,7 +125,7 @@ def test_a_click_under_an_open_letter_acts_although_the_address_changed_with_it(
 
 
 def test_two_filters_are_the_same_whatever_page_or_letter_is_open():
-    asked = Looking(DeadLetterFilter(topic="a"), letter="m")
-    assert asked.filter == Looking(DeadLetterFilter(topic="a")).filter
-    assert asked.filter != Looking(DeadLetterFilter(topic="b")).filter
-    assert asked.filter != Looking(DeadLetterFilter(topic="a"), "1 hour").filter
+    asked = DeadLetterQuery(DeadLetterFilter(topic="a"), letter="m")
+    assert asked.filter == DeadLetterQuery(DeadLetterFilter(topic="a")).filter
+    assert asked.filter != DeadLetterQuery(DeadLetterFilter(topic="b")).filter
+    assert asked.filter != DeadLetterQuery(DeadLetterFilter(topic="a"), "1 hour").filter

@@ -12,11 +12,11 @@ import pytest
 from producer_core.dashboard import actions, queries
 from producer_core.dashboard.actions import exports
 from producer_core.dashboard.queries import dead_letter_list as of_letters
-from producer_core.dashboard.queries.dead_letter_filter import Looking, looking
+from producer_core.dashboard.queries.dead_letter_filter import DeadLetterQuery, dead_letter_query
 from producer_core.dashboard.views import dead_letter_reads
 from producer_core.dashboard.wording import dead_letters as said
-from producer_core.dlq import Cursor, DeadLetterFilter, DeadLetters
-from producer_core.dlq.limits import Bounds, Load, judge
+from producer_core.dlq import DeadLetterFilter, DeadLetters, PageCursor
+from producer_core.dlq.limits import DeadLetterLimits, DeadLetterLoad, judge
 from producer_core.errors import TransferError
 from producer_core.events import Attempt, DeadLetter
 from producer_core.kafka.classify import fingerprint
@@ -71,40 +71,42 @@ def runs_replays(store):
 @pytest.mark.parametrize(
     "asked",
     [
-        Looking(),
-        Looking(DeadLetterFilter(topic="a b&c", code="_TIMED_OUT", verdict="found", state=None)),
-        Looking(
+        DeadLetterQuery(),
+        DeadLetterQuery(DeadLetterFilter(topic="a b&c", code="_TIMED_OUT", verdict="found", state=None)),
+        DeadLetterQuery(
             DeadLetterFilter(since=1.5, until=2.25, key="0x00ff", text='"quoted"', body="é", group="ab12")
         ),
-        Looking(DeadLetterFilter(ids=("m-1", "m, 2"), message_id="x", cluster_id="c", producer_id="p")),
-        Looking(span="1 hour", after=Cursor(12.5, "m-1"), letter="m/2"),
+        DeadLetterQuery(
+            DeadLetterFilter(ids=("m-1", "m, 2"), message_id="x", cluster_id="c", producer_id="p")
+        ),
+        DeadLetterQuery(span="1 hour", after=PageCursor(12.5, "m-1"), letter="m/2"),
     ],
 )
 def test_an_address_says_everything_that_is_looked_at(asked):
-    assert looking(asked.to_query()) == (asked, None)
+    assert dead_letter_query(asked.to_query()) == (asked, None)
 
 
 def test_an_address_that_makes_no_sense_shows_what_waits_and_says_why():
     for wrong in ({"state": "gone"}, {"since": "soon"}, {"after": "here"}, {"ids": "[1"}):
-        asked, text = looking(wrong)
-        assert asked == Looking()
+        asked, text = dead_letter_query(wrong)
+        assert asked == DeadLetterQuery()
         assert text
 
 
 def test_other_pages_names_are_understood():
-    assert Looking.from_query({"producer": "p-1"}).where.producer_id == "p-1"
-    assert Looking.from_query({"range": "1 hour", "since": "5"}).at(NOW).since == NOW - 3600
-    assert Looking.from_query({"range": "Custom", "since": "5", "until": "9"}).at(NOW).until == 9
-    assert Looking.from_query({"live": "false"}) == Looking()
+    assert DeadLetterQuery.from_query({"producer": "p-1"}).where.producer_id == "p-1"
+    assert DeadLetterQuery.from_query({"range": "1 hour", "since": "5"}).at(NOW).since == NOW - 3600
+    assert DeadLetterQuery.from_query({"range": "Custom", "since": "5", "until": "9"}).at(NOW).until == 9
+    assert DeadLetterQuery.from_query({"live": "false"}) == DeadLetterQuery()
 
 
 def test_another_filter_begins_on_the_first_page_and_keeps_what_is_open():
-    asked = Looking(after=Cursor(1.0, "m"), letter="m-1").narrowed(topic="orders")
+    asked = DeadLetterQuery(after=PageCursor(1.0, "m"), letter="m-1").narrowed(topic="orders")
     assert (asked.after, asked.letter, asked.where.topic) == (None, "m-1", "orders")
 
 
 def test_a_range_that_follows_the_clock_moves_in_steps():
-    asked = Looking(span="1 hour")
+    asked = DeadLetterQuery(span="1 hour")
     assert asked.at(NOW).since == asked.at(NOW + 5).since
     assert asked.at(NOW).since <= NOW - 3600 < asked.at(NOW).since + 60
 
@@ -172,15 +174,17 @@ def test_a_selection_says_what_is_elsewhere_and_what_somebody_else_changed():
 
 
 def test_the_bounds_are_said_with_what_waits():
-    text = said.waiting(Load(12_480, 3 << 20, NOW - 7200), Bounds(), NOW)
+    text = said.waiting(DeadLetterLoad(12_480, 3 << 20, NOW - 7200), DeadLetterLimits(), NOW)
     assert text.startswith(
         "12,480 wait of at most 10,000; 3.0 MiB of 256.0 MiB, the oldest for 2 h of 7 days."
     )
-    load = Load(12_480, 1, NOW - 8 * 86_400)
-    told = said.over(judge(load, Bounds(), NOW))
+    load = DeadLetterLoad(12_480, 1, NOW - 8 * 86_400)
+    told = said.over(judge(load, DeadLetterLimits(), NOW))
     assert "the bound (dlq_max_size) is 10,000" in told and "(dlq_max_age) is 7.0 days" in told
     assert told.count("nothing is dropped") == 1
-    assert said.waiting(Load(0, 0, None), Bounds(None, None, None), NOW).startswith("0 wait; 0 B.")
+    assert said.waiting(DeadLetterLoad(0, 0, None), DeadLetterLimits(None, None, None), NOW).startswith(
+        "0 wait; 0 B."
+    )
 
 
 # data
@@ -286,7 +290,7 @@ def test_what_costs_much_to_read_is_read_less_often():
         now[0] += 0.5
         return key
 
-    paced = dead_letter_reads.Paced(slow, least=1.0, clock=lambda: now[0])
+    paced = dead_letter_reads.AdaptiveCache(slow, least=1.0, clock=lambda: now[0])
     paced("a")
     now[0] += 4.9
     paced("a")
@@ -422,8 +426,8 @@ def test_show_only_these_writes_their_ids_into_the_address(path, store, monkeypa
     DeadLetters(store).add([letter(1), letter(2, topic="orders")])
     page = page_of(path, monkeypatch, chosen=("m-1",), topic="orders", letter="m-2")
     page.button(key="letters_only").click().run()
-    asked, wrong = looking({name: "".join(text) for name, text in page.query_params.items()})
-    assert (asked, wrong) == (Looking(DeadLetterFilter(ids=("m-1",), state=None), letter="m-2"), None)
+    asked, wrong = dead_letter_query({name: "".join(text) for name, text in page.query_params.items()})
+    assert (asked, wrong) == (DeadLetterQuery(DeadLetterFilter(ids=("m-1",), state=None), letter="m-2"), None)
 
 
 def test_a_letter_is_opened_by_its_address_with_everything_escaped(path, store, monkeypatch):

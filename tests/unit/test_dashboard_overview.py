@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from producer_core.alerts import AlertLog, Change, alert, book_of
+from producer_core.alerts import AlertChange, AlertLog, alert, rule_set_of
 from producer_core.dashboard import charts as dashboard_charts
 from producer_core.dashboard import queries, wording
 from producer_core.dashboard.charts import chart
@@ -577,7 +577,7 @@ def test_what_explains_others_stands_before_what_follows_from_it(store):
         alert("transactions_failing", "p", NOW - 10, text="a transaction failed"),
         alert("weak_replication", "orders", NOW - 5, text="orders has one replica"),
     ]
-    AlertLog(store).record([Change("fired", one) for one in fired])
+    AlertLog(store).record([AlertChange("fired", one) for one in fired])
     rules = [row["rule"] for row in queries.overview(store, "15 min", NOW).alerts]
     assert rules == ["connection_lost", "transactions_failing", "high_error_rate", "weak_replication"]
     everywhere = [item.rule for item in alerts_page(store, queries.View(), NOW).firing]
@@ -604,7 +604,7 @@ def test_what_two_producers_say_in_the_same_words_is_one_line_and_what_is_over_s
         ),
         alert("weak_replication", "orders", NOW - 5, text="orders has one replica"),
     ]
-    AlertLog(store).record([Change("fired", one) for one in fired])
+    AlertLog(store).record([AlertChange("fired", one) for one in fired])
     first, second, third = queries.overview(store, "15 min", NOW).alerts
     assert [one["rule"] for one in (first, second, third)] == [
         "connection_lost",
@@ -623,10 +623,10 @@ def test_a_rule_of_ones_own_speaks_of_each_topic_although_its_words_do_not_name_
         '[rules.many_dead]\nkind = "threshold"\nmetric = "dead"\nabove = 5\ntext = "many die"\nkeep_firing_for = "1h"\n'
         '[rules.slow_delivery]\nkeep_firing_for = "2h"\n'
     )
-    own = book_of(store).rules["many_dead"]
+    own = rule_set_of(store).rules["many_dead"]
     fired = [alert("many_dead", topic, NOW - 40, words=own) for topic in ("orders", "payments")]
     fired += [alert("slow_delivery", "orders", NOW - 40, says="slow", threshold=1.0)]
-    AlertLog(store).record([Change("fired", one) for one in fired])
+    AlertLog(store).record([AlertChange("fired", one) for one in fired])
     with store.borrow(write=True) as connection:
         connection.execute("UPDATE alerts SET since = ?", [NOW - 600])
 
@@ -809,7 +809,9 @@ def test_an_empty_store_says_how_to_begin(path, store, monkeypatch, drawn):
 
 def test_an_alert_that_fires_is_a_link_and_can_be_acknowledged(path, store, monkeypatch, drawn):
     shop(store, seen_at=time.time() + 60)
-    AlertLog(store).record([Change("fired", alert("high_error_rate", "p", NOW, value=0.3, threshold=0.05))])
+    AlertLog(store).record(
+        [AlertChange("fired", alert("high_error_rate", "p", NOW, value=0.3, threshold=0.05))]
+    )
     page = opened(path, monkeypatch)
     acknowledge = next(button for button in page.button if button.label == "Acknowledge")
     assert any(key.startswith("alert-") for key in drawn)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from producer_core.alerts import AlertLog, Change, alert
+from producer_core.alerts import AlertChange, AlertLog, alert
 from producer_core.dashboard import actions, charts, queries, wording
 from producer_core.dashboard.server import command as server_command
 from producer_core.dashboard.views import reads
@@ -311,7 +311,7 @@ def test_the_choices_stay_in_their_order_while_letters_arrive(store):
 
 def test_the_alert_of_many_dead_letters_says_the_number_that_the_page_shows(store):
     raised = alert("high_dlq_size", "p", NOW, value=101, threshold=100)
-    AlertLog(store).record([Change("fired", raised)])
+    AlertLog(store).record([AlertChange("fired", raised)])
     DeadLetters(store).add([letter(number) for number in range(120)])
     page = queries.overview(store, "5 min", NOW)
     assert [found["text"] for found in page.alerts] == ["120 dead letters wait; this alert fires above 100"]

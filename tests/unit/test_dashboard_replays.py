@@ -13,8 +13,8 @@ from producer_core.dashboard.views import reads
 from producer_core.dashboard.wording import replays as told
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.replay import Operation
-from producer_core.replay.claims import Claims
-from producer_core.replay.outcome import Death, Outcome
+from producer_core.replay.claims import ReplayClaims
+from producer_core.replay.outcome import FailedReplay, RecordOutcome
 from producer_core.replay.preflight import NEWER_KEY
 from producer_core.store import Store
 from tests.unit.dashboard_pages import links, text_of
@@ -56,7 +56,7 @@ def begun(store, **choices):
     """A replay of all, in the hands of a runner."""
     done = actions.start_replay(store, ALL, **{"who": "ann", **choices})
     looked(store, done.operation_id)
-    claims = Claims(store, done.operation_id, "p-1/abc", lease=15.0, clock=time.time)
+    claims = ReplayClaims(store, done.operation_id, "p-1/abc", lease=15.0, clock=time.time)
     assert claims.take()
     return done.operation_id, claims
 
@@ -69,13 +69,13 @@ def ended(store, *, failed=(), doubtful=()):
     for place, dead in enumerate(claimed):
         if place in doubtful:
             text = "nobody could look"
-            outcomes.append(Outcome(dead.message_id, "skipped", text, verdict="inconclusive"))
+            outcomes.append(RecordOutcome(dead.message_id, "skipped", text, verdict="inconclusive"))
         elif place in failed:
             before = DeadLetters(store).get(dead.message_id)
-            death = Death.again(replace(before, error_text="Broker: Policy violation"))
-            outcomes.append(Outcome(dead.message_id, "failed", "Broker: Policy violation", death=death))
+            death = FailedReplay.again(replace(before, error_text="Broker: Policy violation"))
+            outcomes.append(RecordOutcome(dead.message_id, "failed", "Broker: Policy violation", death=death))
         else:
-            outcomes.append(Outcome(dead.message_id, "acknowledged"))
+            outcomes.append(RecordOutcome(dead.message_id, "acknowledged"))
     assert claims.turn(outcomes, want=0, busy=False).over
     return one
 
@@ -260,7 +260,7 @@ def test_the_pace_is_what_was_settled_lately(store):
     buried(store, 4)
     one, claims = begun(store)
     claimed = claims.turn([], want=4, busy=False).letters
-    claims.turn([Outcome(dead.message_id, "acknowledged") for dead in claimed[:3]], want=0, busy=True)
+    claims.turn([RecordOutcome(dead.message_id, "acknowledged") for dead in claimed[:3]], want=0, busy=True)
 
     assert queries.one_replay(store, one, time.time()).pace == pytest.approx(3.0, rel=0.5)
     assert queries.one_replay(store, one, time.time() + 60).pace is None
@@ -396,7 +396,9 @@ def test_what_a_replay_left_out_is_told_without_words_of_the_shell(store):
         connection.execute("UPDATE operation_records SET flag = 'newer_key' WHERE message_id = ?", [ids[0]])
     claims.skip_flagged("newer_key", NEWER_KEY)
     taken = claims.turn([], want=10, busy=False).letters
-    assert claims.turn([Outcome(dead.message_id, "acknowledged") for dead in taken], want=0, busy=False).over
+    assert claims.turn(
+        [RecordOutcome(dead.message_id, "acknowledged") for dead in taken], want=0, busy=False
+    ).over
 
     said = told.outcome(replay.get(store, one))[1]
     assert "its key has a newer record on the topic" in said

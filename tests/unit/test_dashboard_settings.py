@@ -9,11 +9,11 @@ import pytest
 
 from producer_core.cli.store import _setting
 from producer_core.dashboard.auth import access
-from producer_core.dashboard.auth.access_rules import Admission
+from producer_core.dashboard.auth.access_rules import AccessRules
 from producer_core.dashboard.queries.settings import reach, settings
 from producer_core.dashboard.server import doctor_run
 from producer_core.dashboard.wording import settings as say
-from producer_core.diagnostics.doctor.finding import Finding
+from producer_core.diagnostics.doctor.finding import DoctorFinding
 from producer_core.dlq import DeadLetters
 from producer_core.store import Batch, Store
 from tests.unit.dashboard_pages import counts, letter, opened, producer, rows_of, text_of
@@ -127,9 +127,9 @@ def test_an_examination_is_followed_while_it_goes_on_and_sorted_when_it_is_over(
     go_on = threading.Event()
 
     def look():
-        yield Finding("first", "ok", "Well.")
+        yield DoctorFinding("first", "ok", "Well.")
         go_on.wait(10)
-        yield Finding("second", "problem", "Broken.", "Mend it.")
+        yield DoctorFinding("second", "problem", "Broken.", "Mend it.")
 
     running = doctor_run.Examination(look(), about="").start()
     assert not running.over
@@ -140,7 +140,7 @@ def test_an_examination_is_followed_while_it_goes_on_and_sorted_when_it_is_over(
 
 def test_one_that_breaks_off_says_so_and_ends():
     def look():
-        yield Finding("first", "ok", "Well.")
+        yield DoctorFinding("first", "ok", "Well.")
         raise ValueError("odd")
 
     running = doctor_run.Examination(look(), about="").start()
@@ -153,7 +153,7 @@ def test_there_is_one_examination_of_a_store_at_a_time(path, store, monkeypatch)
 
     def look(*_):
         go_on.wait(10)
-        yield Finding("first", "ok", "Well.")
+        yield DoctorFinding("first", "ok", "Well.")
 
     monkeypatch.setattr(doctor_run, "look", look)
     first = doctor_run.begin(path, None)
@@ -197,7 +197,7 @@ def test_the_page_names_rows_settings_and_the_command_that_changes_them(path, st
 
 def test_the_button_examines_and_the_findings_appear(path, store, monkeypatch):
     monkeypatch.setattr(
-        doctor_run, "look", lambda *_: iter([Finding("disk", "warning", "Nearly full.", "Free some.")])
+        doctor_run, "look", lambda *_: iter([DoctorFinding("disk", "warning", "Nearly full.", "Free some.")])
     )
     page = opened("settings", path, monkeypatch)
     page.button(key="examine").click().run()
@@ -211,7 +211,7 @@ def test_the_button_examines_and_the_findings_appear(path, store, monkeypatch):
 
 
 def test_who_only_looks_may_not_examine(path, store, monkeypatch):
-    guard = access.Guard(Admission(read_only=("*",)))
+    guard = access.AccessGuard(AccessRules(read_only=("*",)))
     monkeypatch.setattr(access, "_guards", [guard])
     page = opened("settings", path, monkeypatch)
     assert not page.exception

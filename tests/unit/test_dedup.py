@@ -11,7 +11,12 @@ import redis.asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer_core.delivery.dedup.deduplicator import Claim, MemoryBackend, MessageDeduplicator, RedisBackend
+from producer_core.delivery.dedup.deduplicator import (
+    Claim,
+    MemoryClaimBackend,
+    MessageDeduplicator,
+    RedisClaimBackend,
+)
 from producer_core.errors import ConfigError
 from producer_core.testing import FakeClock
 
@@ -87,7 +92,7 @@ def clock():
 class TestMemory(BackendContract):
     @pytest.fixture
     def backend(self, clock):
-        return MemoryBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=100, clock=clock)
+        return MemoryClaimBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=100, clock=clock)
 
     @pytest.fixture
     def after(self, clock):
@@ -107,7 +112,7 @@ class TestMemory(BackendContract):
         assert backend.claim("k", "b") is Claim.PENDING
 
     def test_it_forgets_the_oldest_and_never_what_is_being_sent(self, clock):
-        backend = MemoryBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=2, clock=clock)
+        backend = MemoryClaimBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=2, clock=clock)
         backend.claim("pending", "a")
         for key in "xyz":
             backend.confirm(key)
@@ -116,14 +121,14 @@ class TestMemory(BackendContract):
         assert len(backend) == 2
 
     def test_however_many_are_confirmed_together_memory_keeps_the_latest_and_hardly_more(self, clock):
-        backend = MemoryBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=128, clock=clock)
+        backend = MemoryClaimBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=128, clock=clock)
         for first in range(0, 1_000, 10):
             backend.confirm_many([f"k{number}" for number in range(first, first + 10)])
             assert all(backend.confirmed(f"k{number}") for number in range(max(0, first - 118), first + 10))
             assert len(backend) == len(backend._held) <= 130
 
     def test_what_has_expired_takes_no_memory(self, clock):
-        backend = MemoryBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=100, clock=clock)
+        backend = MemoryClaimBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=100, clock=clock)
         backend.claim("in doubt", "a")
         backend.confirm("acknowledged")
         clock.advance(CLAIM_TTL)
@@ -134,7 +139,7 @@ class TestMemory(BackendContract):
         assert [*backend._held] == ["and another"]
 
     def test_what_is_confirmed_again_is_remembered_its_whole_time_again(self, clock):
-        backend = MemoryBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=100, clock=clock)
+        backend = MemoryClaimBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=100, clock=clock)
         backend.confirm("k")
         clock.advance(TTL - 1)
         backend.confirm("k")
@@ -308,7 +313,7 @@ class Spread:
 @pytest.mark.parametrize(("servers", "one_place"), [(1, True), (3, False)])
 def test_keys_that_lie_on_several_servers_are_not_asked_for_together(servers, one_place):
     with redis.Redis(port=1) as nobody:
-        backend = RedisBackend(nobody, ttl=60, claim_ttl=60)
+        backend = RedisClaimBackend(nobody, ttl=60, claim_ttl=60)
         backend._redis = Spread(servers)
 
         assert backend._in_one_place() is one_place
@@ -345,7 +350,7 @@ STEPS = st.lists(
 @given(STEPS)
 def test_at_no_time_do_two_owners_hold_one_key(steps):
     clock = FakeClock()
-    backend = MemoryBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=2, clock=clock)
+    backend = MemoryClaimBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=2, clock=clock)
     holder = {}  # key -> (owner, until)
     for step, owner, number in steps:
         key = f"k{number}"

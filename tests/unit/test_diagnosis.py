@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from producer_core.diagnostics.causes import BrokerNumbers, Numbers, diagnose, over_time
+from producer_core.diagnostics.causes import BrokerNumbers, CauseInputs, diagnose, over_time
 
 
 def broker(number=1, **changes):
@@ -21,7 +21,7 @@ def broker(number=1, **changes):
 
 
 def numbers(*brokers, **changes):
-    usual = Numbers(
+    usual = CauseInputs(
         at=1000.0, seconds=60.0, acknowledged=60_000, samples=60, queued_sum=60_000, room_sum=6_000_000, fill_highest=0.03, batches=6000,
         batch_messages=60_000, batch_bytes=12_000_000, brokers=brokers or (broker(1), broker(2), broker(3)),
     )  # fmt: skip
@@ -142,7 +142,7 @@ def test_all_well_is_said_with_its_numbers_and_nothing_else():
 
 
 @pytest.mark.parametrize(
-    "nothing", [[], [Numbers(1000.0, 60.0)], [Numbers(1000.0, 60.0, acknowledged=5)]], ids=str
+    "nothing", [[], [CauseInputs(1000.0, 60.0)], [CauseInputs(1000.0, 60.0, acknowledged=5)]], ids=str
 )
 def test_nothing_is_invented_without_numbers_of_the_client(nothing):
     assert over_time(nothing, now=1060.0) == ()
@@ -154,7 +154,7 @@ def test_a_client_that_sends_nothing_is_not_called_well():
 
 
 def test_messages_that_failed_are_said_without_numbers_of_the_client_too():
-    (found,) = over_time([Numbers(1000.0, 60.0, acknowledged=99, dead=1)], now=1060.0)
+    (found,) = over_time([CauseInputs(1000.0, 60.0, acknowledged=99, dead=1)], now=1060.0)
     assert found.title == "1 of 100 messages became dead letters."
 
 

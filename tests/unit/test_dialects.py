@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from producer_core.cli import main
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.dlq.topics import Place, Record, derived_id, letter_of, read, write
+from producer_core.dlq.topics import DeadLetterRecord, RecordPlace, derived_id, letter_of, read, write
 from producer_core.events import Attempt
 from producer_core.messages import id_bytes, id_text
 from producer_core.store import Store
 from tests.unit.replaying import letter
 
-PLACE = Place("cluster-1", "orders-dlt", "topic-id")
+PLACE = RecordPlace("cluster-1", "orders-dlt", "topic-id")
 
 SPRING = (
     ("kafka_dlt-original-topic", b"orders"),
@@ -128,7 +128,7 @@ OWN = (("trace", b"\x00\x01"), ("trace", None), ("", b""), ("dlq.mine", b"\xff")
 
 
 def record(headers, *, key=b"k", value=b"v", offset=17, timestamp_ms=1_700_000_009_000):
-    return Record(3, offset, key, value, tuple(headers), timestamp_ms)
+    return DeadLetterRecord(3, offset, key, value, tuple(headers), timestamp_ms)
 
 
 def made(headers, **changes):

@@ -7,7 +7,15 @@ from click.testing import CliRunner
 
 from producer_core.cli import main
 from producer_core.dlq import DeadLetterFilter, DeadLetterQueue, DeadLetters, Spill
-from producer_core.dlq.limits import OVER, WITHIN, Bounds, Load, Watch, judge, measure
+from producer_core.dlq.limits import (
+    OVER,
+    WITHIN,
+    DeadLetterLimits,
+    DeadLetterLoad,
+    LimitWatch,
+    judge,
+    measure,
+)
 from producer_core.store import Store
 from tests.unit.test_dlq_letters import letter
 
@@ -23,24 +31,24 @@ def store(tmp_path):
 @pytest.mark.parametrize(
     ("load", "passed"),
     [
-        (Load(0, 0, None), ()),
-        (Load(10, 100, NOW - 60), ()),
-        (Load(11, 100, NOW), ("number",)),
-        (Load(10, 101, NOW), ("bytes",)),
-        (Load(1, 1, NOW - 61), ("age",)),
-        (Load(11, 101, NOW - 61), ("number", "bytes", "age")),
-        (Load(1, 1, NOW + 60), ()),
+        (DeadLetterLoad(0, 0, None), ()),
+        (DeadLetterLoad(10, 100, NOW - 60), ()),
+        (DeadLetterLoad(11, 100, NOW), ("number",)),
+        (DeadLetterLoad(10, 101, NOW), ("bytes",)),
+        (DeadLetterLoad(1, 1, NOW - 61), ("age",)),
+        (DeadLetterLoad(11, 101, NOW - 61), ("number", "bytes", "age")),
+        (DeadLetterLoad(1, 1, NOW + 60), ()),
     ],
 )
 def test_a_bound_is_passed_above_it_and_not_at_it(load, passed):
-    found = judge(load, Bounds(10, 100, 60.0), NOW)
+    found = judge(load, DeadLetterLimits(10, 100, 60.0), NOW)
 
     assert tuple(excess.what for excess in found) == passed
     assert all(excess.advice and "dlq_max_" in excess.text for excess in found)
 
 
 def test_a_bound_that_was_taken_away_is_never_passed():
-    assert judge(Load(10**9, 10**15, 0.0), Bounds(None, None, None), NOW) == ()
+    assert judge(DeadLetterLoad(10**9, 10**15, 0.0), DeadLetterLimits(None, None, None), NOW) == ()
 
 
 def test_what_waits_is_measured_and_what_was_archived_is_not(store):
@@ -48,8 +56,8 @@ def test_what_waits_is_measured_and_what_was_archived_is_not(store):
     letters.add([letter(1, value=b"12345"), letter(2, value=None), letter(3, value=b"1")])
     letters.archive(DeadLetterFilter(ids=("m-3",)), who="ann", origin="python")
 
-    assert measure(store) == Load(2, 5, letter(1).failed_at)
-    assert measure(Store.open(store.path.with_name("empty.duckdb"))) == Load(0, 0, None)
+    assert measure(store) == DeadLetterLoad(2, 5, letter(1).failed_at)
+    assert measure(Store.open(store.path.with_name("empty.duckdb"))) == DeadLetterLoad(0, 0, None)
 
 
 class Timer:
@@ -62,7 +70,7 @@ class Timer:
 
 def test_a_passed_bound_is_said_once_and_its_end_once(store):
     timer, letters = Timer(), DeadLetters(store)
-    watch = Watch(Bounds(letters=1), timer=timer)
+    watch = LimitWatch(DeadLetterLimits(letters=1), timer=timer)
     letters.add([letter(1), letter(2)])
 
     said = []
@@ -83,9 +91,10 @@ def test_a_passed_bound_is_said_once_and_its_end_once(store):
 def test_the_watch_looks_every_five_seconds_at_most(store, monkeypatch):
     timer, looked = Timer(), []
     monkeypatch.setattr(
-        "producer_core.dlq.limits.measure", lambda store: looked.append(timer.now) or Load(0, 0, None)
+        "producer_core.dlq.limits.measure",
+        lambda store: looked.append(timer.now) or DeadLetterLoad(0, 0, None),
     )
-    watch = Watch(Bounds(), timer=timer)
+    watch = LimitWatch(DeadLetterLimits(), timer=timer)
 
     for _ in range(20):
         watch.look(store, NOW)
@@ -100,10 +109,10 @@ def test_a_look_that_takes_long_is_made_seldom(store, monkeypatch):
     def slow(store):
         looked.append(timer.now)
         timer.now += 0.5
-        return Load(0, 0, None)
+        return DeadLetterLoad(0, 0, None)
 
     monkeypatch.setattr("producer_core.dlq.limits.measure", slow)
-    watch = Watch(Bounds(), timer=timer)
+    watch = LimitWatch(DeadLetterLimits(), timer=timer)
     for _ in range(1200):
         watch.look(store, NOW)
         timer.now += 1
@@ -112,7 +121,7 @@ def test_a_look_that_takes_long_is_made_seldom(store, monkeypatch):
 
 
 def test_the_bounds_of_the_store_go_before_those_of_a_producer(store):
-    given = Bounds(letters=7)
+    given = DeadLetterLimits(letters=7)
 
     assert (
         CliRunner()
@@ -120,11 +129,11 @@ def test_the_bounds_of_the_store_go_before_those_of_a_producer(store):
         .exit_code
         == 0
     )
-    assert given.set_by(store.settings()) == Bounds(7, 2048, None)
+    assert given.set_by(store.settings()) == DeadLetterLimits(7, 2048, None)
     CliRunner().invoke(
         main, ["store", "set", "dlq_max_size=20", "dlq_max_bytes=default", "--store", str(store.path)]
     )
-    assert given.set_by(store.settings()) == Bounds(20, 256 << 20, None)
+    assert given.set_by(store.settings()) == DeadLetterLimits(20, 256 << 20, None)
 
 
 @pytest.mark.parametrize(

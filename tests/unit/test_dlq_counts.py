@@ -17,8 +17,8 @@ from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.count import COLUMNS
 from producer_core.events import Attempt
-from producer_core.replay.claims import Claims
-from producer_core.replay.outcome import Outcome
+from producer_core.replay.claims import ReplayClaims
+from producer_core.replay.outcome import RecordOutcome
 from producer_core.store import Store
 from tests.unit.replaying import CLUSTER, buried
 from tests.unit.test_dlq_letters import NOW, letter
@@ -101,15 +101,17 @@ def test_a_replay_changes_many_letters_in_place_and_the_counts_know(store, monke
     monkeypatch.setattr("producer_core.store.dead_letter_counts._FEW", few)
     ids = buried(store, 30)
     operation = replay.plan(store, DeadLetterFilter(), who="me", origin="python", can_run=CLUSTER)
-    claims = Claims(store, operation.operation_id, "me", lease=60, clock=lambda: NOW)
+    claims = ReplayClaims(store, operation.operation_id, "me", lease=60, clock=lambda: NOW)
     assert claims.take()
     before = places(store)
 
     turn = claims.turn([], want=20, busy=False)
     agreed(store)
-    outcomes = [Outcome(one, "acknowledged", None, 0, at) for at, one in enumerate(ids[:15])]
-    doubt = Outcome(ids[15], "skipped", "nobody knows", verdict="inconclusive")
-    claims.turn([*outcomes, doubt, *(Outcome(one, "pending") for one in ids[16:20])], want=0, busy=False)
+    outcomes = [RecordOutcome(one, "acknowledged", None, 0, at) for at, one in enumerate(ids[:15])]
+    doubt = RecordOutcome(ids[15], "skipped", "nobody knows", verdict="inconclusive")
+    claims.turn(
+        [*outcomes, doubt, *(RecordOutcome(one, "pending") for one in ids[16:20])], want=0, busy=False
+    )
     agreed(store)
 
     assert [one.message_id for one in turn.letters] == ids[:20]

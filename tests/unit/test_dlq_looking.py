@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from producer_core.cli.dlq import filter_options
-from producer_core.dlq import Cursor, DeadLetterFilter, DeadLetterQueue, DeadLetters, search
+from producer_core.dlq import DeadLetterFilter, DeadLetterQueue, DeadLetters, PageCursor, search
 from producer_core.dlq.filter import command_options
 from producer_core.errors import ConfigError
 from producer_core.store import Store
@@ -118,7 +118,7 @@ def test_pages_are_the_listing_in_pieces_even_where_all_died_at_once(letters):
         pages.append(ids(page.letters))
         if (after := page.next) is None:
             break
-        after = Cursor.parse(str(after))
+        after = PageCursor.parse(str(after))
 
     assert [one for page in pages for one in page] == ids(letters.find(DeadLetterFilter(), limit=100))
     assert [len(page) for page in pages] == [6] * 6 + [4]
@@ -134,7 +134,7 @@ def test_a_letter_that_dies_while_pages_are_turned_moves_nothing(letters):
 
 def test_a_cursor_that_nobody_wrote_is_a_mistake_that_is_said():
     with pytest.raises(ConfigError):
-        Cursor.parse("yesterday")
+        PageCursor.parse("yesterday")
 
 
 # bodies

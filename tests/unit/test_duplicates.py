@@ -10,7 +10,7 @@ import pytest
 
 from producer_core.delivery.delivery import Delivery
 from producer_core.delivery.duplicate_check.check import DuplicateCheck
-from producer_core.delivery.duplicate_check.gap_reader import Reading
+from producer_core.delivery.duplicate_check.gap_reader import GapReadResult
 from producer_core.delivery.duplicate_check.offset_gaps import OffsetGaps
 from producer_core.events import Acknowledged, AttemptFailed
 from producer_core.messages import id_bytes, id_text
@@ -50,7 +50,7 @@ class Bench:
 
     def read(self, gaps, timeout):
         self.reads.append(gaps)
-        found = Reading()
+        found = GapReadResult()
         for each in gaps:
             for gap in each.gaps:
                 end = max(self.log.get(each.partition, {0: None})) + 1 if gap.is_tail else gap.end

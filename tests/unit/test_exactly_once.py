@@ -12,8 +12,8 @@ from hypothesis import strategies as some
 
 from producer_core.delivery.delivery import Delivery
 from producer_core.delivery.exactly_once.log_positions import (
-    Ledger,
-    Place,
+    LogPosition,
+    LogPositions,
     advanced,
     shard_ids,
     shard_note,
@@ -21,8 +21,12 @@ from producer_core.delivery.exactly_once.log_positions import (
 )
 from producer_core.delivery.exactly_once.merged_statistics import merged
 from producer_core.delivery.exactly_once.ownership import Ownership
-from producer_core.delivery.exactly_once.shard import Waiting, take
-from producer_core.delivery.exactly_once.transaction_errors import blame, lost_the_id, refused_for_good
+from producer_core.delivery.exactly_once.shard import WaitingMessage, take
+from producer_core.delivery.exactly_once.transaction_errors import (
+    failure_cause,
+    lost_the_id,
+    refused_for_good,
+)
 from producer_core.delivery.exactly_once.transactional_client import check
 from producer_core.delivery.exactly_once.transactional_transport import transactional_settings
 from producer_core.errors import ConfigError
@@ -38,7 +42,7 @@ def delivery(seq, partition=0, session=SESSION):
 
 
 def place(offset, partition=0):
-    return Place("t", partition, offset)
+    return LogPosition("t", partition, offset)
 
 
 @pytest.fixture
@@ -48,7 +52,7 @@ def progress():
 
 @pytest.fixture
 def ledger(progress):
-    return Ledger(progress, MessageIds(SESSION))
+    return LogPositions(progress, MessageIds(SESSION))
 
 
 # the ledger
@@ -89,12 +93,12 @@ def test_what_was_found_and_has_not_come_back_holds_the_offset(ledger, progress)
 
 
 def test_after_a_second_crash_it_is_found_again_and_what_is_settled_is_not(progress):
-    first = Ledger(progress, MessageIds(SESSION))
+    first = LogPositions(progress, MessageIds(SESSION))
     first.begin({T0: 4})
     first.found(T0, [(delivery(1).id, place(5))])
     first.settle([(delivery(3), place(9))])
 
-    second = Ledger(progress, MessageIds(SESSION))
+    second = LogPositions(progress, MessageIds(SESSION))
     second.found(T0, [(delivery(1).id, place(5)), (delivery(3).id, place(9))])
 
     assert second.place(delivery(1).id) == place(5)
@@ -124,7 +128,7 @@ def test_a_topic_that_was_made_anew_begins_anew(ledger, progress):
 )
 def test_the_offset_never_passes_what_is_not_settled(records, chance):
     progress = MemoryProgress()
-    ledger = Ledger(progress, MessageIds(SESSION))
+    ledger = LogPositions(progress, MessageIds(SESSION))
     ledger.begin({T0: -1})
     open_ones = {offset for offset, is_found in records if is_found}
     ledger.found(T0, [(delivery(offset).id, place(offset)) for offset in sorted(open_ones)])
@@ -148,7 +152,7 @@ def test_every_id_that_may_have_left_a_transaction_is_fenced():
     assert shard_note("a", 2, progress.offsets) == {}
     assert shard_ids("a", 2, progress.offsets) == ["a-0", "a-1", "a-2", "a-3"]
     assert shard_ids("b", 1, progress.offsets) == ["b-0", "a-0", "a-1", "a-2", "a-3"]
-    assert Ledger(progress, MessageIds(SESSION)).partitions() == [T0]
+    assert LogPositions(progress, MessageIds(SESSION)).partitions() == [T0]
 
 
 # who is to blame
@@ -157,7 +161,7 @@ TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
 
 
 def test_alone_in_its_partition_it_is_guilty_and_its_neighbours_elsewhere_are_not():
-    judged = blame(
+    judged = failure_cause(
         [
             (delivery(1), TOO_LARGE),
             (delivery(2, 1), KafkaError(KafkaError._PURGE_QUEUE)),
@@ -170,15 +174,15 @@ def test_alone_in_its_partition_it_is_guilty_and_its_neighbours_elsewhere_are_no
 
 
 def test_of_a_refused_batch_nobody_is_guilty_yet_and_the_next_is_smaller():
-    judged = blame([(delivery(seq), TOO_LARGE) for seq in range(10)], {T0: 10})
+    judged = failure_cause([(delivery(seq), TOO_LARGE) for seq in range(10)], {T0: 10})
     assert judged.guilty == []
     assert judged.limits == {T0: 5}
-    assert blame([(delivery(seq), TOO_LARGE) for seq in range(2)], {T0: 2}).limits == {T0: 1}
+    assert failure_cause([(delivery(seq), TOO_LARGE) for seq in range(2)], {T0: 2}).limits == {T0: 1}
 
 
 def test_the_broker_may_tell_the_guilty_from_its_neighbours():
     spared = KafkaError(KafkaError._INVALID_DIFFERENT_RECORD)
-    judged = blame(
+    judged = failure_cause(
         [
             (delivery(1), spared),
             (delivery(2), KafkaError(KafkaError.INVALID_RECORD)),
@@ -192,7 +196,7 @@ def test_the_broker_may_tell_the_guilty_from_its_neighbours():
 
 def test_what_the_whole_topic_is_refused_for_needs_no_search():
     denied = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
-    judged = blame([(delivery(seq), denied) for seq in range(10)], {T0: 10})
+    judged = failure_cause([(delivery(seq), denied) for seq in range(10)], {T0: 10})
     assert len(judged.guilty) == 10
 
 
@@ -253,7 +257,9 @@ def test_each_further_shard_has_more_attempts_so_that_one_id_decides():
 
 
 def queue(*partitions, size=10):
-    return deque(Waiting(delivery(seq, partition), 0.0, size) for seq, partition in enumerate(partitions))
+    return deque(
+        WaitingMessage(delivery(seq, partition), 0.0, size) for seq, partition in enumerate(partitions)
+    )
 
 
 def taken(batch):

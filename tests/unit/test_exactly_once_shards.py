@@ -14,10 +14,10 @@ import pytest
 from confluent_kafka import KafkaError
 
 from producer_core.delivery.exactly_once import shard
-from producer_core.delivery.exactly_once.log_positions import Place
-from producer_core.delivery.exactly_once.read_back import Seen
+from producer_core.delivery.exactly_once.log_positions import LogPosition
+from producer_core.delivery.exactly_once.read_back import ReadBackResult
 from producer_core.delivery.exactly_once.transactional_client import TransactionFailed
-from producer_core.delivery.journal import Journal, Record
+from producer_core.delivery.journal import Journal, JournalRecord
 from producer_core.errors import Fenced, JournalFull
 from tests.exactly_once import MemoryProgress, Sender
 from tests.support import eventually
@@ -30,7 +30,7 @@ LOST = KafkaError(KafkaError._TIMED_OUT)
 class Written:
     """What a delivery report says."""
 
-    place: Place
+    place: LogPosition
 
     def topic(self):
         return self.place.topic
@@ -66,7 +66,7 @@ class Log:
         return (
             delivery,
             None,
-            Written(Place(delivery.topic, delivery.partition, len(records) - 1)),
+            Written(LogPosition(delivery.topic, delivery.partition, len(records) - 1)),
         )
 
     def seqs(self):
@@ -141,14 +141,14 @@ class FakeReadBack:
         self.log = log
 
     def __call__(self, offsets, wanted):
-        seen = Seen()
+        seen = ReadBackResult()
         with self.log.lock:
             for where, off in offsets.items():
                 records = self.log.records[where]
                 seen.ends[where] = len(records)
                 if off is not None:
                     seen.found[where] = [
-                        (id, Place(*where, offset, 0))
+                        (id, LogPosition(*where, offset, 0))
                         for offset, id in enumerate(records)
                         if offset > off and id is not None and wanted(id)
                     ]
@@ -164,7 +164,7 @@ def on(monkeypatch):
     """Makes a sender over a log; without pauses."""
 
     def make(log, **options):
-        monkeypatch.setattr(shard, "Client", lambda settings, name, **_: FakeClient(log, name))
+        monkeypatch.setattr(shard, "TransactionalClient", lambda settings, name, **_: FakeClient(log, name))
         monkeypatch.setattr(shard, "ReadBack", lambda *_: FakeReadBack(log))
         monkeypatch.setattr(shard, "_BREATH", 0.0)
         monkeypatch.setattr(
@@ -205,7 +205,7 @@ def test_however_transactions_end_and_whenever_the_process_dies_each_is_there_on
 def test_the_log_in_memory_can_tell_a_careless_sender(on, monkeypatch):
     """The proof of the proof: without the read-back the same log has duplicates."""
     monkeypatch.setattr(
-        FakeReadBack, "__call__", lambda self, offsets, wanted: Seen(ends=dict.fromkeys(offsets, 0))
+        FakeReadBack, "__call__", lambda self, offsets, wanted: ReadBackResult(ends=dict.fromkeys(offsets, 0))
     )
     log = Log(1, ["committed", "answer lost"])
     with on(log) as sender:
@@ -358,7 +358,7 @@ def test_a_full_queue_says_so(on):
     with on(log, shards=1, max_age=60, settings={"queue.buffering.max.messages": 3}) as sender:
         log.lock.acquire()  # nothing ends
         try:
-            with pytest.raises(shard.Full):
+            with pytest.raises(shard.ClientQueueFull):
                 for seq in range(20):
                     sender.transport.produce(sender.delivery(seq, partition=0))
         finally:
@@ -376,7 +376,7 @@ def test_a_journal_that_was_put_back_from_a_copy_neither_loses_nor_repeats_a_mes
                 sender.offer(sender.delivery(seq, partition=seq % 4))
             given = range(journal.next_sequence, journal.next_sequence + count)
             for seq in given:
-                journal.append(Record(seq, "t", None, b"x"))
+                journal.append(JournalRecord(seq, "t", None, b"x"))
             if copied:  # before any of them is written
                 shutil.copytree(path, copy)
             for seq in given:
@@ -429,7 +429,7 @@ def test_a_damaged_settle_log_has_no_message_sent_twice(on, tmp_path, damage):
             left = [record.seq for record in journal.read()]
             given = range(journal.next_sequence, journal.next_sequence + count)
             for seq in given:
-                journal.append(Record(seq, "t", None, b"x"))
+                journal.append(JournalRecord(seq, "t", None, b"x"))
             for seq in [*left, *given] if settles else ():
                 sender.offer(sender.delivery(seq, partition=seq % 4))
             sender.wait(len(left) + count if settles else 0)

@@ -7,7 +7,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from producer_core.delivery.gil_handoff import Handover
+from producer_core.delivery.gil_handoff import GilHandoff
 from producer_core.testing import FakeClock
 from tests.support import eventually
 
@@ -30,7 +30,7 @@ def cpu():
 @pytest.fixture
 def handover(reports, clock, cpu):
     """A thousand messages were sent a moment ago."""
-    handover = Handover(reports, lambda: 5, clock=clock, cpu=cpu)
+    handover = GilHandoff(reports, lambda: 5, clock=clock, cpu=cpu)
     handover.step_aside()
     return handover
 
@@ -149,7 +149,7 @@ def test_who_pauses_between_messages_is_not_in_the_way(handover, clock, cpu, spe
 
 
 def test_no_room_ends_the_rest(reports, clock, cpu):
-    handover = Handover(reports, iter(range(1_000_000)).__next__, clock=clock, cpu=cpu)  # ever more is sent
+    handover = GilHandoff(reports, iter(range(1_000_000)).__next__, clock=clock, cpu=cpu)  # ever more is sent
     handover.step_aside()
     handover.step_aside()
     handover.hurry()

@@ -8,10 +8,10 @@ import pytest
 from confluent_kafka import KafkaError
 
 from producer_core import ReliableKafkaProducer, RetryConfig
-from producer_core.delivery.connection_state import Connection
-from producer_core.delivery.prober import Marks, resolve
+from producer_core.delivery.connection_state import ConnectionState
+from producer_core.delivery.prober import AckCheckpoints, resolve
 from producer_core.events import Acknowledged, Hook
-from producer_core.kafka.record_lookup import Landing
+from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.testing import InMemoryTransport
 from tests.support import eventually
 
@@ -209,12 +209,12 @@ def test_a_close_in_the_middle_of_a_look_keeps_the_message_as_a_dead_letter():
     ],
 )
 def test_what_follows_a_look(outcome, policy, absent, waited, expected):
-    assert resolve(Landing(outcome, None, None, 0, ""), policy, absent=absent, waited=waited) == expected
+    assert resolve(ProbeResult(outcome, None, None, 0, ""), policy, absent=absent, waited=waited) == expected
 
 
 def test_a_floor_is_what_was_acknowledged_before_the_message_existed():
     sequence = [0]
-    marks = Marks(lambda: sequence[0], every=0.0)
+    marks = AckCheckpoints(lambda: sequence[0], every=0.0)
     marks.note([Acknowledged("orders", 0, 10, 0.0, 0, 1, 0)])
     sequence[0] = 5
     marks.note([Acknowledged("orders", 0, 20, 0.0, 0, 1, 4), Acknowledged("other", 3, 7, 0.0, 0, 1, 3)])
@@ -225,7 +225,9 @@ def test_a_floor_is_what_was_acknowledged_before_the_message_existed():
 
 
 def test_while_it_is_not_known_whether_a_message_was_sent_later_ones_of_its_key_wait(monkeypatch):
-    monkeypatch.setattr(Connection, "may_have_sent", lambda *_: False)  # nothing was transmitted in an outage
+    monkeypatch.setattr(
+        ConnectionState, "may_have_sent", lambda *_: False
+    )  # nothing was transmitted in an outage
     producer, transport = make(once("_MSG_TIMED_OUT"))
     transport.automatic_statistics = False
 

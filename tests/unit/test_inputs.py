@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from producer_core.cli.send import column_types
 from producer_core.cli.send.key_field import key_of
-from producer_core.cli.send.open_rows import InputError, Malformed, Row, open_rows
+from producer_core.cli.send.open_rows import InputError, InputRow, MalformedRow, open_rows
 from producer_core.errors import ConfigError, InvalidMessage
 from producer_core.messages import encode_value
 
@@ -69,7 +69,7 @@ def test_bare_json_values_are_rows_too_and_null_is_the_value_null(tmp_path):
 def test_a_malformed_line_keeps_its_bytes_its_number_and_the_reason(tmp_path, line, why):
     rows = list(open_rows(written(tmp_path, "a.jsonl", b"{}\n\n" + line + b"\r\n{}\n")))
 
-    assert [type(row) for row in rows] == [Row, Malformed, Row]
+    assert [type(row) for row in rows] == [InputRow, MalformedRow, InputRow]
     assert (rows[1].position, rows[1].raw) == (3, line)
     assert why in rows[1].text
 
@@ -129,7 +129,7 @@ def test_a_line_longer_than_the_bound_costs_only_itself(tmp_path, monkeypatch):
 
     rows = list(open_rows(written(tmp_path, "a.jsonl", b"1\n" + b'"' + b"x" * 1000 + b'"\n2\n')))
 
-    assert [type(row) for row in rows] == [Row, Malformed, Row]
+    assert [type(row) for row in rows] == [InputRow, MalformedRow, InputRow]
     assert rows[2].position == 3
 
 
@@ -296,7 +296,7 @@ def test_quotes_line_breaks_and_separators_inside_fields_survive(tmp_path):
 def test_a_malformed_record_keeps_its_bytes_and_costs_only_itself(tmp_path, line, why):
     rows = list(open_rows(written(tmp_path, "a.csv", b"id,b\n1,x\n" + line + b"\n2,y\n")))
 
-    assert [type(row) for row in rows] == [Row, Malformed, Row]
+    assert [type(row) for row in rows] == [InputRow, MalformedRow, InputRow]
     assert (rows[1].position, rows[1].raw) == (3, line)
     assert why in rows[1].text
 
@@ -305,7 +305,7 @@ def test_an_unclosed_quote_does_not_swallow_the_rest_of_the_file(tmp_path):
     body = "".join(f"{number},x\n" for number in range(4, 1000))
     rows = list(open_rows(written(tmp_path, "a.csv", f'id,b\n1,x\n2,"open\n3,x\n{body}')))
 
-    assert [row.position for row in rows if isinstance(row, Malformed)] == [3]
+    assert [row.position for row in rows if isinstance(row, MalformedRow)] == [3]
     assert len(rows) == 999
 
 

@@ -16,14 +16,22 @@ from hypothesis import strategies as st
 from producer_core.cli import main
 from producer_core.errors import ConfigError
 from producer_core.pipeline.integrity import caveats, topic_bounds, watermarks
-from producer_core.pipeline.integrity.ledger_sources import Source
-from producer_core.pipeline.integrity.outcome import Expired, Gap
+from producer_core.pipeline.integrity.ledger_sources import LedgerSource
+from producer_core.pipeline.integrity.outcome import ExpiredRange, LedgerGap
 from producer_core.pipeline.integrity.ranges import covered, layers, merged
 from producer_core.pipeline.integrity.report import AuditReport
-from producer_core.pipeline.integrity.scope import Scope
-from producer_core.pipeline.integrity.spans import Edge, Span, anew, left_of, lowered, seen_after, spans
+from producer_core.pipeline.integrity.scope import AuditScope
+from producer_core.pipeline.integrity.spans import (
+    OffsetSpan,
+    PartitionBounds,
+    anew,
+    left_of,
+    lowered,
+    seen_after,
+    spans,
+)
 from producer_core.pipeline.integrity.suspects import to_read
-from producer_core.pipeline.integrity.watermarks import Marks
+from producer_core.pipeline.integrity.watermarks import AuditWatermarks
 from producer_core.store import Store
 
 # what is read again
@@ -56,7 +64,7 @@ def test_a_small_partition_is_read_again_in_one_piece():
     found = pa.table(
         {"partition": [0, 0, 1, 1], "off_min": [5, 90, 5, 90_000], "off_max": [6, 95, 6, 90_000]}
     )
-    small, large = Span(0, 100, 0, 100, 100, 100), Span(0, 100_000, 0, 100_000, 100_000, 100_000)
+    small, large = OffsetSpan(0, 100, 0, 100, 100, 100), OffsetSpan(0, 100_000, 0, 100_000, 100_000, 100_000)
     assert to_read(found, {0: small, 1: large}) == {0: [(5, 96)], 1: [(5, 7), (90_000, 90_001)]}
 
 
@@ -69,50 +77,50 @@ def test_each_read_has_one_range_a_partition():
 
 
 def test_an_audit_is_about_what_its_reader_sees():
-    topic_bounds = {0: Edge(3, 8, 10)}
-    assert spans(topic_bounds)[0] == Span(3, 8, 3, 8, 10, 10, 0)
+    topic_bounds = {0: PartitionBounds(3, 8, 10)}
+    assert spans(topic_bounds)[0] == OffsetSpan(3, 8, 3, 8, 10, 10, 0)
     uncommitted = spans(topic_bounds, isolation="read_uncommitted")[0]
     assert (uncommitted.end, uncommitted.stable, uncommitted.whole) == (10, 10, True)
 
 
 def test_an_audit_begins_where_it_was_told_and_no_lower_than_there_is():
-    topic_bounds = {0: Edge(3, 8, 10), 1: Edge(0, 5, 5)}
+    topic_bounds = {0: PartitionBounds(3, 8, 10), 1: PartitionBounds(0, 5, 5)}
     found = spans(topic_bounds, begin={0: 1})
     assert (found[0].start, found[0].floor, found[1].start) == (3, 1, 0)
     assert spans(topic_bounds, begin={0: 99})[0].start == spans(topic_bounds, begin={0: 99})[0].end == 8
 
 
 def test_an_audit_ends_before_what_is_too_late():
-    topic_bounds = {0: Edge(0, 8, 10), 1: Edge(0, 8, 8)}
+    topic_bounds = {0: PartitionBounds(0, 8, 10), 1: PartitionBounds(0, 8, 8)}
     found = spans(topic_bounds, until={0: 4, 1: None})
     assert [span.end for span in found.values()] == [4, 8]
 
 
 def test_a_partition_that_is_not_there_is_refused():
     with pytest.raises(ConfigError, match="no partition 7; it has 1"):
-        spans({0: Edge(0, 1, 1)}, begin={7: 0})
+        spans({0: PartitionBounds(0, 1, 1)}, begin={7: 0})
 
 
 def test_what_changes_while_an_audit_reads_is_asked_for_again():
-    before = spans({0: Edge(0, 8, 8), 1: Edge(0, 5, 5)})
-    after = seen_after(before, {0: Edge(4, 9, 12), 2: Edge(0, 3, 3)})
+    before = spans({0: PartitionBounds(0, 8, 8), 1: PartitionBounds(0, 5, 5)})
+    after = seen_after(before, {0: PartitionBounds(4, 9, 12), 2: PartitionBounds(0, 3, 3)})
     assert (after[0].low, after[0].after, after[0].end, after[1]) == (4, 12, 8, before[1])
     assert (after[2].end, after[0].whole) == (0, True)
 
 
 def test_an_audit_begins_where_retention_has_left_something():
-    (span,) = left_of({0: Span(5, 8, 9, 20, 20, after=20)}).values()
+    (span,) = left_of({0: OffsetSpan(5, 8, 9, 20, 20, after=20)}).values()
     assert (span.start, span.end) == (9, 9)
 
 
 def test_a_ledger_that_tells_late_makes_an_audit_begin_earlier():
-    before = spans({0: Edge(2, 8, 8), 1: Edge(0, 5, 5)}, begin={0: 6, 1: 4})
+    before = spans({0: PartitionBounds(2, 8, 8), 1: PartitionBounds(0, 5, 5)}, begin={0: 6, 1: 4})
     after = lowered(before, {0: 1})
     assert (after[0].start, after[0].floor, after[1].start) == (2, 6, 4)
 
 
 def test_a_log_that_ends_below_its_mark_was_cut():
-    assert anew({0: 5, 1: 5, 2: 5}, {0: Edge(0, 4, 4), 1: Edge(0, 5, 5)}) == [0]
+    assert anew({0: 5, 1: 5, 2: 5}, {0: PartitionBounds(0, 4, 4), 1: PartitionBounds(0, 5, 5)}) == [0]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +135,7 @@ def test_a_log_that_ends_below_its_mark_was_cut():
 )
 def test_a_scope_that_contradicts_itself_is_refused(wrong):
     with pytest.raises(ConfigError):
-        Scope(**wrong)
+        AuditScope(**wrong)
 
 
 # how it is said
@@ -137,7 +145,7 @@ def report(**more):
     values = {"records": 1_000, "foreign": 0, "acknowledged": 1_000, **more}
     return AuditReport(
         audit_id="a-1", topic="orders", cluster_id="c", started_at=1.0, finished_at=2.0, isolation="read_committed",
-        spans={0: Span(0, 1_000, 0, 1_000, 1_000, 1_000)}, **values,
+        spans={0: OffsetSpan(0, 1_000, 0, 1_000, 1_000, 1_000)}, **values,
     )  # fmt: skip
 
 
@@ -177,7 +185,7 @@ def report(**more):
             {
                 "acknowledged": 1,
                 "unledgered": 999,
-                "gaps": (Gap("p", 3, 400),),
+                "gaps": (LedgerGap("p", 3, 400),),
                 "ledger_lost": 9,
                 "strange": 1_200,
             },
@@ -221,11 +229,11 @@ def test_what_else_matters_follows_in_sentences():
     said = report(
         pending=5,
         expired=30,
-        expired_ranges=(Expired(2, 30, 0, 29),),
+        expired_ranges=(ExpiredRange(2, 30, 0, 29),),
         unledgered=1,
         given_up_found=2,
         foreign=7,
-        gaps=(Gap("p-1", 17, 20), Gap("p-2", 3, 3)),
+        gaps=(LedgerGap("p-1", 17, 20), LedgerGap("p-2", 3, 3)),
         ledger_lost=4,
         undecided=1,
         strange=3,
@@ -293,7 +301,7 @@ def test_a_notebook_shows_the_report_without_a_script():
 
 
 def test_a_program_gets_numbers():
-    found = json.loads(json.dumps(report(lost=2, gaps=(Gap("p", 1, 3),)).to_dict()))
+    found = json.loads(json.dumps(report(lost=2, gaps=(LedgerGap("p", 1, 3),)).to_dict()))
     names = ("lost", "duplicated", "reordered", "expired", "pending", "unledgered", "ledger_gaps")
     assert [found[name] for name in names] == [2, 0, 0, 0, 0, 0, 3]
     assert found["ranges"] == {"0": [0, 1_000, 0, 1_000]}
@@ -308,10 +316,11 @@ def test_a_program_gets_numbers():
 @pytest.fixture
 def ledger(monkeypatch):
     """A ledger's topic of two partitions, of which retention has taken what stood below 10 in the second."""
-    now = {0: Edge(0, 50, 50), 1: Edge(10, 50, 50)}
+    now = {0: PartitionBounds(0, 50, 50), 1: PartitionBounds(10, 50, 50)}
     monkeypatch.setattr(topic_bounds, "edges", lambda admin, facts: now)
-    return Source(
-        topic_bounds.TopicFacts("telemetry", "x", (0, 1), "delete"), {0: Edge(0, 50, 50), 1: Edge(0, 50, 50)}
+    return LedgerSource(
+        topic_bounds.TopicFacts("telemetry", "x", (0, 1), "delete"),
+        {0: PartitionBounds(0, 50, 50), 1: PartitionBounds(0, 50, 50)},
     )
 
 
@@ -351,7 +360,7 @@ def store(tmp_path):
 def test_an_audit_that_finished_moves_its_marks_and_one_that_failed_does_not(store):
     first = watermarks.begin(store, "orders", "c", isolation="read_committed", now=1.0)
     watermarks.fail(store, first, 2.0, "The broker went away.")
-    course = Marks(store, "c", "orders", "x", "read_committed", ("telemetry",))
+    course = AuditWatermarks(store, "c", "orders", "x", "read_committed", ("telemetry",))
     assert course.verified() == {}
 
     second = watermarks.begin(store, "orders", "c", isolation="read_committed", now=3.0)
@@ -360,7 +369,7 @@ def test_an_audit_that_finished_moves_its_marks_and_one_that_failed_does_not(sto
     done = AuditReport(
         **{**{name: getattr(done, name) for name in done.__dataclass_fields__}, "audit_id": second}
     )
-    here = {0: Span(0, 1_000, 0, 1_000, 1_000, after=1_003), 1: Span(0, 4, 0, 4, 4, after=4)}
+    here = {0: OffsetSpan(0, 1_000, 0, 1_000, 1_000, after=1_003), 1: OffsetSpan(0, 4, 0, 4, 4, after=4)}
     watermarks.finish(store, done, course.moved(here, {"telemetry y": {0: 7}}))
 
     assert (course.verified(), course.judged()) == ({0: 1_000, 1: 4}, {0: 1_003, 1: 4})

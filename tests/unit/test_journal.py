@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from producer_core.delivery.journal import Journal, Record
+from producer_core.delivery.journal import Journal, JournalRecord
 from producer_core.delivery.journal.ranges import Ranges, ranges_of
 from producer_core.delivery.journal.record import decode, encode
 from producer_core.errors import JournalError, JournalFull
@@ -47,8 +47,8 @@ def journal(kind):
 
 def test_what_was_appended_is_read_back_byte_for_byte(journal):
     records = [
-        Record(0, "orders", None, None),
-        Record(
+        JournalRecord(0, "orders", None, None),
+        JournalRecord(
             1, "orders", b"", b"", (("a", b""), ("a", None), ("\u00e4", b"\xff\x00")), Placement(0, 1), 0.5
         ),
         a_record(2, os.urandom(3_000_000)),
@@ -296,7 +296,7 @@ texts = st.text(max_size=20)
 
 @given(
     st.builds(
-        Record,
+        JournalRecord,
         st.integers(0, 2**64 - 1),
         texts,
         st.none() | st.binary(max_size=50),

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from producer_core import ReliableKafkaProducer
 from producer_core.delivery.journal import Journal
-from producer_core.delivery.journal.folder import Folder, Identity
+from producer_core.delivery.journal.folder import JournalFolder, JournalIdentity
 from producer_core.errors import JournalError
-from producer_core.messages import MessageIds, MessageStatus, Span, id_bytes, id_text, new_session
+from producer_core.messages import MessageIds, MessageStatus, SequenceSpan, id_bytes, id_text, new_session
 from producer_core.testing import InMemoryTransport
 from tests.support import eventually
 from tests.unit.journaling import crash, fill, kept
 
 EARLIER, NOW = uuid.UUID(int=1), uuid.UUID(int=2)
-IDS = MessageIds(NOW, first=100, earlier=(Span(10, 20, EARLIER),))
+IDS = MessageIds(NOW, first=100, earlier=(SequenceSpan(10, 20, EARLIER),))
 
 
 def send(journal, made, count, **options):
@@ -90,15 +90,17 @@ def test_sessions_are_forgotten_once_their_records_are_gone(tmp_path):
 
 @pytest.mark.parametrize("half", [0, 1])
 def test_a_flip_in_a_long_list_of_sessions_costs_nothing(tmp_path, half):
-    spans = tuple(Span(seq, seq + 1, new_session()) for seq in range(500))  # more than fit into one sector
-    folder = Folder(tmp_path / "j")
+    spans = tuple(
+        SequenceSpan(seq, seq + 1, new_session()) for seq in range(500)
+    )  # more than fit into one sector
+    folder = JournalFolder(tmp_path / "j")
     folder._write("session", replace(folder.identity, spans=spans).encode(), 0)
     folder.close()
     data = bytearray((tmp_path / "j" / "session").read_bytes())
     data[100 + half * len(data) // 2] ^= 1
     (tmp_path / "j" / "session").write_bytes(data)
 
-    folder = Folder(tmp_path / "j")
+    folder = JournalFolder(tmp_path / "j")
     ids = folder.begin(1000, lambda start, end: True)
     folder.close()
     assert [ids.of(seq)[:16] for seq in range(500)] == [span.session.bytes for span in spans]
@@ -108,8 +110,8 @@ def test_a_folder_of_an_earlier_version_keeps_the_ids_of_its_messages(tmp_path):
     path = tmp_path / "j"
     with Journal.open(path) as journal:
         fill(journal, range(3))
-    folder = Folder(path)
-    old = Identity(folder.identity.id, folder.identity.secret, ())
+    folder = JournalFolder(path)
+    old = JournalIdentity(folder.identity.id, folder.identity.secret, ())
     folder._write("session", old.encode(), 0)  # 20 bytes, as earlier versions wrote it
     folder.close()
 

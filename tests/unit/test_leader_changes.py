@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from producer_core.delivery.loss_detection import Look
+from producer_core.delivery.loss_detection import BrokerView
 from producer_core.messages import id_bytes
 from tests.support import eventually
 from tests.unit.test_standing import SESSION, FakeAsker, Watched
@@ -23,7 +23,7 @@ class CutLog(FakeAsker):
 
     def shown(self, offset):
         ours = offset < self.length or offset >= self.end
-        return Look(
+        return BrokerView(
             exists=True, topic_id="A", low=0, high=max(self.end, offset + 1), found_at=offset,
             found_id=id_bytes(SESSION, offset + 1000) if ours else b"x" * 24, compacted=False,
         )  # fmt: skip
@@ -142,7 +142,7 @@ def test_a_partition_without_a_leader_is_looked_at_once_it_has_one(watched):
 def test_a_look_that_fails_through_an_outage_is_made_again_quietly_until_it_succeeds(watched):
     watched.acks(9)
     led_by(watched, 1, 0)
-    watched.broker.looks[0] = Look(trouble="OFFSET_NOT_AVAILABLE")
+    watched.broker.looks[0] = BrokerView(trouble="OFFSET_NOT_AVAILABLE")
     led_by(watched, 2, 1)
     for tries in range(1, 12):
         watched.later(61)
@@ -159,7 +159,7 @@ def test_a_look_that_fails_through_an_outage_is_made_again_quietly_until_it_succ
 def test_a_second_change_ends_the_wait_after_failed_looks(watched):
     watched.acks(9)
     led_by(watched, 1, 0)
-    watched.broker.looks[0] = Look(trouble="no leader")
+    watched.broker.looks[0] = BrokerView(trouble="no leader")
     led_by(watched, 2, 1)
     for tries in range(1, 8):
         watched.later(61)
@@ -175,7 +175,7 @@ def test_a_second_change_ends_the_wait_after_failed_looks(watched):
 
 
 def test_without_the_permission_to_read_it_is_said_once_a_topic(watched):
-    watched.broker.looks[0] = watched.broker.looks[1] = Look(trouble="no READ", refused=True)
+    watched.broker.looks[0] = watched.broker.looks[1] = BrokerView(trouble="no READ", refused=True)
     for epoch in range(4):
         for partition in (0, 1):
             watched.acks(9 + epoch, partition=partition)
@@ -207,7 +207,7 @@ def test_a_change_just_before_close_is_still_looked_at():
     watched = Watched()
     watched.acks(9)
     led_by(watched, 1, 0)
-    watched.broker.looks[0] = Look(exists=True, topic_id="A", low=0, high=4)
+    watched.broker.looks[0] = BrokerView(exists=True, topic_id="A", low=0, high=4)
     led_by(watched, 2, 1)
     watched.watch.stop()
 

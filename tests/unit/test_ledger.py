@@ -21,8 +21,8 @@ from producer_core.metrics.ack_ledger import (
     MODULUS,
     UNKNOWN,
     WINDOW,
+    AckLedger,
     GivenUpRow,
-    Ledger,
     LedgerRow,
     entries,
     fingerprint,
@@ -30,7 +30,7 @@ from producer_core.metrics.ack_ledger import (
     unplaced_rows,
 )
 from producer_core.metrics.batch import KINDS
-from producer_core.metrics.batch_sequence import Numbering
+from producer_core.metrics.batch_sequence import BatchSequence
 from producer_core.metrics.batch_size import LIMIT, split
 from producer_core.metrics.telemetry import decode, encode
 from producer_core.store import Batch, Store
@@ -54,7 +54,7 @@ def acked(seq, offset, *, topic="orders", partition=3, session=SESSION, own=True
 
 def heard(items, *, cuts=(), fresh=True):
     """The rows of all takes, where the items are told in stretches that end at these places."""
-    ledger, rows, start = Ledger(SESSION.bytes, fresh=fresh), [], 0
+    ledger, rows, start = AckLedger(SESSION.bytes, fresh=fresh), [], 0
     for end in (*sorted(cuts), len(items)):
         if items[start:end]:
             ledger.acknowledged(items[start:end])
@@ -160,7 +160,7 @@ def test_topics_and_partitions_have_rows_of_their_own():
 
 
 def test_a_ledger_that_nobody_takes_for_long_forgets_nothing():
-    ledger, count = Ledger(SESSION.bytes), 200_000
+    ledger, count = AckLedger(SESSION.bytes), 200_000
     for start in range(0, count, 1000):
         ledger.acknowledged([acked(seq, seq + 7) for seq in range(start, start + 1000)])
     rows, _ = ledger.take()
@@ -169,7 +169,7 @@ def test_a_ledger_that_nobody_takes_for_long_forgets_nothing():
 
 
 def test_it_may_hear_on_two_threads_while_it_is_taken():
-    ledger, rows = Ledger(SESSION.bytes), []
+    ledger, rows = AckLedger(SESSION.bytes), []
 
     def tell(partition):
         for start in range(0, 20_000, 100):
@@ -186,7 +186,7 @@ def test_it_may_hear_on_two_threads_while_it_is_taken():
 
 
 def test_what_was_given_up_is_told_with_its_verdict():
-    ledger = Ledger(SESSION.bytes)
+    ledger = AckLedger(SESSION.bytes)
     ledger.died(letter(7, code="MSG_SIZE_TOO_LARGE", verdict="not_sent"))
     _, (row,) = ledger.take()
     assert (f"{row.session}-{row.seq}", row.code, row.verdict) == (letter(7).message_id, "MSG_SIZE_TOO_LARGE", "not_sent")  # fmt: skip
@@ -324,7 +324,7 @@ def test_statistics_after_a_restart_with_a_journal_are_added_to_those_before(tmp
 
 
 def test_the_ledger_tells_a_message_of_an_earlier_start_under_its_own_session(tmp_path):
-    ledger = Ledger(SESSION.bytes, first=100)
+    ledger = AckLedger(SESSION.bytes, first=100)
     ledger.acknowledged([acked(7, 3, session=OTHER), acked(100, 4), acked(101, 5)])
     rows, _ = ledger.take()
     assert {(row.session, tuple(entries(row))) for row in rows} == {
@@ -335,7 +335,7 @@ def test_the_ledger_tells_a_message_of_an_earlier_start_under_its_own_session(tm
 
 @pytest.mark.parametrize("known", [7, None])
 def test_batch_numbers_of_a_session_that_is_derived_from_an_input_go_on(known):
-    numbering = Numbering(fresh=False, known=lambda: known)
+    numbering = BatchSequence(fresh=False, known=lambda: known)
     first, second = numbering.take(), numbering.take()
     assert second == first + 1
     assert first == known if known is not None else first > 1 << 40

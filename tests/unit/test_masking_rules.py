@@ -108,7 +108,7 @@ def test_without_a_file_the_usual_rules_hold(tmp_path, monkeypatch):
     monkeypatch.delenv("PRODUCER_CORE_MASKING", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
 
-    assert masking.rules() == masking.Rules()
+    assert masking.rules() == masking.MaskingRules()
     (tmp_path / "producer-core").mkdir()
     (tmp_path / "producer-core" / "masking.toml").write_text("patterns = ['zebra']")
     assert mask_text("a zebra") == "a ***"

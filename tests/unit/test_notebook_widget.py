@@ -11,7 +11,7 @@ import pytest
 
 from producer_core import Monitor
 from producer_core.dashboard.notebook import widget_state
-from producer_core.dashboard.notebook.widget_actions import LATE, Desk
+from producer_core.dashboard.notebook.widget_actions import LATE, WidgetActions
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreUnavailable
 from producer_core.kafka.classify import fingerprint
@@ -292,7 +292,7 @@ def test_acts_carry_the_persons_name(widget, store, monkeypatch):
 
 
 def test_an_unknown_message_is_only_a_look(store):
-    desk = Desk(store)
+    desk = WidgetActions(store)
     assert desk.answer({"type": "drop", "at": time.time()}).said == ""
     assert desk.answer({}).said == ""
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import embedded
-from producer_core.delivery.delivery import AT_REST, BEHIND_TWIN, WITH_CLIENT, Delivery
+from producer_core.delivery.delivery import AWAITING_DUPLICATE, IN_CLIENT, QUEUED, Delivery
 from producer_core.delivery.ordering import Lanes
 from producer_core.errors import ConfigError, QueueFull
 from producer_core.kafka.classify import failure_of
@@ -227,12 +227,12 @@ def test_a_lane_hands_out_everything_once_and_in_order_after_its_head(steps, str
     for seq, (key, outcome) in enumerate(steps):
         delivery = a_delivery(seq, key=str(key).encode())
         if lanes.admit(delivery):
-            delivery.place = WITH_CLIENT
+            delivery.place = IN_CLIENT
             flying.append(delivery)
         if flying:
             reported = flying.pop(0)
             if outcome == "fail":
-                reported.attempts, reported.place = ("failed",), AT_REST
+                reported.attempts, reported.place = ("failed",), QUEUED
                 lanes.failed(reported)
                 if lanes.turn(reported):
                     flying.append(reported)
@@ -263,8 +263,8 @@ def test_a_message_whose_time_comes_while_its_lane_hands_it_out_is_sent_once():
 
     assert lanes.following(first) is second
     assert not lanes.turn(second)
-    assert not lanes.waits(second, BEHIND_TWIN)
-    assert second.place is WITH_CLIENT
+    assert not lanes.waits(second, AWAITING_DUPLICATE)
+    assert second.place is IN_CLIENT
     assert lanes.settled(second, acknowledged=True) == "free"
     assert not lanes.turn(second)
     assert lanes.following(second) is None
@@ -376,11 +376,11 @@ def test_a_copy_that_stepped_back_is_not_in_the_way_of_its_twin(attempts):
     assert lanes.following(head) is twin
     assert lanes.following(twin) is other
     assert lanes.following(other) is None
-    twin.attempts, twin.place = ("failed",), AT_REST
+    twin.attempts, twin.place = ("failed",), QUEUED
     lanes.failed(twin)
     assert lanes.turn(twin)  # its retry: nothing stands before it
     lanes.settled(twin, acknowledged=True)
     assert lanes.following(twin) is None
     assert lanes.held == 0
     assert not lanes.queues
-    assert copy.place is BEHIND_TWIN
+    assert copy.place is AWAITING_DUPLICATE

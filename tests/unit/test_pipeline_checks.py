@@ -31,7 +31,7 @@ from producer_core.errors import (
 )
 from producer_core.metrics.telemetry import SCHEMA_VERSION
 from producer_core.pipeline import checkpoint, session, spark_master, telemetry
-from producer_core.pipeline.job_status import Told, noted
+from producer_core.pipeline.job_status import JobStatus, noted
 from producer_core.pipeline.kafka_options import kafka_options
 from producer_core.pipeline.session import _settings
 from producer_core.pipeline.spark_errors import explained, root_cause, spark_error
@@ -119,9 +119,9 @@ def test_what_listens_and_says_nothing_is_told_within_its_time():
 def test_a_master_that_never_takes_a_job_is_told_as_such():
     stopped = RuntimeError("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.")
     gone, full = spark_error(stopped), PipelineError("A disk is full.")
-    assert "did not take this job" in str(spark_master.deaf("spark://h:8080", gone))
-    assert spark_master.deaf("local[2,4]", gone) is gone
-    assert spark_master.deaf("spark://h:8080", full) is full
+    assert "did not take this job" in str(spark_master.master_start_error("spark://h:8080", gone))
+    assert spark_master.master_start_error("local[2,4]", gone) is gone
+    assert spark_master.master_start_error("spark://h:8080", full) is full
 
 
 @pytest.mark.parametrize(
@@ -285,11 +285,11 @@ def test_a_topic_that_is_made_again_ends_a_job_that_runs(tmp_path, monkeypatch, 
         def _start(self, sink):
             return Query(False, False, False)
 
-    source = telemetry.Source(("one",), {}, "c", {"one": "id-1"})
+    source = telemetry.TelemetrySource(("one",), {}, "c", {"one": "id-1"})
     with checkpoint.held(tmp_path, "c", source.topic_ids):
         stream = Stream(None, source, None, tmp_path, None, False, 1.0, print, time.time, ids)
         with pytest.raises(ConfigError, match="made again"):
-            stream.played(telemetry._Run(Told(), lambda going: None, lambda: False))
+            stream.played(telemetry._Run(JobStatus(), lambda going: None, lambda: False))
     assert told == []
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from producer_core.errors import ConfigError, PipelineError, StoreLocked
 from producer_core.pipeline import telemetry
-from producer_core.pipeline.job_status import Told
+from producer_core.pipeline.job_status import JobStatus
 from producer_core.pipeline.merge_batch import merge, unseen
-from producer_core.pipeline.parquet_history import History
+from producer_core.pipeline.parquet_history import ParquetHistory
 from producer_core.store import Store
 from tests.unit.test_pipeline_merging import batches
 
@@ -27,7 +27,7 @@ class Job:
     def __init__(self, folder, *, dies_at=None, store="fleet.duckdb"):
         self.store = Store.open(folder / store)
         self.dies_at = dies_at
-        self.history = History(folder / "history", reached=self.reached)
+        self.history = ParquetHistory(folder / "history", reached=self.reached)
         self.history.open(self.store)
 
     def reached(self, point):
@@ -228,8 +228,8 @@ def test_a_store_that_was_busy_for_a_while_leaves_each_row_once(jobs, tmp_path):
             raise StoreLocked
 
     now = TEN
-    going = telemetry._Run(Told(), lambda going: None, lambda: False)
-    source = telemetry.Source((), {}, "c", {})
+    going = telemetry._Run(JobStatus(), lambda going: None, lambda: False)
+    source = telemetry.TelemetrySource((), {}, "c", {})
     stream = Stream(None, source, job.store, tmp_path, job.history, False, 1.0, reached, lambda: now, dict)
     played = []
     for trouble in troubles:
@@ -253,7 +253,7 @@ def test_a_history_of_a_store_that_was_deleted_is_refused_for_it_would_hold_ever
     with pytest.raises(ConfigError, match="another store"):
         jobs()
     with pytest.raises(ConfigError, match="another store"):
-        History(tmp_path / "history").check(None, tmp_path / "none.duckdb")
+        ParquetHistory(tmp_path / "history").check(None, tmp_path / "none.duckdb")
 
 
 def test_a_history_of_another_store_that_has_merged_the_same_is_refused(jobs, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from producer_core.errors import StoreError
 from producer_core.metrics.batch import KINDS
-from producer_core.pipeline.merge_batch import Overtaken, merge, missing, unseen
+from producer_core.pipeline.merge_batch import SupersededBatch, merge, missing, unseen
 from producer_core.store import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow, Store
 
 HOUR, DAY = 3600, 86400
@@ -146,7 +146,7 @@ def test_what_somebody_else_merged_meanwhile_is_looked_at_again(store):
     fresh = unseen(store, batches(("p1", 0), ("p1", 1)))
     store.append(Batch("p1", 0))
 
-    with pytest.raises(Overtaken):
+    with pytest.raises(SupersededBatch):
         merge(store, fresh, query_id="q", batch_id=0, now=1.0)
 
     assert totals(store) == (0, 0, 0)

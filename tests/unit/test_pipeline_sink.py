@@ -15,7 +15,7 @@ from producer_core.metrics.telemetry import SCHEMA_VERSION, encode
 from producer_core.pipeline import sink as module
 from producer_core.pipeline import telemetry
 from producer_core.pipeline.merge_batch import merged_through, missing
-from producer_core.pipeline.sink import Merged, Sink
+from producer_core.pipeline.sink import MergeResult, TelemetrySink
 from producer_core.store import Batch, Store
 from tests.unit.test_pipeline_history import Killed
 
@@ -23,11 +23,11 @@ from tests.unit.test_pipeline_history import Killed
 @pytest.mark.parametrize(
     ("done", "words"),
     [
-        (Merged(), "No new batches came; /fleet.duckdb is as it was."),
-        (Merged(1, 0), "1 batch came, and /fleet.duckdb had it already."),
-        (Merged(1200, 0), "1,200 batches came, and /fleet.duckdb had them already."),
-        (Merged(15, 15), "Merged 15 batches into /fleet.duckdb."),
-        (Merged(15, 12), "Merged 12 of 15 batches into /fleet.duckdb; it had the others already."),
+        (MergeResult(), "No new batches came; /fleet.duckdb is as it was."),
+        (MergeResult(1, 0), "1 batch came, and /fleet.duckdb had it already."),
+        (MergeResult(1200, 0), "1,200 batches came, and /fleet.duckdb had them already."),
+        (MergeResult(15, 15), "Merged 15 batches into /fleet.duckdb."),
+        (MergeResult(15, 12), "Merged 12 of 15 batches into /fleet.duckdb; it had the others already."),
     ],
 )
 def test_what_a_run_came_to_is_a_sentence_where_nothing_came_too(done, words):
@@ -35,8 +35,8 @@ def test_what_a_run_came_to_is_a_sentence_where_nothing_came_too(done, words):
 
 
 def test_a_run_to_which_nothing_came_yet_says_so():
-    assert telemetry.words(Merged(), None) == "no batches yet"
-    assert telemetry.words(Merged(15, 12), 3) == "merged 12 of 15 batches; 3 records behind"
+    assert telemetry.words(MergeResult(), None) == "no batches yet"
+    assert telemetry.words(MergeResult(15, 12), 3) == "merged 12 of 15 batches; 3 records behind"
 
 
 def piece(*numbers, version=SCHEMA_VERSION):
@@ -76,7 +76,7 @@ def sink(store, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "pieces", pieces_of(piece(0, 1), piece(2), piece(3)))
 
     def make(reached=lambda point: None):
-        return Sink(store, tmp_path / "aside", None, told.append, reached, options={})
+        return TelemetrySink(store, tmp_path / "aside", None, told.append, reached, options={})
 
     told = []
     make.told = told

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from producer_core.delivery.journal import Journal, Record
+from producer_core.delivery.journal import Journal, JournalRecord
 from producer_core.dlq import Spill
 from producer_core.errors import JournalFull
 from tests.unit.power_loss import Disk, restore
@@ -44,7 +44,8 @@ class Life:
 
     def append(self, journal, seqs, size=40):
         records = [
-            Record(seq, TOPIC, b"key", b"%d %s " % (seq, os.urandom(4).hex().encode()) * size) for seq in seqs
+            JournalRecord(seq, TOPIC, b"key", b"%d %s " % (seq, os.urandom(4).hex().encode()) * size)
+            for seq in seqs
         ]
         self.begun |= {record.value for record in records}
         if len(records) == 1:

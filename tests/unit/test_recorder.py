@@ -12,12 +12,12 @@ import pytest
 
 from producer_core.errors import StoreFull, StoreLocked
 from producer_core.events import Acknowledged, AttemptFailed, Notice
-from producer_core.metrics.ack_ledger import Ledger, entries
+from producer_core.metrics.ack_ledger import AckLedger, entries
 from producer_core.metrics.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
-from producer_core.metrics.client_stats import ClientView
+from producer_core.metrics.client_stats import ClientStats
 from producer_core.metrics.counters import Metrics
-from producer_core.metrics.recorder import Destination, Recorder, added_up
-from producer_core.metrics.stats_window import Tally
+from producer_core.metrics.recorder import Recorder, RecorderDestination, added_up
+from producer_core.metrics.stats_window import StatsWindow
 from tests.support import eventually
 from tests.unit.replaying import letter
 
@@ -82,7 +82,7 @@ def row():
 def parts():
     store, spill, metrics = FakeStore(), FakeSpill(), Metrics()
     recorder = Recorder(
-        lambda: Destination(store, store),
+        lambda: RecorderDestination(store, store),
         spill,
         metrics=metrics,
         describe=row,
@@ -108,7 +108,7 @@ def test_a_close_keeps_dead_letters_before_it_waits_for_the_store():
 
     store.add = held
     recorder = Recorder(
-        lambda: Destination(store, store), spill, metrics=Metrics(), describe=row, pending=Counter
+        lambda: RecorderDestination(store, store), spill, metrics=Metrics(), describe=row, pending=Counter
     )
     recorder.died(died)
     recorder._end()  # what its thread does last
@@ -133,7 +133,7 @@ def test_each_message_is_counted_in_exactly_one_batch(parts):
 def test_seconds_that_nobody_looks_at_are_written_together_and_those_that_tell_something_at_once():
     store, metrics = FakeStore(), Metrics()
     recorder = Recorder(
-        lambda: Destination(store, store), FakeSpill(), metrics=metrics, describe=row, pending=Counter
+        lambda: RecorderDestination(store, store), FakeSpill(), metrics=metrics, describe=row, pending=Counter
     )
 
     def second():
@@ -158,7 +158,11 @@ def test_what_nobody_looks_at_is_written_four_seconds_at_a_time():
     """It was five: the fourth second came a moment before four seconds had passed since the last write."""
     store = FakeStore()
     recorder = Recorder(
-        lambda: Destination(store, store), FakeSpill(), metrics=Metrics(), describe=row, pending=Counter
+        lambda: RecorderDestination(store, store),
+        FakeSpill(),
+        metrics=Metrics(),
+        describe=row,
+        pending=Counter,
     )
     written = []
     for _ in range(9):
@@ -272,9 +276,9 @@ def test_beyond_the_bound_the_oldest_rows_of_the_ledger_go_and_are_counted(monke
     """With 3 windows that may wait the older ones are one batch: the oldest rows of it go, not all."""
     monkeypatch.setattr("producer_core.metrics.recorder._WAITING_LEDGER", 160)
     monkeypatch.setattr("producer_core.metrics.recorder._WAITING_BATCHES", windows)
-    store, ledger = FakeStore(trouble=StoreLocked("busy")), Ledger(b"s" * 16)
+    store, ledger = FakeStore(trouble=StoreLocked("busy")), AckLedger(b"s" * 16)
     recorder = Recorder(
-        lambda: Destination(store, store), FakeSpill(), metrics=Metrics(), describe=row, pending=Counter,
+        lambda: RecorderDestination(store, store), FakeSpill(), metrics=Metrics(), describe=row, pending=Counter,
         ledger=ledger, keep_ledger=True,
     )  # fmt: skip
     for second in range(35):
@@ -293,14 +297,14 @@ def test_beyond_the_bound_the_oldest_rows_of_the_ledger_go_and_are_counted(monke
 def test_what_was_acknowledged_while_it_was_taken_names_its_cluster():
     known = []
 
-    class Heard(Ledger):
+    class Heard(AckLedger):
         def take(self):
             known.append("c")  # the first acknowledgement of a producer's life
             return super().take()
 
     heard = Heard(b"s" * 16)
-    tally = Tally(
-        Metrics(), ClientView(), heard, pending=Counter, number=iter(range(9)).__next__, clock=time.time,
+    tally = StatsWindow(
+        Metrics(), ClientStats(), heard, pending=Counter, number=iter(range(9)).__next__, clock=time.time,
         describe=lambda: row()._replace(cluster_id="".join(known)),
     )  # fmt: skip
     heard.acknowledged(acknowledged(3))

@@ -20,11 +20,11 @@ from producer_core.errors import (
     StoreLocked,
 )
 from producer_core.events import Attempt
-from producer_core.replay.broker_check import Check
+from producer_core.replay.broker_check import BrokerCheck
 from producer_core.replay.candidates import Candidates
-from producer_core.replay.claims import Claims, Held
-from producer_core.replay.execution import Pace, Portion
-from producer_core.replay.outcome import Death, Outcome
+from producer_core.replay.claims import LeaseState, ReplayClaims
+from producer_core.replay.execution import BatchSizer, ReplayPace
+from producer_core.replay.outcome import FailedReplay, RecordOutcome
 from producer_core.store import Store
 from tests.support import eventually
 from tests.unit.replaying import (
@@ -361,7 +361,7 @@ def test_no_more_than_the_bound_are_in_flight(store, clock):
 
 
 def test_a_rate_lets_no_more_go_than_it_says():
-    pace = Pace(10.0, now=0.0)
+    pace = ReplayPace(10.0, now=0.0)
 
     first = pace.room(0.0, 500)
     pace.spend(first)
@@ -370,7 +370,7 @@ def test_a_rate_lets_no_more_go_than_it_says():
 
     assert (first, soon) == (1, 2)
     assert pace.room(100.0, 500) == 10
-    assert Pace(None, 0.0).room(0.0, 500) == 500
+    assert ReplayPace(None, 0.0).room(0.0, 500) == 500
 
 
 # pause, resume, cancel
@@ -400,7 +400,7 @@ def test_pause_finishes_what_is_in_flight_and_resume_goes_on(store, clock):
 def test_a_paused_replay_goes_on_at_another_rate_and_its_runner_hears_of_it(store, clock):
     buried(store, 3)
     operation = planned(store, clock, rate=1000.0)
-    claims = Claims(store, operation.operation_id, "r-1", lease=15.0, clock=clock)
+    claims = ReplayClaims(store, operation.operation_id, "r-1", lease=15.0, clock=clock)
     assert claims.take()
     assert claims.turn([], want=0, busy=True).rate == 1000.0
 
@@ -409,7 +409,7 @@ def test_a_paused_replay_goes_on_at_another_rate_and_its_runner_hears_of_it(stor
 
     assert replay.get(store, operation.operation_id).rate == 2.0
     assert claims.turn([], want=0, busy=True).rate == 2.0
-    pace = Pace(1000.0, now=0.0)
+    pace = ReplayPace(1000.0, now=0.0)
     pace.follow(2.0)
     assert pace.room(now=60.0, most=100) == 2
 
@@ -504,12 +504,12 @@ def test_cancel_before_anybody_ran_it_ends_it_at_once(store, clock):
 def test_what_was_claimed_and_not_sent_is_dead_again_after_a_cancel(store, clock):
     ids = buried(store, 3)
     operation = planned(store, clock)
-    claims = Claims(store, operation.operation_id, "me", lease=15, clock=clock)
+    claims = ReplayClaims(store, operation.operation_id, "me", lease=15, clock=clock)
     claims.take()
     claims.turn([], want=2, busy=False)
 
     replay.cancel(store, operation.operation_id, **BY, clock=clock)
-    assert claims.turn([Outcome(one, "pending") for one in ids[:2]], want=5, busy=False).over
+    assert claims.turn([RecordOutcome(one, "pending") for one in ids[:2]], want=5, busy=False).over
 
     assert states(store) == dict.fromkeys(ids, "dead")
     assert replay.get(store, operation.operation_id).skipped == 3
@@ -518,8 +518,8 @@ def test_what_was_claimed_and_not_sent_is_dead_again_after_a_cancel(store, clock
 def test_a_replay_for_a_cluster_that_vanished_does_not_stand_in_the_way(store, clock):
     buried(store, 3, cluster_id="gone")
     stale = replay.plan(store, ALL, **BY, can_run="gone", clock=clock)
-    Claims(store, stale.operation_id, "dead", lease=15, clock=clock).take()
-    Claims(store, stale.operation_id, "dead", lease=15, clock=clock).turn([], want=2, busy=False)
+    ReplayClaims(store, stale.operation_id, "dead", lease=15, clock=clock).take()
+    ReplayClaims(store, stale.operation_id, "dead", lease=15, clock=clock).turn([], want=2, busy=False)
     DeadLetters(store).add([letter(9)])
 
     fresh = planned(store, clock)
@@ -626,7 +626,9 @@ def test_one_answer_sends_thousands_that_were_not_found_and_the_audit_keeps_it(s
     buried(store, 3000, verdict="possibly_persisted")
     sender = ScriptedSender()
     operation = planned(store, clock, check_first=True)
-    Claims(store, operation.operation_id, "looks", lease=15, clock=clock).checked(Check((), 0.0), {}, "")
+    ReplayClaims(store, operation.operation_id, "looks", lease=15, clock=clock).checked(
+        BrokerCheck((), 0.0), {}, ""
+    )
 
     replay.go(store, operation.operation_id, who="ann", origin="test", inconclusive="send", clock=clock)
     done = runner(store, sender, clock, probe=answering({})).run_one(operation.operation_id, 60)
@@ -670,7 +672,7 @@ def test_doubt_stays_when_the_resend_fails_in_a_safe_way(store, clock):
 def claimed_by_a_dead_runner(store, clock, **choices):
     """An operation whose owner claimed two of its records and died."""
     operation = planned(store, clock, **choices)
-    dead = Claims(store, operation.operation_id, "dead", lease=15, clock=clock)
+    dead = ReplayClaims(store, operation.operation_id, "dead", lease=15, clock=clock)
     assert dead.take()
     turn = dead.turn([], want=2, busy=False)
     return operation, dead, [one.message_id for one in turn.letters]
@@ -763,10 +765,12 @@ def test_an_orphan_nobody_can_look_for_is_never_sent_again_silently(store, clock
 def test_a_runner_that_lost_its_lease_settles_nothing(store, clock):
     buried(store, 3)
     operation, dead, (first, second) = claimed_by_a_dead_runner(store, clock)
-    took = Held(operation.operation_id, "dead", replay.get(store, operation.operation_id).lease_until)
-    assert Claims(store, operation.operation_id, "heir", lease=15, clock=clock).take(took)
+    took = LeaseState(operation.operation_id, "dead", replay.get(store, operation.operation_id).lease_until)
+    assert ReplayClaims(store, operation.operation_id, "heir", lease=15, clock=clock).take(took)
 
-    turn = dead.turn([Outcome(first, "acknowledged"), Outcome(second, "pending")], want=5, busy=False)
+    turn = dead.turn(
+        [RecordOutcome(first, "acknowledged"), RecordOutcome(second, "pending")], want=5, busy=False
+    )
 
     assert turn.over
     assert turn.letters == ()
@@ -775,7 +779,7 @@ def test_a_runner_that_lost_its_lease_settles_nothing(store, clock):
 
 
 def test_a_visit_to_the_store_claims_more_while_visits_are_short():
-    portion = Portion(10_000)
+    portion = BatchSizer(10_000)
     sizes = [portion.now]
     for seconds, claimed in (
         (0.1, 500),
@@ -791,7 +795,7 @@ def test_a_visit_to_the_store_claims_more_while_visits_are_short():
         sizes.append(portion.now)
 
     assert sizes == [2000, 2000, 4000, 8000, 10_000, 10_000, 5000, 2500, 2000]
-    small = Portion(500)
+    small = BatchSizer(500)
     small.took(9.0, 500)
     assert small.now == 500
 
@@ -804,8 +808,8 @@ def test_a_runner_that_lost_its_lease_sends_nothing_more(store, clock):
         def resend(self, one, settled):
             super().resend(one, settled)
             now = replay.get(store, operation.operation_id)
-            thief = Claims(store, operation.operation_id, "thief", lease=15, clock=clock)
-            assert thief.take(Held(operation.operation_id, now.owner, now.lease_until))
+            thief = ReplayClaims(store, operation.operation_id, "thief", lease=15, clock=clock)
+            assert thief.take(LeaseState(operation.operation_id, now.owner, now.lease_until))
             eventually(lambda: "replay-lease" not in {thread.name for thread in threading.enumerate()})
 
     sender = Robbed()
@@ -922,11 +926,11 @@ def test_outcomes_wait_in_memory_while_the_store_is_locked(store, clock, tmp_pat
 def test_an_attempt_that_is_told_twice_is_counted_once(store, clock):
     ids = buried(store, 1)
     operation = planned(store, clock)
-    claims = Claims(store, operation.operation_id, "me", lease=15, clock=clock)
+    claims = ReplayClaims(store, operation.operation_id, "me", lease=15, clock=clock)
     claims.take()
     claims.turn([], want=1, busy=False)
     death = letter(0, failed_at=6000.0, attempts=(Attempt(6000.0, "X", "x"),))
-    outcome = Outcome(ids[0], "failed", "x", death=Death.again(death))
+    outcome = RecordOutcome(ids[0], "failed", "x", death=FailedReplay.again(death))
 
     claims.turn([outcome], want=0, busy=True)
     claims.turn([outcome], want=0, busy=True)
@@ -970,12 +974,12 @@ def test_a_letter_that_was_in_many_replays_is_claimed_and_settled_in_the_next_on
         before = planned(store, clock)
         replay.cancel(store, before.operation_id, **BY, clock=clock)
     operation = planned(store, clock)
-    claims = Claims(store, operation.operation_id, "me", lease=15, clock=clock)
+    claims = ReplayClaims(store, operation.operation_id, "me", lease=15, clock=clock)
     assert claims.take()
 
     while claimed := claims.turn([], want=10, busy=False).letters:
         claims.turn(
-            [Outcome(one.message_id, "acknowledged", None, 0, 1) for one in claimed], want=0, busy=True
+            [RecordOutcome(one.message_id, "acknowledged", None, 0, 1) for one in claimed], want=0, busy=True
         )
 
     assert replay.get(store, operation.operation_id).acknowledged == letters
@@ -1020,10 +1024,13 @@ def test_where_the_store_cannot_be_had_the_next_look_asks_again(store, clock):
 def test_what_is_given_back_is_claimed_again_in_another_transaction(store, clock):
     """In the same one its row was written anew by a trigger, and DuckDB damaged the file when it was claimed again."""
     buried(store, 3)
-    claims = Claims(store, planned(store, clock).operation_id, "me", lease=15, clock=clock)
+    claims = ReplayClaims(store, planned(store, clock).operation_id, "me", lease=15, clock=clock)
     claims.take()
     first, second, _ = claims.turn([], want=3, busy=False).letters
 
-    given_back = [Outcome(first.message_id, "acknowledged"), Outcome(second.message_id, "pending")]
+    given_back = [
+        RecordOutcome(first.message_id, "acknowledged"),
+        RecordOutcome(second.message_id, "pending"),
+    ]
     assert claims.turn(given_back, want=3, busy=True).letters == ()
     assert claims.turn([], want=3, busy=True).letters == (second,)

@@ -7,12 +7,12 @@ import time
 import pytest
 
 from producer_core import replay
-from producer_core.alerts import AlertLog, Change, alert
+from producer_core.alerts import AlertChange, AlertLog, alert
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.replay import preflight
 from producer_core.replay.active_cause import is_over
-from producer_core.replay.broker_check import Check, TopicCheck
-from producer_core.replay.claims import Claims
+from producer_core.replay.broker_check import BrokerCheck, TopicCheck
+from producer_core.replay.claims import ReplayClaims
 from producer_core.replay.dry_run import dry_run
 from producer_core.replay.operation import end_abandoned
 from producer_core.store import Batch, StatisticsRow, Store
@@ -47,7 +47,7 @@ def sees(monkeypatch):
             "cleanup_policy": "delete", "too_large": 0, "newer_keys": 0, "looked_at": 7, "complete": True,
             "text": "orders takes them.",
         }  # fmt: skip
-        answer = Check((TopicCheck(**{**known, **changes}),), 5000.0, stopped)
+        answer = BrokerCheck((TopicCheck(**{**known, **changes}),), 5000.0, stopped)
         monkeypatch.setattr(preflight, "check", lambda *_, **__: (answer, flags or {}))
 
     found()
@@ -238,7 +238,7 @@ def test_one_that_was_looked_ahead_by_an_older_version_begins_when_it_goes(store
 def abandoned(store, clock, *, claim):
     """A replay that was cancelled while a runner had it, which died right after."""
     operation = replay.plan(store, ALL, **BY, can_run=CLUSTER, clock=clock)
-    claims = Claims(store, operation.operation_id, "dead/1", lease=15.0, clock=clock)
+    claims = ReplayClaims(store, operation.operation_id, "dead/1", lease=15.0, clock=clock)
     assert claims.take()
     if claim:
         claims.turn([], want=2, busy=False)
@@ -354,7 +354,7 @@ def test_a_cause_is_gone_once_enough_was_delivered_since(store):
         factor="2",
         objective="99.9 %",
     )
-    AlertLog(store).record([Change("fired", burns)])
+    AlertLog(store).record([AlertChange("fired", burns)])
 
     def delivered(batch, at, count):
         store.append(
@@ -392,7 +392,7 @@ def test_an_alert_of_their_topic_that_fires_is_said(store):
     buried(store, 2)
     assert not dry_run(store, ALL).active
     found = alert("dead_letters_growing", "orders", 5000.0, value=2000.0, window="15 min")
-    AlertLog(store).record([Change("fired", found)])
+    AlertLog(store).record([AlertChange("fired", found)])
 
     assert "an alert fires: «orders: 2,000 dead letters came" in dry_run(store, ALL).active
     assert not dry_run(store, DeadLetterFilter(topic="payments")).active
@@ -401,6 +401,6 @@ def test_an_alert_of_their_topic_that_fires_is_said(store):
 def test_an_alert_that_letters_wait_says_nothing_of_their_cause(store):
     buried(store, 2)
     found = alert("dead_letters_old", "orders", 5000.0, says="a letter waits for 2 d")
-    AlertLog(store).record([Change("fired", found)])
+    AlertLog(store).record([AlertChange("fired", found)])
 
     assert not dry_run(store, ALL).active

@@ -13,10 +13,10 @@ from producer_core.brokers import embedded
 from producer_core.dlq import DeadLetterFilter
 from producer_core.kafka import newer_keys
 from producer_core.kafka.clients import reader
-from producer_core.kafka.newer_keys import Keys
-from producer_core.kafka.topic_config import Bound
+from producer_core.kafka.newer_keys import KeyIndex
+from producer_core.kafka.topic_config import TimeLimit
 from producer_core.messages import ID_HEADER, id_bytes, id_text
-from producer_core.replay.broker_check import Listed, check
+from producer_core.replay.broker_check import ListedRecord, check
 from producer_core.store import Store
 from tests.unit.replaying import ScriptedSender, alive, buried
 
@@ -38,9 +38,9 @@ def name_of(number: int, session: uuid.UUID = SESSION) -> str:
     return id_text(id_bytes(session, number))
 
 
-def listed(number, topic="orders", key=b"k", *, size=10, ago=60.0, partition=None) -> Listed:
+def listed(number, topic="orders", key=b"k", *, size=10, ago=60.0, partition=None) -> ListedRecord:
     at = time.time() - ago
-    return Listed(name_of(number), topic, partition, key, size, at, at + 1)
+    return ListedRecord(name_of(number), topic, partition, key, size, at, at + 1)
 
 
 def look(broker, letters, **choices):
@@ -109,7 +109,7 @@ class OnceUnknown:
 
 
 def keys_of(key):
-    keys = Keys()
+    keys = KeyIndex()
     keys.add(name_of(1), key, time.time() - 60)
     return keys
 
@@ -118,7 +118,7 @@ def test_a_partition_that_the_client_does_not_know_yet_is_asked_for_again(broker
     settings = {"bootstrap.servers": broker.bootstrap_servers}
     with reader(settings, {"isolation.level": "read_uncommitted"}) as handle:
         unknown, keys = OnceUnknown(handle), keys_of(b"key-7")
-        found = newer_keys.look(settings, unknown, "orders", 4, keys, bound=Bound(120), most=1_000)
+        found = newer_keys.look(settings, unknown, "orders", 4, keys, bound=TimeLimit(120), most=1_000)
 
     assert unknown.refused > 1
     assert (found.trouble, found.complete, [*keys.newer()]) == ("", True, [name_of(1)])
@@ -128,7 +128,7 @@ def test_a_partition_that_stays_unknown_is_said_in_words(broker):
     settings = {"bootstrap.servers": broker.bootstrap_servers}
     with reader(settings, {"isolation.level": "read_uncommitted"}) as handle:
         handle.list_topics("orders", timeout=60)
-        found = newer_keys.look(settings, handle, "orders", 5, keys_of(b"k"), bound=Bound(2), most=1_000)
+        found = newer_keys.look(settings, handle, "orders", 5, keys_of(b"k"), bound=TimeLimit(2), most=1_000)
 
     assert not found.complete
     assert "UNKNOWN_PARTITION" not in found.trouble
@@ -230,7 +230,7 @@ class Record:
     ],
 )
 def test_newer_is_a_higher_sequence_of_its_session_or_a_later_time_of_anybody_else(record, newer):
-    keys = Keys()
+    keys = KeyIndex()
     keys.add(name_of(5), b"k", 100.0)
 
     keys.saw(record)
@@ -239,7 +239,7 @@ def test_newer_is_a_higher_sequence_of_its_session_or_a_later_time_of_anybody_el
 
 
 def test_each_letter_of_a_key_is_judged_by_itself():
-    keys = Keys()
+    keys = KeyIndex()
     for number, accepted in enumerate((100.0, 200.0, 300.0)):
         keys.add(name_of(number), b"k", accepted)
 
@@ -250,7 +250,7 @@ def test_each_letter_of_a_key_is_judged_by_itself():
 
 
 def test_a_letter_whose_id_is_not_ours_is_compared_by_time():
-    keys = Keys()
+    keys = KeyIndex()
     keys.add("spring-17", b"k", 100.0)
 
     keys.saw(Record(b"k", at=101.0, session=SESSION, number=1))
@@ -259,7 +259,7 @@ def test_a_letter_whose_id_is_not_ours_is_compared_by_time():
 
 
 def test_a_key_with_very_many_letters_and_records_takes_no_longer_than_they_are():
-    keys = Keys()
+    keys = KeyIndex()
     for number in range(20_000):
         keys.add(name_of(number), b"k", float(number))
     for number in range(20_000):

@@ -9,7 +9,7 @@ import pytest
 from producer_core import replay
 from producer_core.dashboard.wording import dry_run as told
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.replay.broker_check import Check, TopicCheck
+from producer_core.replay.broker_check import BrokerCheck, TopicCheck
 from producer_core.replay.dry_run import dry_run
 from tests.unit.replaying import CLUSTER, buried, letter
 
@@ -25,8 +25,8 @@ def seen(topic="orders", **changes) -> TopicCheck:
     return TopicCheck(**{**known, **changes})
 
 
-def checked(*topics: TopicCheck) -> Check:
-    return Check(topics, 5000.0)
+def checked(*topics: TopicCheck) -> BrokerCheck:
+    return BrokerCheck(topics, 5000.0)
 
 
 def test_it_counts_by_topic_verdict_and_partition_and_estimates_the_time(store):
@@ -216,10 +216,10 @@ def test_what_somebody_archived_since_it_was_planned_is_left_out_and_said(store)
 def test_a_check_comes_back_from_its_json():
     found = checked(seen(), seen("gone", partitions=None))
 
-    assert Check.from_json(found.to_json()) == found
+    assert BrokerCheck.from_json(found.to_json()) == found
     newer_version = json.loads(found.to_json())
     newer_version["topics"][0]["unheard_of"] = 1
-    assert Check.from_json(json.dumps(newer_version)) == found
+    assert BrokerCheck.from_json(json.dumps(newer_version)) == found
 
 
 def test_programs_get_it_as_a_dict(store):

@@ -7,11 +7,11 @@ import pytest
 from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreLocked
-from producer_core.kafka.record_lookup import Landing
+from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.replay import execution
-from producer_core.replay.claims import Claims
-from producer_core.replay.doubtful_records import Doubt
-from producer_core.replay.guard import Guard, Rule
+from producer_core.replay.claims import ReplayClaims
+from producer_core.replay.doubtful_records import DoubtfulRecord
+from producer_core.replay.guard import CanaryRule, ReplayGuard
 from producer_core.replay.runner import SPREAD_GROWTH
 from producer_core.store import Store
 from tests.unit.replaying import (
@@ -37,7 +37,7 @@ def heard(guard, *, good=0, bad=0):
 
 
 def test_nothing_goes_beside_the_canary_until_it_is_settled():
-    guard = Guard(Rule(canary=10))
+    guard = ReplayGuard(CanaryRule(canary=10))
 
     assert guard.room(0, 500) == 10
     assert guard.room(10, 490) == 0
@@ -46,7 +46,7 @@ def test_nothing_goes_beside_the_canary_until_it_is_settled():
 
 
 def test_it_grows_with_what_succeeded_up_to_the_bound():
-    guard = heard(Guard(Rule(canary=10)), good=10)
+    guard = heard(ReplayGuard(CanaryRule(canary=10)), good=10)
 
     steps = []
     while (room := guard.room(0, 500)) < 500:
@@ -57,7 +57,7 @@ def test_it_grows_with_what_succeeded_up_to_the_bound():
 
 
 def test_with_spark_it_grows_tenfold():
-    guard = heard(Guard(Rule(canary=10), growth=SPREAD_GROWTH), good=10)
+    guard = heard(ReplayGuard(CanaryRule(canary=10), growth=SPREAD_GROWTH), good=10)
 
     assert guard.room(0, 10_000) == 101
     assert heard(guard, good=101).room(0, 10_000) == 1_111
@@ -65,28 +65,28 @@ def test_with_spark_it_grows_tenfold():
 
 @pytest.mark.parametrize(("bad", "stops"), [(5, False), (6, True), (10, True)])
 def test_a_canary_of_which_more_than_half_failed_stops_it(bad, stops):
-    guard = heard(Guard(Rule(canary=10, percent=50)), good=10 - bad, bad=bad)
+    guard = heard(ReplayGuard(CanaryRule(canary=10, percent=50)), good=10 - bad, bad=bad)
 
     assert (guard.verdict() is not None) is stops
 
 
 def test_a_canary_that_cannot_succeed_any_more_stops_it_at_once():
-    assert "6 of its first 6" in heard(Guard(Rule(canary=10, percent=50)), bad=6).verdict()
+    assert "6 of its first 6" in heard(ReplayGuard(CanaryRule(canary=10, percent=50)), bad=6).verdict()
 
 
 def test_the_latest_outcomes_count_later_on():
-    guard = heard(Guard(Rule(canary=10, percent=20, last=50)), good=1000)
+    guard = heard(ReplayGuard(CanaryRule(canary=10, percent=20, last=50)), good=1000)
 
     assert heard(guard, bad=10).verdict() is None
     assert heard(guard, bad=1).verdict() == "Too many fail again: 11 of the last 50 records"
 
 
 def test_a_hundred_percent_never_stops():
-    assert heard(Guard(Rule(canary=0, percent=100, last=10)), bad=1000).verdict() is None
+    assert heard(ReplayGuard(CanaryRule(canary=0, percent=100, last=10)), bad=1000).verdict() is None
 
 
 def test_without_a_canary_everything_may_go():
-    assert Guard(Rule(canary=0)).room(0, 500) == 500
+    assert ReplayGuard(CanaryRule(canary=0)).room(0, 500) == 500
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def claims_of(store):
     clock = FakeClock()
     alive(store, clock())
     operation = replay.plan(store, DeadLetterFilter(), clock=clock, **ACT)
-    claims = Claims(store, operation.operation_id, "me", lease=15.0, clock=clock)
+    claims = ReplayClaims(store, operation.operation_id, "me", lease=15.0, clock=clock)
     assert claims.take()
     return claims
 
@@ -183,21 +183,21 @@ def test_a_doubtful_record_waits_until_no_old_attempt_of_it_can_arrive(store):
 def test_what_was_claimed_when_the_store_went_away_is_sent_when_it_is_back(store, monkeypatch):
     buried(store, 5, verdict="possibly_persisted")
     asked = iter([StoreLocked(), StoreLocked()])
-    look = Doubt.look_first
+    look = DoubtfulRecord.look_first
 
     def away_at_first(self, letters):
         if (error := next(asked, None)) is not None:
             raise error
         return look(self, letters)
 
-    monkeypatch.setattr(Doubt, "look_first", away_at_first)
+    monkeypatch.setattr(DoubtfulRecord, "look_first", away_at_first)
     assert run(store, ScriptedSender(), probe=answering({}), inconclusive="send").acknowledged == 5
 
 
 def test_a_claim_that_the_store_took_and_did_not_confirm_is_picked_up(store, monkeypatch):
     buried(store, 5)
     failing = iter([True])
-    claim = Claims.turn
+    claim = ReplayClaims.turn
 
     def breaks_after_the_commit(self, outcomes, **choices):
         turn = claim(self, outcomes, **choices)
@@ -205,7 +205,7 @@ def test_a_claim_that_the_store_took_and_did_not_confirm_is_picked_up(store, mon
             raise StoreLocked
         return turn
 
-    monkeypatch.setattr(Claims, "turn", breaks_after_the_commit)
+    monkeypatch.setattr(ReplayClaims, "turn", breaks_after_the_commit)
     assert run(store, ScriptedSender(), probe=answering({})).acknowledged == 5
 
 
@@ -224,7 +224,7 @@ def away(times, asked):
         asked.append(list(ids))
         passing = len(asked) <= times
         outcome = "inconclusive" if passing else "not_found"
-        return {one: Landing(outcome, None, None, 0, "a broker is away", passing) for one in asked[-1]}
+        return {one: ProbeResult(outcome, None, None, 0, "a broker is away", passing) for one in asked[-1]}
 
     return probe
 
@@ -253,9 +253,9 @@ def test_looks_that_take_minutes_answer_for_every_topic():
 
     def slow(topic, ids, since_ms):
         now[0] += 50.0
-        return {one: Landing("not_found", None, None, 0, "") for one in ids}
+        return {one: ProbeResult("not_found", None, None, 0, "") for one in ids}
 
-    doubt = Doubt(slow, monotonic=lambda: now[0])
+    doubt = DoubtfulRecord(slow, monotonic=lambda: now[0])
     letters = [in_hand(n, verdict="possibly_persisted", topic=f"t{n}") for n in range(3)]
 
     sendable, outcomes = doubt.look_first(letters)

@@ -12,8 +12,8 @@ import pytest
 
 from producer_core import replay
 from producer_core.cli.lazy_group import Failed
-from producer_core.cli.pipeline.reprocess import Reprocessing, _only_goes_on
-from producer_core.delivery.exactly_once.read_back import Seen
+from producer_core.cli.pipeline.reprocess import ReprocessRun, _only_goes_on
+from producer_core.delivery.exactly_once.read_back import ReadBackResult
 from producer_core.dlq import DeadLetterFilter, DeadLetters, files
 from producer_core.errors import BrokerError, ConfigError, OtherCluster, PipelineError, ReplayError
 from producer_core.events import Attempt
@@ -21,7 +21,7 @@ from producer_core.kafka.acls import Permission
 from producer_core.messages import id_bytes, id_text
 from producer_core.pipeline.job_status import noted
 from producer_core.pipeline.reprocess import (
-    Choices,
+    ReprocessOptions,
     Slicing,
     batches,
     brought,
@@ -32,13 +32,13 @@ from producer_core.pipeline.reprocess import (
 )
 from producer_core.pipeline.reprocess.packing import unpacked
 from producer_core.pipeline.reprocess.slice_task import _told
-from producer_core.pipeline.reprocess.slicing import Life, begin_life
-from producer_core.pipeline.reprocess.spark_replay import Course, Spreading
-from producer_core.replay.claims import Claims
-from producer_core.replay.execution import Pace
-from producer_core.replay.guard import Rule
+from producer_core.pipeline.reprocess.slicing import SliceEpoch, begin_epoch
+from producer_core.pipeline.reprocess.spark_replay import BatchProgress, SparkReplay
+from producer_core.replay.claims import ReplayClaims
+from producer_core.replay.execution import ReplayPace
+from producer_core.replay.guard import CanaryRule
 from producer_core.replay.operation import PIPELINE
-from producer_core.replay.outcome import Death, Orphan, Outcome
+from producer_core.replay.outcome import FailedReplay, OrphanedRecord, RecordOutcome
 from producer_core.replay.strategy import Interrupted
 from producer_core.store import Store
 from tests.unit.replaying import CLUSTER, ScriptedSender, alive, buried, in_hand, letter
@@ -82,7 +82,7 @@ def test_a_slicing_that_cannot_be_is_refused(count, by):
 
 
 def begun(store, *, count=None, by=None, topic=None, size=16, cores=4, holds=lambda: True):
-    return begin_life(
+    return begin_epoch(
         store, "op", count=count, by=by, otherwise=Slicing(2 * cores), topic=topic, partitions=lambda _: size,
         holds=holds,
     )  # fmt: skip
@@ -182,9 +182,11 @@ def log(monkeypatch):
 
         def after(self, orphans):
             return [
-                Outcome(one.letter.message_id, "landed", "there", 0, found.on_topic[one.letter.message_id])
+                RecordOutcome(
+                    one.letter.message_id, "landed", "there", 0, found.on_topic[one.letter.message_id]
+                )
                 if one.letter.message_id in found.on_topic
-                else Outcome(one.letter.message_id, "pending")
+                else RecordOutcome(one.letter.message_id, "pending")
                 for one in orphans
             ]
 
@@ -222,14 +224,14 @@ def log(monkeypatch):
         def outcomes(self):
             return self._answer(self._rows)
 
-    monkeypatch.setattr(spark_replay, "Transacting", Looker)
+    monkeypatch.setattr(spark_replay, "TransactionalReplay", Looker)
     monkeypatch.setattr(spark_replay, "seal", seal)
-    monkeypatch.setattr(spark_replay, "Wave", Wave)
+    monkeypatch.setattr(spark_replay, "SparkBatch", Wave)
     monkeypatch.setattr(spark_replay, "_GRACE", 0.0)
     monkeypatch.setattr(spark_replay, "NEAR", 0)
     monkeypatch.setattr(offset_floors, "ENDS", 0.0)
     monkeypatch.setattr(
-        spark_replay, "ReadBack", lambda *_: lambda wheres, _: Seen(ends=dict.fromkeys(wheres, 100))
+        spark_replay, "ReadBack", lambda *_: lambda wheres, _: ReadBackResult(ends=dict.fromkeys(wheres, 100))
     )
     return found
 
@@ -243,9 +245,9 @@ class Session:
 def way(
     log, *, rate=None, interrupt=lambda: False, holds=lambda: True, count=2, wave=100, say=lambda text: None
 ):
-    life = Life(Slicing(count), 1 << 32, "progress", 16)
-    course = Course("op", {}, life, wave, 2, Rule(), rate=lambda: rate)
-    return Spreading(
+    life = SliceEpoch(Slicing(count), 1 << 32, "progress", 16)
+    course = BatchProgress("op", {}, life, wave, 2, CanaryRule(), rate=lambda: rate)
+    return SparkReplay(
         lambda: Session,
         course,
         floors={},
@@ -266,7 +268,7 @@ def told(row, ending="acknowledged", **more):
 
 def written(death):
     """As a task writes it."""
-    return _told(0, Outcome("any", "failed", death=death))["death"]
+    return _told(0, RecordOutcome("any", "failed", death=death))["death"]
 
 
 def everything(rows):
@@ -315,7 +317,7 @@ def test_what_a_task_did_not_answer_for_is_sealed_and_looked_for(log):
 
 def test_a_failure_is_believed_only_when_no_other_attempt_was_luckier(log):
     letters = [in_hand(number) for number in range(3)]
-    death = Death("permanent", "X", "no", "f", "rejected", "r", 9.0, (Attempt(9.0, "X", "no"),))
+    death = FailedReplay("permanent", "X", "no", "f", "rejected", "r", 9.0, (Attempt(9.0, "X", "no"),))
     going = way(log)
     going.begin(["orders"])
     log.answers.append(lambda rows: [told(row, "failed", text="no", death=written(death)) for row in rows])
@@ -330,7 +332,7 @@ def test_a_failure_is_believed_only_when_no_other_attempt_was_luckier(log):
 
 
 def lost(_):
-    raise batches.WaveLost(PipelineError("workers were lost"))
+    raise batches.BatchLost(PipelineError("workers were lost"))
 
 
 def test_a_lost_wave_goes_again_and_the_third_in_a_row_ends_the_job_with_its_letters_claimed(log):
@@ -417,14 +419,14 @@ def test_the_next_wave_begins_before_the_store_is_told_of_the_last_one(log):
 def test_what_is_small_and_no_full_wave_the_driver_sends_itself(log, monkeypatch):
     near = []
 
-    class Near(spark_replay.Wave):
+    class Near(spark_replay.SparkBatch):
         who = "The driver"
 
         def __init__(self, table, errand, keep, holds):
             super().__init__(None, table, errand)
             near.append(errand.letters)
 
-    monkeypatch.setattr(spark_replay, "Near", Near)
+    monkeypatch.setattr(spark_replay, "DriverBatch", Near)
     monkeypatch.setattr(spark_replay, "NEAR", 20)
     going = way(log, wave=30)
     going.begin(["orders"])
@@ -519,16 +521,16 @@ def test_the_sentence_about_a_wave_under_way_is_renewed_when_the_wave_is_settled
     buried(store, 4)
     planned = replay.plan(store, DeadLetterFilter(), who="ann", origin=PIPELINE, can_run=CLUSTER)
     said = []
-    monkeypatch.setattr(Claims, "say", lambda self, text: said.append(text))
+    monkeypatch.setattr(ReplayClaims, "say", lambda self, text: said.append(text))
     log.answers.append(everything)
     log.took.append(63.0)
 
-    class Slow(spark_replay.Wave):
+    class Slow(spark_replay.SparkBatch):
         def start(self):
             waits = iter([False])  # then it is done
             self.done = SimpleNamespace(wait=lambda seconds: next(waits, True))
 
-    monkeypatch.setattr(spark_replay, "Wave", Slow)
+    monkeypatch.setattr(spark_replay, "SparkBatch", Slow)
     runner = replay.ReplayRunner(
         store, ScriptedSender(), spread=lambda work, claims, operation: way(log, say=work.say)
     )
@@ -547,9 +549,9 @@ def test_a_wave_of_a_slow_replay_is_five_seconds_of_it(log):
 
 
 def test_a_pace_may_add_up_for_longer():
-    pace = Pace(100.0, 0.0, burst=5.0)
+    pace = ReplayPace(100.0, 0.0, burst=5.0)
     assert pace.room(60.0, 10_000) == 500
-    assert Pace(100.0, 0.0).room(0.0, 10_000) == 1
+    assert ReplayPace(100.0, 0.0).room(0.0, 10_000) == 1
 
 
 # waves in a thread
@@ -568,13 +570,15 @@ def test_a_wave_that_spark_gives_up_says_why_in_a_sentence():
         def createDataFrame(self, *_):
             raise RuntimeError("SparkContext was shut down")
 
-    errand = batches.Errand("op", {}, 7, {}, spark_replay.Notes("p", 1, {0: 0}), 10, Rule(), 1)
-    wave = batches.Wave(Broken(), batches.table([in_hand(1)], Slicing(1)), errand)
+    errand = batches.SliceTask(
+        "op", {}, 7, {}, spark_replay.ProgressTopic("p", 1, {0: 0}), 10, CanaryRule(), 1
+    )
+    wave = batches.SparkBatch(Broken(), batches.table([in_hand(1)], Slicing(1)), errand)
     wave.start()
     assert wave.done.wait(10)
 
     assert groups == ["reprocess-op-7"]
-    with pytest.raises(batches.WaveLost, match="Spark's Java process is gone"):
+    with pytest.raises(batches.BatchLost, match="Spark's Java process is gone"):
         wave.outcomes()
 
 
@@ -679,7 +683,7 @@ def test_who_asks_for_other_slices_is_told_and_the_next_one_need_not_wait_for_hi
         {"slices": 4, "by": "key", "lives": 1, "topic": "seals", "partitions": 3},
     )
     monkeypatch.setattr(job, "require_topic", lambda settings, topic: 3)
-    runner = job.spark_runner(store, {}, CLUSTER, Choices(slices=3), session=lambda: Session)
+    runner = job.spark_runner(store, {}, CLUSTER, ReprocessOptions(slices=3), session=lambda: Session)
     monkeypatch.setattr(runner, "_lacks", lambda *_: "")
     monkeypatch.setattr(runner, "_client", None)
 
@@ -706,7 +710,7 @@ def test_a_driver_whose_spark_is_gone_says_so_and_lets_go(store, log, monkeypatc
     """The command looked again, for ever, with a traceback each time."""
     buried(store, 3)
     planned = replay.plan(store, DeadLetterFilter(), who="ann", origin=PIPELINE, can_run=CLUSTER)
-    runner = job.spark_runner(store, {}, CLUSTER, Choices(), session=lambda: Killed)
+    runner = job.spark_runner(store, {}, CLUSTER, ReprocessOptions(), session=lambda: Killed)
     monkeypatch.setattr(runner, "_lacks", lambda *_: "")
     monkeypatch.setattr(runner, "_client", None)
 
@@ -744,7 +748,7 @@ def test_the_next_driver_says_what_became_of_a_cancelled_one_and_sends_nothing(s
     assert not cancelled.ended
     log.on_topic = {in_hand(0).message_id: 4}
     monkeypatch.setattr(job, "require_topic", lambda settings, topic: 16)
-    runner = job.spark_runner(store, {}, CLUSTER, Choices(slices=3), session=None)
+    runner = job.spark_runner(store, {}, CLUSTER, ReprocessOptions(slices=3), session=None)
     runner._lease = runner._watch._lease = 0.3
     monkeypatch.setattr(runner, "_lacks", lambda *_: "")
 
@@ -774,8 +778,8 @@ def paused_replay(store, rate=None):
 
 
 def command_for(store, cluster=CLUSTER, **choices):
-    made = Reprocessing(store, DeadLetterFilter(), None, origin=PIPELINE)
-    made.prepare({}, cluster, Choices(**choices))
+    made = ReprocessRun(store, DeadLetterFilter(), None, origin=PIPELINE)
+    made.prepare({}, cluster, ReprocessOptions(**choices))
     return made
 
 
@@ -842,4 +846,4 @@ def test_orphans_of_a_dead_driver_are_looked_for_above_the_floors(log):
     going = way(log)
     going.begin(["orders"])
 
-    assert endings(going.after([Orphan(one, 0.0) for one in letters])) == {"landed": 1, "pending": 1}
+    assert endings(going.after([OrphanedRecord(one, 0.0) for one in letters])) == {"landed": 1, "pending": 1}

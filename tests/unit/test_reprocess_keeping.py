@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from producer_core.pipeline.reprocess.client_pool import Keep
+from producer_core.pipeline.reprocess.client_pool import ClientPool
 
 
 class Client:
@@ -13,7 +13,7 @@ class Client:
 
 
 def test_who_takes_a_client_has_it_alone():
-    keep, client = Keep(), Client()
+    keep, client = ClientPool(), Client()
     keep.give(3, 1, client)
 
     assert (keep.take(3, 9), keep.take(3, 9), keep.take(4, 9)) == (client, None, None)
@@ -21,7 +21,7 @@ def test_who_takes_a_client_has_it_alone():
 
 
 def test_of_two_the_later_one_stays_for_it_fenced_the_other():
-    keep, wave, seal = Keep(), Client(), Client()
+    keep, wave, seal = ClientPool(), Client(), Client()
     keep.give(0, 8, seal)
     keep.give(0, 7, wave)  # of a wave that was killed, and ends late
     assert (wave.destroyed, seal.destroyed) == (1, 0)
@@ -34,7 +34,7 @@ def test_of_two_the_later_one_stays_for_it_fenced_the_other():
 
 
 def test_only_so_many_are_kept_and_the_longest_unused_go_first():
-    keep, clients = Keep(most=2), [Client() for _ in range(3)]
+    keep, clients = ClientPool(most=2), [Client() for _ in range(3)]
     for slice_, client in enumerate(clients):
         keep.give(slice_, 1, client)
 
@@ -42,7 +42,7 @@ def test_only_so_many_are_kept_and_the_longest_unused_go_first():
 
 
 def test_what_is_dropped_and_what_comes_after_the_end_is_destroyed():
-    keep, dropped, kept, late = Keep(), Client(), Client(), Client()
+    keep, dropped, kept, late = ClientPool(), Client(), Client(), Client()
     keep.give(0, 1, dropped)
     keep.give(1, 1, kept)
     keep.drop([0, 5])

@@ -16,21 +16,21 @@ import pytest
 from producer_core.cli.send.file_progress import FileProgress
 from producer_core.cli.send.fingerprint import fingerprint, session_of, state_path, transactional_id_of
 from producer_core.cli.send.open_rows import InputError
-from producer_core.cli.send.recover_position import Found, Run
-from producer_core.cli.send.resume import Refused, begin
+from producer_core.cli.send.recover_position import PositionSearch, RecoveredPosition
+from producer_core.cli.send.resume import ResumeRefused, begin
 from producer_core.cli.send.resume_check import can_resume, options_of, same_again
 from producer_core.cli.send.send_command import send
-from producer_core.cli.send.state_file import Job, State, StateFile, decode, encode
+from producer_core.cli.send.state_file import SendJob, SendState, StateFile, decode, encode
 from producer_core.delivery.journal.ranges import Ranges
 from producer_core.errors import ConfigError, JournalDamaged, JournalFull, JournalLocked
 from producer_core.messages import id_bytes, id_text
 
-JOB = Job("orders", "c1", "/data/rows.csv", "exactly_once", {"key": "id"}, 100, "ab" * 32)
+JOB = SendJob("orders", "c1", "/data/rows.csv", "exactly_once", {"key": "id"}, 100, "ab" * 32)
 LEAST = replace(JOB, delivery="at_least_once")
 
 
 def state(job=JOB, *, settled=((0, 7), (9, 12)), **more):
-    return State(job, 3, settled=Ranges(settled), offsets={("orders", 0): 41, ("orders", 1): -1}, **more)
+    return SendState(job, 3, settled=Ranges(settled), offsets={("orders", 0): 41, ("orders", 1): -1}, **more)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def file(path):
 
 
 def nothing_there(why):
-    return Found(lows={0: 0}, offsets={("orders", 0): -1})
+    return RecoveredPosition(lows={0: 0}, offsets={("orders", 0): -1})
 
 
 def saved(file):
@@ -215,7 +215,7 @@ def test_the_checksum_is_of_the_whole_file_and_its_reading_is_told(tmp_path):
 
 
 def test_a_settled_row_and_its_offset_are_on_disk_together(file):
-    progress = FileProgress(file, State(JOB, 0))
+    progress = FileProgress(file, SendState(JOB, 0))
 
     progress.settle([0, 2, 1, 5], {("orders", 0): 4})
     progress.save()
@@ -226,7 +226,7 @@ def test_a_settled_row_and_its_offset_are_on_disk_together(file):
 
 
 def test_where_the_log_begins_is_on_disk_at_once_and_other_marks_soon(file):
-    progress = FileProgress(file, State(JOB, 0))
+    progress = FileProgress(file, SendState(JOB, 0))
     progress.reach(0)
 
     progress.settle([0], {("orders", 0): 4})
@@ -240,7 +240,7 @@ def test_where_the_log_begins_is_on_disk_at_once_and_other_marks_soon(file):
 
 
 def test_no_row_is_handed_over_that_the_file_does_not_allow_for(file):
-    progress = FileProgress(file, State(LEAST, 0))
+    progress = FileProgress(file, SendState(LEAST, 0))
 
     for row in range(5000):
         progress.reach(row)
@@ -248,14 +248,14 @@ def test_no_row_is_handed_over_that_the_file_does_not_allow_for(file):
 
 
 def test_after_a_clean_end_nothing_is_in_doubt_but_what_was_before(file):
-    progress = FileProgress(file, State(LEAST, 0))
+    progress = FileProgress(file, SendState(LEAST, 0))
     for row in range(100):
         progress.reach(row)
     progress.settle(range(100))
     progress.close()
     assert saved(file).possible() == 0
 
-    doubtful = FileProgress(file, State(LEAST, 0, settled=Ranges([(0, 100)]), reached=150))
+    doubtful = FileProgress(file, SendState(LEAST, 0, settled=Ranges([(0, 100)]), reached=150))
     doubtful.settle([0])
     doubtful.close()
     assert saved(file).possible() == 50
@@ -276,7 +276,7 @@ def test_no_row_beyond_the_end_of_the_input_is_called_possibly_sent(file):
 
 
 def test_dead_letters_count_as_done_once_and_malformed_rows_apart(file):
-    progress = FileProgress(file, State(JOB, 0))
+    progress = FileProgress(file, SendState(JOB, 0))
     progress.malformed(1)
 
     for _ in range(2):
@@ -286,7 +286,7 @@ def test_dead_letters_count_as_done_once_and_malformed_rows_apart(file):
 
 
 def test_rows_are_known_by_their_messages_ids(file):
-    progress = FileProgress(file, State(JOB, 0))
+    progress = FileProgress(file, SendState(JOB, 0))
     ours = id_text(id_bytes(progress.session, 7))
     theirs = id_text(id_bytes(uuid.uuid4(), 8))
 
@@ -294,7 +294,7 @@ def test_rows_are_known_by_their_messages_ids(file):
 
 
 def test_a_full_disk_is_back_pressure_with_its_reason(file, monkeypatch):
-    progress = FileProgress(file, State(JOB, 0))
+    progress = FileProgress(file, SendState(JOB, 0))
 
     def full(handle):
         raise OSError(28, "No space left on device")
@@ -305,13 +305,13 @@ def test_a_full_disk_is_back_pressure_with_its_reason(file, monkeypatch):
 
 
 def test_at_least_once_forgets_what_ended_and_exactly_once_does_not(file):
-    least = FileProgress(file, State(LEAST, 0))
+    least = FileProgress(file, SendState(LEAST, 0))
     least.settle(range(3))
     assert not least.finish(4, all_of_them=True)
     assert least.finish(3, all_of_them=True)
     assert file.read() is None
 
-    once = FileProgress(file, State(JOB, 0))
+    once = FileProgress(file, SendState(JOB, 0))
     once.settle(range(3))
     assert once.finish(3, all_of_them=True)
     assert begin(file, JOB, look=nothing_there).how == "complete"
@@ -364,7 +364,7 @@ def test_another_input_or_another_command_is_refused_and_nothing_is_changed(file
     file.write(state())
     before = path.read_bytes()
 
-    with pytest.raises(Refused, match=words) as refusal:
+    with pytest.raises(ResumeRefused, match=words) as refusal:
         begin(file, now, look=nothing_there)
 
     assert "--restart" in refusal.value.fix
@@ -374,7 +374,7 @@ def test_another_input_or_another_command_is_refused_and_nothing_is_changed(file
 def test_a_finished_job_is_refused_another_content_as_well(file):
     file.write(state(settled=((0, 12),), rows=12))
 
-    with pytest.raises(Refused):
+    with pytest.raises(ResumeRefused):
         begin(file, replace(JOB, size=101, sha256="cd" * 32), look=nothing_there)
 
 
@@ -404,7 +404,7 @@ def test_a_damaged_state_is_set_aside_and_the_topic_read(file, path):
 
     def look(why):
         seen.append(why)
-        return Found({2: Run(Ranges([(0, 5)]), {0: 0})}, {0: 0}, {("orders", 0): 9})
+        return RecoveredPosition({2: PositionSearch(Ranges([(0, 5)]), {0: 0})}, {0: 0}, {("orders", 0): 9})
 
     begun = begin(file, JOB, look=look)
 
@@ -427,7 +427,7 @@ def test_a_damaged_state_of_at_least_once_is_for_a_person_to_decide(file, path):
 def test_a_topic_that_lost_what_was_acknowledged_is_refused(file):
     file.write(state())
 
-    with pytest.raises(Refused, match="ends at offset 3"):
+    with pytest.raises(ResumeRefused, match="ends at offset 3"):
         begin(file, JOB, look=nothing_there, cut=lambda state: "partition 0 ends at offset 3")
 
 
@@ -445,10 +445,10 @@ def test_a_topic_that_lost_what_was_acknowledged_is_refused(file):
     ],
 )
 def test_rows_that_retention_may_have_removed_are_not_sent_again_unasked(file, rows, first, lows, refused):
-    found = Found({0: Run(Ranges(rows), first)}, lows, {})
+    found = RecoveredPosition({0: PositionSearch(Ranges(rows), first)}, lows, {})
 
     if refused:
-        with pytest.raises(Refused, match="retention") as refusal:
+        with pytest.raises(ResumeRefused, match="retention") as refusal:
             begin(file, JOB, look=lambda why: found)
         assert "--restart" in refusal.value.fix
         assert file.read() is None
@@ -457,9 +457,9 @@ def test_rows_that_retention_may_have_removed_are_not_sent_again_unasked(file, r
 
 
 def test_of_several_runs_on_the_topic_the_last_one_counts(file):
-    runs = {0: Run(Ranges([(0, 9)]), {0: 0}), 5: Run(Ranges([(0, 2)]), {0: 0})}
+    runs = {0: PositionSearch(Ranges([(0, 9)]), {0: 0}), 5: PositionSearch(Ranges([(0, 2)]), {0: 0})}
 
-    begun = begin(file, JOB, look=lambda why: Found(runs, {0: 0}, {}))
+    begun = begin(file, JOB, look=lambda why: RecoveredPosition(runs, {0: 0}, {}))
 
     assert (begun.progress.done, begun.progress.session) == (2, session_of(JOB, 5))
 

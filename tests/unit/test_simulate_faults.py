@@ -7,21 +7,21 @@ from confluent_kafka import KafkaError
 
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import embedded
-from producer_core.simulate.client_faults import OurSide
+from producer_core.simulate.client_faults import ClientFaults
 from producer_core.simulate.faults import (
     FaultRun,
     FaultSchedule,
     OnBroker,
-    Outage,
-    Reject,
-    Slow,
+    OutageFault,
+    RejectFault,
+    SlowFault,
     Window,
     shop_schedule,
 )
 from producer_core.testing import InMemoryTransport
 from tests.support import eventually
 
-REFUSED = Reject("payments", "POLICY_VIOLATION")
+REFUSED = RejectFault("payments", "POLICY_VIOLATION")
 
 
 def test_the_schedule_of_make_run_shows_life_within_half_a_minute():
@@ -30,7 +30,7 @@ def test_the_schedule_of_make_run_shows_life_within_half_a_minute():
 
     eventful = [second for second in range(80) if schedule.active(second) != always]
 
-    assert always == {Reject("audit-log", "INVALID_RECORD")}
+    assert always == {RejectFault("audit-log", "INVALID_RECORD")}
     for opened in range(80):
         assert any((opened + wait) % 80 in eventful for wait in range(35))
     assert 80 - len(eventful) >= 30  # and there is quiet
@@ -47,8 +47,8 @@ def test_the_schedule_repeats():
 def test_each_kind_of_fault_comes_and_goes():
     faults = set().union(*(shop_schedule("demo.").active(second) for second in range(80)))
 
-    assert {type(fault) for fault in faults} == {Reject, Slow, Outage}
-    assert Reject("demo.payments", "POLICY_VIOLATION") in faults
+    assert {type(fault) for fault in faults} == {RejectFault, SlowFault, OutageFault}
+    assert RejectFault("demo.payments", "POLICY_VIOLATION") in faults
 
 
 class Recorder:
@@ -63,7 +63,7 @@ def test_a_fault_is_begun_once_and_ended_once():
     broker = Recorder()
     faults = OnBroker(broker)
 
-    for active in ({REFUSED}, {REFUSED}, {REFUSED, Slow(0.25)}, {Outage()}, set()):
+    for active in ({REFUSED}, {REFUSED}, {REFUSED, SlowFault(0.25)}, {OutageFault()}, set()):
         faults.apply(frozenset(active))
 
     assert sorted(broker.calls[1:2]) == [("set_latency", 0.25)]
@@ -75,7 +75,7 @@ def test_a_fault_is_begun_once_and_ended_once():
 def test_a_partial_rejection_fails_one_request_at_each_look():
     broker = Recorder()
     faults = OnBroker(broker)
-    partial = frozenset({Reject("user-events", "THROTTLING_QUOTA_EXCEEDED", share=0.1)})
+    partial = frozenset({RejectFault("user-events", "THROTTLING_QUOTA_EXCEEDED", share=0.1)})
 
     faults.apply(partial)
     faults.apply(partial)
@@ -95,19 +95,19 @@ class Seen:
 
 def test_a_run_takes_back_what_would_keep_messages_from_settling():
     seen = Seen()
-    run = FaultRun(FaultSchedule((Window(REFUSED), Window(Outage())), 10), [seen])
+    run = FaultRun(FaultSchedule((Window(REFUSED), Window(OutageFault())), 10), [seen])
 
     run.start()
     assert seen.changed.wait(5)
     run.stop()
 
-    assert seen.applied[0] == {REFUSED, Outage()}
+    assert seen.applied[0] == {REFUSED, OutageFault()}
     assert seen.applied[-1] == {REFUSED}
 
 
 @pytest.fixture
 def ours():
-    return OurSide(InMemoryTransport.factory())
+    return ClientFaults(InMemoryTransport.factory())
 
 
 @pytest.fixture
@@ -132,11 +132,11 @@ def test_a_message_refused_on_our_side_was_truly_not_sent(ours, producer):
 
 def test_an_outage_on_our_side_holds_messages_and_keeps_their_order():
     made = []
-    ours = OurSide(InMemoryTransport.factory(made))
+    ours = ClientFaults(InMemoryTransport.factory(made))
     with ReliableKafkaProducer(
         "localhost:1", store=None, transport=ours.transport, cluster_id="c"
     ) as producer:
-        ours.apply(frozenset({Outage()}))
+        ours.apply(frozenset({OutageFault()}))
         for number in range(100):
             producer.send_message("orders", number)
         assert producer.pending_count == 100
@@ -152,9 +152,9 @@ def test_an_outage_on_our_side_holds_messages_and_keeps_their_order():
 
 
 def test_what_is_held_at_the_end_becomes_a_dead_letter_that_never_left():
-    ours = OurSide(InMemoryTransport.factory())
+    ours = ClientFaults(InMemoryTransport.factory())
     producer = ReliableKafkaProducer("localhost:1", store=None, transport=ours.transport, cluster_id="c")
-    ours.apply(frozenset({Outage()}))
+    ours.apply(frozenset({OutageFault()}))
     producer.send_message("orders", 1)
 
     report = producer.close(0.1)
@@ -163,12 +163,12 @@ def test_what_is_held_at_the_end_becomes_a_dead_letter_that_never_left():
 
 
 def test_a_real_client_works_through_the_faults_and_a_delay_is_seen_in_its_latencies():
-    ours = OurSide()
+    ours = ClientFaults()
     with embedded.start(topics={"orders": 1, "payments": 1}) as broker:
         with ReliableKafkaProducer(
             broker.bootstrap_servers, store=None, transport=ours.transport, cluster_id=broker.cluster_id
         ) as producer:
-            ours.apply(frozenset({REFUSED, Slow(0.1)}))
+            ours.apply(frozenset({REFUSED, SlowFault(0.1)}))
             producer.send_message("payments", 1)
             producer.send_message("orders", 1)
             eventually(lambda: producer.get_stats()["messages_sent"] == 1)
@@ -189,12 +189,12 @@ def test_a_held_message_whose_report_comes_before_it_is_let_go_of_is_still_sent_
             self.tries += 1
             self._report([(delivery, KafkaError._TIMED_OUT_QUEUE if self.tries == 1 else None)])
 
-    ours = OurSide(Hasty)
+    ours = ClientFaults(Hasty)
     retry = RetryConfig(max_retries=2, initial_delay_ms=1, max_delay_ms=2, jitter=False)
     with ReliableKafkaProducer(
         "localhost:1", None, retry, store=None, transport=ours.transport, cluster_id="c"
     ) as producer:
-        ours.apply(frozenset({Slow(0.01)}))
+        ours.apply(frozenset({SlowFault(0.01)}))
         reports = []
         producer.send_message("orders", 1, on_delivery=reports.append)
         eventually(lambda: reports)
@@ -205,5 +205,5 @@ def test_a_held_message_whose_report_comes_before_it_is_let_go_of_is_still_sent_
 
 def test_codes_of_the_schedule_exist():
     for fault in set().union(*(shop_schedule().active(second) for second in range(80))):
-        if isinstance(fault, Reject):
+        if isinstance(fault, RejectFault):
             assert isinstance(getattr(KafkaError, fault.code), int)

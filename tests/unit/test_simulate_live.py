@@ -13,9 +13,9 @@ import pytest
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import BrokerUnreachable, MissingTool
 from producer_core.simulate import live
-from producer_core.simulate.dashboard_process import HOST, Child, Port
+from producer_core.simulate.dashboard_process import HOST, DashboardProcess, ReservedPort
 from producer_core.simulate.live_run import LiveRun
-from producer_core.simulate.load import SHARES, Load, topic_names
+from producer_core.simulate.load import SHARES, ShopLoad, topic_names
 from producer_core.simulate.own_store import own_store
 from producer_core.simulate.parent_watchdog import leashed
 from producer_core.simulate.target_cluster import real_place, store_path
@@ -40,13 +40,13 @@ def server(code):
 
 @pytest.fixture
 def port():
-    port = Port.first_free(18600)
+    port = ReservedPort.first_free(18600)
     yield port
     port.release()
 
 
 def test_a_child_answers_and_ends(port):
-    child = Child(server(SERVER), port)
+    child = DashboardProcess(server(SERVER), port)
     eventually(child.answers)
 
     child.finish()
@@ -57,7 +57,7 @@ def test_a_child_answers_and_ends(port):
 
 def test_a_child_that_does_not_want_to_end_is_killed(port):
     deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); signal.pause()"
-    child = Child(server(deaf), port)
+    child = DashboardProcess(server(deaf), port)
     eventually(child.last_lines)
 
     child.finish(timeout=0.2)
@@ -66,7 +66,7 @@ def test_a_child_that_does_not_want_to_end_is_killed(port):
 
 
 def test_the_last_words_of_a_child_that_died_are_kept(port):
-    child = Child(server("print('out'); raise SystemExit('no such theme')"), port)
+    child = DashboardProcess(server("print('out'); raise SystemExit('no such theme')"), port)
     eventually(lambda: child.exit_code is not None)
 
     assert sorted(child.last_lines()) == ["no such theme", "out"]
@@ -103,14 +103,14 @@ def test_a_taken_port_is_passed_over():
         taken.bind((HOST, 0))
         taken.listen()
         number = taken.getsockname()[1]
-        port = Port.first_free(number)
+        port = ReservedPort.first_free(number)
 
     assert port.number > number
     port.release()
 
 
 def test_two_that_start_together_get_different_ports():
-    first, second = Port.first_free(18700), Port.first_free(18700)
+    first, second = ReservedPort.first_free(18700), ReservedPort.first_free(18700)
 
     assert first.number != second.number
     first.release()
@@ -118,9 +118,9 @@ def test_two_that_start_together_get_different_ports():
 
 
 def test_no_port_left_is_a_sentence():
-    held = Port.first_free(65535)
+    held = ReservedPort.first_free(65535)
     with pytest.raises(MissingTool, match="Choose another with --port"):
-        Port.first_free(65535)
+        ReservedPort.first_free(65535)
     held.release()
 
 
@@ -238,7 +238,7 @@ def test_a_wrong_option_is_a_usage_error(arguments, capsys):
 
 
 def test_the_load_bounds_what_is_refused():
-    load = Load(None, rate=20_000, seed=1)
+    load = ShopLoad(None, rate=20_000, seed=1)
 
     assert sum(SHARES.values()) == pytest.approx(1.0, abs=0.01)
     for second in range(90):

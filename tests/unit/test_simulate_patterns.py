@@ -15,7 +15,7 @@ from producer_core import (
     SeasonalPatterns,
     TemporalPatterns,
 )
-from producer_core.simulate.weighted_choice import Weighted, source
+from producer_core.simulate.weighted_choice import WeightedChoice, source
 
 CONFIG = vars(DataGenerationConfig())
 TUESDAY = datetime(2024, 6, 11)
@@ -148,10 +148,10 @@ def test_the_fraud_rate_is_read_at_each_draw():
 
 
 def test_weights_need_not_sum_to_one():
-    drawn = Counter(Weighted({"a": 3, "b": 1}).draw(rng) for rng in [Random(1)] for _ in range(1000))
+    drawn = Counter(WeightedChoice({"a": 3, "b": 1}).draw(rng) for rng in [Random(1)] for _ in range(1000))
 
     assert 650 < drawn["a"] < 850
-    assert Weighted({"only": 0.0}).draw(Random(1)) == "only"
+    assert WeightedChoice({"only": 0.0}).draw(Random(1)) == "only"
 
 
 def test_a_source_is_repeatable_by_seed_and_purpose():

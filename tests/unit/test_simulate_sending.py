@@ -18,7 +18,7 @@ from producer_core import (
 )
 from producer_core.brokers import embedded
 from producer_core.simulate.streams import Stream, Streams
-from producer_core.simulate.traffic import TOPICS, Source, rate_now
+from producer_core.simulate.traffic import TOPICS, TrafficSource, rate_now
 from tests.support import eventually
 
 SECOND = 1 / 3600
@@ -263,8 +263,8 @@ def test_a_rate_follows_the_hour_and_never_falls_below_a_tenth():
 
 
 def test_alerts_without_purchases_are_about_purchases_made_for_them():
-    alone = Source(ECommerceDataGenerator(seed=1), purchases=False)
-    beside = Source(ECommerceDataGenerator(seed=1))
+    alone = TrafficSource(ECommerceDataGenerator(seed=1), purchases=False)
+    beside = TrafficSource(ECommerceDataGenerator(seed=1))
 
     assert alone.next("fraud-alerts")["alert_type"] == "fraud_detected"
     assert beside.next("fraud-alerts") is None

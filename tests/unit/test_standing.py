@@ -8,17 +8,17 @@ from dataclasses import replace
 
 import pytest
 
-from producer_core.delivery.loss_detection import Evidence, Look, Mark, Standing, classify
-from producer_core.delivery.loss_detection.ack_checkpoints import Marks
+from producer_core.delivery.loss_detection import AckedLogMonitor, BrokerView, Checkpoint, Evidence, classify
+from producer_core.delivery.loss_detection.ack_checkpoints import PartitionCheckpoints
 from producer_core.events import Acknowledged, AttemptFailed, Notice
-from producer_core.kafka.record_lookup import Landing
+from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.messages import MessageIds, id_bytes
 from producer_core.metrics.ack_batch import Acknowledgements
 from tests.support import eventually
 
 SESSION = uuid.uuid4()
-LAST = Mark(100, 7, 1_790_000_000.0)
-HEALTHY = Look(
+LAST = Checkpoint(100, 7, 1_790_000_000.0)
+HEALTHY = BrokerView(
     exists=True, topic_id="A", low=0, high=150, found_at=100, found_id=id_bytes(SESSION, 7), compacted=False
 )
 
@@ -94,8 +94,10 @@ def test_what_is_missing_is_said_in_numbers():
 
 
 def test_a_record_whose_sequence_is_not_known_needs_an_id_of_ours_only():
-    assert classify(evidence(last=Mark(100, -1, 1.0), found_id=id_bytes(uuid.uuid4(), 4))).case == "intact"
-    assert classify(evidence(last=Mark(100, -1, 1.0), found_id=None)).case == "acknowledged_lost"
+    assert (
+        classify(evidence(last=Checkpoint(100, -1, 1.0), found_id=id_bytes(uuid.uuid4(), 4))).case == "intact"
+    )
+    assert classify(evidence(last=Checkpoint(100, -1, 1.0), found_id=None)).case == "acknowledged_lost"
 
 
 def test_a_partition_that_was_forgotten_is_not_one_that_has_nothing_to_lose():
@@ -107,7 +109,7 @@ def test_a_partition_that_was_forgotten_is_not_one_that_has_nothing_to_lose():
     [("found", "duplicate_confirmed"), ("not_found", "acknowledged_lost"), ("inconclusive", "unknown")],
 )
 def test_a_success_without_an_offset_is_looked_for_on_the_topic(outcome, case):
-    seen = Landing(outcome, 3, 99 if outcome == "found" else None, 10, "It says so.")
+    seen = ProbeResult(outcome, 3, 99 if outcome == "found" else None, 10, "It says so.")
 
     assert classify(evidence("duplicate", landing=seen)).case == case
     assert classify(evidence("duplicate", None, landing=seen)).case == case
@@ -167,26 +169,26 @@ def test_runs_end_at_a_gap_a_step_back_and_a_missing_offset():
 
 
 def test_memory_is_bounded_and_what_was_forgotten_is_known():
-    marks = Marks(limit=10)
+    marks = PartitionCheckpoints(limit=10)
     for number in range(25):
-        marks.put(f"t{number % 5}", number // 5, Mark(number, number, 1.0))
+        marks.put(f"t{number % 5}", number // 5, Checkpoint(number, number, 1.0))
 
     assert len(marks) == 10
     assert sum(len(marks.of(topic)) for topic in marks.topics()) == 10
     assert marks.forgotten
-    assert marks.get("t4", 4) == Mark(24, 24, 1.0)
+    assert marks.get("t4", 4) == Checkpoint(24, 24, 1.0)
 
 
 def test_after_a_loss_what_was_acknowledged_since_is_the_mark():
-    marks = Marks(limit=10)
-    marks.put("orders", 0, Mark(100, 1, 1.0))
-    marks.put("orders", 0, Mark(51, 2, 2.0))
+    marks = PartitionCheckpoints(limit=10)
+    marks.put("orders", 0, Checkpoint(100, 1, 1.0))
+    marks.put("orders", 0, Checkpoint(51, 2, 2.0))
     before = marks.get("orders", 0)
-    marks.lost("orders", 0, Mark(100, 1, 1.0))
+    marks.lost("orders", 0, Checkpoint(100, 1, 1.0))
 
-    assert before == Mark(100, 1, 1.0)
-    assert marks.get("orders", 0) == Mark(51, 2, 2.0)
-    marks.lost("orders", 0, Mark(51, 2, 2.0))
+    assert before == Checkpoint(100, 1, 1.0)
+    assert marks.get("orders", 0) == Checkpoint(51, 2, 2.0)
+    marks.lost("orders", 0, Checkpoint(51, 2, 2.0))
     assert marks.get("orders", 0) is None
 
 
@@ -212,9 +214,9 @@ class FakeAsker:
 
     def healthy(self, item):
         if item.offset is None:
-            return Look(exists=True, low=0, high=0)
+            return BrokerView(exists=True, low=0, high=0)
         found = id_bytes(self.session, item.offset + 1000)
-        return Look(
+        return BrokerView(
             exists=True, topic_id="A", low=0, high=item.offset + 1, found_at=item.offset, found_id=found
         )
 
@@ -225,7 +227,7 @@ class Watched:
     def __init__(self, **options):
         self.now, self.told, self.broker = 1_790_000_000.0, [], FakeAsker()
         options = {"confirm": 0.0, "clock": lambda: self.now, "ids": MessageIds(SESSION), **options}
-        self.watch = Standing(self.broker, self.told.append, **options)
+        self.watch = AckedLogMonitor(self.broker, self.told.append, **options)
         self.watch.start()
 
     def acks(self, *offsets, partition=0):
@@ -277,7 +279,7 @@ def test_an_idle_partition_that_is_written_again_is_looked_at_where_it_was(watch
 
 def test_what_retention_took_from_an_idle_partition_is_noted(watched):
     watched.acks(5)
-    watched.broker.looks[0] = Look(exists=True, low=6, high=7)
+    watched.broker.looks[0] = BrokerView(exists=True, low=6, high=7)
     watched.later(61)
     watched.acks(6)
     watched.later(1)
@@ -290,7 +292,7 @@ def test_what_retention_took_from_an_idle_partition_is_noted(watched):
 
 def test_an_offset_that_does_not_rise_is_loss_when_the_old_record_is_gone(watched):
     watched.acks(*range(100, 150))
-    watched.broker.looks[0] = Look(exists=True, topic_id="A", low=0, high=132)
+    watched.broker.looks[0] = BrokerView(exists=True, topic_id="A", low=0, high=132)
     watched.acks(*range(130, 132))
     watched.later(1)
 
@@ -302,7 +304,7 @@ def test_an_offset_that_does_not_rise_is_loss_when_the_old_record_is_gone(watche
 
 def test_a_topic_goes_on_after_a_loss_once_somebody_decided(watched):
     watched.acks(*range(100, 150))
-    watched.broker.looks[0] = Look(exists=True, topic_id="A", low=0, high=132)
+    watched.broker.looks[0] = BrokerView(exists=True, topic_id="A", low=0, high=132)
     watched.acks(*range(130, 132))
     watched.later(1)
     eventually(lambda: watched.kinds() == ["acknowledged_lost"])
@@ -339,7 +341,7 @@ def test_the_same_partition_is_not_looked_at_time_and_again(watched):
 def test_a_loss_is_said_only_when_two_looks_show_it(watched):
     watched.watch._inquiry._confirm = 5.0
     watched.acks(100)
-    watched.broker.looks[0] = Look(exists=True, low=0, high=50)
+    watched.broker.looks[0] = BrokerView(exists=True, low=0, high=50)
     watched.acks(60)
     watched.later(1)
     eventually(lambda: len(watched.broker.asked) == 1)
@@ -374,7 +376,7 @@ def test_out_of_order_counts_as_loss_until_the_evidence_is_read(watched):
 
 def test_out_of_order_with_a_record_missing_is_confirmed_as_loss(watched):
     watched.acks(9)
-    watched.broker.looks[0] = Look(exists=True, low=0, high=4)
+    watched.broker.looks[0] = BrokerView(exists=True, low=0, high=4)
     watched.fails("OUT_OF_ORDER_SEQUENCE_NUMBER")
 
     assert watched.watch.await_finding("orders", 0, 10).case == "acknowledged_lost"
@@ -385,7 +387,7 @@ def test_out_of_order_with_a_record_missing_is_confirmed_as_loss(watched):
 def test_many_partitions_under_one_suspicion_are_told_as_one_but_each_loss_by_itself(watched):
     for partition in range(12):
         watched.acks(9, partition=partition)
-    watched.broker.looks[4] = watched.broker.looks[7] = Look(exists=True, low=0, high=4)
+    watched.broker.looks[4] = watched.broker.looks[7] = BrokerView(exists=True, low=0, high=4)
     for _ in range(50):
         watched.fails("OUT_OF_ORDER_SEQUENCE_NUMBER")
 
@@ -410,7 +412,7 @@ def test_what_follows_an_answer_closely_is_looked_at_again_but_cried_out_only_if
     watched.later(10)
     eventually(lambda: len(watched.cases()) == 2)
     watched.fails("OUT_OF_ORDER_SEQUENCE_NUMBER")
-    watched.broker.looks[0] = Look(exists=True, low=0, high=4)
+    watched.broker.looks[0] = BrokerView(exists=True, low=0, high=4)
     watched.later(10)
     eventually(lambda: len(watched.cases()) == 3)
 
@@ -422,7 +424,7 @@ def test_a_loss_suspected_is_waited_for_before_anything_is_sent_again(watched):
     watched.acks(9)
     watched.broker.gate.clear()
     watched.fails("OUT_OF_ORDER_SEQUENCE_NUMBER")
-    watched.broker.looks[0] = Look(exists=True, low=0, high=4)
+    watched.broker.looks[0] = BrokerView(exists=True, low=0, high=4)
     threading.Timer(0.1, watched.broker.gate.set).start()
 
     assert watched.watch.lost_on("orders", 10)
@@ -431,7 +433,7 @@ def test_a_loss_suspected_is_waited_for_before_anything_is_sent_again(watched):
 
 def test_an_unknown_producer_is_told_once_the_evidence_is_read(watched):
     watched.acks(9)
-    watched.broker.looks[0] = Look(exists=True, low=20, high=20)
+    watched.broker.looks[0] = BrokerView(exists=True, low=20, high=20)
     watched.fails("UNKNOWN_PRODUCER_ID")
 
     assert watched.watch.await_finding("orders", 0, 10).case == "retention_removed"
@@ -526,7 +528,7 @@ def test_a_success_without_an_offset_asks_for_that_very_message(watched):
 
 def test_what_nobody_can_say_is_asked_again_later_and_then_said_once(watched):
     watched.acks(9)
-    watched.broker.looks[0] = Look(trouble="the broker is down")
+    watched.broker.looks[0] = BrokerView(trouble="the broker is down")
     watched.fails("UNKNOWN_PRODUCER_ID")
     for tries in range(1, 9):
         eventually(lambda tries=tries: len(watched.broker.asked) >= tries)
@@ -541,7 +543,7 @@ def test_what_nobody_can_say_is_asked_again_later_and_then_said_once(watched):
 
 
 def test_a_missing_permission_is_said_once_for_a_topic(watched):
-    watched.broker.looks[0] = watched.broker.looks[1] = Look(trouble="no READ", refused=True)
+    watched.broker.looks[0] = watched.broker.looks[1] = BrokerView(trouble="no READ", refused=True)
     for round_ in range(3):
         for partition in (0, 1):
             watched.acks(round_, partition=partition)
@@ -556,7 +558,7 @@ def test_a_topic_that_was_made_again_is_told_once_and_its_marks_go(watched):
         watched.acks(9, partition=partition)
     eventually(lambda: watched.watch._inquiry.ids or watched.later(1))
     for partition in range(3):
-        watched.broker.looks[partition] = Look(exists=True, topic_id="B", low=0, high=1)
+        watched.broker.looks[partition] = BrokerView(exists=True, topic_id="B", low=0, high=1)
         watched.acks(0, partition=partition)
     watched.later(1)
 
@@ -601,7 +603,7 @@ def test_a_suspicion_is_asked_once_more_at_the_end():
 
 def test_without_somebody_to_ask_it_only_remembers():
     told = []
-    watch = Standing(None, told.append)
+    watch = AckedLogMonitor(None, told.append)
     watch.start()
     watch.acknowledged([ack(5), ack(None)])
     watch.acknowledged([ack(1)])

@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.native import native
 from producer_core._internal import time_budget
-from producer_core._internal.read_activity import nobody_looks
+from producer_core._internal.read_activity import mark_background_thread
 from producer_core.errors import StoreError, StoreLocked
 from producer_core.store import Batch, StatisticsRow, Store
 from tests.support import eventually
@@ -194,7 +194,7 @@ def test_a_thread_without_patience_does_not_wait_whatever_the_step_allows(store)
 
 
 def test_patience_that_ends_while_a_thread_waits_ends_the_wait(store):
-    entered, leave, waited = threading.Event(), threading.Event(), time_budget.Patience()
+    entered, leave, waited = threading.Event(), threading.Event(), time_budget.TimeBudget()
     ended = []
 
     def hold():
@@ -468,7 +468,7 @@ def test_whoever_reads_the_store_looks_at_it_but_not_a_thread_that_reads_for_its
         os.utime(store.path.with_name(store.path.name + ".gate"), (1.0, 1.0))
 
     def judge():
-        nobody_looks()
+        mark_background_thread()
         store.rows("totals")
 
     gone()

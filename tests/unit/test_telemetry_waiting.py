@@ -9,8 +9,8 @@ import uuid
 import pytest
 
 from producer_core.metrics.telemetry import decode
-from producer_core.metrics.telemetry.recent_windows import Latest
-from producer_core.metrics.telemetry.send_queue import Bounds, Lost, Waiting
+from producer_core.metrics.telemetry.recent_windows import RecentWindows
+from producer_core.metrics.telemetry.send_queue import LostBatches, QueueBounds, SendQueue
 from producer_core.store import Batch, LatencyRow, StatisticsRow
 from tests.ledgers import Acked, ledger_rows, producer_row
 
@@ -38,7 +38,7 @@ def folder(request, tmp_path):
 
 
 def waiting(folder, batches=100, bytes=1 << 20):
-    return Waiting(folder, bounds=Bounds(batches, bytes))
+    return SendQueue(folder, bounds=QueueBounds(batches, bytes))
 
 
 def taken(room, most=1000):
@@ -112,7 +112,7 @@ def test_at_last_the_oldest_batches_are_given_up_and_counted(folder):
 
 
 def test_an_hour_without_the_topic_fits(folder):
-    room = Waiting(folder, bounds=Bounds(300, 1 << 20))
+    room = SendQueue(folder, bounds=QueueBounds(300, 1 << 20))
     for number in range(900):
         room.put(batch(number))
     assert not room.lost() and acknowledged(taken(room)) == 1800
@@ -189,11 +189,11 @@ def test_what_an_earlier_process_left_is_counted_when_it_has_no_room(tmp_path):
         (2, 2, 100),
         (3, 4, 200),
     ]
-    assert again.lost() == Lost(1, 100)
+    assert again.lost() == LostBatches(1, 100)
 
 
 def test_where_only_batches_are_too_many_ledgers_are_given_up_only_to_join_what_has_them(folder):
-    room = Waiting(folder, bounds=Bounds(4, 1 << 20, together=40_000))
+    room = SendQueue(folder, bounds=QueueBounds(4, 1 << 20, together=40_000))
     for number in range(6):
         room.put(batch(number, acks=2500))
 
@@ -252,7 +252,7 @@ def test_where_the_disk_takes_nothing_telemetry_waits_in_memory(tmp_path, caplog
 
 
 def test_most_windows_fail_when_more_than_half_of_five_minutes_are_not_on_the_topic():
-    latest = Latest()
+    latest = RecentWindows()
     for number in range(300):
         latest.made(number, 1000.0 + number)
         if number < 140:
@@ -265,7 +265,7 @@ def test_most_windows_fail_when_more_than_half_of_five_minutes_are_not_on_the_to
 
 
 def test_a_producer_that_has_just_begun_is_not_judged():
-    latest = Latest()
+    latest = RecentWindows()
     for number in range(20):
         latest.made(number, 1000.0 + number)
     assert not latest.share(1020.0).most and not latest.share(1000.0).windows

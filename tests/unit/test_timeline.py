@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from producer_core import replay
 from producer_core.cli import main
-from producer_core.delivery.dead_letter import Origin, unborn
+from producer_core.delivery.dead_letter import ProducerInfo, from_malformed_input
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.timeline import timeline
 from producer_core.events import Attempt
@@ -131,8 +131,8 @@ def test_what_a_plan_left_out_is_told_with_its_reason(store, letters, clock):
 
 
 def malformed_line():
-    origin = Origin("p-1", "host-1", "1", lambda: CLUSTER)
-    return unborn(
+    origin = ProducerInfo("p-1", "host-1", "1", lambda: CLUSTER)
+    return from_malformed_input(
         "m-1", "flights", origin=origin, key=None, raw=b"{oops", code="malformed", text="not JSON",
         source="line 17 of flights.csv", now=1000.0,
     )  # fmt: skip

@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from producer_core.cli import main
 from producer_core.dlq import DeadLetterFilter, DeadLetters, codec
 from producer_core.dlq.files import csv_cells, export, import_, reader, selection, writers
-from producer_core.dlq.files.atomic_file import Draft
+from producer_core.dlq.files.atomic_file import AtomicFile
 from producer_core.dlq.files.record import raw_line, record_of
-from producer_core.dlq.files.validation import Arrived
+from producer_core.dlq.files.validation import ImportedRecord
 from producer_core.errors import ConfigError, StoreLocked, TransferError
 from producer_core.events import Attempt
 from producer_core.messages import id_text
@@ -133,7 +133,7 @@ def test_a_record_is_the_same_after_both_formats(one, state, place, operation):
     line = reader._line(Path("a"), 1, raw_line(record))
     row = reader._row(1, table.to_pylist()[0])
 
-    assert isinstance(line, Arrived), line
+    assert isinstance(line, ImportedRecord), line
     assert line == row
     assert line.letter == replace(one, state=state)
     assert (line.landed_offset, line.value_size) == (place, None if one.value is None else len(one.value))
@@ -478,7 +478,7 @@ def test_an_empty_selection_makes_an_empty_file(store, other, tmp_path):
 # trouble
 
 
-class FullDisk(Draft):
+class FullDisk(AtomicFile):
     room = 2000
 
     def write(self, data):
@@ -490,7 +490,7 @@ class FullDisk(Draft):
 @pytest.mark.parametrize("format", [*FORMATS, "csv"])
 def test_a_full_disk_is_said_and_leaves_nothing(store, tmp_path, monkeypatch, format):
     buried(store, 300, value=os.urandom(100))
-    monkeypatch.setattr("producer_core.dlq.files.atomic_file.Draft", FullDisk)
+    monkeypatch.setattr("producer_core.dlq.files.atomic_file.AtomicFile", FullDisk)
     folder = tmp_path / "out"
     folder.mkdir()
 

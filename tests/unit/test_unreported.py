@@ -11,10 +11,10 @@ from confluent_kafka import KafkaError
 
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
-from producer_core.delivery.delivery import Delivery, Owner
-from producer_core.delivery.exactly_once.transactional_client import Client, TransactionFailed
+from producer_core.delivery.delivery import Callbacks, Delivery
+from producer_core.delivery.exactly_once.transactional_client import TransactionalClient, TransactionFailed
 from producer_core.delivery.exactly_once.transactional_transport import transactional_settings
-from producer_core.delivery.report_batch import Reports
+from producer_core.delivery.report_batch import ReportBatch
 from producer_core.events import Attempt
 from producer_core.messages import Placement
 
@@ -35,7 +35,7 @@ class Written:
 
 def sent(heard=False):
     made = Delivery(bytes(24), 0, "orders", None, b"x")
-    made.owner = Owner(on_delivery=print) if heard else None
+    made.owner = Callbacks(on_delivery=print) if heard else None
     return made
 
 
@@ -47,7 +47,7 @@ def offsets(*places, heard=False):
         else (sent(heard), None, Written(place))
         for place in places
     ]
-    return [message.offset() for _, _, message in Reports.of(batch).truly_placed()]
+    return [message.offset() for _, _, message in ReportBatch.of(batch).truly_placed()]
 
 
 @pytest.mark.parametrize("heard", [False, True])
@@ -71,7 +71,7 @@ def test_true_offsets_stay(heard):
 def test_what_else_a_report_says_stays(heard):
     batch = [(sent(heard), None, Written((3, None))), (sent(heard), None, Written((3, 0)))]
 
-    _, (_, error, message) = Reports.of(batch).truly_placed()
+    _, (_, error, message) = ReportBatch.of(batch).truly_placed()
 
     assert (error, message.partition(), message.latency(), message.offset()) == (None, 3, 0.5, None)
 
@@ -80,10 +80,10 @@ def test_only_what_nobody_hears_of_alone_and_came_at_the_first_try_is_plain():
     retried = sent()
     retried.attempts = ((Attempt(1.0, "_MSG_TIMED_OUT", "late"), "possibly_persisted"),)
     counted = sent()
-    counted.owner = Owner(ended=print)
+    counted.owner = Callbacks(ended=print)
 
     def plain(delivery, error=None):
-        return Reports.of([(sent(), None, Written((0, 1))), (delivery, error, Written((0, 2)))]).plain
+        return ReportBatch.of([(sent(), None, Written((0, 1))), (delivery, error, Written((0, 2)))]).plain
 
     assert plain(sent())
     assert plain(counted)
@@ -96,7 +96,7 @@ def test_without_those_that_somebody_else_settled_the_places_stay_with_their_mes
     deliveries = [sent() for _ in range(4)]
     batch = [(delivery, None, Written((number, 10 + number))) for number, delivery in enumerate(deliveries)]
 
-    left = Reports.of(batch).only([True, False, False, True])
+    left = ReportBatch.of(batch).only([True, False, False, True])
 
     assert left.deliveries() == [deliveries[0], deliveries[3]]
     assert left.places() == ([0, 3], [10, 13], [0.5, 0.5])
@@ -126,7 +126,7 @@ def test_nobody_is_told_an_offset_at_which_his_message_is_not(broker):
 
 def test_a_transaction_whose_records_lie_nobody_knows_where_is_not_committed(broker):
     settings = transactional_settings({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 200})
-    client = Client(
+    client = TransactionalClient(
         settings,
         "t-0",
         statistics=lambda statistics: None,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.errors import InvalidMessage
-from producer_core.producer.upstream_offsets import Upstream, UpstreamOffsets, in_order
+from producer_core.producer.upstream_offsets import UpstreamOffsets, UpstreamRecord, in_order
 from producer_core.testing import InMemoryTransport
 from tests.support import eventually
 
@@ -147,7 +147,7 @@ def test_a_report_settles_the_offset_that_its_record_id_names():
     with producer:
         for offset in (3, 4):
             record_id = offsets.accepted(SOURCE, offset)
-            assert record_id == Upstream(SOURCE, offset)
+            assert record_id == UpstreamRecord(SOURCE, offset)
             producer.send_message("copy", b"", record_id=record_id, on_delivery=offsets.report)
         producer.flush(5)
     assert offsets.committable() == {SOURCE: 5}
@@ -170,7 +170,7 @@ def test_a_dead_letter_holds_its_offset_until_somebody_has_dealt_with_it():
     with producer:
         copied(offsets, producer)
         assert offsets.committable() == {SOURCE: 4}
-        assert list(offsets.dead) == [Upstream(SOURCE, 4)]
+        assert list(offsets.dead) == [UpstreamRecord(SOURCE, 4)]
         assert producer.dlq.get(offsets.dead[SOURCE, 4]).value == b"4"
 
     offsets.settled(SOURCE, 4)

@@ -16,7 +16,7 @@ from producer_core.cli.lazy_group import Failed
 from producer_core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from producer_core.dlq import DeadLetters, Result
+    from producer_core.dlq import ArchiveResult, DeadLetters
 
 
 @click.command(short_help="Put dead letters aside; restore brings them back.")
@@ -38,7 +38,7 @@ def archive(store_path: Path | None, yes: bool, as_json: bool, **given: Any) -> 
     number = dead.count(where)
     if number:
         options.confirm(f"Archive {filter_options.what(dead, where, number)}?", yes)
-    result = dead.archive(where, who=options.me(), origin="cli")
+    result = dead.archive(where, who=options.current_user(), origin="cli")
     _say(result, as_json)
     if result.count and not as_json:
         store = f" --store {shlex.quote(str(store_path))}" if store_path else ""
@@ -61,14 +61,14 @@ def restore(store_path: Path | None, moment: float | None, yes: bool, as_json: b
     number = dead.count(where)
     if number and moment is None:
         options.confirm(f"Restore {filter_options.what(dead, where, number)}?", yes)
-    _say(dead.restore(where, who=options.me(), origin="cli", moment=moment), as_json)
+    _say(dead.restore(where, who=options.current_user(), origin="cli", moment=moment), as_json)
 
 
 @click.command(short_help="Delete archived dead letters for good.")
 @filter_options.filter_options
 @click.option(
     "--min-age",
-    type=options.Duration(),
+    type=options.DurationType(),
     default="1d",
     show_default=True,
     help="Archived at least so long ago.",
@@ -90,7 +90,9 @@ def purge(
     phrase = dead.purge_phrase(where, min_age=min_age)
     typed = phrase if phrase == "purge 0" else confirmation or _typed(phrase)
     try:
-        result = dead.purge(where, who=options.me(), origin="cli", confirmation=typed, min_age=min_age)
+        result = dead.purge(
+            where, who=options.current_user(), origin="cli", confirmation=typed, min_age=min_age
+        )
     except ConfigError as error:
         raise Failed(str(error), f"For scripts: --confirmation {phrase!r}.") from error
     _say(result, as_json)
@@ -116,5 +118,5 @@ def _typed(phrase: str) -> str:
     return answer
 
 
-def _say(result: Result, as_json: bool) -> None:
+def _say(result: ArchiveResult, as_json: bool) -> None:
     output.emit(dataclasses.asdict(result)) if as_json else output.say(result.text)

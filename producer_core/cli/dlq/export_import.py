@@ -68,7 +68,7 @@ def export(
             store,
             where,
             target,
-            who=options.me(),
+            who=options.current_user(),
             origin="cli",
             format=form,  # type: ignore[arg-type]  # click checked it
             masked=masked,
@@ -129,7 +129,7 @@ def import_(
         done = files.import_(
             store,
             source,
-            who=options.me(),
+            who=options.current_user(),
             origin="cli",
             no_manifest=no_manifest,
             dry_run=dry_run,

@@ -25,8 +25,10 @@ _OPTIONS = (
     click.option("--group", help="Of this group (the fingerprint that dlq groups shows)."),
     click.option("--code", help="With this error code."),
     click.option("--verdict", type=click.Choice(VERDICTS), help="With this verdict."),
-    click.option("--since", type=options.Moment(), help="Died at or after: 2h (ago), or 2026-01-31T12:00."),
-    click.option("--until", type=options.Moment(), help="Died before."),
+    click.option(
+        "--since", type=options.TimestampType(), help="Died at or after: 2h (ago), or 2026-01-31T12:00."
+    ),
+    click.option("--until", type=options.TimestampType(), help="Died before."),
     click.option("--key", help="With this key: text, or bytes as 0x00ff."),
     click.option("--message-id", help="This message."),
     click.option("--ids", help="These messages, separated by commas."),

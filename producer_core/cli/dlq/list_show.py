@@ -17,8 +17,8 @@ from producer_core.cli.lazy_group import Failed
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from producer_core.dlq import Cursor, DeadLetters
-    from producer_core.dlq.timeline import Moment
+    from producer_core.dlq import DeadLetters, PageCursor
+    from producer_core.dlq.timeline import TimelineEvent
     from producer_core.events import DeadLetter
     from producer_core.store import Store
 
@@ -59,10 +59,10 @@ def list_(
     card_number, and by patterns for e-mail addresses, card numbers and credentials. Names and patterns of your own
     stand in the file that PRODUCER_CORE_MASKING names.
     """
-    from producer_core.dlq import Cursor
+    from producer_core.dlq import PageCursor
 
     _, dead, where = _opened(store_path, given)
-    place = None if after is None else Cursor.parse(after)
+    place = None if after is None else PageCursor.parse(after)
     if where.body is not None:
         _search(dead, where, limit=limit, after=place, reveal=reveal, as_json=as_json)
         return
@@ -71,7 +71,7 @@ def list_(
     rows, following = rows[:limit], _following(rows, limit)
     if reveal and rows:
         ids = [row["message_id"] for row in rows]
-        dead.reveal(ids, who=options.me(), origin="cli", selection=where.to_query())
+        dead.reveal(ids, who=options.current_user(), origin="cli", selection=where.to_query())
     records = [_record(row, reveal=reveal) for row in rows]
     if as_json:
         output.emit({"total": total, "records": records, "next": following})
@@ -90,7 +90,7 @@ def _search(
     where: Any,
     *,
     limit: int,
-    after: Cursor | None,
+    after: PageCursor | None,
     reveal: bool,
     as_json: bool,
 ) -> None:
@@ -100,7 +100,7 @@ def _search(
     found = dead.search(where, limit=limit, after=after)
     ids = [letter.message_id for letter in found.letters]
     if reveal and ids:
-        dead.reveal(ids, who=options.me(), origin="cli", selection=where.to_query())
+        dead.reveal(ids, who=options.current_user(), origin="cli", selection=where.to_query())
     listed = (
         dead.table(DeadLetterFilter(state=None, ids=tuple(ids)), limit=len(ids)).to_pylist() if ids else []
     )
@@ -124,9 +124,9 @@ def _following(rows: Sequence[dict[str, Any]], limit: int) -> str | None:
     """Where the page after the first `limit` of these begins; None when there are no more."""
     if not 0 < limit < len(rows):
         return None
-    from producer_core.dlq import Cursor
+    from producer_core.dlq import PageCursor
 
-    return str(Cursor(rows[limit - 1]["failed_at"], rows[limit - 1]["message_id"]))
+    return str(PageCursor(rows[limit - 1]["failed_at"], rows[limit - 1]["message_id"]))
 
 
 def _more(following: str | None) -> str:
@@ -156,7 +156,9 @@ def show_(message_id: str, store_path: Path | None, reveal: bool, as_json: bool)
     if letter is None:
         raise Failed(f"There is no dead letter {message_id}.", "See producer-core dlq list --state any.")
     if reveal:
-        dead.reveal([message_id], who=options.me(), origin="cli", selection={"message_id": message_id})
+        dead.reveal(
+            [message_id], who=options.current_user(), origin="cli", selection={"message_id": message_id}
+        )
     life = timeline(store, message_id)
     output.emit(_whole(letter, life, reveal=reveal)) if as_json else _say(letter, life, reveal=reveal)
 
@@ -249,7 +251,7 @@ def _list(records: list[dict[str, Any]]) -> None:
     output.table(columns, [[row[name] for name in columns] for row in rows], shrink={*columns} - {"message"})
 
 
-def _whole(letter: DeadLetter, life: Sequence[Moment], *, reveal: bool) -> dict[str, Any]:
+def _whole(letter: DeadLetter, life: Sequence[TimelineEvent], *, reveal: bool) -> dict[str, Any]:
     text = _same if reveal else mask_text
     body = {
         name: value for name, value in dataclasses.asdict(letter).items() if name not in ("value", "headers")
@@ -268,7 +270,7 @@ def _whole(letter: DeadLetter, life: Sequence[Moment], *, reveal: bool) -> dict[
     return {**body, "masked": not reveal}
 
 
-def _say(letter: DeadLetter, life: Sequence[Moment], *, reveal: bool) -> None:
+def _say(letter: DeadLetter, life: Sequence[TimelineEvent], *, reveal: bool) -> None:
     text = _same if reveal else mask_text
     asked = "" if letter.partition is None else f", partition {letter.partition}"
     output.pairs(
@@ -293,7 +295,7 @@ def _say(letter: DeadLetter, life: Sequence[Moment], *, reveal: bool) -> None:
         output.say("Secrets, cards and addresses are masked; --reveal shows them.", err=True)
 
 
-def _tell(life: Sequence[Moment], text: Callable[[str], str]) -> None:
+def _tell(life: Sequence[TimelineEvent], text: Callable[[str], str]) -> None:
     """The timeline: a line each, with whoever did it."""
     output.say("\nlife:")
     for moment in life:

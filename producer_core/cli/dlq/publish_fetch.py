@@ -19,7 +19,7 @@ from producer_core.cli.lazy_group import INTERRUPTED
 from producer_core.cli.send import progress_bar
 
 if TYPE_CHECKING:
-    from producer_core.dlq.topics import Fetched, Written
+    from producer_core.dlq.topics import FetchSummary, Written
     from producer_core.producer.producer import ReliableKafkaProducer
 
 
@@ -87,7 +87,7 @@ def publish(
             to_topic,
             {**chosen, "bootstrap.servers": address},
             open_producer=_publishing_producer,
-            who=options.me(),
+            who=options.current_user(),
             origin="cli",
             dialect=dialect,
             again=again,
@@ -108,7 +108,7 @@ def _publishing_producer(servers: str, settings: Mapping[str, Any]) -> ReliableK
 @click.command(short_help="Bring in what is on a Kafka dead-letter topic.")
 @click.argument("topic")
 @click.option(
-    "--since", type=options.Moment(), help="Only records since then: 2h (ago), or 2026-01-31T12:00."
+    "--since", type=options.TimestampType(), help="Only records since then: 2h (ago), or 2026-01-31T12:00."
 )
 @click.option(
     "--original-topic",
@@ -155,13 +155,13 @@ def fetch(
     config = client_config(*options.client_settings(servers, settings, config_file))
     store = open_store.opened(store_path)
 
-    def fetched(*, unmarked: bool) -> tuple[Fetched, bool]:
+    def fetched(*, unmarked: bool) -> tuple[FetchSummary, bool]:
         with _stopping() as stop, progress_bar.told("Fetched") as tell:
             done = topics.fetch(
                 config.settings,
                 topic,
                 store,
-                who=options.me(),
+                who=options.current_user(),
                 origin="cli",
                 since=since,
                 original_topic=original_topic,

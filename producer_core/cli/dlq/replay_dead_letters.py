@@ -18,7 +18,7 @@ from producer_core.cli.replay import replay_text
 from producer_core.cli.replay.plan_options import plan_options
 
 if TYPE_CHECKING:
-    from producer_core.cli.replay.replay_run import Replaying
+    from producer_core.cli.replay.replay_run import ReplayRun
     from producer_core.dlq import DeadLetterFilter
     from producer_core.replay import Inconclusive, Newer, Operation
     from producer_core.replay.dry_run import DryRun
@@ -91,7 +91,7 @@ def replay(
     Exit codes: 0 all acknowledged or found on their topic (or a dry run was made), 1 some failed
     again, were skipped, or it stopped itself, 2 it could not be done, 130 paused by Ctrl-C.
     """
-    from producer_core.cli.replay.replay_run import Replaying
+    from producer_core.cli.replay.replay_run import ReplayRun
     from producer_core.dlq import DeadLetters
     from producer_core.store import Store
 
@@ -114,16 +114,16 @@ def replay(
     counted = {"rate": rate, "limit": limit, "allow_quarantined": include_quarantined, "newer": newer,
                "inconclusive": inconclusive}  # fmt: skip
     if dry_run:
-        only_say(Replaying(store, where, client, to_cluster=to_cluster), counted, under_way, as_json=as_json)
+        only_say(ReplayRun(store, where, client, to_cluster=to_cluster), counted, under_way, as_json=as_json)
         return
     unseen = no_wait and client is None and yes
-    seen = Replaying(store, where, client, to_cluster=to_cluster)
+    seen = ReplayRun(store, where, client, to_cluster=to_cluster)
     asks = agreed(seen, counted, under_way, yes=yes, unseen=unseen)
     choices = {
         "limit": limit, "rate": rate, "allow_quarantined": include_quarantined, "canary": canary,
         "stop_percent": stop_percent, "stop_last": stop_last, "newer": newer, "inconclusive": inconclusive, "reason": reason,
     }  # fmt: skip
-    with Replaying(store, where, client, to_cluster=to_cluster) as job:
+    with ReplayRun(store, where, client, to_cluster=to_cluster) as job:
         operation = decided(job, choices, under_way, asks=asks, as_json=as_json, unseen=unseen)
         if no_wait and client is None:
             words = f"Replay {operation.operation_id} is planned; see producer-core replay status."
@@ -143,7 +143,7 @@ def same(store: Store, where: DeadLetterFilter) -> Operation | None:
 
 
 def agreed(
-    job: Replaying,
+    job: ReplayRun,
     counted: dict[str, Any],
     under_way: Operation | None,
     *,
@@ -167,7 +167,7 @@ def agreed(
     raise Failed(_question(seen), "Nobody is there to ask: give --yes to send them. Nothing was sent.")
 
 
-def _seen(job: Replaying, counted: dict[str, Any], under_way: Operation | None) -> DryRun:
+def _seen(job: ReplayRun, counted: dict[str, Any], under_way: Operation | None) -> DryRun:
     """The dry run with a look at the topics, where this process can look; of a replay under way what its runner saw."""
     if job.client and under_way is None:
         return job.look_ahead(**counted)
@@ -175,7 +175,7 @@ def _seen(job: Replaying, counted: dict[str, Any], under_way: Operation | None) 
 
 
 def decided(
-    job: Replaying,
+    job: ReplayRun,
     choices: dict[str, Any],
     under_way: Operation | None,
     *,
@@ -194,7 +194,7 @@ def decided(
     return _decide(job, operation, newer, inconclusive, choices["rate"], asks=asks, as_json=as_json)
 
 
-def only_say(job: Replaying, counted: dict[str, Any], under_way: Operation | None, *, as_json: bool) -> None:
+def only_say(job: ReplayRun, counted: dict[str, Any], under_way: Operation | None, *, as_json: bool) -> None:
     run = _seen(job, counted, under_way)
     if as_json:
         output.emit(run.to_dict())
@@ -224,7 +224,7 @@ def _question(run: DryRun) -> str:
 
 
 def _decide(
-    job: Replaying,
+    job: ReplayRun,
     operation: Operation,
     newer: Newer | None,
     inconclusive: Inconclusive | None,
@@ -263,7 +263,7 @@ def _offer(run: DryRun) -> str:
     return f"Skip the {output.count(run.newer_keys, 'record')} for whose key a newer one is there?"
 
 
-def _looked_ahead(job: Replaying, operation: Operation) -> Operation:
+def _looked_ahead(job: ReplayRun, operation: Operation) -> Operation:
     if operation.state == "checking":
         output.say("Looking ahead …", err=True)
         *_, operation = job.watch(operation, lambda now: now.state != "checking")
@@ -271,7 +271,7 @@ def _looked_ahead(job: Replaying, operation: Operation) -> Operation:
 
 
 def watched(
-    job: Replaying, planned: Operation, told: Callable[[Operation], None] = lambda operation: None
+    job: ReplayRun, planned: Operation, told: Callable[[Operation], None] = lambda operation: None
 ) -> Operation:
     """Until it has ended or was paused; Ctrl-C pauses it, and what that waits for is said at once. `told` hears how it
     goes on."""

@@ -75,8 +75,10 @@ def _from_zero(offset: Any) -> int:
     help="A telemetry topic with the producers' ledgers; may be given more than once.",
 )
 @options.store_option
-@click.option("--since", type=options.Moment(), help="Records since then: 2h (ago), 2026-01-31T12:00 (UTC).")
-@click.option("--until", type=options.Moment(), help="Records before then.")
+@click.option(
+    "--since", type=options.TimestampType(), help="Records since then: 2h (ago), 2026-01-31T12:00 (UTC)."
+)
+@click.option("--until", type=options.TimestampType(), help="Records before then.")
 @click.option(
     "--from-offsets", type=_Offsets(), metavar="JSON", help='Begin here: {"0": 1200}; others at their start.'
 )
@@ -133,10 +135,10 @@ def integrity(
     from producer_core.config import client_config
     from producer_core.pipeline import preflight
     from producer_core.pipeline.integrity import audit
-    from producer_core.pipeline.integrity.scope import Scope
+    from producer_core.pipeline.integrity.scope import AuditScope
     from producer_core.pipeline.integrity.spans import check_partitions
 
-    Scope(since, until, from_offsets or {}, incremental)
+    AuditScope(since, until, from_offsets or {}, incremental)
     spark.check()
     addresses, chosen = options.client_settings(servers, settings, config_file)
     config = client_config(addresses, chosen)

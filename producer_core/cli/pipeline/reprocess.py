@@ -17,7 +17,7 @@ from producer_core.cli.lazy_group import Failed
 from producer_core.cli.pipeline.spark_options import SparkChoice, spark_options
 from producer_core.cli.replay import replay_text
 from producer_core.cli.replay.plan_options import plan_options
-from producer_core.cli.replay.replay_run import Replaying, reached
+from producer_core.cli.replay.replay_run import ReplayRun, reached
 from producer_core.cli.send import progress_bar
 from producer_core.replay.runner import SPREAD_DRAIN
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from producer_core.config import ClientConfig
     from producer_core.dlq import DeadLetterFilter
-    from producer_core.pipeline.reprocess import Choices
+    from producer_core.pipeline.reprocess import ReprocessOptions
     from producer_core.replay import Inconclusive, Newer, Operation, ReplayRunner
     from producer_core.store import Store
 
@@ -118,7 +118,7 @@ def reprocess(
     again, were skipped, or it stopped itself, 2 it could not be done, 130 paused by Ctrl-C.
     """
     from producer_core.dlq import DeadLetters
-    from producer_core.pipeline.reprocess import WAVE, Choices, bring, brought
+    from producer_core.pipeline.reprocess import RECORDS_PER_BATCH, ReprocessOptions, bring, brought
     from producer_core.store import Store
 
     names = ("limit", "rate", "canary", "stop_percent", "stop_last", "newer", "inconclusive", "reason")
@@ -138,17 +138,17 @@ def reprocess(
             client = (config.bootstrap_servers, config.settings)
             where = filter_options.frozen(DeadLetters(store), where)
             replay_dead_letters.only_say(
-                Replaying(store, where, client, to_cluster=to_cluster), counted, None, as_json=as_json
+                ReplayRun(store, where, client, to_cluster=to_cluster), counted, None, as_json=as_json
             )
         return
     store = known or open_store.opened(store_path)
     if bringing and operation_id is None:
         with progress_bar.told("taken in") as tell:
-            for text in bring(store, config.settings, who=options.me(), progress=tell, **source):  # type: ignore[arg-type]  # by name
+            for text in bring(store, config.settings, who=options.current_user(), progress=tell, **source):  # type: ignore[arg-type]  # by name
                 output.say(text, err=True)
     where = filter_options.frozen(DeadLetters(store), where)
-    choices = Choices(slices, slice_by, progress_topic, wave or WAVE)
-    with Reprocessing(store, where, None, to_cluster=to_cluster, origin="pipeline") as job:
+    choices = ReprocessOptions(slices, slice_by, progress_topic, wave or RECORDS_PER_BATCH)
+    with ReprocessRun(store, where, None, to_cluster=to_cluster, origin="pipeline") as job:
         job.prepare(config.settings, cluster, choices)
         job.end_cancelled()
         under_way = replay_dead_letters.same(store, where)
@@ -159,7 +159,7 @@ def reprocess(
         if operation_id is not None:
             operation = job.go(job.chosen(operation_id), rate=plan["rate"])
         else:
-            looking = Replaying(
+            looking = ReplayRun(
                 store, where, (config.bootstrap_servers, config.settings), to_cluster=to_cluster
             )
             asks = replay_dead_letters.agreed(looking, counted, _ours(under_way), yes=yes)
@@ -171,7 +171,7 @@ def reprocess(
 
 
 @dataclass
-class Reprocessing(Replaying):
+class ReprocessRun(ReplayRun):
     """A replay that Spark carries out; its look ahead needs no Spark."""
 
     patience: ClassVar[float] = SPREAD_DRAIN + 5
@@ -181,9 +181,9 @@ class Reprocessing(Replaying):
     )
     _make: Callable[[Callable[[], SparkSession] | None], ReplayRunner] = field(init=False)
     _settings: Mapping[str, Any] = field(init=False)
-    _choices: Choices = field(init=False)
+    _choices: ReprocessOptions = field(init=False)
 
-    def prepare(self, settings: Mapping[str, Any], cluster: str, choices: Choices) -> None:
+    def prepare(self, settings: Mapping[str, Any], cluster: str, choices: ReprocessOptions) -> None:
         """Where it sends to, and how; nobody is asked yet."""
         from producer_core.pipeline.reprocess import spark_runner
 
@@ -292,7 +292,7 @@ def _looked_at(known: Store | None, source: dict[str, Any], config: ClientConfig
         return
     with tempfile.TemporaryDirectory(prefix="producer-core-") as folder:
         store = Store.open(Path(folder) / "look.duckdb")
-        for text in bring(store, config.settings, who=options.me(), **source):
+        for text in bring(store, config.settings, who=options.current_user(), **source):
             output.say(text, err=True)
         output.say("Letters that your store knows already stay as they are there.", err=True)
         try:

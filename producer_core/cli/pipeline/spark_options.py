@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from producer_core.cli import output
-from producer_core.cli.options import Setting
+from producer_core.cli.options import SettingType
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,7 +123,7 @@ def spark_options(command: F) -> F:
         click.option("--verbose", is_flag=True, help="Show Spark's own log."),
         click.option(
             "--conf",
-            type=Setting(),
+            type=SettingType(),
             multiple=True,
             help="One of Spark's own settings, spark.…=…; repeatable.",
         ),

@@ -17,8 +17,8 @@ from producer_core.cli.pipeline.spark_options import SparkChoice, spark_options
 from producer_core.cli.plain_text import plain
 
 if TYPE_CHECKING:
-    from producer_core.pipeline.sink import Merged
-    from producer_core.pipeline.telemetry import Going
+    from producer_core.pipeline.sink import MergeResult
+    from producer_core.pipeline.telemetry import RunningStream
     from producer_core.store import Store
 
 _LINE_EVERY = 10.0
@@ -43,7 +43,7 @@ LEFT = 1
 )
 @click.option("--once", is_flag=True, help="Merge what is there now, then end. Default: go on until Ctrl-C.")
 @click.option(
-    "--every", type=options.Duration(), default="1s", show_default=True, help="Time between two merges."
+    "--every", type=options.DurationType(), default="1s", show_default=True, help="Time between two merges."
 )
 @spark_options
 @options.as_json
@@ -72,7 +72,7 @@ def telemetry(
     \b
     Exit codes: 0 merged, 1 --once was interrupted and records are left, 2 it could not be done.
     """
-    from producer_core._internal.stop_signal import Stop
+    from producer_core._internal.stop_signal import StopSignal
     from producer_core.config import client_config
     from producer_core.pipeline import telemetry as job
     from producer_core.store import Store
@@ -91,7 +91,7 @@ def telemetry(
         # closed before Python ends: py4j keeps the sink, and with it the store, beyond that, and DuckDB would complain
         with spark.session("telemetry", light=True) as session:
             store = stack.enter_context(closing(open_store.opened(store_path)))
-            stop = Stop()  # after Spark, which has its own idea of Ctrl-C
+            stop = StopSignal()  # after Spark, which has its own idea of Ctrl-C
             done = job.run(
                 session, store, servers=addresses, topics=topics, checkpoint=folder, once=once, history=history,
                 settings=chosen, every=every, told=screen.draw, stopped=lambda: stop.asked,
@@ -112,7 +112,7 @@ class _Screen:
         self._said = time.monotonic()
         self._last = ""
 
-    def draw(self, going: Going) -> None:
+    def draw(self, going: RunningStream) -> None:
         from producer_core.pipeline.telemetry import words
 
         text = going.trouble or words(going.done, going.behind)
@@ -132,7 +132,7 @@ class _Screen:
             click.echo("\r\033[K", err=True, nl=False)
 
 
-def _end(done: Merged, store: Store, as_json: bool) -> None:
+def _end(done: MergeResult, store: Store, as_json: bool) -> None:
     from producer_core.pipeline.merge_batch import missing
 
     producers, batches = missing(store)
@@ -151,7 +151,7 @@ def _end(done: Merged, store: Store, as_json: bool) -> None:
         output.say(f"{what} not come: late, damaged, or lost before they were read.")
 
 
-def merged(done: Merged, path: Path) -> str:
+def merged(done: MergeResult, path: Path) -> str:
     """What a run came to, in a sentence."""
     if not done.batches:
         return f"No new batches came; {path} is as it was."

@@ -226,7 +226,7 @@ def _looked_after(path: Path | None) -> Store:
 
 
 def _who() -> dict[str, Any]:
-    return {"who": options.me(), "origin": "cli"}
+    return {"who": options.current_user(), "origin": "cli"}
 
 
 def _say(word: str, operation: Operation, as_json: bool) -> None:

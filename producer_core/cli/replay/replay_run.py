@@ -28,7 +28,7 @@ _PATIENCE = 30.0
 
 
 @dataclass
-class Replaying:
+class ReplayRun:
     """A replay of `where`. `client` is addresses and settings to send with, None to let a live producer do it."""
 
     store: Store
@@ -67,7 +67,7 @@ class Replaying:
     ) -> DryRun:
         """The dry run with a look at the topics by our own settings; nothing is planned or written."""
         from producer_core.replay.broker_check import check
-        from producer_core.replay.guarantee import promise
+        from producer_core.replay.guarantee import replay_guarantee
         from producer_core.replay.preflight import which_keys
         from producer_core.replay.selection_counts import listed
 
@@ -82,7 +82,7 @@ class Replaying:
         )
         which = which_keys(choices.get("newer") or "auto", found, asked_first=True)
         looked, _ = check(config.settings, letters, newer=which, sends_at_most=config.max_message_bytes)
-        said = promise(config, [topic.topic for topic in looked.topics if topic.partitions], found)
+        said = replay_guarantee(config, [topic.topic for topic in looked.topics if topic.partitions], found)
         looked = replace(looked, delivery=said.delivery, why=said.why)
         return self.counted(
             check=looked, cluster=found, allow_quarantined=allow_quarantined, limit=limit, **choices
@@ -214,7 +214,7 @@ def reached(servers: str, settings: Mapping[str, Any], to_cluster: str | None) -
 
 
 def _who() -> dict[str, Any]:
-    return {"who": options.me(), "origin": "cli"}
+    return {"who": options.current_user(), "origin": "cli"}
 
 
 class _Running:

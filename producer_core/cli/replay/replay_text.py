@@ -84,14 +84,16 @@ def say_check(store: Store, operation: Operation) -> None:
     if operation.checked is None:
         return
     from producer_core.dlq import DeadLetterFilter
-    from producer_core.replay.broker_check import Check
+    from producer_core.replay.broker_check import BrokerCheck
     from producer_core.replay.dry_run import dry_run
 
     output.say(f"\nLooked ahead {output.ago(operation.checked_at)}:")
     if operation.state == "ready":
         found = dry_run(store, DeadLetterFilter(), operation=operation).sentences
     else:
-        found = tuple(f"{topic.topic}: {topic.text}" for topic in Check.from_json(operation.checked).topics)
+        found = tuple(
+            f"{topic.topic}: {topic.text}" for topic in BrokerCheck.from_json(operation.checked).topics
+        )
     for sentence in found[:_SHOWN]:
         output.say(f"  {sentence}")
 

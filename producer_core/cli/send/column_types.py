@@ -37,7 +37,7 @@ _MEMO = 50_000
 Convert = Callable[[str], Any]
 
 
-class Memo(dict[str, Any]):
+class TypeMemo(dict[str, Any]):
     """A function's answers by text, forgotten all at once when there are too many."""
 
     def __init__(self, answer: Convert) -> None:
@@ -80,7 +80,7 @@ def conversion(kinds: int, nulls: frozenset[str] = frozenset()) -> Convert:
         convert = _moment
     else:
         return lambda text: None if not text or text in nulls else text
-    return Memo(
+    return TypeMemo(
         lambda text: None if not text or text in nulls or text in MARKS else convert(text)
     ).__getitem__
 
@@ -96,7 +96,7 @@ def by_value(nulls: frozenset[str] = frozenset()) -> Convert:
             return _number(text)
         return text == "true" if text in ("true", "false") else text
 
-    return Memo(convert).__getitem__
+    return TypeMemo(convert).__getitem__
 
 
 def as_text(nulls: frozenset[str] = frozenset()) -> Convert:

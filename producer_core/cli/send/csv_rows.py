@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from producer_core.cli.send import column_types
-from producer_core.cli.send.input_file import InputError, Source, lines
-from producer_core.cli.send.rows import Malformed, Row, Rows
+from producer_core.cli.send.input_file import InputError, InputSource, lines
+from producer_core.cli.send.rows import InputRow, InputRows, MalformedRow
 from producer_core.errors import ConfigError
 
 _LONGEST_FIELD = 16 << 20
@@ -18,14 +18,14 @@ _DELIMITERS = {";": "';'", "\t": r"'\t'", "|": "'|'", ",": ","}
 """The usual ones, as a shell takes them."""
 
 
-class CsvRows(Rows):
+class CsvRows(InputRows):
     """`types`: by "column" the whole input is read once before (a pipe is kept on disk meanwhile); by "value"
     each field by itself, as it arrives; "text" keeps every field as it is. `sure` is whether the user named the
     delimiter; if not, a header that has another one is refused."""
 
     def __init__(
         self,
-        source: Source,
+        source: InputSource,
         *,
         skip: int = 0,
         types: str = "column",
@@ -55,7 +55,7 @@ class CsvRows(Rows):
         self.source = self.source.reopen()
         self.stage = "reading"
 
-    def _rows(self) -> Iterator[Row | Malformed]:
+    def _rows(self) -> Iterator[InputRow | MalformedRow]:
         if self._types == "column" and self._conversions is None:
             self._read_types()
         records = self._records()
@@ -67,12 +67,12 @@ class CsvRows(Rows):
             if record.last <= self.skip:
                 continue
             if record.problem:
-                yield Malformed(record.last, record.raw, record.problem)
+                yield MalformedRow(record.last, record.raw, record.problem)
             elif not record.fields:
                 self.blank += 1
             else:
                 value = {name: to(text) for name, to, text in zip(names, convert, record.fields, strict=True)}
-                yield Row(record.last, value, value, record.raw)
+                yield InputRow(record.last, value, value, record.raw)
 
     def _records(self) -> Iterator[_Record]:
         return _records(_Feed(lines(self.source)), self._delimiter)
@@ -120,7 +120,7 @@ class CsvRows(Rows):
         records = self._records()
         names = self._header(records)
         kinds = [0] * len(names)
-        memo = column_types.Memo(lambda text: 1 if text in self._nulls else column_types.kind_of(text))
+        memo = column_types.TypeMemo(lambda text: 1 if text in self._nulls else column_types.kind_of(text))
         for record in records:
             if self._stopped:
                 break

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from producer_core.cli.send.fingerprint import session_of
-from producer_core.cli.send.state_file import State, StateFile, Where, encode
+from producer_core.cli.send.state_file import SendState, StateFile, Where, encode
 from producer_core.delivery import replayable_source
 from producer_core.delivery.delivery import Delivery
 from producer_core.delivery.journal.ranges import ranges_of
-from producer_core.delivery.settling import Leaving
+from producer_core.delivery.settling import SettlingSet
 from producer_core.errors import JournalFull, QueueFull
 from producer_core.messages import MessageIds, parse_id
 
@@ -29,7 +29,7 @@ _FEWEST, _MOST = 500, 50_000
 last time, within these bounds."""
 
 
-class Numbers:
+class RowNumbers:
     """The row that is handed over now: its number is its message's sequence."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class FileProgress:
     The state file changes with the first row that is handed over or done: a command that is refused leaves none.
     """
 
-    def __init__(self, file: StateFile, state: State) -> None:
+    def __init__(self, file: StateFile, state: SendState) -> None:
         self._file = file
         self._writing = threading.Lock()  # guards the file; taken before the other
         self._lock = threading.Lock()  # guards the fields below
@@ -66,8 +66,8 @@ class FileProgress:
         self.already = len(state.settled)
         self.session = self.lasting_id = session_of(state.job, state.run)
         self.ids = MessageIds(self.session)
-        self.row = Numbers()
-        self.numbers: replayable_source.Numbers = self.row
+        self.row = RowNumbers()
+        self.numbers: replayable_source.SequenceSource = self.row
         self.keeps_reach = state.job.delivery != "exactly_once"
         self.save()
 
@@ -221,10 +221,10 @@ class FileProgress:
 
     # the producer's journal
 
-    def keeper(self, sender: replayable_source.Sender) -> RowsKeeper:
+    def keeper(self, sender: replayable_source.FeederTarget) -> RowsPendingLog:
         """The producer has us: what changes is written by a thread of ours from now on, so that nobody waits for it."""
         self._thread.start()
-        return RowsKeeper(self, sender)
+        return RowsPendingLog(self, sender)
 
     def unsettled(self) -> int:
         """Rows that were handed over and are not done; they are sent again at the next start."""
@@ -242,14 +242,14 @@ class FileProgress:
         self._try_to_save()
 
 
-class RowsKeeper:
+class RowsPendingLog:
     """What the lifecycle tells of rows; the file itself keeps them."""
 
-    def __init__(self, progress: FileProgress, sender: replayable_source.Sender) -> None:
+    def __init__(self, progress: FileProgress, sender: replayable_source.FeederTarget) -> None:
         self._progress = progress
         self._sender = sender
         self._room = threading.Event()  # set after each batch of reports
-        self._leaving = Leaving(sender.pending, proves=sender.transport.proves)
+        self._leaving = SettlingSet(sender.pending, proves=sender.transport.proves)
 
     waiting = 0
 

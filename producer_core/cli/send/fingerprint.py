@@ -13,7 +13,7 @@ from pathlib import Path
 import orjson
 
 from producer_core.cli.send.input_file import InputError, readable
-from producer_core.cli.send.state_file import Job
+from producer_core.cli.send.state_file import SendJob
 
 _BLOCK = 1 << 20
 PREFIX = 12
@@ -60,7 +60,7 @@ def fingerprint(path: Path, tell: Callable[[int, int], None] = lambda done, tota
     return Fingerprint(done, digest.hexdigest(), before.st_ino, before.st_mtime_ns)
 
 
-def session_of(job: Job, run: int) -> uuid.UUID:
+def session_of(job: SendJob, run: int) -> uuid.UUID:
     """The same content to the same topic with the same options gives the same ids, on any machine.
 
     A UUID version 8 (RFC 9562): a hash of the job, then the run's number.
@@ -72,13 +72,13 @@ def session_of(job: Job, run: int) -> uuid.UUID:
     return uuid.UUID(bytes=bytes(raw) + run.to_bytes(4))
 
 
-def transactional_id_of(job: Job) -> str:
+def transactional_id_of(job: SendJob) -> str:
     """One for the content and the topic, whatever the run, so that a new run fences what an earlier one left."""
     digest = hashlib.sha256(orjson.dumps([job.topic, job.sha256, job.size])).hexdigest()
     return f"producer-core-send-{digest[:24]}"
 
 
-def state_path(folder: Path, job: Job) -> Path:
+def state_path(folder: Path, job: SendJob) -> Path:
     """One for a topic of a cluster and a file, whatever is in it: so a replaced file is noticed."""
     digest = hashlib.sha256(orjson.dumps([job.cluster_id, job.topic, job.path])).hexdigest()
     return folder / "sends" / f"{digest[:32]}.state"

@@ -24,7 +24,7 @@ class InputError(ProducerError):
     """The input cannot be read."""
 
 
-class Source:
+class InputSource:
     """Bytes of an input. `raw` is the file as it lies there, `stream` what is in it."""
 
     def __init__(self, path: Path | None, raw: IO[bytes], name: str) -> None:
@@ -54,7 +54,7 @@ class Source:
         except OSError:
             return 0
 
-    def reopen(self) -> Source:
+    def reopen(self) -> InputSource:
         """The same bytes from the start again; what comes from a pipe was kept in a temporary file."""
         if self.path is not None and self.path.is_file():
             self.close()
@@ -66,7 +66,7 @@ class Source:
     def is_packed(self) -> bool:
         return self.stream is not self.raw
 
-    def checked(self) -> Source:
+    def checked(self) -> InputSource:
         """Read a packed file to its end and begin again; InputError where it is damaged."""
         with readable(self.name, damaged="Nothing is sent now. Fetch it again and say the same command."):
             while self.stream.read(1 << 20):
@@ -112,17 +112,17 @@ class Source:
         self.stream = io.BufferedReader(member, 1 << 18)
 
 
-def open_source(path: Path | str | None) -> Source:
+def open_source(path: Path | str | None) -> InputSource:
     """The bytes of a file; None is standard input. InputError when it cannot be opened."""
     if path is None:
         given = cast(IO[bytes], sys.stdin.buffer)
         raw = (
             given if hasattr(given, "peek") else cast(IO[bytes], io.BufferedReader(cast(io.RawIOBase, given)))
         )
-        return Source(None, raw, "standard input")
+        return InputSource(None, raw, "standard input")
     path = Path(path)
     with readable(str(path)):
-        return Source(path, path.open("rb", buffering=1 << 18), path.name)
+        return InputSource(path, path.open("rb", buffering=1 << 18), path.name)
 
 
 @contextlib.contextmanager
@@ -143,7 +143,7 @@ def readable(name: str, *, damaged: str = "Fetch it again.") -> Iterator[None]:
         raise InputError(f"{name} cannot be read: {error.strerror or error}.") from error
 
 
-def lines(source: Source) -> Iterator[bytes]:
+def lines(source: InputSource) -> Iterator[bytes]:
     """The lines with their ends, the byte order mark of UTF-8 removed; see LONGEST_LINE for the bound."""
     with readable(source.name):
         first = source.stream.readline(LONGEST_LINE)
@@ -160,7 +160,7 @@ def is_too_long(line: bytes) -> bool:
     return len(line) >= LONGEST_LINE and not line.endswith(b"\n")
 
 
-def rest_of_line(source: Source) -> None:
+def rest_of_line(source: InputSource) -> None:
     """Read on to the end of a line that was too long to keep."""
     with readable(source.name):
         while (piece := source.stream.readline(LONGEST_LINE)) and not piece.endswith(b"\n"):

@@ -11,42 +11,49 @@ import orjson
 from producer_core.cli.send.input_file import (
     KEPT_OF_A_LONG_LINE,
     InputError,
-    Source,
+    InputSource,
     is_too_long,
     lines,
     rest_of_line,
 )
-from producer_core.cli.send.rows import Malformed, Row, Rows
+from producer_core.cli.send.rows import InputRow, InputRows, MalformedRow
 
 
-class JsonRows(Rows):
+class JsonRows(InputRows):
     """`sure` is whether the user said that these are JSON lines; if not, a first line that is none stops at once."""
 
-    def __init__(self, source: Source, *, skip: int = 0, sure: bool = True) -> None:
+    def __init__(self, source: InputSource, *, skip: int = 0, sure: bool = True) -> None:
         super().__init__(source, skip=skip)
         self._sure = sure
 
-    def _rows(self) -> Iterator[Row | Malformed]:
+    def _rows(self) -> Iterator[InputRow | MalformedRow]:
         rows = self._all_rows()
         first = next(rows, None)
         if first is None:
             return
-        if self.skip == 0 and isinstance(first, Malformed):
+        if self.skip == 0 and isinstance(first, MalformedRow):
             self._first_is_malformed(first)
-        if self.skip == 0 and not self._sure and isinstance(first, Row) and isinstance(first.fields, list):
+        if (
+            self.skip == 0
+            and not self._sure
+            and isinstance(first, InputRow)
+            and isinstance(first.fields, list)
+        ):
             rows = self._others_follow(first, rows)
         else:
             yield first
         yield from rows
 
-    def _others_follow(self, first: Row, rows: Iterator[Row | Malformed]) -> Iterator[Row | Malformed]:
+    def _others_follow(
+        self, first: InputRow, rows: Iterator[InputRow | MalformedRow]
+    ) -> Iterator[InputRow | MalformedRow]:
         """Return the rows with their first, an array; InputError where it is the whole input."""
         second = next(rows, None)
         if second is None and not self._stopped:
             raise self._one_array("; --format jsonl sends it as one message")
         return itertools.chain([first], [second] if second else [], rows)
 
-    def _all_rows(self) -> Iterator[Row | Malformed]:
+    def _all_rows(self) -> Iterator[InputRow | MalformedRow]:
         for number, raw in enumerate(lines(self.source), start=1):
             if self._stopped:
                 return
@@ -58,21 +65,21 @@ class JsonRows(Rows):
             else:
                 yield row
 
-    def _row(self, number: int, raw: bytes) -> Row | Malformed | None:
+    def _row(self, number: int, raw: bytes) -> InputRow | MalformedRow | None:
         if is_too_long(raw):
             rest_of_line(self.source)
-            return Malformed(
+            return MalformedRow(
                 number, raw[:KEPT_OF_A_LONG_LINE], "longer than 64 MiB; its first mebibyte is kept"
             )
         line = raw.strip()
         if not line:
             return None
         try:
-            return Row(number, line, orjson.loads(line), line)
+            return InputRow(number, line, orjson.loads(line), line)
         except orjson.JSONDecodeError as error:
-            return Malformed(number, raw.rstrip(b"\r\n"), _why(error))
+            return MalformedRow(number, raw.rstrip(b"\r\n"), _why(error))
 
-    def _first_is_malformed(self, row: Malformed) -> None:
+    def _first_is_malformed(self, row: MalformedRow) -> None:
         if row.raw.lstrip()[:1] == b"[":
             raise self._one_array("")
         if not self._sure:

@@ -7,11 +7,11 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-from producer_core.cli.send.rows import Row
+from producer_core.cli.send.rows import InputRow
 from producer_core.errors import InvalidMessage
 
 
-def key_of(row: Row, name: str) -> str | int | None:
+def key_of(row: InputRow, name: str) -> str | int | None:
     """The field's value as a key: text as it is, numbers as they were written, null as no key."""
     if not isinstance(row.fields, dict):
         raise InvalidMessage(f"The row is not an object, so it has no field {name!r} for the key.")

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from producer_core.cli.send.csv_rows import CsvRows
-from producer_core.cli.send.input_file import InputError, Source, open_source
+from producer_core.cli.send.input_file import InputError, InputSource, open_source
 from producer_core.cli.send.json_rows import JsonRows
 from producer_core.cli.send.parquet_rows import ParquetRows
-from producer_core.cli.send.rows import Malformed, Row, Rows
+from producer_core.cli.send.rows import InputRow, InputRows, MalformedRow
 from producer_core.errors import ConfigError, ProducerError
 
 Format = Literal["jsonl", "csv", "parquet"]
@@ -17,7 +17,17 @@ Types = Literal["column", "value", "text"]
 FORMATS: tuple[str, ...] = get_args(Format)
 TYPES: tuple[str, ...] = get_args(Types)
 
-__all__ = ["FORMATS", "TYPES", "Format", "InputError", "Malformed", "Row", "Rows", "Types", "open_rows"]
+__all__ = [
+    "FORMATS",
+    "TYPES",
+    "Format",
+    "InputError",
+    "InputRow",
+    "InputRows",
+    "MalformedRow",
+    "Types",
+    "open_rows",
+]
 
 _EXTENSIONS: dict[str, Format] = {
     ".jsonl": "jsonl",
@@ -38,7 +48,7 @@ def open_rows(
     types: Types = "column",
     nulls: tuple[str, ...] = (),
     delimiter: str | None = None,
-) -> Rows:
+) -> InputRows:
     """The rows of `path`, None for standard input; gzip and a zip of one file are unpacked as they are read.
 
     The format is `format`, else the extension's (of the file inside, for .gz and .zip), else what the first
@@ -54,13 +64,13 @@ def open_rows(
 
 
 def _rows(
-    source: Source,
+    source: InputSource,
     format: Format | None,
     skip: int,
     types: Types,
     nulls: tuple[str, ...],
     delimiter: str | None,
-) -> Rows:
+) -> InputRows:
     chosen = format or _format_of(source)
     if chosen == "parquet":
         return ParquetRows(source, skip=skip)
@@ -73,7 +83,7 @@ def _rows(
     return JsonRows(source, skip=skip, sure=format is not None)
 
 
-def _format_of(source: Source) -> Format:
+def _format_of(source: InputSource) -> Format:
     if source.peek(4) == b"PAR1":
         return "parquet"
     extension = _extension(source.inner_name)

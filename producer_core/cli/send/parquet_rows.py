@@ -11,8 +11,8 @@ from typing import IO, TYPE_CHECKING, Any
 import orjson
 
 from producer_core._internal import untrusted_parquet
-from producer_core.cli.send.input_file import InputError, Source, readable
-from producer_core.cli.send.rows import Malformed, Row, Rows
+from producer_core.cli.send.input_file import InputError, InputSource, readable
+from producer_core.cli.send.rows import InputRow, InputRows, MalformedRow
 
 if TYPE_CHECKING:
     import pyarrow
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 _ROWS_AT_ONCE = 1024
 
 
-class ParquetRows(Rows):
+class ParquetRows(InputRows):
     """Read in batches of a thousand rows; a pipe is kept on disk first, for a Parquet file ends with its index."""
 
     unit = "row"
 
-    def __init__(self, source: Source, *, skip: int = 0) -> None:
+    def __init__(self, source: InputSource, *, skip: int = 0) -> None:
         super().__init__(source, skip=skip)
         self._read = 0
         self._total: int | None = None
@@ -43,7 +43,7 @@ class ParquetRows(Rows):
         try:
             self._file = untrusted_parquet.opened(self._unpacked())
             self.columns = tuple(self._file.schema_arrow.names)
-        except untrusted_parquet.Bomb as error:
+        except untrusted_parquet.DecompressionBomb as error:
             raise InputError(
                 f"{self.name} is not read: {error}.", fix="Such a file is made to fill the memory."
             ) from error
@@ -63,7 +63,7 @@ class ParquetRows(Rows):
             shutil.copyfileobj(packed, self.source.stream, 1 << 20)
         return self.source.stream
 
-    def _rows(self) -> Iterator[Row | Malformed]:
+    def _rows(self) -> Iterator[InputRow | MalformedRow]:
         self.prepare()
         for batch in self._batches():
             if self._read + batch.num_rows <= self.skip:
@@ -74,7 +74,7 @@ class ParquetRows(Rows):
                     return
                 self._read += 1
                 if self._read > self.skip:
-                    yield Row(self._read, value, value, b"")
+                    yield InputRow(self._read, value, value, b"")
 
     def _batches(self) -> Iterator[pyarrow.RecordBatch]:
         import pyarrow

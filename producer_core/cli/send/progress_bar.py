@@ -15,7 +15,7 @@ from producer_core.cli import output
 from producer_core.cli.plain_text import plain
 
 if TYPE_CHECKING:
-    from producer_core.cli.send.send_run import Sending
+    from producer_core.cli.send.send_run import SendRun
 
 _PLAIN_EVERY = 5.0
 _BAR_EVERY = 0.2
@@ -23,7 +23,7 @@ _STAGES = {"typing": "reading the types of the columns", "checking": "checking t
 
 
 @contextlib.contextmanager
-def shown(job: Sending) -> Iterator[None]:
+def shown(job: SendRun) -> Iterator[None]:
     """Progress on standard error while the block runs."""
     with contextlib.ExitStack() as stack:
         if sys.stderr.isatty():
@@ -54,7 +54,7 @@ def told(what: str) -> Iterator[Callable[[int, int], None]]:
         click.echo("\r\033[K", err=True, nl=False)
 
 
-def _plain(job: Sending) -> Callable[[], None]:
+def _plain(job: SendRun) -> Callable[[], None]:
     def draw() -> None:
         if before := _before_the_rows(job):
             output.say(f"{before}{_share(job)}", err=True)
@@ -65,7 +65,7 @@ def _plain(job: Sending) -> Callable[[], None]:
 
 
 @contextlib.contextmanager
-def _bar(job: Sending) -> Iterator[Callable[[], None]]:
+def _bar(job: SendRun) -> Iterator[Callable[[], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
@@ -87,12 +87,12 @@ def _bar(job: Sending) -> Iterator[Callable[[], None]]:
         yield draw
 
 
-def _before_the_rows(job: Sending) -> str:
+def _before_the_rows(job: SendRun) -> str:
     """What is read of the input before its first row is sent; "" from then on."""
     return _STAGES.get(job.rows.stage, "") if job.phase == "reading" else ""
 
 
-def _sentence(job: Sending) -> str:
+def _sentence(job: SendRun) -> str:
     snapshot = job.producer.metrics.snapshot()
     seconds = max(time.monotonic() - job.started, 1e-9)
     before = f" ({job.already:,} of before)" if job.already else ""
@@ -107,7 +107,7 @@ def _sentence(job: Sending) -> str:
     return text + (_connection_trouble(job, anything=bool(snapshot.acknowledged)) if left else "")
 
 
-def _connection_trouble(job: Sending, *, anything: bool) -> str:
+def _connection_trouble(job: SendRun, *, anything: bool) -> str:
     """Return why nothing is delivered now; "" while a broker is connected and has acknowledged `anything`."""
     connection = job.producer.connection
     error = connection.error
@@ -116,7 +116,7 @@ def _connection_trouble(job: Sending, *, anything: bool) -> str:
     return f"; {error}" if connection.connected or not anything else f"; no broker is connected: {error}"
 
 
-def _left(job: Sending) -> str:
+def _left(job: SendRun) -> str:
     """How much of the input is done, and how long the rest may take at this pace."""
     done, total = job.rows.progress()
     if not total or not done or job.phase != "reading":
@@ -125,6 +125,6 @@ def _left(job: Sending) -> str:
     return f", {done / total:.0%}, {output.duration(seconds)} left"
 
 
-def _share(job: Sending) -> str:
+def _share(job: SendRun) -> str:
     done, total = job.rows.progress()
     return f": {done / total:.0%}" if total else ""

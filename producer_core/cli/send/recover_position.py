@@ -28,7 +28,7 @@ Tell = Callable[[int, int], None]
 
 
 @dataclass
-class Run:
+class PositionSearch:
     """One run's rows on the topic, and the lowest of each partition."""
 
     rows: Ranges = field(default_factory=Ranges)
@@ -36,20 +36,20 @@ class Run:
 
 
 @dataclass
-class Found:
+class RecoveredPosition:
     """What a look at a whole topic saw: runs by number, where each partition begins, and how far it was read."""
 
-    runs: dict[int, Run] = field(default_factory=dict)
+    runs: dict[int, PositionSearch] = field(default_factory=dict)
     lows: dict[int, int] = field(default_factory=dict)
     offsets: dict[Where, int] = field(default_factory=dict)
     """Every committed record at or before these was seen."""
 
-    def newest(self) -> tuple[int, Run]:
+    def newest(self) -> tuple[int, PositionSearch]:
         """The run that began last; an empty one when there is none."""
         run = max(self.runs, default=0)
-        return run, self.runs.get(run, Run())
+        return run, self.runs.get(run, PositionSearch())
 
-    def retention_took(self, run: Run) -> str | None:
+    def retention_took(self, run: PositionSearch) -> str | None:
         """What speaks for it that rows of this run were removed; None when none can have been.
 
         Rows keep their order in a partition, so retention can only have taken rows below the first one there.
@@ -86,14 +86,14 @@ def look_for(
     begins: Callable[[int], None] = lambda records: None,
     tell: Tell = lambda done, total: None,
     clock: Callable[[], float] = time.monotonic,
-) -> Found:
+) -> RecoveredPosition:
     """Reads the topic from its start to its end as it is now, for any run of this session's job.
 
     `begins` hears how many there are, if any, `tell` how many offsets were passed, and of how many. The end is that of a `read_committed` reader;
     what is still open behind it is for the fenced read-back that precedes the sending.
     """
     with reader(settings, name="send") as consumer:
-        found, spans = Found(), _spans(consumer, topic)
+        found, spans = RecoveredPosition(), _spans(consumer, topic)
         for number, (low, end) in spans.items():
             found.lows[number] = low
             found.offsets[topic, number] = end - 1
@@ -163,7 +163,7 @@ def _ends(consumer: Consumer, topic: str, number: int) -> tuple[int, int]:
     return answered(ask)
 
 
-def _take(message: Any, prefix: bytes, waiting: dict[int, tuple[int, int]], found: Found) -> None:
+def _take(message: Any, prefix: bytes, waiting: dict[int, tuple[int, int]], found: RecoveredPosition) -> None:
     number, error, offset = message.partition(), message.error(), message.offset()
     if error is not None and error.code() in _REFUSED:
         raise BrokerError(
@@ -175,7 +175,7 @@ def _take(message: Any, prefix: bytes, waiting: dict[int, tuple[int, int]], foun
     if error is None:
         id = record_id(message.headers())
         if id is not None and id[:PREFIX] == prefix and offset < end:
-            run = found.runs.setdefault(int.from_bytes(id[PREFIX:16]), Run())
+            run = found.runs.setdefault(int.from_bytes(id[PREFIX:16]), PositionSearch())
             seq = int.from_bytes(id[16:])
             run.rows.add(seq, seq + 1)
             run.first[number] = min(seq, run.first.get(number, seq))

@@ -10,20 +10,20 @@ from typing import Literal
 
 from producer_core.cli.send.file_progress import FileProgress
 from producer_core.cli.send.input_file import InputError
-from producer_core.cli.send.recover_position import Found
-from producer_core.cli.send.state_file import Job, State, StateFile, Where
+from producer_core.cli.send.recover_position import RecoveredPosition
+from producer_core.cli.send.state_file import SendJob, SendState, StateFile, Where
 from producer_core.errors import JournalDamaged
 
 How = Literal["new", "resumed", "complete", "found"]
 _ANEW = "Say --restart to send all of it again, from its first row."
 
 
-class Refused(InputError):
+class ResumeRefused(InputError):
     """The input, or the command, is not the one that was begun."""
 
 
 @dataclass(frozen=True)
-class Begun:
+class ResumePoint:
     """Where a send stands at its start, and a sentence or two for its user."""
 
     progress: FileProgress
@@ -33,13 +33,13 @@ class Begun:
 
 def begin(
     file: StateFile,
-    job: Job,
+    job: SendJob,
     *,
     restart: bool = False,
-    look: Callable[[str], Found] | None = None,
+    look: Callable[[str], RecoveredPosition] | None = None,
     ends: Callable[[], dict[Where, int]] = dict,
-    cut: Callable[[State], str | None] = lambda state: None,
-) -> Begun:
+    cut: Callable[[SendState], str | None] = lambda state: None,
+) -> ResumePoint:
     """Read the state file and decide. What was decided is written down with the first row that is sent.
 
     `look(why)` reads the topic for what is there, and is asked where exactly_once has no state to trust; `ends()`
@@ -50,22 +50,22 @@ def begin(
     if restart:
         anew = _anew(job, state)
         anew.offsets = ends()
-        return Begun(FileProgress(file, anew), "new", "")
+        return ResumePoint(FileProgress(file, anew), "new", "")
     if state is None:
         if look is None:
-            return Begun(FileProgress(file, _anew(job, None)), "new", "")
+            return ResumePoint(FileProgress(file, _anew(job, None)), "new", "")
         return _from_the_topic(file, job, look, damage)
     check(state.job, job)
     if state.rows is not None and len(state.settled) >= state.rows:
-        return Begun(FileProgress(file, state), "complete", _complete(state))
+        return ResumePoint(FileProgress(file, state), "complete", _complete(state))
     if (why := cut(state)) is not None:
-        raise Refused(
+        raise ResumeRefused(
             f"The topic is not what it was: {why}. It was made anew, or records were lost.", fix=_ANEW
         )
     return _resumed(file, state)
 
 
-def _read(file: StateFile, job: Job, *, restart: bool) -> tuple[State | None, str]:
+def _read(file: StateFile, job: SendJob, *, restart: bool) -> tuple[SendState | None, str]:
     try:
         return file.read(), ""
     except JournalDamaged as error:
@@ -77,33 +77,35 @@ def _read(file: StateFile, job: Job, *, restart: bool) -> tuple[State | None, st
         return None, f"{error} It is kept as {file.set_aside().name}. "
 
 
-def _anew(job: Job, before: State | None) -> State:
+def _anew(job: SendJob, before: SendState | None) -> SendState:
     """A run of its own, with ids of its own. Its number is higher than any before, also of a lost state."""
     if job.delivery != "exactly_once":
-        return State(job, secrets.randbits(32))
+        return SendState(job, secrets.randbits(32))
     earlier = before.run if before is not None and before.job.delivery == job.delivery else 0
-    return State(job, max(earlier + 1, int(time.time())) & 0xFFFFFFFF)
+    return SendState(job, max(earlier + 1, int(time.time())) & 0xFFFFFFFF)
 
 
-def _from_the_topic(file: StateFile, job: Job, look: Callable[[str], Found], damage: str) -> Begun:
+def _from_the_topic(
+    file: StateFile, job: SendJob, look: Callable[[str], RecoveredPosition], damage: str
+) -> ResumePoint:
     found = look(damage or "No earlier run of this file is known here. ")
     number, run = found.newest()
     if (why := found.retention_took(run)) is not None:
-        raise Refused(
+        raise ResumeRefused(
             f"Rows of this file are on {job.topic}, but {why}: retention may have removed rows that were sent.",
             fix=_ANEW,
         )
-    progress = FileProgress(file, State(job, number, settled=run.rows, offsets=found.offsets))
+    progress = FileProgress(file, SendState(job, number, settled=run.rows, offsets=found.offsets))
     if not len(run.rows):
-        return Begun(progress, "new", "")
-    return Begun(
+        return ResumePoint(progress, "new", "")
+    return ResumePoint(
         progress,
         "found",
         f"{damage}{_rows_are(len(run.rows), ' of it')} on {job.topic} already and not sent again.",
     )
 
 
-def _resumed(file: StateFile, state: State) -> Begun:
+def _resumed(file: StateFile, state: SendState) -> ResumePoint:
     done = len(state.settled)
     text = f"Going on: {_rows_are(done)} done."
     if state.job.delivery != "exactly_once":
@@ -114,14 +116,14 @@ def _resumed(file: StateFile, state: State) -> Begun:
             if possible
             else " None is sent twice."
         )
-    return Begun(FileProgress(file, state), "resumed", text)
+    return ResumePoint(FileProgress(file, state), "resumed", text)
 
 
 def _rows_are(number: int, of: str = "") -> str:
     return f"1 row{of} is" if number == 1 else f"{number:,} rows{of} are"
 
 
-def _complete(state: State) -> str:
+def _complete(state: SendState) -> str:
     dead = state.dead + state.malformed
     rows = "The only row was" if state.rows == 1 else f"All {state.rows:,} rows were"
     text = f"{rows} sent to {state.job.topic} before"
@@ -130,25 +132,25 @@ def _complete(state: State) -> str:
     return f"{text}; nothing is sent now. {_ANEW}"
 
 
-def check(before: Job, now: Job) -> None:
+def check(before: SendJob, now: SendJob) -> None:
     """Refused, with what differs."""
     if before.delivery != now.delivery:
-        raise Refused(
+        raise ResumeRefused(
             f"This send was begun with --delivery {before.delivery}.", fix=f"Go on with that. Or: {_ANEW}"
         )
     if changed := _changed(before, now):
-        raise Refused(
+        raise ResumeRefused(
             f"This send was begun with other options: {'; '.join(changed)}.",
             fix=f"Go on with those of before. Or: {_ANEW}",
         )
     if (before.size, before.sha256) != (now.size, now.sha256):
-        raise Refused(
+        raise ResumeRefused(
             f"{now.path} is not the file that was begun with: {_difference(before, now)}.",
             fix=f"Bring the old content back to go on. Or: {_ANEW}",
         )
 
 
-def _changed(before: Job, now: Job) -> list[str]:
+def _changed(before: SendJob, now: SendJob) -> list[str]:
     names = sorted({*before.options, *now.options})
     pairs = [(name, before.options.get(name, ""), now.options.get(name, "")) for name in names]
     return [
@@ -156,7 +158,7 @@ def _changed(before: Job, now: Job) -> list[str]:
     ]
 
 
-def _difference(before: Job, now: Job) -> str:
+def _difference(before: SendJob, now: SendJob) -> str:
     if now.size < before.size:
         return f"it was {before.size:,} bytes and is {now.size:,}, so it was truncated or replaced"
     if now.size > before.size:

@@ -16,9 +16,9 @@ from click.core import ParameterSource
 from producer_core.cli import output
 from producer_core.cli.send import progress_bar
 from producer_core.cli.send.fingerprint import Fingerprint, fingerprint, is_file, session_of, state_path
-from producer_core.cli.send.recover_position import Found, cut_off, ends, look_for
-from producer_core.cli.send.resume import Begun, begin
-from producer_core.cli.send.state_file import Job, StateFile
+from producer_core.cli.send.recover_position import RecoveredPosition, cut_off, ends, look_for
+from producer_core.cli.send.resume import ResumePoint, begin
+from producer_core.cli.send.state_file import SendJob, StateFile
 from producer_core.config import ClientConfig
 from producer_core.errors import ConfigError, JournalError, JournalLocked
 from producer_core.store import default_path
@@ -27,11 +27,11 @@ _SECRET = re.compile(r"password|secret|jaas|token|\.key", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Ready:
+class ResumableJob:
     """A send that can be gone on with."""
 
-    begun: Begun
-    job: Job
+    begun: ResumePoint
+    job: SendJob
     content: Fingerprint
     restart: bool
 
@@ -66,7 +66,9 @@ def can_resume(path: Path | None, delivery: str, *, dedup: bool, cluster_id: str
 
 
 @contextlib.contextmanager
-def resumable(path: Path, job: Job, config: ClientConfig, *, restart: bool) -> Iterator[Ready | None]:
+def resumable(
+    path: Path, job: SendJob, config: ClientConfig, *, restart: bool
+) -> Iterator[ResumableJob | None]:
     """The job, locked, with its state read or made; None where at_least_once has no place to keep it."""
     job = replace(job, path=str(path.resolve()))
     try:
@@ -83,10 +85,10 @@ def resumable(path: Path, job: Job, config: ClientConfig, *, restart: bool) -> I
         with progress_bar.told(f"reading {path.name} for its checksum") as tell:
             content = fingerprint(path, tell)
         job = replace(job, size=content.size, sha256=content.sha256)
-        yield Ready(_begin(file, job, config, restart=restart), job, content, restart)
+        yield ResumableJob(_begin(file, job, config, restart=restart), job, content, restart)
 
 
-def _begin(file: StateFile, job: Job, config: ClientConfig, *, restart: bool) -> Begun:
+def _begin(file: StateFile, job: SendJob, config: ClientConfig, *, restart: bool) -> ResumePoint:
     exactly = job.delivery == "exactly_once"
     return begin(
         file,
@@ -98,8 +100,8 @@ def _begin(file: StateFile, job: Job, config: ClientConfig, *, restart: bool) ->
     )
 
 
-def _look(job: Job, config: ClientConfig) -> Callable[[str], Found]:
-    def look(why: str) -> Found:
+def _look(job: SendJob, config: ClientConfig) -> Callable[[str], RecoveredPosition]:
+    def look(why: str) -> RecoveredPosition:
         session = session_of(job, 0)
 
         def begins(records: int) -> None:

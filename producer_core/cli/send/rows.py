@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from producer_core.cli.send.input_file import Source
+from producer_core.cli.send.input_file import InputSource
 
 
-class Row(NamedTuple):
+class InputRow(NamedTuple):
     """One row: what to send, its fields to take a key from, where it ended, and the bytes it was read from.
 
     The value of a JSON line is its bytes, so nothing is lost by reading it: big integers, decimals, order.
@@ -21,7 +21,7 @@ class Row(NamedTuple):
     raw: bytes
 
 
-class Malformed(NamedTuple):
+class MalformedRow(NamedTuple):
     """What could not be read as a row: where, the raw bytes, and why in a sentence."""
 
     position: int
@@ -29,14 +29,14 @@ class Malformed(NamedTuple):
     text: str
 
 
-class Rows(ABC):
+class InputRows(ABC):
     """The rows of one input, read once, from the first to the last, in bounded memory."""
 
     unit = "line"
     columns: tuple[str, ...] | None = None
     """The names of the columns where the format has them before the first row; known once reading began."""
 
-    def __init__(self, source: Source, *, skip: int) -> None:
+    def __init__(self, source: InputSource, *, skip: int) -> None:
         self.source = source
         self.skip = skip
         self.blank = 0
@@ -44,14 +44,14 @@ class Rows(ABC):
         self.notes: list[str] = []
         self._stopped = False
 
-    def __iter__(self) -> Iterator[Row | Malformed]:
+    def __iter__(self) -> Iterator[InputRow | MalformedRow]:
         try:
             yield from self._rows()
         finally:
             self.close()
 
     @abstractmethod
-    def _rows(self) -> Iterator[Row | Malformed]: ...
+    def _rows(self) -> Iterator[InputRow | MalformedRow]: ...
 
     @property
     def name(self) -> str:

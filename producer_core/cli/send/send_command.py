@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from producer_core.cli import options, output
-from producer_core.cli.send.open_rows import FORMATS, TYPES, Format, Rows, Types, open_rows
+from producer_core.cli.send.open_rows import FORMATS, TYPES, Format, InputRows, Types, open_rows
 
 if TYPE_CHECKING:
     from producer_core.cli.send import resume_check
@@ -100,7 +100,7 @@ elapsed_seconds, last_position, interrupted, stopped, error, go_on and exit_code
 @click.option(
     "--header",
     "headers",
-    type=options.Setting(),
+    type=options.SettingType(),
     multiple=True,
     help="A header for every message; repeatable.",
 )
@@ -121,7 +121,7 @@ elapsed_seconds, last_position, interrupted, stopped, error, go_on and exit_code
 @click.option("--cluster-id", help="Refuse to send to any other cluster than this one.")
 @click.option(
     "--wait",
-    type=options.Duration(),
+    type=options.DurationType(),
     default="10s",
     show_default=True,
     help="How long a broker may take to answer first.",
@@ -156,7 +156,7 @@ def send(
     as_json: bool,
 ) -> None:
     from producer_core.cli.send import progress_bar, resume_check, send_run
-    from producer_core.cli.send.state_file import Job
+    from producer_core.cli.send.state_file import SendJob
     from producer_core.config import client_config
 
     if no_store and store_path:
@@ -181,13 +181,13 @@ def send(
             addresses, config, topic, cluster_id, partition=partition, timeout=wait
         )
         send_run.check_places(None if no_store else store_path, telemetry_topic)
-        ready: resume_check.Ready | None = None
+        ready: resume_check.ResumableJob | None = None
         if resume_check.can_resume(path, delivery, dedup=dedup, cluster_id=found, restart=restart):
             asked = {
                 "format": form, "key": key, "types": types, "null": nulls, "delimiter": delimiter, "header": headers,
                 "partition": partition, "skip": skip,
             }  # fmt: skip
-            job = Job(topic, found, "", delivery, resume_check.options_of(asked))
+            job = SendJob(topic, found, "", delivery, resume_check.options_of(asked))
             ready = stack.enter_context(
                 resume_check.resumable(
                     cast("Path", path), job, client_config(addresses, config), restart=restart
@@ -197,7 +197,7 @@ def send(
             output.say(ready.begun.text, err=True)
         if ready is not None and ready.begun.how == "complete":
             _nothing_to_do(ctx, ready, rows, as_json=as_json)
-        ears = send_run.Ears()
+        ears = send_run.ReportListener()
         producer = send_run.open_producer(
             addresses,
             config,
@@ -208,7 +208,7 @@ def send(
             ready=ready,
             ears=ears,
         )
-        run = send_run.Sending(
+        run = send_run.SendRun(
             producer,
             rows,
             topic,
@@ -229,16 +229,18 @@ def send(
     ctx.exit(summary.exit_code)
 
 
-def _nothing_to_do(ctx: click.Context, ready: resume_check.Ready, rows: Rows, *, as_json: bool) -> None:
-    from producer_core.cli.send.summary import Summary
+def _nothing_to_do(
+    ctx: click.Context, ready: resume_check.ResumableJob, rows: InputRows, *, as_json: bool
+) -> None:
+    from producer_core.cli.send.summary import SendSummary
 
-    summary = Summary.of_before(ready.job.topic, rows, ready.begun.progress)
+    summary = SendSummary.of_before(ready.job.topic, rows, ready.begun.progress)
     if as_json:
         output.emit(summary.to_json())
     ctx.exit(summary.exit_code)
 
 
-def _say(summary: Any, rows: Rows) -> None:
+def _say(summary: Any, rows: InputRows) -> None:
     for note in rows.notes:
         output.say(f"Note: {note}", err=True)
     for line in summary.lines():

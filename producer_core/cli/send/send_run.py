@@ -19,10 +19,10 @@ import orjson
 from producer_core.cli import output
 from producer_core.cli.send.fingerprint import Fingerprint, transactional_id_of
 from producer_core.cli.send.key_field import key_of
-from producer_core.cli.send.open_rows import Malformed, Row, Rows
+from producer_core.cli.send.open_rows import InputRow, InputRows, MalformedRow
 from producer_core.cli.send.parquet_rows import raw_of
-from producer_core.cli.send.resume_check import Ready
-from producer_core.cli.send.summary import Summary
+from producer_core.cli.send.resume_check import ResumableJob
+from producer_core.cli.send.summary import SendSummary
 from producer_core.config import client_config
 from producer_core.dlq import Spill
 from producer_core.errors import (
@@ -110,7 +110,7 @@ def check_places(store: Path | None, telemetry_topic: str | None) -> None:
                 check_writable(opened.path)
 
 
-class Ears(Hook):
+class ReportListener(Hook):
     """Tells the notices that matter to who sends a file, and remembers one that ends the sending."""
 
     def __init__(self) -> None:
@@ -131,8 +131,8 @@ def open_producer(
     cluster_id: str,
     dedup: bool,
     telemetry_topic: str | None = None,
-    ready: Ready | None = None,
-    ears: Ears | None = None,
+    ready: ResumableJob | None = None,
+    ears: ReportListener | None = None,
 ) -> ReliableKafkaProducer:
     exactly = ready is not None and ready.job.delivery == "exactly_once"
     delivery: Delivered = "exactly_once" if exactly else "at_least_once"
@@ -152,13 +152,13 @@ def open_producer(
     )
 
 
-class Sending:
+class SendRun:
     """One run of `send`. Its counts are read from the thread that shows progress."""
 
     def __init__(
         self,
         producer: ReliableKafkaProducer,
-        rows: Rows,
+        rows: InputRows,
         topic: str,
         *,
         key: str | None,
@@ -167,8 +167,8 @@ class Sending:
         limit: int | None,
         strict: bool,
         dedup: bool,
-        ready: Ready | None = None,
-        ears: Ears | None = None,
+        ready: ResumableJob | None = None,
+        ears: ReportListener | None = None,
         again: str = "",
     ) -> None:
         self.producer = producer
@@ -191,7 +191,7 @@ class Sending:
         self._again = again
         self._restarts = ready is not None and ready.restart
         self._content: Fingerprint | None = None if ready is None else ready.content
-        self._ears = ears or Ears()
+        self._ears = ears or ReportListener()
         self._row = -1  # the number of the row that is handed over
         self._exhausted = False
         self._key = key
@@ -272,9 +272,9 @@ class Sending:
     def possibly_twice(self) -> int:
         return 0 if self.resume is None else self.resume.possibly_twice
 
-    def summary(self) -> Summary:
+    def summary(self) -> SendSummary:
         elapsed = time.monotonic() - self.started
-        return Summary.of(self, self.producer.metrics.snapshot(), elapsed, self._problem)
+        return SendSummary.of(self, self.producer.metrics.snapshot(), elapsed, self._problem)
 
     def _send_all(self) -> None:
         self._begin()
@@ -293,7 +293,7 @@ class Sending:
                     self.already += 1
                     self.position = row.position
                     continue
-            if isinstance(row, Malformed):
+            if isinstance(row, MalformedRow):
                 if self._strict:
                     self._stop_at(row.position, row.text)
                     return
@@ -318,12 +318,12 @@ class Sending:
                 fix=f"It has {', '.join(columns)}.",
             )
 
-    def _read_rows(self) -> Iterator[tuple[Row | Malformed, int]]:
+    def _read_rows(self) -> Iterator[tuple[InputRow | MalformedRow, int]]:
         """The rows, each with the number of blank lines before it."""
         for row in self.rows:
             yield row, self.rows.blank
 
-    def _unchanged(self, content: Fingerprint) -> Iterator[tuple[Row | Malformed, int]]:
+    def _unchanged(self, content: Fingerprint) -> Iterator[tuple[InputRow | MalformedRow, int]]:
         """The rows, as long as the file is what its checksum was made of; an error comes after what precedes it."""
         file = os.dup(self.rows.source.raw.fileno())  # the reader closes its own with the last row
         rows = self._read_rows()
@@ -331,7 +331,7 @@ class Sending:
         more = True
         try:
             while more and problem is None:
-                some: list[tuple[Row | Malformed, int]] = []
+                some: list[tuple[InputRow | MalformedRow, int]] = []
                 try:
                     some += itertools.islice(rows, _AT_ONCE)
                 except ProducerError as error:
@@ -344,7 +344,7 @@ class Sending:
         if problem is not None:
             raise problem
 
-    def _next(self) -> Row | Malformed | None:
+    def _next(self) -> InputRow | MalformedRow | None:
         found, self._first = self._first, None
         if found is None:
             self._waiting = True
@@ -355,7 +355,7 @@ class Sending:
         row, self.blank = (None, self.rows.blank) if found is None else found
         return row
 
-    def _send(self, row: Row) -> bool:
+    def _send(self, row: InputRow) -> bool:
         """False when it was not accepted because we are stopping, or because --strict ends here."""
         try:
             key = None if self._key is None else key_of(row, self._key)
@@ -408,13 +408,13 @@ class Sending:
                 self.resume.save()
             self.kept_in = str(spill.path)
 
-    def _identity(self, row: Row) -> str:
+    def _identity(self, row: InputRow) -> str:
         """What makes a row the same as another: the bytes of the whole row."""
         return hashlib.sha256(row.raw or orjson.dumps(row.value, default=str)).hexdigest()
 
 
 @contextlib.contextmanager
-def interruptible(job: Sending) -> Iterator[None]:
+def interruptible(job: SendRun) -> Iterator[None]:
     """SIGINT and SIGTERM stop the reading; the second one gives up. The handlers before are put back."""
     before = {number: signal.signal(number, job.interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

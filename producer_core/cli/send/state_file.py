@@ -23,7 +23,7 @@ Where = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Job:
+class SendJob:
     """What is sent where, and how. Two commands with equal jobs are the same command."""
 
     topic: str
@@ -37,10 +37,10 @@ class Job:
 
 
 @dataclass
-class State:
+class SendState:
     """How far a job is. `settled` are rows, counted from 0, that need nothing more: acknowledged, or dead letters."""
 
-    job: Job
+    job: SendJob
     run: int
     """Told apart by --restart: part of the session, and so of every id."""
     settled: Ranges = field(default_factory=Ranges)
@@ -59,7 +59,7 @@ class State:
         return self.reached - sum(end - start for start, end in self.settled.overlap(0, self.reached))
 
 
-def encode(state: State) -> bytes:
+def encode(state: SendState) -> bytes:
     body = orjson.dumps(
         {
             **{name: getattr(state, name) for name in _PLAIN},
@@ -74,15 +74,15 @@ def encode(state: State) -> bytes:
 _PLAIN = ("run", "reached", "dead", "malformed", "doubtful", "rows")
 
 
-def decode(data: bytes) -> State:
+def decode(data: bytes) -> SendState:
     """ValueError for anything but what `encode` wrote."""
     head, _, rest = data.partition(b"\n")
     body = rest.removesuffix(b"\n")
     if head != b"%s %08x %d" % (_TITLE, zlib.crc32(body), len(body)) or len(rest) != len(body) + 1:
         raise ValueError("the checksum is wrong")
     found: dict[str, Any] = orjson.loads(body)
-    return State(
-        job=Job(**found["job"]),
+    return SendState(
+        job=SendJob(**found["job"]),
         settled=Ranges((start, end) for start, end in found["settled"]),
         offsets={(topic, partition): offset for topic, partition, offset in found["offsets"]},
         **{name: found[name] for name in _PLAIN},
@@ -104,7 +104,7 @@ class StateFile:
                 fix="Make the folder writable, or name another with XDG_STATE_HOME.",
             ) from error
 
-    def read(self) -> State | None:
+    def read(self) -> SendState | None:
         """None when there is none; JournalDamaged when what is there is not what was written."""
         try:
             data = self.path.read_bytes()
@@ -115,7 +115,7 @@ class StateFile:
         except (ValueError, KeyError, TypeError) as error:
             raise JournalDamaged(f"The state file {self.path} is damaged: {error}.") from error
 
-    def write(self, state: State) -> None:
+    def write(self, state: SendState) -> None:
         """All of it or nothing, also through a power failure. OSError leaves what was there."""
         self.write_bytes(encode(state))
 

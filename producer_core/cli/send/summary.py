@@ -14,12 +14,12 @@ from producer_core.metrics.histogram import quantiles
 
 if TYPE_CHECKING:
     from producer_core.cli.send.file_progress import FileProgress
-    from producer_core.cli.send.open_rows import Rows
-    from producer_core.cli.send.send_run import Sending
+    from producer_core.cli.send.open_rows import InputRows
+    from producer_core.cli.send.send_run import SendRun
 
 
 @dataclass(frozen=True)
-class Summary:
+class SendSummary:
     """Counts of rows; latencies in seconds. `dead` are messages, `malformed` lines that never became one."""
 
     topic: str
@@ -58,7 +58,9 @@ class Summary:
     """`--skip` left out the whole input."""
 
     @classmethod
-    def of(cls, job: Sending, snapshot: Snapshot, elapsed: float, problem: ProducerError | None) -> Summary:
+    def of(
+        cls, job: SendRun, snapshot: Snapshot, elapsed: float, problem: ProducerError | None
+    ) -> SendSummary:
         p50, p95, p99 = quantiles(snapshot.histogram.counts, (0.5, 0.95, 0.99))
         return cls(
             topic=job.topic,
@@ -94,7 +96,7 @@ class Summary:
         )
 
     @classmethod
-    def of_before(cls, topic: str, rows: Rows, progress: FileProgress) -> Summary:
+    def of_before(cls, topic: str, rows: InputRows, progress: FileProgress) -> SendSummary:
         """Of a send that was complete already."""
         return cls(
             topic=topic, source=rows.name, unit=rows.unit, rows=progress.done, p50=None, p95=None, p99=None,

@@ -37,7 +37,7 @@ class Claim(Enum):
 _NEW, _PENDING, _DUPLICATE = Claim  # a member of a class costs each claim more than a name of this module
 
 
-class Backend(Protocol):
+class ClaimBackend(Protocol):
     """Where claims live. `owner` names the message: claiming again for the same owner renews the claim."""
 
     def claim(self, key: str, owner: str) -> Claim: ...
@@ -50,7 +50,7 @@ _Claimed = tuple[float, str | bytes]
 """Until when, and whose."""
 
 
-class MemoryBackend:
+class MemoryClaimBackend:
     """Claims of this process. Thread-safe. Of the confirmed it remembers the last `max_size`; claims expire.
 
     The claim of an owner that is still `pending`, which is asked when it has run out, counts on.
@@ -170,7 +170,7 @@ class MemoryBackend:
                 del self._held[key]
 
 
-class Word(NamedTuple):
+class ClaimUpdate(NamedTuple):
     """What a backend is to be told of a key, where nobody waits for the answer."""
 
     kind: Literal["claim", "confirm", "release"]
@@ -212,7 +212,7 @@ the answer, a letter for each key.
 """
 
 
-class RedisBackend:
+class RedisClaimBackend:
     """Claims that several processes share; each step is one atomic command or script. Raises DedupError.
 
     The user's client is copied into a pool of our own with short time-outs, so that a Redis that hangs
@@ -269,11 +269,11 @@ class RedisBackend:
     def confirmed(self, key: str) -> bool:
         return bool(self._ask(lambda: self._redis.get(key)) == "1")
 
-    def tell(self, words: Sequence[tuple[str, Word]]) -> None:
+    def tell(self, words: Sequence[tuple[str, ClaimUpdate]]) -> None:
         """A word on each of many keys, in one round trip; telling one twice does no harm."""
         self._ask(lambda: self._told(words).execute())
 
-    def _told(self, words: Sequence[tuple[str, Word]]) -> Any:
+    def _told(self, words: Sequence[tuple[str, ClaimUpdate]]) -> Any:
         size = len(words) if len(words) == 1 or self._in_one_place() else 1
         pipeline = self._redis.pipeline(transaction=False)
         confirmed = [key.encode() for key, word in words if word.kind == "confirm"]

@@ -15,8 +15,8 @@ from typing import Any
 
 from producer_core._internal.masking import mask_told
 from producer_core.delivery.dedup.backends import Claim as Claim
-from producer_core.delivery.dedup.backends import MemoryBackend, RedisBackend
-from producer_core.delivery.dedup.redis_outbox import SharedClaims
+from producer_core.delivery.dedup.backends import MemoryClaimBackend, RedisClaimBackend
+from producer_core.delivery.dedup.redis_outbox import RedisClaimOutbox
 from producer_core.messages import TIME_FIELDS, checksum
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class MessageDeduplicator:
         claim_ttl = min(claim_ttl, _LONGEST_CLAIM)
         self.pending: Callable[[bytes], bool] = lambda message_id: False
         """Whether the message of this id is on its way in this process, where its claim holds for as long."""
-        self._memory = MemoryBackend(
+        self._memory = MemoryClaimBackend(
             ttl=ttl_seconds,
             claim_ttl=claim_ttl,
             max_size=max_memory_size,
@@ -64,9 +64,9 @@ class MessageDeduplicator:
         self._duplicates = 0
         self._taken_back = 0  # new in memory, and then not: another process had it, or nobody answered
 
-    def _share(self, redis_client: Any, claim_ttl: float) -> SharedClaims:
-        return SharedClaims(
-            RedisBackend(redis_client, ttl=self.ttl_seconds, claim_ttl=claim_ttl),
+    def _share(self, redis_client: Any, claim_ttl: float) -> RedisClaimOutbox:
+        return RedisClaimOutbox(
+            RedisClaimBackend(redis_client, ttl=self.ttl_seconds, claim_ttl=claim_ttl),
             ttl=self.ttl_seconds,
             limit=self.max_memory_size,
             on_change=self._changed,

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from producer_core._internal.wakeup import Bell
+from producer_core._internal.wakeup import Wakeup
 from producer_core.delivery.dedup.deduplicator import Claim, MessageDeduplicator
-from producer_core.delivery.delivery import AT_REST, BEHIND_TWIN, Delivery
-from producer_core.delivery.hooks import Audience
+from producer_core.delivery.delivery import AWAITING_DUPLICATE, QUEUED, Delivery
+from producer_core.delivery.hooks import HookDispatcher
 from producer_core.delivery.retry import RetryManager
 
 _HOLD = 0.1
 """Seconds until a copy of a pending claim asks again."""
 
 
-class Copies:
+class DuplicateGuard:
     """Claims for deliveries; a copy of a pending claim waits on the retry manager's heap, a confirmed one is told."""
 
     def __init__(
@@ -22,8 +22,8 @@ class Copies:
         dedup: MessageDeduplicator | None,
         *,
         retries: RetryManager,
-        audience: Audience,
-        settled: Bell,
+        audience: HookDispatcher,
+        settled: Wakeup,
     ) -> None:
         self._dedup = dedup
         self._retries = retries
@@ -58,7 +58,7 @@ class Copies:
         if [one for one in behind if self.take_over(one, waits)]:
             claims = self._claims(asked, counted=False)  # those that lost theirs may be among them
         for delivery, claim in zip(asked, claims, strict=True):
-            delivery.place = AT_REST if claim is Claim.NEW else BEHIND_TWIN
+            delivery.place = QUEUED if claim is Claim.NEW else AWAITING_DUPLICATE
 
     def take_over(self, delivery: Delivery, yields: Callable[[bytes], bool]) -> bool:
         """Whether a later copy, that `yields`, has handed over its claim: claim again, so that Redis hears of it."""

@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import islice
 
-from producer_core.delivery.dedup.backends import Claim, RedisBackend, Word
+from producer_core.delivery.dedup.backends import Claim, ClaimUpdate, RedisClaimBackend
 from producer_core.errors import DedupError
 
 logger = logging.getLogger(__name__)
@@ -27,14 +27,14 @@ _REST = 5.0
 """Seconds between two looks at a Redis that is gone."""
 _BATCH = 1_000
 """Steps told in one round trip."""
-_CONFIRMED = Word("confirm")
+_CONFIRMED = ClaimUpdate("confirm")
 _IDLE = 2.0
 """Seconds without work after which the thread ends; the next step starts another."""
 
-_open: weakref.WeakSet[SharedClaims] = weakref.WeakSet()
+_open: weakref.WeakSet[RedisClaimOutbox] = weakref.WeakSet()
 
 
-class SharedClaims:
+class RedisClaimOutbox:
     """Thread-safe. `on_change(degraded, text)` hears when Redis stops answering and when it is back.
 
     The outbox keeps at most `limit` keys, each for `ttl` seconds; above that the oldest goes, and its copies in
@@ -43,7 +43,7 @@ class SharedClaims:
 
     def __init__(
         self,
-        backend: RedisBackend,
+        backend: RedisClaimBackend,
         *,
         ttl: float,
         limit: int,
@@ -63,7 +63,9 @@ class SharedClaims:
         # Guards the fields below; taken by its own name, for an interrupt inside Condition would leave it taken.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._words: OrderedDict[str, tuple[float, Word]] = OrderedDict()  # when it was put in, and the word
+        self._words: OrderedDict[str, tuple[float, ClaimUpdate]] = (
+            OrderedDict()
+        )  # when it was put in, and the word
         self._thread: threading.Thread | None = None
         self._gone = False
         self._closing = False
@@ -84,7 +86,7 @@ class SharedClaims:
                 return self._backend.claim(key, owner)
         except DedupError as error:
             self._failed(str(error))
-        self._put((key,), Word("claim", owner))
+        self._put((key,), ClaimUpdate("claim", owner))
         return None
 
     def claim_many(self, asked: Sequence[tuple[str, str]]) -> list[Claim | None]:
@@ -100,14 +102,14 @@ class SharedClaims:
         except DedupError as error:
             self._failed(str(error))
         for key, owner in asked:
-            self._put((key,), Word("claim", owner))
+            self._put((key,), ClaimUpdate("claim", owner))
         return [None] * len(asked)
 
     def confirm_many(self, keys: Sequence[str]) -> None:
         self._put(keys, _CONFIRMED)
 
     def release(self, key: str, owner: str) -> None:
-        self._put((key,), Word("release", owner))
+        self._put((key,), ClaimUpdate("release", owner))
 
     # looking and closing
 
@@ -141,7 +143,7 @@ class SharedClaims:
 
     # the outbox
 
-    def _put(self, keys: Sequence[str], word: Word) -> None:
+    def _put(self, keys: Sequence[str], word: ClaimUpdate) -> None:
         """One word on each key, to the end, unless what was said before stands."""
         self._after_fork()
         with self._lock:
@@ -204,7 +206,7 @@ class SharedClaims:
         self._answered()
         return True
 
-    def _oldest(self) -> list[tuple[str, tuple[float, Word]]]:
+    def _oldest(self) -> list[tuple[str, tuple[float, ClaimUpdate]]]:
         with self._lock:
             stale = self._clock() - self._ttl
             while self._words and next(iter(self._words.values()))[0] < stale:
@@ -232,7 +234,7 @@ class SharedClaims:
             self._fresh()
 
 
-def _stands(before: Word, word: Word) -> bool:
+def _stands(before: ClaimUpdate, word: ClaimUpdate) -> bool:
     """A message that is on the topic stays there, whatever another copy's owner does; and so does another's claim."""
     if before.kind == "claim":
         return word.kind == "release" and word.owner != before.owner

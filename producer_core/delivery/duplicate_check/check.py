@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from producer_core.delivery.delivery import Delivery
-from producer_core.delivery.duplicate_check.gap_reader import Read, Reading
+from producer_core.delivery.duplicate_check.gap_reader import GapReadResult, Read
 from producer_core.delivery.duplicate_check.offset_gaps import OffsetGaps, PartitionGaps, TopicPartition
 from producer_core.events import Acknowledged, AttemptFailed, Hook
 from producer_core.messages import parse_id
@@ -112,7 +112,7 @@ class DuplicateCheck(Hook):
             self._waiting.clear()
             self._reading = None
         for gaps in unread:
-            self._count(gaps, Reading(unread=_all_of(gaps)))
+            self._count(gaps, GapReadResult(unread=_all_of(gaps)))
 
     def wait(self, timeout: float) -> bool:
         """Until every gap that is suspected was read; False when the time ran out first."""
@@ -188,7 +188,7 @@ class DuplicateCheck(Hook):
                 found = self._read(gaps, _LAST if self._stopping else _PATIENCE)
             except Exception:
                 logger.exception("gaps were not read", extra={"topic": gaps[0].topic})
-                found = Reading(unread=_all_of(gaps))
+                found = GapReadResult(unread=_all_of(gaps))
             with self._changed:
                 if self._reading is not gaps:
                     return  # `stop` did not wait for it, and counted it
@@ -211,7 +211,7 @@ class DuplicateCheck(Hook):
             self._reading = gaps
             return tries, gaps
 
-    def _count(self, gaps: Sequence[PartitionGaps], found: Reading) -> None:
+    def _count(self, gaps: Sequence[PartitionGaps], found: GapReadResult) -> None:
         topic, by_place = gaps[0].topic, {gap.where: gap for gap in gaps}
         seen = sum(
             by_place[where].may_hold(offset, message_id, self._failed) and self._is_copy(message_id)

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Place
 
-from producer_core.delivery.duplicate_check.offset_gaps import Gap, PartitionGaps, TopicPartition
+from producer_core.delivery.duplicate_check.offset_gaps import OffsetGap, PartitionGaps, TopicPartition
 from producer_core.kafka.clients import reader
 from producer_core.messages import record_id
 
@@ -24,7 +24,7 @@ _PASSING = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKER
 
 
 @dataclass
-class Reading:
+class GapReadResult:
     """The partition, offset and id of each of our records that was read, and by partition how many offsets were not.
 
     `passing`: a later reading may see more, because a broker was away or the time ran out.
@@ -35,14 +35,14 @@ class Reading:
     passing: bool = False
 
 
-Read = Callable[[Sequence[PartitionGaps], float], Reading]
+Read = Callable[[Sequence[PartitionGaps], float], GapReadResult]
 """Reads gaps within a time in seconds; never raises for what a broker answers."""
 
 
 def read_gaps(config: Mapping[str, Any]) -> Read:
     """With the connection and security settings of a client (librdkafka's names)."""
 
-    def read(gaps: Sequence[PartitionGaps], timeout: float) -> Reading:
+    def read(gaps: Sequence[PartitionGaps], timeout: float) -> GapReadResult:
         return _Round(config, time.monotonic() + timeout).read(gaps)
 
     return read
@@ -75,11 +75,11 @@ class _Round:
     def __init__(self, config: Mapping[str, Any], until: float) -> None:
         self._config = config
         self._until = until
-        self._found = Reading()
+        self._found = GapReadResult()
         self._left: dict[TopicPartition, _Partition] = {}
         self._taken = 0
 
-    def read(self, gaps: Sequence[PartitionGaps]) -> Reading:
+    def read(self, gaps: Sequence[PartitionGaps]) -> GapReadResult:
         for gap in gaps:
             self._left[gap.where] = _Partition([(_start(each), each.end) for each in gap.gaps])
         try:
@@ -149,5 +149,5 @@ class _Round:
         return max(0.05, self._until - time.monotonic())
 
 
-def _start(gap: Gap) -> int:
+def _start(gap: OffsetGap) -> int:
     return max(0, gap.end - _BEFORE) if gap.start is None else gap.start

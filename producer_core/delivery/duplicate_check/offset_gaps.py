@@ -23,7 +23,7 @@ _END = 2**63 - 1
 TopicPartition = tuple[str, int]
 
 
-class Gap(NamedTuple):
+class OffsetGap(NamedTuple):
     """Offsets from `start` up to, not including, `end`; without a `start` all before our first record there.
     `behind` is the id of the record at `end`. A tail is open: it begins behind our last record and ends with the log."""
 
@@ -45,7 +45,7 @@ class PartitionGaps:
 
     topic: str
     partition: int
-    gaps: tuple[Gap, ...]
+    gaps: tuple[OffsetGap, ...]
     own: int
     unlisted: int = 0
 
@@ -78,7 +78,7 @@ class OffsetGaps:
         self._known = known
         self._most = most
         self._highest: dict[TopicPartition, int] = {}
-        self._gaps: deque[Gap] = deque()
+        self._gaps: deque[OffsetGap] = deque()
         self._unlisted: dict[TopicPartition, int] = {}
         self._tick = 0
         self.sessions: set[bytes] = set()
@@ -109,15 +109,15 @@ class OffsetGaps:
         if tails:
             for where, highest in self._highest.items():
                 if where[0] == topic:
-                    self._gaps.append(Gap(where, highest + 1, _END, b"", self._tick))
-        found: dict[TopicPartition, list[Gap]] = {}
+                    self._gaps.append(OffsetGap(where, highest + 1, _END, b"", self._tick))
+        found: dict[TopicPartition, list[OffsetGap]] = {}
         for gap in self._gaps:
             if gap.where[0] == topic:
                 found.setdefault(gap.where, []).append(gap)
         self._gaps = deque(gap for gap in self._gaps if gap.where[0] != topic)
         return [self._of(where, gaps) for where, gaps in found.items()]
 
-    def _of(self, where: TopicPartition, gaps: list[Gap]) -> PartitionGaps:
+    def _of(self, where: TopicPartition, gaps: list[OffsetGap]) -> PartitionGaps:
         unlisted = self._unlisted.pop(where, 0)
         closed = [gap for gap in gaps if not gap.is_tail]
         inside = sum(gap.end - gap.start for gap in closed[1:] if gap.start is not None) + unlisted
@@ -139,11 +139,11 @@ class OffsetGaps:
                 highest = max(highest, before)
             elif before is not None or lowest > 0:
                 start = None if before is None else before + 1
-                self._add(Gap(where, start, lowest, batch.ids[first], self._tick))
+                self._add(OffsetGap(where, start, lowest, batch.ids[first], self._tick))
                 self.sessions.add(batch.ids[first][:16])
         self._highest[where] = highest
 
-    def _add(self, gap: Gap) -> None:
+    def _add(self, gap: OffsetGap) -> None:
         if len(self._gaps) < self._most:
             self._gaps.append(gap)
         elif gap.start is not None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from producer_core.delivery.delivery import Delivery
-from producer_core.delivery.journal import Progress
+from producer_core.delivery.journal import SettlementState
 from producer_core.kafka.newer_keys import LaterRecords
 from producer_core.messages import MessageIds
 
@@ -24,7 +24,7 @@ Later = tuple[LaterRecords, "Set[bytes] | None"]
 """What a read-back saw of the keys of a partition, and for which ids it counts: None for all."""
 
 
-class Place(NamedTuple):
+class LogPosition(NamedTuple):
     """Where a record of ours lies; its timestamp in milliseconds."""
 
     topic: str
@@ -33,16 +33,16 @@ class Place(NamedTuple):
     timestamp: int = -1
 
 
-class Ledger:
+class LogPositions:
     """Shared by the shards; every method may be called from any thread."""
 
-    def __init__(self, progress: Progress, ids: MessageIds) -> None:
+    def __init__(self, progress: SettlementState, ids: MessageIds) -> None:
         self._progress = progress
         self.number = ids.number
         self.unsettled_topics = progress.unsettled_topics()
         self._lock = threading.Lock()  # guards what follows, and the order of calls to progress
         self._offs = dict(progress.offsets)  # as written down
-        self._found: dict[bytes, Place] = {}
+        self._found: dict[bytes, LogPosition] = {}
         # Offsets of what was found and is not settled, each with its sequence; None for a replay's, settled long ago.
         self._open: dict[Where, dict[int, int | None]] = {}
         self._reached: dict[Where, int] = {}  # the highest settled offset
@@ -74,7 +74,7 @@ class Ledger:
                     kept.pop(where, None)
         self.begin(offsets)
 
-    def made_again(self, written: Iterable[Place]) -> dict[Where, int]:
+    def made_again(self, written: Iterable[LogPosition]) -> dict[Where, int]:
         """Return from where partitions count anew that were made again below a running producer.
 
         What was just written cannot lie at or below `off`, unless its partition is another one by now.
@@ -118,7 +118,7 @@ class Ledger:
         return bool(self._later)
 
     def found(
-        self, where: Where, records: Sequence[tuple[bytes, Place]], in_hand: Set[bytes] = frozenset()
+        self, where: Where, records: Sequence[tuple[bytes, LogPosition]], in_hand: Set[bytes] = frozenset()
     ) -> None:
         """Everything of ours that lies above `off` in this partition, as a fenced read saw it.
 
@@ -145,11 +145,11 @@ class Ledger:
     def found_any(self) -> bool:
         return bool(self._found)
 
-    def place(self, id: bytes) -> Place | None:
+    def place(self, id: bytes) -> LogPosition | None:
         """Where a record lies that was found and is not settled."""
         return self._found.get(id)
 
-    def settle(self, landed: Sequence[tuple[Delivery, Place]]) -> None:
+    def settle(self, landed: Sequence[tuple[Delivery, LogPosition]]) -> None:
         """These are on the log for good: one durable record with their sequences and the new `off`s."""
         if not landed:
             return
@@ -198,12 +198,12 @@ class Split(NamedTuple):
     """Deliveries by what a read-back says of them, each part in order: what is on the log with its place, what must not
     be sent because a newer record of its key is there, and what must be sent."""
 
-    landed: list[tuple[Delivery, Place]]
+    landed: list[tuple[Delivery, LogPosition]]
     superseded: list[Delivery]
     rest: list[Delivery]
 
 
-def split(deliveries: Sequence[Delivery], ledger: Ledger) -> Split:
+def split(deliveries: Sequence[Delivery], ledger: LogPositions) -> Split:
     if not ledger.found_any and not ledger.compares_keys:
         return Split([], [], list(deliveries))
     parts = Split([], [], [])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from producer_core.delivery.delivery import Delivery
-from producer_core.delivery.exactly_once.log_positions import Place
+from producer_core.delivery.exactly_once.log_positions import LogPosition
 from producer_core.events import Verdict
 
 
-class Outcome:
+class TransactionOutcome:
     """Has the methods of confluent_kafka's Message that the lifecycle asks, and a proof.
 
     `verdict` is what the fence and the read-back proved of a message that failed; None leaves it in doubt.
@@ -20,7 +20,7 @@ class Outcome:
         self,
         delivery: Delivery,
         verdict: Verdict | None = None,
-        place: Place | None = None,
+        place: LogPosition | None = None,
         latency: float | None = None,
         held_back: str | None = None,
     ) -> None:

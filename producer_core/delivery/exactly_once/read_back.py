@@ -17,9 +17,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from producer_core.delivery.exactly_once.log_positions import Place, Where
+from producer_core.delivery.exactly_once.log_positions import LogPosition, Where
 from producer_core.kafka.clients import reader
-from producer_core.kafka.newer_keys import Keys, LaterRecords, Number
+from producer_core.kafka.newer_keys import KeyIndex, LaterRecords, Number
 from producer_core.kafka.topic_config import cleanup_policies, may_compact
 from producer_core.messages import record_id
 
@@ -38,11 +38,11 @@ _NO_SUCH = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaEr
 
 _END = 1 << 62
 
-Found = dict[Where, list[tuple[bytes, Place]]]
+Found = dict[Where, list[tuple[bytes, LogPosition]]]
 
 
 @dataclass
-class Seen:
+class ReadBackResult:
     """What a read-back saw: ours, the end of each partition, and what an operator should know."""
 
     found: Found = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Seen:
     removed: set[Where] = field(default_factory=set)  # retention took a part of what was to be read
     remarks: list[tuple[str, str]] = field(default_factory=list)  # kind of notice, sentence
     later: dict[Where, LaterRecords] = field(default_factory=dict)  # of partitions that may be compacted
-    keys: dict[Where, Keys] = field(default_factory=dict)  # the same, of those that were asked for
+    keys: dict[Where, KeyIndex] = field(default_factory=dict)  # the same, of those that were asked for
 
 
 @dataclass
@@ -72,13 +72,13 @@ class ReadBack:
         self,
         offsets: Mapping[Where, int | None],
         wanted: Callable[[bytes], bool],
-        keys: Mapping[str, Keys] = MappingProxyType({}),
-    ) -> Seen:
+        keys: Mapping[str, KeyIndex] = MappingProxyType({}),
+    ) -> ReadBackResult:
         """Everything `wanted` above these offsets, up to the ends as they are now; None: the end only.
 
         `keys` of a topic see each record that is read, where the topic may be compacted. Ends only when every partition was read, however long a broker is away or a foreign transaction open.
         """
-        seen = Seen()
+        seen = ReadBackResult()
         started, said = time.monotonic(), False
         self._refusal_said = False
         waiting = self._ranges(offsets, seen)
@@ -160,14 +160,18 @@ class ReadBack:
         self.wait(0)
         return [where for where in partitions if may_compact(policies[where[0]])]
 
-    def _note_keys(self, partitions: Iterable[Where], keys: Mapping[str, Keys], seen: Seen) -> None:
+    def _note_keys(
+        self, partitions: Iterable[Where], keys: Mapping[str, KeyIndex], seen: ReadBackResult
+    ) -> None:
         for where in partitions:
             if where[0] in keys:
                 seen.keys[where] = keys[where[0]]
             if self.number is not None:
                 seen.later[where] = LaterRecords(self.number)
 
-    def _ranges(self, offsets: Mapping[Where, int | None], seen: Seen) -> dict[Where, tuple[int, int]]:
+    def _ranges(
+        self, offsets: Mapping[Where, int | None], seen: ReadBackResult
+    ) -> dict[Where, tuple[int, int]]:
         ranges: dict[Where, tuple[int, int]] = {}
         with self._consumer({"isolation.level": "read_uncommitted"}) as handle:
             for where, marks in self._all_watermarks(handle, offsets).items():
@@ -230,7 +234,7 @@ class ReadBack:
                 self.wait(_PAUSE)
         return {where: marks[where] for where in offsets}
 
-    def _forget_gone(self, waiting: dict[Where, tuple[int, int]], seen: Seen) -> None:
+    def _forget_gone(self, waiting: dict[Where, tuple[int, int]], seen: ReadBackResult) -> None:
         """What was deleted while it was to be read is not waited for: it would never come to the end that it had."""
         if not waiting:
             return
@@ -250,7 +254,7 @@ class ReadBack:
                 del waiting[where]
 
     def _read(
-        self, waiting: dict[Where, tuple[int, int]], wanted: Callable[[bytes], bool], seen: Seen
+        self, waiting: dict[Where, tuple[int, int]], wanted: Callable[[bytes], bool], seen: ReadBackResult
     ) -> None:
         """One consumer's life: until everything is read, an error, or a few seconds without anything."""
         with self._consumer({}) as consumer:
@@ -288,7 +292,7 @@ def _take(
     where: Where,
     waiting: dict[Where, tuple[int, int]],
     wanted: Callable[[bytes], bool],
-    seen: Seen,
+    seen: ReadBackResult,
 ) -> None:
     """A record, or an end of partition, which counts only at or past the bound."""
     start, end = waiting[where]
@@ -305,7 +309,7 @@ def _take(
         seen.keys[where].saw(message)
     id = record_id(message.headers())
     if id is not None and wanted(id):
-        seen.found[where].append((id, Place(*where, offset, message.timestamp()[1])))
+        seen.found[where].append((id, LogPosition(*where, offset, message.timestamp()[1])))
     if offset >= end - 1:
         del waiting[where]
     else:
@@ -321,6 +325,6 @@ def _waits(waiting: Mapping[Where, tuple[int, int]]) -> str:
     )
 
 
-def starts(seen: Seen, unknown: Sequence[Where]) -> dict[Where, int]:
+def starts(seen: ReadBackResult, unknown: Sequence[Where]) -> dict[Where, int]:
     """The first `off` of partitions that we never wrote to: what is there now is not ours."""
     return {where: seen.ends[where] - 1 for where in unknown if where in seen.ends}

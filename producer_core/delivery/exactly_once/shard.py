@@ -17,13 +17,22 @@ from typing import Any, NamedTuple, Protocol
 from confluent_kafka import KafkaError
 
 from producer_core.delivery.delivery import Delivery, Report
-from producer_core.delivery.exactly_once.log_positions import Ledger, Place, Where, split
-from producer_core.delivery.exactly_once.outcome import Outcome
+from producer_core.delivery.exactly_once.log_positions import LogPosition, LogPositions, Where, split
+from producer_core.delivery.exactly_once.outcome import TransactionOutcome
 from producer_core.delivery.exactly_once.ownership import Ownership
 from producer_core.delivery.exactly_once.read_back import ReadBack, starts
-from producer_core.delivery.exactly_once.transaction_errors import Blame, blame, is_gone, lost_the_id
-from producer_core.delivery.exactly_once.transactional_client import Client, Stopped, TransactionFailed
-from producer_core.delivery.transport import Full
+from producer_core.delivery.exactly_once.transaction_errors import (
+    FailureCause,
+    failure_cause,
+    is_gone,
+    lost_the_id,
+)
+from producer_core.delivery.exactly_once.transactional_client import (
+    ClientStopped,
+    TransactionalClient,
+    TransactionFailed,
+)
+from producer_core.delivery.transport import ClientQueueFull
 from producer_core.errors import JournalError
 from producer_core.events import Severity, Verdict
 from producer_core.kafka.classify import failure_of
@@ -45,7 +54,7 @@ _LIMIT_LASTS = 10.0
 
 
 @dataclass(frozen=True)
-class Bounds:
+class TransactionBounds:
     """When a transaction is full, and when the queue is; ages and time-outs in seconds."""
 
     messages: int
@@ -56,7 +65,7 @@ class Bounds:
     transaction_timeout: float
 
 
-class Waiting(NamedTuple):
+class WaitingMessage(NamedTuple):
     """A message in the queue, since when (monotonic), and its size."""
 
     delivery: Delivery
@@ -68,7 +77,7 @@ class Waiting(NamedTuple):
         return (self.delivery.topic, self.delivery.partition)
 
 
-class Owner(Protocol):
+class ShardListener(Protocol):
     """What a shard tells; the transport. Calls come from the shard's thread."""
 
     def report(self, reports: Sequence[Report]) -> None: ...
@@ -89,9 +98,9 @@ class Shard:
         transactional_id: str,
         *,
         settings: Mapping[str, Any],
-        ledger: Ledger,
-        bounds: Bounds,
-        owner: Owner,
+        ledger: LogPositions,
+        bounds: TransactionBounds,
+        owner: ShardListener,
         is_mine: Callable[[Where], bool],
         also_fence: Sequence[str] = (),
     ) -> None:
@@ -105,13 +114,13 @@ class Shard:
         self._also_fence = also_fence
         self._stopping = threading.Event()
         self._changed = threading.Condition()  # guards the five fields below
-        self._queue: deque[Waiting] = deque()
+        self._queue: deque[WaitingMessage] = deque()
         self._bytes = 0
         self._current = 0  # messages in the running transaction
         self._purged = False
         self._doubtful: set[bytes] = set()  # sent, and not read back since
         self.recovered = threading.Event()  # everything that earlier processes left was read back
-        self._client: Client | None = None
+        self._client: TransactionalClient | None = None
         self._limits: dict[Where, tuple[int, float]] = {}
         self._trouble: str | None = None
         self._failures = 0  # transactions in a row
@@ -144,8 +153,8 @@ class Shard:
         size = _size(delivery)
         with self._changed:
             if len(self._queue) >= self._bounds.queue_messages or self._bytes >= self._bounds.queue_bytes:
-                raise Full
-            self._queue.append(Waiting(delivery, time.monotonic(), size))
+                raise ClientQueueFull
+            self._queue.append(WaitingMessage(delivery, time.monotonic(), size))
             self._bytes += size
             if len(self._queue) == 1 or self._is_full():
                 self._changed.notify_all()
@@ -160,7 +169,7 @@ class Shard:
             given_up, self._queue, self._bytes = list(self._queue), deque(), 0
         self._give_up(given_up)
 
-    def _give_up(self, waiting: Sequence[Waiting]) -> None:
+    def _give_up(self, waiting: Sequence[WaitingMessage]) -> None:
         landed, superseded, rest = split([one.delivery for one in waiting], self._ledger)
         try:
             self._ledger.settle(landed)
@@ -168,11 +177,11 @@ class Shard:
             landed, superseded, rest = [], [], [one.delivery for one in waiting]
         gone = KafkaError(KafkaError._PURGE_QUEUE, "given up before its transaction was committed")
         proved = self.recovered.is_set()
-        reports: list[Report] = [(one, None, Outcome(one, None, place)) for one, place in landed]
-        reports += [(one, gone, Outcome(one, None)) for one in superseded]
+        reports: list[Report] = [(one, None, TransactionOutcome(one, None, place)) for one, place in landed]
+        reports += [(one, gone, TransactionOutcome(one, None)) for one in superseded]
         for one in rest:
             absent = proved and one.id not in self._doubtful and self._ledger.place(one.id) is None
-            reports.append((one, gone, Outcome(one, "not_sent" if absent else None)))
+            reports.append((one, gone, TransactionOutcome(one, "not_sent" if absent else None)))
         self._owner.report(reports)
 
     def _is_full(self) -> bool:
@@ -183,7 +192,7 @@ class Shard:
             or self._purged
         )
 
-    def _collect(self) -> list[Waiting]:
+    def _collect(self) -> list[WaitingMessage]:
         """The next transaction's messages: when there are enough of them, or the first is old enough."""
         while True:
             with self._changed:
@@ -202,7 +211,7 @@ class Shard:
             return _IDLE
         return 0.0 if self._is_full() else self._queue[0].since + self._bounds.age - time.monotonic()
 
-    def _take(self) -> list[Waiting]:
+    def _take(self) -> list[WaitingMessage]:
         now = time.monotonic()
         self._limits = {where: limit for where, limit in self._limits.items() if limit[1] > now}
         limits = {where: limit for where, (limit, _) in self._limits.items()}
@@ -211,7 +220,7 @@ class Shard:
         self._bytes -= sum(one.size for one in batch)
         return batch
 
-    def _put_back(self, batch: Sequence[Waiting], *, current: int | None = 0) -> None:
+    def _put_back(self, batch: Sequence[WaitingMessage], *, current: int | None = 0) -> None:
         with self._changed:
             self._current = self._current if current is None else current
             purged = self._purged
@@ -233,7 +242,7 @@ class Shard:
                     self._round(batch)
                 finally:
                     self._current = 0
-        except Stopped:
+        except ClientStopped:
             pass
         except _TakenOver:
             self._owner.fenced(self._id)
@@ -262,7 +271,7 @@ class Shard:
         )
         self._durably(lambda: self._ledger.begin(began))
 
-    def _round(self, batch: Sequence[Waiting]) -> None:
+    def _round(self, batch: Sequence[WaitingMessage]) -> None:
         """One batch: what was found is settled, the rest sent in one transaction."""
         landed, superseded, rest = split([one.delivery for one in batch], self._ledger)
         self._hold_back(superseded)
@@ -284,10 +293,10 @@ class Shard:
         if missing:
             error = KafkaError(KafkaError._UNKNOWN_PARTITION, "the topic has no such partition")
             refused = [one for one in deliveries if (one.topic, one.partition) in missing]
-            self._displaced([(one, error, Outcome(one, "not_sent")) for one in refused])
+            self._displaced([(one, error, TransactionOutcome(one, "not_sent")) for one in refused])
         return [one for one in deliveries if (one.topic, one.partition) not in missing]
 
-    def _transact(self, deliveries: Sequence[Delivery], waiting: Sequence[Waiting]) -> None:
+    def _transact(self, deliveries: Sequence[Delivery], waiting: Sequence[WaitingMessage]) -> None:
         began = time.monotonic()
         self._doubtful = {one.id for one in deliveries}
         client = self._live()
@@ -298,7 +307,7 @@ class Shard:
             self._after(failure, deliveries, time.monotonic() - began)
             return
         self._landed([(delivery, _place(message)) for delivery, _, message in reports], began)
-        self._displaced([(one, error, Outcome(one, "not_sent")) for one, error, _ in refused])
+        self._displaced([(one, error, TransactionOutcome(one, "not_sent")) for one, error, _ in refused])
         self._doubtful = set()
         self._well()
         self._wait(_BREATH)
@@ -311,10 +320,10 @@ class Shard:
         moving += self._take_out({(one.topic, one.partition) for one in moving})
         while moving:
             if self._purged:
-                return self._give_up([Waiting(one, 0.0, 0) for one in moving])
+                return self._give_up([WaitingMessage(one, 0.0, 0) for one in moving])
             try:
                 return self._owner.report(self._owner.place_again(moving))
-            except Full:  # the brokers do not say yet which partitions there are
+            except ClientQueueFull:  # the brokers do not say yet which partitions there are
                 self._wait(_AGAIN)
         return None
 
@@ -331,9 +340,11 @@ class Shard:
 
     def insert_first(self, deliveries: Sequence[Delivery]) -> None:
         """Take messages of a partition that is gone, before newer ones of their keys. For any thread."""
-        self._put_back([Waiting(one, time.monotonic(), _size(one)) for one in deliveries], current=None)
+        self._put_back(
+            [WaitingMessage(one, time.monotonic(), _size(one)) for one in deliveries], current=None
+        )
 
-    def _landed(self, landed: Sequence[tuple[Delivery, Place]], began: float | None = None) -> None:
+    def _landed(self, landed: Sequence[tuple[Delivery, LogPosition]], began: float | None = None) -> None:
         """On the log for good: written down once, then reported."""
         if not landed:
             return
@@ -341,13 +352,18 @@ class Shard:
             self._durably(lambda: self._ledger.begin_again(again))
         self._durably(lambda: self._ledger.settle(landed))
         latency = None if began is None else time.monotonic() - began
-        self._owner.report([(one, None, Outcome(one, None, place, latency)) for one, place in landed])
+        self._owner.report(
+            [(one, None, TransactionOutcome(one, None, place, latency)) for one, place in landed]
+        )
 
     def _hold_back(self, superseded: Sequence[Delivery]) -> None:
         """Report what may have been written and compacted away: a newer record of its key is there, so it is not sent."""
         error = KafkaError(KafkaError._OUTDATED, NEWER_RECORD)
         self._owner.report(
-            [(one, error, Outcome(one, "inconclusive", held_back=NEWER_RECORD)) for one in superseded]
+            [
+                (one, error, TransactionOutcome(one, "inconclusive", held_back=NEWER_RECORD))
+                for one in superseded
+            ]
         )
 
     def _durably(self, write: Callable[[], None]) -> None:
@@ -370,7 +386,7 @@ class Shard:
         if lost_the_id(failure.error.name(), lasted=lasted, timeout=self._bounds.transaction_timeout):
             self._wait_to_take_back()
         sent = Counter((one.topic, one.partition) for one in deliveries)
-        judged = blame([(one, problem) for one, problem, _ in failure.reports], sent)
+        judged = failure_cause([(one, problem) for one, problem, _ in failure.reports], sent)
         if not (judged.guilty or judged.limits):
             self._ill(
                 f"A transaction failed ({failure}); the log is read back before anything is sent again."
@@ -400,7 +416,7 @@ class Shard:
         self._look(partitions)
         self._doubtful = set()
 
-    def _punish(self, judged: Blame) -> None:
+    def _punish(self, judged: FailureCause) -> None:
         """Takes out what can never be written, now that it is proved not to be there."""
         guilty = {one.id: (one, error) for one, error in judged.guilty if self._ledger.place(one.id) is None}
         with self._changed:
@@ -410,14 +426,14 @@ class Shard:
         reports: list[Report] = []
         for one, error in guilty.values():
             verdict: Verdict = "not_sent" if failure_of(error).verdict == "not_sent" else "rejected"
-            reports.append((one, error, Outcome(one, verdict)))
+            reports.append((one, error, TransactionOutcome(one, verdict)))
         self._displaced(reports)
         until = time.monotonic() + _LIMIT_LASTS
         for where in {(one.topic, one.partition) for one, _ in guilty.values()}:
             self._limits.pop(where, None)
         self._limits |= {where: (limit, until) for where, limit in judged.limits.items()}
 
-    def _fence(self, transactional_id: str) -> Client:
+    def _fence(self, transactional_id: str) -> TransactionalClient:
         began, said = time.monotonic(), False
 
         def waiting(error: KafkaError) -> None:
@@ -441,8 +457,8 @@ class Shard:
             tries += 1
             self._pause(min(5.0, 0.1 * 2 ** min(tries, 6)))
 
-    def _connect(self, transactional_id: str) -> Client:
-        return Client(
+    def _connect(self, transactional_id: str) -> TransactionalClient:
+        return TransactionalClient(
             self._settings,
             transactional_id,
             statistics=lambda statistics: self._owner.statistics(self._number, statistics),
@@ -469,7 +485,7 @@ class Shard:
 
     # telling, waiting
 
-    def _live(self) -> Client:
+    def _live(self) -> TransactionalClient:
         if self._client is None:
             raise AssertionError("no client yet")
         return self._client
@@ -492,19 +508,19 @@ class Shard:
 
     def _serve(self) -> None:
         if self._stopping.is_set():
-            raise Stopped
+            raise ClientStopped
         if self._client is not None:
             self._client.serve()
 
     def _wait(self, seconds: float) -> None:
         if self._stopping.wait(seconds):
-            raise Stopped
+            raise ClientStopped
         if self._client is not None and self._client.alive:
             self._client.serve()
 
     def _pause(self, seconds: float) -> None:
         if self._stopping.wait(seconds):
-            raise Stopped
+            raise ClientStopped
 
 
 class _TakenOver(Exception):
@@ -512,14 +528,14 @@ class _TakenOver(Exception):
 
 
 def take(
-    queue: deque[Waiting], messages: int, size: int, limits: Mapping[Where, int]
-) -> tuple[list[Waiting], list[Waiting]]:
+    queue: deque[WaitingMessage], messages: int, size: int, limits: Mapping[Where, int]
+) -> tuple[list[WaitingMessage], list[WaitingMessage]]:
     """Takes a transaction's messages off the front: (those, what was passed over because its partition is limited).
 
     Never changes the order within a partition; takes at least one.
     """
-    batch: list[Waiting] = []
-    passed: list[Waiting] = []
+    batch: list[WaitingMessage] = []
+    passed: list[WaitingMessage] = []
     taken: Counter[Where] = Counter()
     total = 0
     while queue and len(batch) < messages and len(passed) < messages and (total < size or not batch):
@@ -537,5 +553,5 @@ def _size(delivery: Delivery) -> int:
     return 100 + len(delivery.value or b"") + len(delivery.key or b"")
 
 
-def _place(message: Any) -> Place:
-    return Place(message.topic(), message.partition(), message.offset(), message.timestamp()[1])
+def _place(message: Any) -> LogPosition:
+    return LogPosition(message.topic(), message.partition(), message.offset(), message.timestamp()[1])

@@ -29,7 +29,7 @@ _ROOM_TO_TIME_OUT = 0.8
 
 
 @dataclass(frozen=True)
-class Blame:
+class FailureCause:
     """`guilty` can never be written. `limits`: how many records of a partition the next transaction may hold,
     where a batch was refused and one of several may be to blame."""
 
@@ -57,7 +57,9 @@ def is_gone(error: KafkaError) -> bool:
     return error.name() in _GONE
 
 
-def blame(reports: Sequence[tuple[Delivery, KafkaError | None]], sent: Mapping[Where, int]) -> Blame:
+def failure_cause(
+    reports: Sequence[tuple[Delivery, KafkaError | None]], sent: Mapping[Where, int]
+) -> FailureCause:
     """Who is to blame, from the delivery reports of a transaction that held `sent` records of each partition.
 
     A broker refuses batches: one record that is too large, or too many together, fails its neighbours with the
@@ -74,7 +76,7 @@ def blame(reports: Sequence[tuple[Delivery, KafkaError | None]], sent: Mapping[W
             guilty.append((delivery, error))
         else:
             limits[where] = max(1, min(sent[where] - 1, many[where] // 2))
-    return Blame(guilty, limits)
+    return FailureCause(guilty, limits)
 
 
 def _where(delivery: Delivery) -> Where:

@@ -41,11 +41,11 @@ class TransactionFailed(Exception):
         self.reports = reports
 
 
-class Stopped(Exception):
+class ClientStopped(Exception):
     """stop() was called in the middle."""
 
 
-class Client:
+class TransactionalClient:
     """One life of the client with this transactional id; used by one thread."""
 
     def __init__(
@@ -206,7 +206,7 @@ class Client:
         except Exception:
             logger.exception("poll failed")
         if self._stopping():
-            raise Stopped
+            raise ClientStopped
 
     def destroy(self) -> None:
         """Drop it without waiting; what it had open is ended by the next fence, or by its time-out."""

@@ -19,20 +19,20 @@ from confluent_kafka import KafkaError
 from producer_core._internal.librdkafka import client_log
 from producer_core.config import ClientConfig
 from producer_core.delivery.delivery import Delivery, Report
-from producer_core.delivery.exactly_once.log_positions import Ledger, Where, shard_ids, shard_note
+from producer_core.delivery.exactly_once.log_positions import LogPositions, Where, shard_ids, shard_note
 from producer_core.delivery.exactly_once.merged_statistics import merged
-from producer_core.delivery.exactly_once.outcome import Outcome
-from producer_core.delivery.exactly_once.shard import Bounds, Shard
+from producer_core.delivery.exactly_once.outcome import TransactionOutcome
+from producer_core.delivery.exactly_once.shard import Shard, TransactionBounds
 from producer_core.delivery.exactly_once.transactional_client import check
-from producer_core.delivery.journal import Progress
-from producer_core.delivery.transport import Full, Listener, Refused
+from producer_core.delivery.journal import SettlementState
+from producer_core.delivery.transport import ClientQueueFull, ClientRefused, TransportListener
 from producer_core.errors import Fenced, ForkedProducer
 from producer_core.events import Notice, Severity
 from producer_core.kafka import clients, record_lookup
-from producer_core.kafka.compaction import Compaction, Missing, NewerRecords
+from producer_core.kafka.compaction import Compaction, MissingRecord, NewerRecords
 from producer_core.kafka.newer_keys import Number
 from producer_core.kafka.partitioner import Partitioner, metadata_count
-from producer_core.kafka.record_lookup import Landing
+from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.messages import MessageIds
 
 _MESSAGE_TIMEOUT = 60_000
@@ -57,9 +57,9 @@ class TransactionalTransport:
     def __init__(
         self,
         config: ClientConfig,
-        listener: Listener,
+        listener: TransportListener,
         *,
-        progress: Progress,
+        progress: SettlementState,
         transactional_id: str,
         ids: MessageIds,
         shards: int = 2,
@@ -77,14 +77,14 @@ class TransactionalTransport:
         self._fenced: str | None = None
         self._statistics: dict[int, Mapping[str, Any]] = {}
         self._missing: dict[str, float] = {}
-        self._ledger = Ledger(progress, ids)
+        self._ledger = LogPositions(progress, ids)
         self._compaction = Compaction(config.settings)
         settings = transactional_settings(config.settings)
         check(settings)
         self._partitioner = Partitioner(
             metadata_count(config.settings), partitioner=str(settings.get("partitioner", "murmur2_random"))
         )
-        bounds = Bounds(
+        bounds = TransactionBounds(
             messages=max_transaction_messages,
             bytes=max_transaction_bytes,
             age=max_age,
@@ -135,7 +135,7 @@ class TransactionalTransport:
     def _choose(self, delivery: Delivery) -> None:
         """A message without a partition may lie in any, so everything is read back before one is chosen."""
         if not all(shard.recovered.is_set() for shard in self._shards):
-            raise Full
+            raise ClientQueueFull
         place = self._ledger.place(delivery.id)
         if place is not None:
             return _placed(delivery, place.partition)
@@ -144,8 +144,10 @@ class TransactionalTransport:
             self._missing.pop(delivery.topic, None)
             return _placed(delivery, partition)
         if self._is_missing(delivery.topic):
-            raise Refused(KafkaError(KafkaError._UNKNOWN_TOPIC, f"the topic {delivery.topic} does not exist"))
-        raise Full
+            raise ClientRefused(
+                KafkaError(KafkaError._UNKNOWN_TOPIC, f"the topic {delivery.topic} does not exist")
+            )
+        raise ClientQueueFull
 
     def place_again(self, deliveries: Sequence[Delivery]) -> Sequence[Report]:
         """Move messages whose partition is gone to partitions that exist; return refusals where the topic is gone.
@@ -160,8 +162,8 @@ class TransactionalTransport:
             one.placement = one.placement._replace(partition=-1)
             try:
                 self._choose(one)
-            except Refused as refusal:
-                refused.append((one, refusal.error, Outcome(one, "not_sent")))
+            except ClientRefused as refusal:
+                refused.append((one, refusal.error, TransactionOutcome(one, "not_sent")))
             else:
                 placed.setdefault(self._shard_of((one.topic, one.partition)), []).append(one)
         for number, some in placed.items():
@@ -195,14 +197,14 @@ class TransactionalTransport:
         since_ms: int | None = None,
         floors: Mapping[int, int] | None = None,
         timeout: float = 10.0,
-    ) -> Mapping[str, Landing]:
+    ) -> Mapping[str, ProbeResult]:
         settings = self._config.settings
         return record_lookup.look(
             settings, topic, message_ids, since_ms=since_ms, floors=floors, timeout=timeout
         )
 
     def newer_records(
-        self, topic: str, missing: Sequence[Missing], *, number: Number, timeout: float
+        self, topic: str, missing: Sequence[MissingRecord], *, number: Number, timeout: float
     ) -> NewerRecords:
         return self._compaction.newer_records(topic, missing, number=number, timeout=timeout)
 

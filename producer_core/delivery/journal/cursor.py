@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from producer_core.delivery.journal.record import Record, decode
+from producer_core.delivery.journal.record import JournalRecord, decode
 from producer_core.delivery.journal.segment import Segment
 from producer_core.errors import JournalError
 
 
-class Portion(NamedTuple):
+class JournalSlice(NamedTuple):
     """A part of a file that is read, and where it ends."""
 
     segment: Segment
@@ -19,26 +19,26 @@ class Portion(NamedTuple):
     contents: Iterator[tuple[int, bytes]]
 
 
-class Source(Protocol):
+class JournalSource(Protocol):
     """What a cursor needs of the journal."""
 
-    def portion_after(self, last: Portion | None, after: int) -> Portion | None: ...
+    def portion_after(self, last: JournalSlice | None, after: int) -> JournalSlice | None: ...
     def unwritten(self) -> list[tuple[int, bytes]]: ...
     def is_settled(self, seq: int) -> bool: ...
 
 
-class Cursor:
+class JournalCursor:
     """For one thread. The order is that of appending, which threads may make differ from that of the sequences.
 
     A record may come twice where its file is written anew meanwhile, or when a full disk held it in memory.
     """
 
-    def __init__(self, journal: Source, after: int) -> None:
+    def __init__(self, journal: JournalSource, after: int) -> None:
         self._journal = journal
         self._after = after
-        self._last: Portion | None = None
+        self._last: JournalSlice | None = None
 
-    def more(self) -> Iterator[Record]:
+    def more(self) -> Iterator[JournalRecord]:
         """Unsettled records that have not been given yet, up to what is there at the end; read it to its end."""
         return map(decode, self.contents())
 
@@ -57,9 +57,11 @@ class Cursor:
                 yield content
 
 
-def portion(segment: Segment, after: int, start: int) -> Portion:
+def portion(segment: Segment, after: int, start: int) -> JournalSlice:
     """From a place of a file on to where it ends now; under the journal's lock."""
-    return Portion(segment, segment.size, _contents(segment, segment.handle(), after, start, segment.size))
+    return JournalSlice(
+        segment, segment.size, _contents(segment, segment.handle(), after, start, segment.size)
+    )
 
 
 def _contents(segment: Segment, handle: int, after: int, start: int, end: int) -> Iterator[tuple[int, bytes]]:

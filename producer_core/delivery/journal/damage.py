@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from producer_core._internal import private_files
-from producer_core.delivery.journal.frame import Damage, torn
+from producer_core.delivery.journal.frame import FrameDamage, torn
 
 Say = Callable[[str, str, str], None]
 
 
-def tell(path: Path, damage: Damage, data: bytes, say: Say) -> bool:
+def tell(path: Path, damage: FrameDamage, data: bytes, say: Say) -> bool:
     """Keep the bytes aside and say so, once; whether they are kept, so that they may be cut off."""
     aside = path.with_name(f"{path.stem}-{damage.start}-{zlib.crc32(data):08x}.damaged")
     if aside.exists():

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from producer_core._internal import private_files
 from producer_core.delivery.journal.file_writes import replace as replace_file
-from producer_core.delivery.journal.folder_lock import Lock
-from producer_core.delivery.journal.frame import Frame, frame, frames, seed
+from producer_core.delivery.journal.folder_lock import FolderLock
+from producer_core.delivery.journal.frame import JournalFrame, frame, frames, seed
 from producer_core.errors import JournalDamaged
-from producer_core.messages import MessageIds, Span, new_session
+from producer_core.messages import MessageIds, SequenceSpan, new_session
 
 _BLOCK = 1 << 20
 """Sequences reserved at once: what a crash skips at most."""
@@ -30,7 +30,7 @@ _OPEN = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
-class Identity:
+class JournalIdentity:
     """The content of the file `session`. `id` and `secret`, which checksums start from, are made once for a folder.
 
     `spans` are the sessions of earlier starts with their sequences, in order. A folder without any has ids of one
@@ -39,22 +39,22 @@ class Identity:
 
     id: uuid.UUID
     secret: int
-    spans: tuple[Span, ...]
+    spans: tuple[SequenceSpan, ...]
 
     def encode(self) -> bytes:
         spans = [_SPAN.pack(start, end, session.bytes) for start, end, session in self.spans]
         return b"".join((_IDENTITY.pack(self.id.bytes, self.secret), *spans))
 
     @classmethod
-    def decode(cls, content: bytes) -> Identity:
+    def decode(cls, content: bytes) -> JournalIdentity:
         raw, secret = _IDENTITY.unpack_from(content)
         id = uuid.UUID(bytes=raw)
         unpacked = _SPAN.iter_unpack(content[_IDENTITY.size :])
-        spans = tuple(Span(start, end, uuid.UUID(bytes=session)) for start, end, session in unpacked)
-        return cls(id, secret, spans or (Span(0, _OPEN, id),))
+        spans = tuple(SequenceSpan(start, end, uuid.UUID(bytes=session)) for start, end, session in unpacked)
+        return cls(id, secret, spans or (SequenceSpan(0, _OPEN, id),))
 
 
-class Folder:
+class JournalFolder:
     """Locked from its making to `close`; the lock goes with the process, also when it is killed.
 
     Every start gets a new session, so that a folder that was put back from a copy gives no id a second time.
@@ -64,7 +64,7 @@ class Folder:
         self.path = Path(path).expanduser().absolute()
         for made in private_files.make_folder(self.path):
             private_files.sync_folder(made.parent)
-        self._lock = Lock(self.path)
+        self._lock = FolderLock(self.path)
         try:
             self.identity = self._identify()
             self._reserved = self._read_reserved()
@@ -95,7 +95,7 @@ class Folder:
         known = (span._replace(end=min(span.end, first)) for span in self.identity.spans)
         earlier = tuple(span for span in known if needed(span.start, span.end))
         session = new_session()
-        self.identity = replace(self.identity, spans=(*earlier, Span(first, _OPEN, session)))
+        self.identity = replace(self.identity, spans=(*earlier, SequenceSpan(first, _OPEN, session)))
         return MessageIds(session, first=first, earlier=earlier)
 
     def reserve(self, sequence: int) -> None:
@@ -117,7 +117,7 @@ class Folder:
     def sync(self) -> None:
         private_files.sync_folder(self.path)
 
-    def _identify(self) -> Identity:
+    def _identify(self) -> JournalIdentity:
         content = self._read("session", 0)
         if content is None:
             if any(self.path.glob("*.journal")):
@@ -127,7 +127,7 @@ class Folder:
                 )
             content = _IDENTITY.pack(new_session().bytes, secrets.randbits(32))
             self._write("session", content, 0)
-        return Identity.decode(content)
+        return JournalIdentity.decode(content)
 
     def keep(self, name: str, content: bytes) -> None:
         """Write a small file in one step."""
@@ -159,7 +159,7 @@ class Folder:
         except FileNotFoundError:
             return None
         for found in frames(data, seed):
-            if isinstance(found, Frame):
+            if isinstance(found, JournalFrame):
                 return found.content
         raise JournalDamaged(
             f"Both copies in the journal's file {self.path / name} are damaged.",

@@ -13,7 +13,7 @@ from producer_core.errors import JournalLocked
 _NAME = "lock"
 
 
-class Lock:
+class FolderLock:
     """Held from its making to `release`.
 
     It belongs to the open file and not to the process (flock), so a second owner in the same process is refused as
@@ -63,7 +63,7 @@ def _locked(folder: Path, owner: str) -> JournalLocked:
     )
 
 
-_held: weakref.WeakSet[Lock] = weakref.WeakSet()
+_held: weakref.WeakSet[FolderLock] = weakref.WeakSet()
 
 
 def _let_go_in_child() -> None:

@@ -25,7 +25,7 @@ _extend: Callable[[int, bytes], int] = google_crc32c.extend
 _pack = _HEAD.pack
 
 
-class Frame(NamedTuple):
+class JournalFrame(NamedTuple):
     """Where a whole frame stands, and its content."""
 
     start: int
@@ -33,7 +33,7 @@ class Frame(NamedTuple):
     content: bytes
 
 
-class Damage(NamedTuple):
+class FrameDamage(NamedTuple):
     """Bytes that are no frame. `last`: nothing whole comes after them."""
 
     start: int
@@ -51,21 +51,21 @@ def frame(content: bytes, seed: int, at: int) -> bytes:
     return _pack(MAGIC, len(content), _checksum(content, seed, at)) + content
 
 
-def frames(data: bytes, seed: int, base: int = 0) -> Iterator[Frame | Damage]:
+def frames(data: bytes, seed: int, base: int = 0) -> Iterator[JournalFrame | FrameDamage]:
     """The frames of a file's bytes, which begin at `base` in it, in their order, and what is between them."""
     at, end = 0, len(data)
     while at < end:
         found = _frame_at(data, at, seed, base)
         if found is None:
             found = _next_frame(data, at + 1, seed, base)
-            yield Damage(base + at, base + end if found is None else found.start, found is None)
+            yield FrameDamage(base + at, base + end if found is None else found.start, found is None)
             if found is None:
                 return
         yield found
         at = found.end - base
 
 
-def scan(file: int, at: int, end: int, seed: int) -> Iterator[Frame]:
+def scan(file: int, at: int, end: int, seed: int) -> Iterator[JournalFrame]:
     """The whole frames of an open file from one place to another, a window at a time."""
     size = _WINDOW
     while at < end:
@@ -74,7 +74,7 @@ def scan(file: int, at: int, end: int, seed: int) -> Iterator[Frame]:
             return
         began, complete = at, at + len(data) >= end
         for found in frames(data, seed, at):
-            if isinstance(found, Frame):
+            if isinstance(found, JournalFrame):
                 yield found
             elif found.last and not complete:
                 break  # it goes on beyond the window
@@ -90,7 +90,7 @@ def torn(data: bytes) -> bool:
     return bool(magic == MAGIC and (HEAD + length > len(data) or data.endswith(bytes(512))))
 
 
-def _frame_at(data: bytes, at: int, seed: int, base: int) -> Frame | None:
+def _frame_at(data: bytes, at: int, seed: int, base: int) -> JournalFrame | None:
     start = at + HEAD
     if start > len(data):
         return None
@@ -100,10 +100,10 @@ def _frame_at(data: bytes, at: int, seed: int, base: int) -> Frame | None:
     content = data[start : start + length]
     if _checksum(content, seed, base + at) != checksum:
         return None
-    return Frame(base + at, base + start + length, content)
+    return JournalFrame(base + at, base + start + length, content)
 
 
-def _next_frame(data: bytes, at: int, seed: int, base: int) -> Frame | None:
+def _next_frame(data: bytes, at: int, seed: int, base: int) -> JournalFrame | None:
     while (at := data.find(MAGIC, at)) >= 0:
         if (found := _frame_at(data, at, seed, base)) is not None:
             return found

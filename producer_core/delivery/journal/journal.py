@@ -14,16 +14,16 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
 from producer_core._internal import forks
-from producer_core.delivery.journal.cursor import Cursor, Portion, portion
+from producer_core.delivery.journal.cursor import JournalCursor, JournalSlice, portion
 from producer_core.delivery.journal.damage import Say, tell
-from producer_core.delivery.journal.folder import Folder
-from producer_core.delivery.journal.frame import Damage
+from producer_core.delivery.journal.folder import JournalFolder
+from producer_core.delivery.journal.frame import FrameDamage
 from producer_core.delivery.journal.group_sync import GroupSync
 from producer_core.delivery.journal.ranges import ranges_of
-from producer_core.delivery.journal.record import Record, encode, origin
-from producer_core.delivery.journal.segment_list import Segments
-from producer_core.delivery.journal.settle_log import SettleLog, Step
-from producer_core.delivery.journal.start_offsets import Beginnings
+from producer_core.delivery.journal.record import JournalRecord, encode, origin
+from producer_core.delivery.journal.segment_list import SegmentList
+from producer_core.delivery.journal.settle_log import SettleLog, SettleStep
+from producer_core.delivery.journal.start_offsets import StartOffsets
 from producer_core.errors import ForkedProducer, JournalDamaged, JournalError, JournalFull
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Journal:
     """A folder with one owner. All methods may be called from any thread of the process that opened it."""
 
     def __init__(
-        self, folder: Folder, *, level: Level, max_bytes: int, segment_bytes: int, buffered_ms: int, say: Say,
+        self, folder: JournalFolder, *, level: Level, max_bytes: int, segment_bytes: int, buffered_ms: int, say: Say,
         clock: Callable[[], float],
     ) -> None:  # fmt: skip
         self._folder = folder
@@ -67,11 +67,11 @@ class Journal:
         self._here = forks.mark()
         self.lasting_id = folder.identity.id
         self._lock = threading.RLock()  # guards the fields below
-        self._segments = Segments(
+        self._segments = SegmentList(
             folder, segment_bytes=min(segment_bytes, max_bytes // 4), durable=level == "power"
         )
         self._log = SettleLog(folder)
-        self._beginnings = Beginnings(folder)
+        self._beginnings = StartOffsets(folder)
         self._offsets: dict[tuple[str, int], int] = {}
         self._buffer: dict[int, bytes] = {}
         self._buffered_bytes = 0
@@ -105,7 +105,7 @@ class Journal:
         called from any thread. JournalLocked names the process that has it.
         """
         try:
-            folder = Folder(directory)
+            folder = JournalFolder(directory)
         except OSError as error:
             raise _unusable(Path(directory), error) from error
         try:
@@ -121,12 +121,12 @@ class Journal:
 
     # writing
 
-    def append(self, record: Record | Delivery) -> None:
+    def append(self, record: JournalRecord | Delivery) -> None:
         """Keep a message; returns when the level's promise holds. JournalFull leaves nothing of it behind."""
         seq, content = record.seq, encode(record)
         self._keep(((seq, content),), seq, len(content))
 
-    def append_many(self, records: Sequence[Record | Delivery]) -> None:
+    def append_many(self, records: Sequence[JournalRecord | Delivery]) -> None:
         """As `append` for each, in one write and, at the level `power`, one sync: all of them or none."""
         contents = [(record.seq, encode(record)) for record in records]
         last = max(seq for seq, _ in contents)
@@ -160,7 +160,7 @@ class Journal:
 
     def withdraw(self, seqs: Iterable[int]) -> None:
         """What was written and is not accepted after all must not be sent, now or later. Its numbers are used up."""
-        step = Step(ranges_of(seqs), {})
+        step = SettleStep(ranges_of(seqs), {})
         with self._lock:
             if self._closed:
                 return
@@ -173,7 +173,7 @@ class Journal:
 
     def settle(self, seqs: Iterable[int], offsets: Mapping[tuple[str, int], int] | None = None) -> None:
         """Messages are done: acknowledged, or kept elsewhere. One step, whole or not at all; JournalFull: not at all."""
-        step = Step(ranges_of(seqs), dict(offsets or {}))
+        step = SettleStep(ranges_of(seqs), dict(offsets or {}))
         self._check_process()
         with self._lock:
             self._check()
@@ -207,21 +207,21 @@ class Journal:
         with self._lock:
             return MappingProxyType(dict(self._offsets))
 
-    def read(self, after: int = -1) -> Iterator[Record]:
+    def read(self, after: int = -1) -> Iterator[JournalRecord]:
         """Unsettled records with a higher sequence, in the order they were appended, up to what is there at the end.
 
         From the files, a window at a time; what could not be written yet comes last.
         """
         return self.cursor(after).more()
 
-    def cursor(self, after: int = -1) -> Cursor:
+    def cursor(self, after: int = -1) -> JournalCursor:
         """The same, to be gone on with: what is appended later comes later, also below what was read."""
-        return Cursor(self, after)
+        return JournalCursor(self, after)
 
     def unsettled_topics(self) -> Mapping[str, float]:
         """Return the topics of what is unsettled, each with the earliest time that a record of it may carry."""
         oldest: dict[str, float] = {}
-        for content in Cursor(self, -1).contents():
+        for content in JournalCursor(self, -1).contents():
             topic, at = origin(content)
             oldest[topic] = min(at, oldest.get(topic, at))
         return oldest
@@ -314,7 +314,7 @@ class Journal:
         self._buffer.clear()
         self._buffered_bytes = 0
 
-    def _forget_buffered(self, step: Step) -> None:
+    def _forget_buffered(self, step: SettleStep) -> None:
         for start, end in step.ranges if self._buffer else ():
             for seq in [*self._buffer] if end - start > len(self._buffer) else range(start, end):
                 if start <= seq < end and seq in self._buffer:
@@ -354,18 +354,18 @@ class Journal:
                     self._say("journal_full", "critical", f"Messages wait in memory only. {error}")
                 troubled = True
 
-    def _apply(self, step: Step) -> None:
+    def _apply(self, step: SettleStep) -> None:
         self._segments.settle(step.ranges)
         self._offsets.update(step.offsets)
 
     def _shorten(self) -> None:
         try:
             self._folder.sync()  # the new log says nothing of deleted files: none of them may come back
-            self._log.rewrite(Step(self._segments.settled(), self._offsets, whole=True))
+            self._log.rewrite(SettleStep(self._segments.settled(), self._offsets, whole=True))
         except OSError as error:
             logger.warning("settle log cannot be shortened", extra={"error": str(error)})
 
-    def portion_after(self, last: Portion | None, after: int) -> Portion | None:
+    def portion_after(self, last: JournalSlice | None, after: int) -> JournalSlice | None:
         """For the cursor: what was added to the file since, or the next file. One written anew begins again."""
         self._check_process()
         with self._lock:
@@ -413,7 +413,7 @@ class Journal:
         begun, told, damages = self._beginnings.offsets, set[tuple[str, int]](), list[Path]()
         self._offsets.update(begun)
 
-        def log_damaged(path: Path, damage: Damage, data: bytes) -> bool:
+        def log_damaged(path: Path, damage: FrameDamage, data: bytes) -> bool:
             damages.append(path)
             return damaged(path, damage, data)
 

@@ -13,11 +13,11 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from queue import SimpleQueue
 
-from producer_core.delivery.delivery import Delivery, Owner
+from producer_core.delivery.delivery import Callbacks, Delivery
 from producer_core.delivery.grouping import groups
-from producer_core.delivery.journal import Journal, Record
-from producer_core.delivery.replayable_source import Sender
-from producer_core.delivery.settling import Leaving
+from producer_core.delivery.journal import Journal, JournalRecord
+from producer_core.delivery.replayable_source import FeederTarget
+from producer_core.delivery.settling import SettlingSet
 from producer_core.errors import Fenced, JournalError, ProducerClosed
 from producer_core.messages import parse_id
 
@@ -33,10 +33,10 @@ _FEW = 1_000
 _NOTHING = 1 << 64
 
 
-class Backlog:
+class JournalFeeder:
     """Owns the feeding thread. A message is always in `pending`, in `_leaving`, or settled in the journal."""
 
-    def __init__(self, journal: Journal, sender: Sender) -> None:
+    def __init__(self, journal: Journal, sender: FeederTarget) -> None:
         self.journal = journal
         self._sender = sender
         self._ids = journal.ids
@@ -47,14 +47,14 @@ class Backlog:
         )  # guards the fields below; a message is written and handed on in one step
         self._behind = journal.unsettled() > 0
         self._low = 0  # no message that was written since the last pass began has a lower sequence
-        self._owners: dict[int, Owner] = {}
+        self._owners: dict[int, Callbacks] = {}
         self._outrun: set[int] = set()  # those that lost their claim before they were written down
         self._refused: Fenced | None = None
         # Not under the gate: noted on the retry thread, taken by the feeder.
         self._wanted: dict[int, Delivery] = {}  # those whose claim an earlier message waits for
         self._stopping = threading.Event()
         self._awake: SimpleQueue[None] = SimpleQueue()  # an interrupt leaves nothing locked
-        self._leaving = Leaving(sender.pending, proves=self._proves)
+        self._leaving = SettlingSet(sender.pending, proves=self._proves)
         self._troubled = False
         self._thread = threading.Thread(target=self._run, name="producer-core-backlog", daemon=True)
 
@@ -227,7 +227,7 @@ class Backlog:
                 self._low = min(self._low, low)
             raise
 
-    def _unfed(self, floor: int) -> Iterator[Record]:
+    def _unfed(self, floor: int) -> Iterator[JournalRecord]:
         for record in self.journal.read(floor - 1):
             if self._stopping.is_set() or self._low < floor:  # an earlier one came late: begin with it
                 return
@@ -288,7 +288,7 @@ class Backlog:
         """A message goes from `pending` to `_leaving` in one step, and is settled before it is not leaving any more."""
         return not (self._leaving.knows(self._ids.of(seq), seq) or self.journal.is_settled(seq))
 
-    def _hand_on(self, records: Sequence[Record]) -> None:
+    def _hand_on(self, records: Sequence[JournalRecord]) -> None:
         """In their order, with waiting for room."""
         deliveries = self._deliveries(records)
         looked_for = [one for one in deliveries if one.seq < self._first and not self._proves]
@@ -309,11 +309,11 @@ class Backlog:
             pass
         self._sender.recover(delivery)
 
-    def _deliveries(self, records: Iterable[Record]) -> list[Delivery]:
+    def _deliveries(self, records: Iterable[JournalRecord]) -> list[Delivery]:
         """In their order, each once: a record may be read twice."""
         return [self._delivery(record) for record in {record.seq: record for record in records}.values()]
 
-    def _delivery(self, record: Record) -> Delivery:
+    def _delivery(self, record: JournalRecord) -> Delivery:
         raw = self._ids.of(record.seq)
         delivery = Delivery(
             raw, record.seq, record.topic, record.key, record.value, record.headers, record.placement

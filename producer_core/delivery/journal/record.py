@@ -18,7 +18,7 @@ _NULL = -1
 """The length of what is None."""
 
 
-class Record(NamedTuple):
+class JournalRecord(NamedTuple):
     """What is needed to send a message again under its own id, byte for byte.
 
     `headers` are the user's, without the id's; `placement` is what the caller asked for; `accepted_at` is in seconds
@@ -35,7 +35,7 @@ class Record(NamedTuple):
     checksum: str | None = None
 
 
-def encode(record: Record | Delivery) -> bytes:
+def encode(record: JournalRecord | Delivery) -> bytes:
     """Of a delivery, which has the same under the same names, its record: to make one first takes as long again."""
     name, key, value, headers, checksum, placement = (
         record.topic.encode(), record.key, record.value, record.headers, record.checksum, record.placement
@@ -65,11 +65,11 @@ def origin(data: bytes) -> tuple[str, float]:
     return topic, min(accepted_at, timestamp / 1000) if timestamp > 0 else accepted_at
 
 
-def decode(data: bytes) -> Record:
+def decode(data: bytes) -> JournalRecord:
     seq, accepted_at, timestamp, partition, key, value, name, headers, claimed = _FIXED.unpack_from(data)
-    reader = _Reader(data, _FIXED.size)
+    reader = _ByteReader(data, _FIXED.size)
     topic = (reader.take(name) or b"").decode()
-    return Record(
+    return JournalRecord(
         seq, topic, reader.take(key), reader.take(value),
         tuple(((reader.chunk() or b"").decode(), reader.chunk()) for _ in range(headers)),
         Placement(partition, timestamp) if partition >= 0 or timestamp else ANYWHERE, accepted_at,
@@ -81,7 +81,7 @@ def _chunk(data: bytes) -> tuple[bytes, bytes]:
     return _LENGTH.pack(len(data)), data
 
 
-class _Reader:
+class _ByteReader:
     """A position in encoded bytes."""
 
     def __init__(self, data: bytes, at: int) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from producer_core.delivery.journal.file_writes import replace, write_whole
-from producer_core.delivery.journal.frame import Damage, frame, frames, scan
+from producer_core.delivery.journal.frame import FrameDamage, frame, frames, scan
 from producer_core.delivery.journal.ranges import Ranges
 from producer_core.delivery.journal.record import sequence
 
@@ -94,11 +94,11 @@ class Segment:
             if (seq := sequence(found.content)) > after:
                 yield seq, found.content
 
-    def recover(self, damaged: Callable[[Path, Damage, bytes], bool]) -> None:
+    def recover(self, damaged: Callable[[Path, FrameDamage, bytes], bool]) -> None:
         """Learn what the file holds. `damaged` says whether a damaged end may be cut off."""
         data = self.path.read_bytes()
         for found in frames(data, self._seed):
-            if not isinstance(found, Damage):
+            if not isinstance(found, FrameDamage):
                 self._know(sequence(found.content), found.start)
             elif damaged(self.path, found, data[found.start : found.end]) and found.last:
                 assert self._file is not None, "an open segment"

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from producer_core.delivery.journal.folder import Folder
-from producer_core.delivery.journal.frame import Damage
+from producer_core.delivery.journal.folder import JournalFolder
+from producer_core.delivery.journal.frame import FrameDamage
 from producer_core.delivery.journal.segment import Segment
 
 logger = logging.getLogger(__name__)
@@ -19,10 +19,10 @@ _SPARSE = 0.5
 """A file of which no larger part is open is worth writing anew when there is no room."""
 
 
-class Segments:
+class SegmentList:
     """Guarded by the journal's lock."""
 
-    def __init__(self, folder: Folder, *, segment_bytes: int, durable: bool) -> None:
+    def __init__(self, folder: JournalFolder, *, segment_bytes: int, durable: bool) -> None:
         self._folder = folder
         self._segment_bytes = segment_bytes
         self._durable = durable
@@ -30,7 +30,7 @@ class Segments:
         self._number = -1  # the highest that a file was named after
         self.size = 0
 
-    def recover(self, damaged: Callable[[Path, Damage, bytes], bool]) -> int:
+    def recover(self, damaged: Callable[[Path, FrameDamage, bytes], bool]) -> int:
         """Learn what is there; a number above every sequence that was found."""
         above = 0
         for path in sorted(path for path in self._folder.path.iterdir() if _NAME.fullmatch(path.name)):

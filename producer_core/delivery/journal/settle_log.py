@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from producer_core.delivery.journal.file_writes import replace, write_whole
-from producer_core.delivery.journal.folder import Folder
-from producer_core.delivery.journal.frame import Damage, Frame, frame, frames
+from producer_core.delivery.journal.folder import JournalFolder
+from producer_core.delivery.journal.frame import FrameDamage, JournalFrame, frame, frames
 
 _NAME = "settled"
 _SHORTEN = 1 << 20
@@ -26,7 +26,7 @@ _WHOLE = 1
 Offsets = Mapping[tuple[str, int], int]
 
 
-class Step(NamedTuple):
+class SettleStep(NamedTuple):
     """Ranges of sequences that are done, and offsets by topic and partition that hold with it.
 
     A `whole` step says everything that steps before it said.
@@ -40,7 +40,7 @@ class Step(NamedTuple):
 class SettleLog:
     """Guarded by the journal's lock. A torn end counts as not written."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: JournalFolder) -> None:
         self._path = folder.path / _NAME
         self._seed = folder.seed(_NAME)
         self.is_new = not self._path.exists()
@@ -52,8 +52,8 @@ class SettleLog:
             folder.sync()
 
     def steps(
-        self, damaged: Callable[[Path, Damage, bytes], bool], begun: Iterable[tuple[str, int]] = ()
-    ) -> Iterator[Step]:
+        self, damaged: Callable[[Path, FrameDamage, bytes], bool], begun: Iterable[tuple[str, int]] = ()
+    ) -> Iterator[SettleStep]:
         """What was written, in order, up to the first damage that no whole step makes up for.
 
         What came after the damage is not used: an offset is true only with all marks before it. It is cut off, and
@@ -63,9 +63,9 @@ class SettleLog:
         data = self._path.read_bytes()
         known = set(begun)
         behind: set[tuple[str, int]] = set()
-        damage: Damage | None = None
+        damage: FrameDamage | None = None
         for found in frames(data, self._seed):
-            if isinstance(found, Frame):
+            if isinstance(found, JournalFrame):
                 step = decode(found.content)
                 if damage is None or step.whole:
                     damage, behind = None, set()
@@ -82,9 +82,9 @@ class SettleLog:
         os.ftruncate(self._file, self._size)
         self._take_room()
         if behind - known:
-            yield Step([], dict.fromkeys(behind - known, -1))
+            yield SettleStep([], dict.fromkeys(behind - known, -1))
 
-    def append(self, step: Step, *, sync: bool) -> None:
+    def append(self, step: SettleStep, *, sync: bool) -> None:
         """Write one step. OSError leaves the log as it was."""
         data = frame(encode(step), self._seed, self._size)
         if self._size + len(data) > self._room:
@@ -104,7 +104,7 @@ class SettleLog:
     def long(self) -> bool:
         return self._size > self._shorten_at
 
-    def rewrite(self, step: Step) -> None:
+    def rewrite(self, step: SettleStep) -> None:
         """Replace the whole log by one step that says the same, twice. OSError leaves the old one."""
         self._shorten_at = self._size + _SHORTEN  # on failure: not at every step
         content = encode(step)
@@ -129,7 +129,7 @@ class SettleLog:
                 return
 
 
-def _is_room(data: bytes, found: Damage) -> bool:
+def _is_room(data: bytes, found: FrameDamage) -> bool:
     """Return whether these bytes are room that was taken in advance.
 
     Before a whole step, zeros are a step that a power failure took although a later one was written.
@@ -137,7 +137,7 @@ def _is_room(data: bytes, found: Damage) -> bool:
     return not data[found.start : found.end].rstrip(b"\0")
 
 
-def encode(step: Step) -> bytes:
+def encode(step: SettleStep) -> bytes:
     parts = [_HEAD.pack(step.whole * _WHOLE, len(step.ranges), len(step.offsets))]
     parts += (_RANGE.pack(start, end) for start, end in step.ranges)
     for (topic, partition), offset in step.offsets.items():
@@ -146,7 +146,7 @@ def encode(step: Step) -> bytes:
     return b"".join(parts)
 
 
-def decode(content: bytes) -> Step:
+def decode(content: bytes) -> SettleStep:
     flags, ranges, offsets = _HEAD.unpack_from(content)
     at = _HEAD.size
     found = [_RANGE.unpack_from(content, at + _RANGE.size * number) for number in range(ranges)]
@@ -156,4 +156,4 @@ def decode(content: bytes) -> Step:
         partition, offset, length = _OFFSET.unpack_from(content, at)
         at += _OFFSET.size + length
         places[content[at - length : at].decode(), partition] = offset
-    return Step([(int(start), int(end)) for start, end in found], places, bool(flags & _WHOLE))
+    return SettleStep([(int(start), int(end)) for start, end in found], places, bool(flags & _WHOLE))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 
-class Progress(Protocol):
+class SettlementState(Protocol):
     """What exactly-once delivery needs of a journal, or of the file that stands for one."""
 
     @property

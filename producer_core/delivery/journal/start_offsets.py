@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from producer_core.delivery.journal.folder import Folder
-from producer_core.delivery.journal.settle_log import Offsets, Step, decode, encode
+from producer_core.delivery.journal.folder import JournalFolder
+from producer_core.delivery.journal.settle_log import Offsets, SettleStep, decode, encode
 
 _NAME = "beginnings"
 _FROM_THE_START = -1
 
 
-class Beginnings:
+class StartOffsets:
     """Every record of this journal lies above these offsets. Guarded by the journal's lock.
 
     A settle log that was damaged, cut off or deleted forgets how far a partition is settled. Its records are then
     read from here on, so that none is sent a second time.
     """
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: JournalFolder) -> None:
         self._folder = folder
         content = folder.kept(_NAME)
         self._known = content is not None
@@ -28,7 +28,7 @@ class Beginnings:
         """Keep the lowest offset of each partition. OSError when the disk does not take it."""
         merged = {**self.offsets, **{where: self._merged(where, offset) for where, offset in offsets.items()}}
         if merged != self.offsets:
-            self._folder.keep(_NAME, encode(Step([], merged)))
+            self._folder.keep(_NAME, encode(SettleStep([], merged)))
             self.offsets = merged
 
     def adopt(self, offsets: Offsets) -> None:

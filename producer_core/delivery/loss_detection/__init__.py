@@ -1,27 +1,31 @@
 """Our standing with the broker: does the log still hold what it acknowledged?"""
 
-from producer_core.delivery.loss_detection.broker_queries import Asker, BrokerAsker, Wanted
+from producer_core.delivery.loss_detection.broker_queries import (
+    BrokerQueries,
+    KafkaBrokerQueries,
+    RecordQuery,
+)
 from producer_core.delivery.loss_detection.evidence import (
+    BrokerView,
     Case,
+    Checkpoint,
     Evidence,
-    Finding,
-    Look,
-    Mark,
+    LossFinding,
     Trigger,
     classify,
 )
-from producer_core.delivery.loss_detection.monitor import Standing
+from producer_core.delivery.loss_detection.monitor import AckedLogMonitor
 
 __all__ = [
-    "Asker",
-    "BrokerAsker",
+    "AckedLogMonitor",
+    "BrokerQueries",
+    "BrokerView",
     "Case",
+    "Checkpoint",
     "Evidence",
-    "Finding",
-    "Look",
-    "Mark",
-    "Standing",
+    "KafkaBrokerQueries",
+    "LossFinding",
+    "RecordQuery",
     "Trigger",
-    "Wanted",
     "classify",
 ]

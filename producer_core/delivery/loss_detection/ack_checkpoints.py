@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from producer_core.delivery.loss_detection.evidence import Mark
+from producer_core.delivery.loss_detection.evidence import Checkpoint
 
 Key = tuple[str, int]
 """Topic and partition."""
@@ -12,16 +12,16 @@ Key = tuple[str, int]
 
 @dataclass(slots=True)
 class _Earlier:
-    """Marks of one partition that newer ones replaced; see `Trail`."""
+    """Marks of one partition that newer ones replaced; see `CheckpointTrail`."""
 
     window: int
-    last: Mark
-    before_pause: Mark
+    last: Checkpoint
+    before_pause: Checkpoint
     pause: float
     pause_window: int
 
 
-class Trail:
+class CheckpointTrail:
     """Up to two earlier marks of each partition: acknowledged before its leader changed, whenever that is seen.
 
     A window is the time between two statistics. The trail keeps the last mark of an earlier window, and the mark
@@ -36,7 +36,7 @@ class Trail:
     def next_window(self) -> None:
         self._window += 1
 
-    def replaced(self, key: Key, mark: Mark, now: float) -> None:
+    def replaced(self, key: Key, mark: Checkpoint, now: float) -> None:
         """A newer mark, of now, took this one's place."""
         pause, known = now - mark.at, self._earlier.get(key)
         if known is None:
@@ -47,7 +47,7 @@ class Trail:
         if pause > known.pause or known.pause_window < self._window - 1:
             known.before_pause, known.pause, known.pause_window = mark, pause, self._window
 
-    def of(self, key: Key) -> tuple[Mark, ...]:
+    def of(self, key: Key) -> tuple[Checkpoint, ...]:
         known = self._earlier.get(key)
         return () if known is None else (known.last, known.before_pause)
 
@@ -55,7 +55,7 @@ class Trail:
         self._earlier.pop(key, None)
 
 
-class Marks:
+class PartitionCheckpoints:
     """The highest acknowledged record of each partition, at most `limit` of them: the longest known go first.
 
     Not locked: its owner is.
@@ -63,16 +63,16 @@ class Marks:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._highest: dict[str, dict[int, Mark]] = {}
-        self._below: dict[Key, Mark] = {}  # the newest one, where it is below the highest
+        self._highest: dict[str, dict[int, Checkpoint]] = {}
+        self._below: dict[Key, Checkpoint] = {}  # the newest one, where it is below the highest
         self._count = 0
-        self._trail = Trail()
+        self._trail = CheckpointTrail()
         self.forgotten = False
 
-    def get(self, topic: str, partition: int) -> Mark | None:
+    def get(self, topic: str, partition: int) -> Checkpoint | None:
         return self._highest.get(topic, {}).get(partition)
 
-    def around_a_change(self, key: Key) -> list[Mark]:
+    def around_a_change(self, key: Key) -> list[Checkpoint]:
         """The marks to read back after the partition's leader changed, the highest first."""
         highest = self.get(*key)
         if highest is None:
@@ -80,7 +80,7 @@ class Marks:
         marks = {mark.offset: mark for mark in (*self._trail.of(key), highest)}
         return [marks[offset] for offset in sorted(marks, reverse=True)]
 
-    def before_pause(self, key: Key) -> tuple[Mark, ...]:
+    def before_pause(self, key: Key) -> tuple[Checkpoint, ...]:
         """The mark before the longest pause of the last seconds, where there is one."""
         return self._trail.of(key)[1:]
 
@@ -88,7 +88,7 @@ class Marks:
         """The client told its statistics, and with them the leaders."""
         self._trail.next_window()
 
-    def of(self, topic: str) -> dict[int, Mark]:
+    def of(self, topic: str) -> dict[int, Checkpoint]:
         return dict(self._highest.get(topic, {}))
 
     def topics(self) -> list[str]:
@@ -100,7 +100,7 @@ class Marks:
     def __contains__(self, topic: object) -> bool:
         return topic in self._highest
 
-    def put(self, topic: str, partition: int, mark: Mark) -> Mark | None:
+    def put(self, topic: str, partition: int, mark: Checkpoint) -> Checkpoint | None:
         """Remember an acknowledgement; returns the mark that stood before it."""
         partitions = self._highest.get(topic)
         if partitions is None:
@@ -118,7 +118,7 @@ class Marks:
             self._below[topic, partition] = mark
         return known
 
-    def lost(self, topic: str, partition: int, mark: Mark) -> None:
+    def lost(self, topic: str, partition: int, mark: Checkpoint) -> None:
         """This mark does not hold any more: what was acknowledged below it since is what there is."""
         newest = self._below.pop((topic, partition), None)
         self._trail.drop((topic, partition))

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import ConfigResource, ResourceType
 
-from producer_core.delivery.loss_detection.evidence import Look
+from producer_core.delivery.loss_detection.evidence import BrokerView
 from producer_core.kafka.clients import admin, reader
 from producer_core.kafka.record_lookup import look
 from producer_core.messages import record_id
@@ -32,7 +32,7 @@ _NO_ID = "A" * 22
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RecordQuery:
     """A question: the record at this offset (None: only the ends), and this message where one is in doubt."""
 
     topic: str
@@ -41,17 +41,17 @@ class Wanted:
     message_id: str | None = None
 
 
-class Asker(Protocol):
+class BrokerQueries(Protocol):
     """Who asks the broker; never raises for what it answers, and ends within the timeout in seconds."""
 
     def topic_ids(self, topics: Iterable[str], timeout: float) -> dict[str, str]:
         """The ids of those topics that have one."""
 
-    def look(self, wanted: Sequence[Wanted], timeout: float) -> list[Look]:
+    def look(self, wanted: Sequence[RecordQuery], timeout: float) -> list[BrokerView]:
         """One answer a question, in their order."""
 
 
-class BrokerAsker:
+class KafkaBrokerQueries:
     """Asks a real cluster, with the connection and security settings of a client (librdkafka's names).
 
     Each call makes its clients and drops them: for a look now and then a kept connection costs more.
@@ -64,7 +64,7 @@ class BrokerAsker:
         described = self._describe(sorted(topics), _Bound(timeout))
         return {topic: seen.topic_id for topic, seen in described.items() if seen.topic_id is not None}
 
-    def look(self, wanted: Sequence[Wanted], timeout: float) -> list[Look]:
+    def look(self, wanted: Sequence[RecordQuery], timeout: float) -> list[BrokerView]:
         if not wanted:
             return []
         bound = _Bound(timeout)
@@ -79,16 +79,18 @@ class BrokerAsker:
         looks = self._compacted(wanted, looks, bound)
         return [self._landing(*pair, bound) for pair in zip(wanted, looks, strict=True)]
 
-    def _describe(self, topics: Sequence[str], bound: _Bound) -> dict[str, Look]:
+    def _describe(self, topics: Sequence[str], bound: _Bound) -> dict[str, BrokerView]:
         """Whether each topic exists, and its id."""
         asking = admin(self._config)  # kept: its answers end with it
         try:
             asked = asking.describe_topics(TopicCollection(list(topics)), request_timeout=bound.left())
             return {topic: _described(future, bound) for topic, future in asked.items()}
         except KafkaException as error:
-            return {topic: _troubled(Look(), error.args[0]) for topic in topics}
+            return {topic: _troubled(BrokerView(), error.args[0]) for topic in topics}
 
-    def _compacted(self, wanted: Sequence[Wanted], looks: list[Look], bound: _Bound) -> list[Look]:
+    def _compacted(
+        self, wanted: Sequence[RecordQuery], looks: list[BrokerView], bound: _Bound
+    ) -> list[BrokerView]:
         """The cleanup policy, asked only where a record is missing: elsewhere it does not matter."""
         topics = {
             item.topic
@@ -113,7 +115,7 @@ class BrokerAsker:
         policy = answer.get("cleanup.policy")
         return None if policy is None else "compact" in (policy.value or "")
 
-    def _landing(self, item: Wanted, seen: Look, bound: _Bound) -> Look:
+    def _landing(self, item: RecordQuery, seen: BrokerView, bound: _Bound) -> BrokerView:
         """The message itself: among the last minutes' records first, then among all of its partition."""
         if item.message_id is None:
             return seen
@@ -149,20 +151,20 @@ class _Bound:
         return time.monotonic() >= self._until
 
 
-def _described(future: Future[Any], bound: _Bound) -> Look:
+def _described(future: Future[Any], bound: _Bound) -> BrokerView:
     try:
         answer = future.result(bound.left() + 0.5)
     except FutureTimeout:
-        return Look(trouble="nobody answered in time")
+        return BrokerView(trouble="nobody answered in time")
     except KafkaException as error:
         if error.args[0].code() in _NO_TOPIC:
-            return Look(exists=False)
-        return _troubled(Look(), error.args[0])
+            return BrokerView(exists=False)
+        return _troubled(BrokerView(), error.args[0])
     topic_id = str(answer.topic_id)
-    return Look(exists=True, topic_id=None if topic_id == _NO_ID else topic_id)
+    return BrokerView(exists=True, topic_id=None if topic_id == _NO_ID else topic_id)
 
 
-def _ends(consumer: Consumer, item: Wanted, seen: Look, bound: _Bound) -> Look:
+def _ends(consumer: Consumer, item: RecordQuery, seen: BrokerView, bound: _Bound) -> BrokerView:
     """Both ends of the log: two small requests to the partition's leader."""
     if seen.trouble or seen.exists is False:
         return seen
@@ -178,8 +180,8 @@ def _ends(consumer: Consumer, item: Wanted, seen: Look, bound: _Bound) -> Look:
 
 
 def _records(
-    consumer: Consumer, wanted: Sequence[Wanted], looks: Sequence[Look], bound: _Bound
-) -> list[Look]:
+    consumer: Consumer, wanted: Sequence[RecordQuery], looks: Sequence[BrokerView], bound: _Bound
+) -> list[BrokerView]:
     """The first record at or after each offset that is still within its log."""
     result = list(looks)
     waiting = {
@@ -210,7 +212,7 @@ def _records(
 
 
 def _complain(
-    result: list[Look],
+    result: list[BrokerView],
     waiting: dict[tuple[str, int], tuple[int, int]],
     key: tuple[str | None, int | None],
     error: KafkaError,
@@ -224,7 +226,7 @@ def _complain(
                 del waiting[each]
 
 
-def _troubled(seen: Look, error: KafkaError) -> Look:
+def _troubled(seen: BrokerView, error: KafkaError) -> BrokerView:
     refused = error.code() in _REFUSED
     return replace(seen, trouble=_words(error), refused=refused)
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from producer_core.delivery.loss_detection.leader_change import LeaderChange
 from producer_core.events import Severity
-from producer_core.kafka.record_lookup import Landing
+from producer_core.kafka.record_lookup import ProbeResult
 
 Case = Literal[
     "intact",
@@ -40,7 +40,7 @@ CODES: Mapping[str, Trigger] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Checkpoint:
     """An acknowledged record: its offset, its sequence (negative: any record with an id is ours), and when."""
 
     offset: int
@@ -49,7 +49,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class BrokerView:
     """What the broker showed of one partition. None: it was not asked, or did not say.
 
     `found_at` is the offset of the first record at or after the one we asked for, `found_id` its message id.
@@ -63,7 +63,7 @@ class Look:
     found_at: int | None = None
     found_id: bytes | None = None
     compacted: bool | None = None
-    landing: Landing | None = None
+    landing: ProbeResult | None = None
     trouble: str = ""
     refused: bool = False
     """The trouble is a missing permission: asking again soon does not help."""
@@ -76,8 +76,8 @@ class Evidence:
     topic: str
     partition: int
     trigger: Trigger
-    last: Mark | None
-    look: Look
+    last: Checkpoint | None
+    look: BrokerView
     session: bytes = b""
     topic_id: str | None = None
     forgotten: bool = False
@@ -90,7 +90,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LossFinding:
     """What the evidence says, in words: `text` what happened with its numbers, `advice` what to do now."""
 
     topic: str
@@ -121,12 +121,12 @@ _SEVERITY: Mapping[Case, Severity] = {
 _KIND: Mapping[Case, str] = {"desynchronised": "producer_desynchronised", "unknown": "standing_unknown"}
 
 
-def classify(evidence: Evidence, *, at: float = 0.0) -> Finding:
+def classify(evidence: Evidence, *, at: float = 0.0) -> LossFinding:
     """The case that the evidence proves; `unknown` when it proves none. No clock, no broker."""
     case, text = _decide(evidence)
     if case == "acknowledged_lost" and evidence.change is not None:
         text = f"{text} {evidence.change}."
-    return Finding(
+    return LossFinding(
         evidence.topic,
         evidence.partition,
         case,
@@ -233,14 +233,14 @@ def _record(evidence: Evidence) -> tuple[Case, str] | None:
     return "acknowledged_lost", text
 
 
-def _ours(evidence: Evidence, last: Mark) -> bool:
+def _ours(evidence: Evidence, last: Checkpoint) -> bool:
     found = evidence.look.found_id
     if found is None or len(found) != 24:
         return False
     return last.seq < 0 or found == evidence.session + last.seq.to_bytes(8, "big")
 
 
-def _still_there(evidence: Evidence, last: Mark) -> tuple[Case, str]:
+def _still_there(evidence: Evidence, last: Checkpoint) -> tuple[Case, str]:
     span = f"offset {last.offset:,} holds our record, the log goes from {evidence.look.low:,} to {evidence.look.high:,}"
     if evidence.trigger in CODES.values():
         text = (
@@ -251,7 +251,7 @@ def _still_there(evidence: Evidence, last: Mark) -> tuple[Case, str]:
     return "intact", f"Nothing acknowledged is missing on {evidence.where}: {span}."
 
 
-def _overwritten(evidence: Evidence, last: Mark) -> tuple[Case, str]:
+def _overwritten(evidence: Evidence, last: Checkpoint) -> tuple[Case, str]:
     text = (
         f"Acknowledged records of {evidence.where} are gone: at offset {last.offset:,}, acknowledged "
         f"{_when(last)}, there is another record now. The log was cut back and written over."
@@ -276,7 +276,7 @@ def _numbers(evidence: Evidence) -> dict[str, Any]:
     return {name: value for name, value in numbers.items() if value is not None}
 
 
-def _when(mark: Mark) -> str:
+def _when(mark: Checkpoint) -> str:
     if not mark.at:
         return "in an earlier run"
     return time.strftime("at %Y-%m-%d %H:%M:%S UTC", time.gmtime(mark.at))

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from producer_core.delivery.loss_detection.ack_checkpoints import Key, Marks
+from producer_core.delivery.loss_detection.ack_checkpoints import Key, PartitionCheckpoints
 from producer_core.delivery.loss_detection.evidence import (
     CODES,
     NEEDS_A_SECOND_LOOK,
+    BrokerView,
     Case,
+    Checkpoint,
     Evidence,
-    Finding,
-    Look,
-    Mark,
+    LossFinding,
     Trigger,
     classify,
 )
 from producer_core.delivery.loss_detection.leader_change import LeaderChange
 from producer_core.delivery.loss_detection.notices import notice_of, resolved, suspected, worst
-from producer_core.delivery.loss_detection.open_questions import Question, Questions, Suspicion
+from producer_core.delivery.loss_detection.open_questions import LossSuspicion, OpenQuestion, OpenQuestions
 from producer_core.events import Notice
 from producer_core.messages import MessageIds
 
@@ -37,7 +37,7 @@ _THERE: tuple[Case, ...] = ("intact", "desynchronised")
 """The record that was asked about is there."""
 
 
-class Inquiry:
+class Investigation:
     """Its owner locks it. Each method that finds something out returns the notices to be told."""
 
     def __init__(
@@ -46,14 +46,14 @@ class Inquiry:
         self._ids = ids
         self._again = again
         self._confirm = confirm
-        self.marks = Marks(max_partitions)
-        self.questions = Questions(max_questions)
+        self.marks = PartitionCheckpoints(max_partitions)
+        self.questions = OpenQuestions(max_questions)
         self.ids: dict[str, str] = {}
-        self.findings: deque[Finding] = deque(maxlen=_KEPT)
-        self.lost: dict[Key, Finding] = {}
-        self._latest: dict[Key, Finding] = {}
+        self.findings: deque[LossFinding] = deque(maxlen=_KEPT)
+        self.lost: dict[Key, LossFinding] = {}
+        self._latest: dict[Key, LossFinding] = {}
         self._checked: dict[Key, float] = {}
-        self._suspicions: dict[tuple[str, str], Suspicion] = {}
+        self._suspicions: dict[tuple[str, str], LossSuspicion] = {}
         self._answered_at: dict[tuple[str, str], float] = {}
         self._refused: set[str] = set()  # topics of which it was said that we may not read them
 
@@ -63,17 +63,17 @@ class Inquiry:
         self,
         key: Key,
         trigger: Trigger,
-        last: Mark | None,
+        last: Checkpoint | None,
         due: float,
         *,
         message: int | None = None,
-        suspicion: Suspicion | None = None,
+        suspicion: LossSuspicion | None = None,
         quiet: bool = False,
     ) -> None:
         topic_id = self.ids.get(key[0])
-        self.questions.add(Question(key, trigger, last, due, topic_id, message, suspicion, quiet))
+        self.questions.add(OpenQuestion(key, trigger, last, due, topic_id, message, suspicion, quiet))
 
-    def routine(self, key: Key, trigger: Trigger, last: Mark, now: float) -> None:
+    def routine(self, key: Key, trigger: Trigger, last: Checkpoint, now: float) -> None:
         """A question without a code: soon, but not about the same partition time and again."""
         if key not in self.questions:
             self.ask(key, trigger, last, max(now + SOON, self._checked.get(key, 0.0) + self._again))
@@ -89,11 +89,13 @@ class Inquiry:
         marks = self.marks.around_a_change(key)
         if marks:
             again = min(self._checked.get(key, 0.0), now) + _CHANGES_APART
-            question = Question(key, "leader_changed", marks[0], max(now + SOON, again), self.ids.get(key[0]))
+            question = OpenQuestion(
+                key, "leader_changed", marks[0], max(now + SOON, again), self.ids.get(key[0])
+            )
             question.change, question.more = change, tuple(marks[1:])
             self.questions.add(question)
 
-    def gather(self, questions: Sequence[Question]) -> None:
+    def gather(self, questions: Sequence[OpenQuestion]) -> None:
         """Just before they are asked: what was acknowledged before a leader changed may have been reported since."""
         for question in questions:
             if question.change is not None and not question.gathered:
@@ -108,7 +110,7 @@ class Inquiry:
         """
         if (code, topic) in self._suspicions:
             return []
-        suspicion = Suspicion(code, topic if partition is None else f"{topic}/{partition}")
+        suspicion = LossSuspicion(code, topic if partition is None else f"{topic}/{partition}")
         due = self._answered_at.get((code, topic), -_CLOSELY) + _CLOSELY
         quiet = due > now
         for number, mark in self._meant(topic, partition).items():
@@ -119,7 +121,7 @@ class Inquiry:
         loud = CODES[code] == "out_of_order" and not quiet
         return [suspected(code, suspicion.subject, text, now)] if loud else []
 
-    def _meant(self, topic: str, partition: int | None) -> Mapping[int, Mark | None]:
+    def _meant(self, topic: str, partition: int | None) -> Mapping[int, Checkpoint | None]:
         if partition is not None:
             return {partition: self.marks.get(topic, partition)}
         return self.marks.of(topic) or {-1: None}
@@ -130,16 +132,16 @@ class Inquiry:
         found = self._latest.get(key)
         return not self.questions.about(*key) or (found is not None and found.case == "unknown")
 
-    def latest(self, key: Key, now: float) -> Finding | None:
+    def latest(self, key: Key, now: float) -> LossFinding | None:
         """The newest finding; where nothing was acknowledged, that; None where nothing was ever asked."""
         found = self._latest.get(key) or self._latest.get((key[0], -1))
         if found is None and self.marks.get(*key) is None:
-            return self._classify(Question(key, "asked", None, now), Look(), now)
+            return self._classify(OpenQuestion(key, "asked", None, now), BrokerView(), now)
         return found
 
     # answers
 
-    def answer(self, question: Question, look: Look, now: float) -> list[Notice]:
+    def answer(self, question: OpenQuestion, look: BrokerView, now: float) -> list[Notice]:
         if question.key not in self.questions:  # its topic was found to be gone in the same round
             return []
         finding = self._classify(question, look, now)
@@ -158,7 +160,7 @@ class Inquiry:
         self._note(finding)
         return self._tell(question, finding, now)
 
-    def _classify(self, question: Question, look: Look, now: float) -> Finding:
+    def _classify(self, question: OpenQuestion, look: BrokerView, now: float) -> LossFinding:
         evidence = Evidence(
             *question.key,
             question.trigger,
@@ -171,11 +173,13 @@ class Inquiry:
         )
         return classify(evidence, at=now)
 
-    def _session_of(self, mark: Mark | None) -> bytes:
+    def _session_of(self, mark: Checkpoint | None) -> bytes:
         """Return the session of the message that a mark is of."""
         return b"" if mark is None or mark.seq < 0 else self._ids.of(mark.seq)[:16]
 
-    def _unanswered(self, question: Question, finding: Finding, look: Look, now: float) -> list[Notice]:
+    def _unanswered(
+        self, question: OpenQuestion, finding: LossFinding, look: BrokerView, now: float
+    ) -> list[Notice]:
         """Asked again, each time later; said once, after some tries or where a permission is missing."""
         question.again(now)
         if question.told or not (look.refused or question.unanswered > _PATIENCE):
@@ -193,7 +197,7 @@ class Inquiry:
         self._refused.add(finding.topic)
         return [notice_of(finding)]
 
-    def _learn(self, question: Question, look: Look, finding: Finding) -> None:
+    def _learn(self, question: OpenQuestion, look: BrokerView, finding: LossFinding) -> None:
         topic, partition = question.key
         if finding.case == "topic_recreated":
             self.marks.drop(topic)
@@ -212,7 +216,7 @@ class Inquiry:
             self._checked = {each: at for each, at in self._checked.items() if now - at < self._again}
         self._checked[key] = now
 
-    def _note(self, finding: Finding) -> None:
+    def _note(self, finding: LossFinding) -> None:
         self.findings.append(finding)
         key = (finding.topic, finding.partition)
         self._latest.pop(key, None)
@@ -220,7 +224,7 @@ class Inquiry:
         if len(self._latest) > _KEPT:
             del self._latest[next(iter(self._latest))]
 
-    def _tell(self, question: Question, finding: Finding, now: float) -> list[Notice]:
+    def _tell(self, question: OpenQuestion, finding: LossFinding, now: float) -> list[Notice]:
         suspicion = question.suspicion
         if suspicion is None:
             return [] if finding.case in ("intact", "nothing_to_lose") else [notice_of(finding)]
@@ -236,7 +240,7 @@ class Inquiry:
             return [resolved(suspicion, now, serious[0])]
         return [*serious, resolved(suspicion, now)]
 
-    def _suspicion_answered(self, suspicion: Suspicion, now: float) -> None:
+    def _suspicion_answered(self, suspicion: LossSuspicion, now: float) -> None:
         answered = [key for key, item in self._suspicions.items() if item is suspicion]
         for key in answered:
             del self._suspicions[key]

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from producer_core.delivery.loss_detection.ack_checkpoints import Key
-from producer_core.delivery.loss_detection.broker_queries import Asker, Wanted
-from producer_core.delivery.loss_detection.evidence import CODES, Finding, Look, Mark
-from producer_core.delivery.loss_detection.investigation import SOON, Inquiry
+from producer_core.delivery.loss_detection.broker_queries import BrokerQueries, RecordQuery
+from producer_core.delivery.loss_detection.evidence import CODES, BrokerView, Checkpoint, LossFinding
+from producer_core.delivery.loss_detection.investigation import SOON, Investigation
 from producer_core.delivery.loss_detection.leaders import Leaders
 from producer_core.delivery.loss_detection.notices import EpochWatch, decided
-from producer_core.delivery.loss_detection.open_questions import Question
+from producer_core.delivery.loss_detection.open_questions import OpenQuestion
 from producer_core.events import Acknowledged, AttemptFailed, Hook, Notice
 from producer_core.messages import MessageIds, id_text, new_session
 from producer_core.metrics.ack_batch import Acknowledgements
@@ -25,7 +25,7 @@ _ROUND, _LAST_ROUND = 5.0, 2.0
 _FATAL_ABOUT = re.compile(r"for ([a-zA-Z0-9._-]+) \[(\d+)\]")
 
 
-class Standing(Hook):
+class AckedLogMonitor(Hook):
     """Does the log still hold what it acknowledged?
 
     A hook: what it does on the poll thread costs some nanoseconds a message. Questions are asked by a thread
@@ -37,7 +37,7 @@ class Standing(Hook):
 
     def __init__(
         self,
-        ask: Asker | None,
+        ask: BrokerQueries | None,
         tell: Callable[[Notice], None],
         *,
         ids: MessageIds | None = None,
@@ -54,7 +54,7 @@ class Standing(Hook):
         self._idle = idle
         self._clock = clock
         self._changed = threading.Condition()  # guards everything below
-        self._inquiry = Inquiry(
+        self._inquiry = Investigation(
             ids=self._ids,
             again=again,
             confirm=confirm,
@@ -118,13 +118,13 @@ class Standing(Hook):
     # looking
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[LossFinding, ...]:
         """The last thousand, oldest first."""
         with self._changed:
             return tuple(self._inquiry.findings)
 
     @property
-    def lost(self) -> Mapping[Key, Finding]:
+    def lost(self) -> Mapping[Key, LossFinding]:
         """Partitions on which acknowledged records are missing, until `go_on` says that somebody decided."""
         with self._changed:
             return dict(self._inquiry.lost)
@@ -144,7 +144,7 @@ class Standing(Hook):
         """What an earlier run knows to be settled, from a journal: the marks to begin with."""
         with self._changed:
             for (topic, partition), offset in offsets.items():
-                self._inquiry.marks.put(topic, partition, Mark(offset, -1, 0.0))
+                self._inquiry.marks.put(topic, partition, Checkpoint(offset, -1, 0.0))
 
     def check(self, topic: str, partition: int) -> None:
         """Ask now, for no other reason."""
@@ -154,7 +154,7 @@ class Standing(Hook):
                 self._inquiry.ask((topic, partition), "asked", mark, self._clock())
                 self._changed.notify_all()
 
-    def await_finding(self, topic: str, partition: int, timeout: float) -> Finding | None:
+    def await_finding(self, topic: str, partition: int, timeout: float) -> LossFinding | None:
         """The newest finding about a partition, once nothing is open about it.
 
         None when the time ran out first, or when nothing was ever asked. When nobody can say, the finding is
@@ -193,7 +193,7 @@ class Standing(Hook):
         topic, partition, inquiry = told.topics[first], told.partitions[first], self._inquiry
         lowest, highest = told.offsets[first], told.offsets[last]
         assert lowest is not None and highest is not None, "a run without offsets is one duplicate"
-        before = inquiry.marks.put(topic, partition, Mark(highest, told.seqs[last], now))
+        before = inquiry.marks.put(topic, partition, Checkpoint(highest, told.seqs[last], now))
         if self._asker is None:
             return
         if topic not in inquiry.ids and topic not in self._unnamed and before is None:
@@ -203,7 +203,7 @@ class Standing(Hook):
         elif before is not None and now - before.at > self._idle:
             self._routine((topic, partition), "idle", before, now)
 
-    def _routine(self, key: Key, trigger: Any, before: Mark, now: float) -> None:
+    def _routine(self, key: Key, trigger: Any, before: Checkpoint, now: float) -> None:
         self._inquiry.routine(key, trigger, before, now)
         self._changed.notify_all()
 
@@ -261,7 +261,7 @@ class Standing(Hook):
     def _naming_due(self) -> bool:
         return bool(self._unnamed) and self._clock() >= self._name_at
 
-    def _name_topics(self, asker: Asker) -> None:
+    def _name_topics(self, asker: BrokerQueries) -> None:
         with self._changed:
             topics = set(self._unnamed) if self._naming_due() else set()
         if topics:
@@ -270,7 +270,7 @@ class Standing(Hook):
                 self._inquiry.ids.update(found)
                 self._unnamed -= topics  # a cluster without ids is not asked again
 
-    def _ask_round(self, asker: Asker, due: Sequence[Question], timeout: float) -> None:
+    def _ask_round(self, asker: BrokerQueries, due: Sequence[OpenQuestion], timeout: float) -> None:
         """Looks are made without the lock; one whose question changed meanwhile came too early, and is made again."""
         versions = [question.version for question in due]
         asked = [question for question in due if question.last is not None or question.message is not None]
@@ -280,15 +280,15 @@ class Standing(Hook):
             notices = []
             for question, version in zip(due, versions, strict=True):
                 if question.version == version:
-                    look = seen.get(question.key, Look())
+                    look = seen.get(question.key, BrokerView())
                     notices += self._inquiry.answer(question, look, self._clock())
             self._changed.notify_all()
         self._tell_all(notices)
 
-    def _wanted(self, question: Question) -> Wanted:
+    def _wanted(self, question: OpenQuestion) -> RecordQuery:
         doubt = question.message
         message_id = None if doubt is None else id_text(self._ids.of(doubt))
-        return Wanted(*question.key, None if question.last is None else question.last.offset, message_id)
+        return RecordQuery(*question.key, None if question.last is None else question.last.offset, message_id)
 
     def _tell_all(self, notices: Sequence[Notice]) -> None:
         for notice in notices:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from producer_core.delivery.loss_detection.evidence import Case, Finding
-from producer_core.delivery.loss_detection.open_questions import Suspicion
+from producer_core.delivery.loss_detection.evidence import Case, LossFinding
+from producer_core.delivery.loss_detection.open_questions import LossSuspicion
 from producer_core.events import Notice
 
 _WORST: tuple[Case, ...] = (
@@ -24,7 +24,7 @@ _QUIET = 60.0
 """Seconds within which further rises of the epoch are gathered into one notice."""
 
 
-def worst(findings: Sequence[Finding]) -> Finding:
+def worst(findings: Sequence[LossFinding]) -> LossFinding:
     return min(findings, key=lambda finding: _WORST.index(finding.case))
 
 
@@ -37,7 +37,7 @@ def suspected(code: str, subject: str, text: str, at: float) -> Notice:
     return Notice("loss_suspected", "critical", words, at, {"subject": subject, "code": code})
 
 
-def notice_of(finding: Finding) -> Notice:
+def notice_of(finding: LossFinding) -> Notice:
     subject = finding.topic
     if finding.partition >= 0 and finding.case != "topic_recreated":
         subject = f"{finding.topic}/{finding.partition}"
@@ -53,7 +53,7 @@ def notice_of(finding: Finding) -> Notice:
     return Notice(finding.kind, finding.severity, finding.text, finding.at, details)
 
 
-def resolved(suspicion: Suspicion, at: float, last: Notice | None = None) -> Notice:
+def resolved(suspicion: LossSuspicion, at: float, last: Notice | None = None) -> Notice:
     """The notice that ends a suspicion: the last loss found, or one for all partitions where there was none."""
     ends = {"ends": [("loss_suspected", suspicion.subject)], "code": suspicion.code}
     if last is not None:
@@ -73,7 +73,7 @@ def decided(topic: str, partitions: Sequence[tuple[str, int]], at: float) -> Not
     return Notice("loss_decided", "info", words, at, {"subject": topic, "ends": ends})
 
 
-def _summary(suspicion: Suspicion, finding: Finding) -> str:
+def _summary(suspicion: LossSuspicion, finding: LossFinding) -> str:
     counts = Counter(item.case for item in suspicion.findings)
     lost = counts["acknowledged_lost"]
     parts = ", ".join(f"{case.replace('_', ' ')}: {count}" for case, count in counts.items())

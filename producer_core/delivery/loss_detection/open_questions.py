@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from producer_core.delivery.loss_detection.ack_checkpoints import Key
-from producer_core.delivery.loss_detection.evidence import Finding, Look, Mark, Trigger
+from producer_core.delivery.loss_detection.evidence import BrokerView, Checkpoint, LossFinding, Trigger
 from producer_core.delivery.loss_detection.leader_change import LeaderChange
 
 _FIRST, _LONGEST = 0.5, 60.0
@@ -14,27 +14,27 @@ _FIRST, _LONGEST = 0.5, 60.0
 
 
 @dataclass(slots=True)
-class Suspicion:
+class LossSuspicion:
     """A code said that the broker does not know us; answered when every partition it may mean has its finding."""
 
     code: str
     subject: str
     open: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[LossFinding] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class Question:
+class OpenQuestion:
     """What is to be found out about one partition."""
 
     key: Key
     trigger: Trigger
-    last: Mark | None
+    last: Checkpoint | None
     due: float
     topic_id: str | None = None
     message: int | None = None
     """The sequence of a message that is itself in doubt."""
-    suspicion: Suspicion | None = None
+    suspicion: LossSuspicion | None = None
     quiet: bool = False
     """It follows an answer so closely that nobody waits for it, nor hears of it unless something is wrong."""
     unanswered: int = 0
@@ -43,7 +43,7 @@ class Question:
     version: int = 0
     """Grows when another reason to ask joins: a look that was made before does not answer that one."""
     change: LeaderChange | None = None
-    more: tuple[Mark, ...] = ()
+    more: tuple[Checkpoint, ...] = ()
     """Further marks to read back, once the record at `last` is there."""
     gathered: bool = False
     """`more` has what was acknowledged just before the leader changed and reported just after."""
@@ -57,12 +57,12 @@ class Question:
         """It stays open until it has an answer."""
         return self.urgent or self.change is not None
 
-    def gather(self, marks: Iterable[Mark]) -> None:
+    def gather(self, marks: Iterable[Checkpoint]) -> None:
         """Read these back, too."""
         further = {mark.offset: mark for mark in (*self.more, *marks) if mark != self.last}
         self.more = tuple(further[offset] for offset in sorted(further, reverse=True))
 
-    def next_mark(self, look: Look, now: float) -> bool:
+    def next_mark(self, look: BrokerView, now: float) -> bool:
         """Go on with the next mark that retention has left; False where there is none."""
         there = tuple(mark for mark in self.more if mark.offset >= (look.low or 0))
         if not there:
@@ -77,12 +77,12 @@ class Question:
         self.unanswered += 1
 
 
-class Questions:
+class OpenQuestions:
     """Not locked: its owner is."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._open: dict[Key, Question] = {}
+        self._open: dict[Key, OpenQuestion] = {}
         self.skipped = 0
 
     def __contains__(self, key: object) -> bool:
@@ -91,7 +91,7 @@ class Questions:
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, question: Question) -> None:
+    def add(self, question: OpenQuestion) -> None:
         """One a partition: a second reason to ask joins the first, whose mark is the older one."""
         known = self._open.get(question.key)
         if known is None:
@@ -115,7 +115,7 @@ class Questions:
         if question.suspicion is not None:
             question.suspicion.open += 1
 
-    def remove(self, question: Question) -> None:
+    def remove(self, question: OpenQuestion) -> None:
         self._open.pop(question.key, None)
 
     def drop_routine(self, topic: str) -> None:
@@ -124,7 +124,7 @@ class Questions:
             if key[0] == topic and not question.urgent:
                 del self._open[key]
 
-    def due(self, now: float, most: int, *, urgent_only: bool = False) -> list[Question]:
+    def due(self, now: float, most: int, *, urgent_only: bool = False) -> list[OpenQuestion]:
         """What is to be asked now, the urgent first. With `urgent_only`, changes of a leader count as due."""
         ready = [
             question
@@ -154,7 +154,7 @@ class Questions:
         )
 
 
-def _join_change(known: Question, question: Question) -> None:
+def _join_change(known: OpenQuestion, question: OpenQuestion) -> None:
     """The leader of a partition that is asked about already changed: its marks are read back, and at once."""
     assert question.change is not None
     known.change = question.change if known.change is None else question.change.since(known.change)

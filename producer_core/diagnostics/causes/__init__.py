@@ -5,6 +5,13 @@ a broker that is down fills the queue, and both are said, the broker first.
 """
 
 from producer_core.diagnostics.causes.ranking import diagnose, over_time
-from producer_core.diagnostics.causes.values import BrokerNumbers, Finding, Numbers, Tone, mean, merged
+from producer_core.diagnostics.causes.values import (
+    BrokerNumbers,
+    CauseFinding,
+    CauseInputs,
+    Tone,
+    mean,
+    merged,
+)
 
-__all__ = ["BrokerNumbers", "Finding", "Numbers", "Tone", "diagnose", "mean", "merged", "over_time"]
+__all__ = ["BrokerNumbers", "CauseFinding", "CauseInputs", "Tone", "diagnose", "mean", "merged", "over_time"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from producer_core.diagnostics.causes.rules import RULES, failing, well
-from producer_core.diagnostics.causes.values import Finding, Numbers, merged
+from producer_core.diagnostics.causes.values import CauseFinding, CauseInputs, merged
 
 _PAST = 40.0
 """What a finding that is over weighs less."""
@@ -22,19 +22,19 @@ _LOOKS = 3.0
 _MINUTE = 60.0
 
 
-def diagnose(now: Numbers) -> tuple[Finding, ...]:
+def diagnose(now: CauseInputs) -> tuple[CauseFinding, ...]:
     """What is found in one slice, what weighs most first."""
     return _ranked([*_found(now), *failing(now)])
 
 
 def over_time(
-    slices: Sequence[Numbers],
+    slices: Sequence[CauseInputs],
     now: float,
-    lately: Sequence[Numbers] = (),
+    lately: Sequence[CauseInputs] = (),
     *,
-    looks: Sequence[Numbers] = (),
+    looks: Sequence[CauseInputs] = (),
     dead: int | None = None,
-) -> tuple[Finding, ...]:
+) -> tuple[CauseFinding, ...]:
     """What is found in any slice, each once, with the numbers of the slices that it was found in; what goes on now
     comes first, and what is over is said in the past. Short slices find short trouble, which would drown in the mean of
     a long one.
@@ -60,7 +60,7 @@ def over_time(
     return _ranked([*timed, *well(whole)])
 
 
-def _holding(lately: Sequence[Numbers], looks: Sequence[Numbers]) -> Mapping[str, Finding]:
+def _holding(lately: Sequence[CauseInputs], looks: Sequence[CauseInputs]) -> Mapping[str, CauseFinding]:
     """What is found in the last minute and its end shows too; of how things stand what the last looks say. Messages that
     die come one by one, so of these the whole minute counts."""
     heard = [one for one in looks if one.samples] or [one for one in lately if one.samples]
@@ -74,14 +74,16 @@ def _holding(lately: Sequence[Numbers], looks: Sequence[Numbers]) -> Mapping[str
     return {one.key: one for one in found if one.key in still or one.key == "failing"}
 
 
-def _with_new(trouble: Sequence[Finding], lately: Sequence[Numbers]) -> Iterable[Finding]:
+def _with_new(trouble: Sequence[CauseFinding], lately: Sequence[CauseInputs]) -> Iterable[CauseFinding]:
     """And what only the last minute shows: in a long slice it may drown."""
     known = {found.key for found in trouble}
     new = (found for found in diagnose(merged(lately)) if found.key not in known)
     return (*trouble, *(replace(found, partly=True) for found in new))
 
 
-def _held(found: Finding, holding: Mapping[str, Finding], now: float, *, exact: bool) -> Finding:
+def _held(
+    found: CauseFinding, holding: Mapping[str, CauseFinding], now: float, *, exact: bool
+) -> CauseFinding:
     """As it stands now. Of what is over a long slice (not `exact`) does not say until when it was: not until now."""
     if found.key in holding:
         return replace(found, until=max(found.until, holding[found.key].until))
@@ -89,24 +91,24 @@ def _held(found: Finding, holding: Mapping[str, Finding], now: float, *, exact: 
     return _over(replace(found, until=max(found.since, ended)))
 
 
-def _over(found: Finding) -> Finding:
+def _over(found: CauseFinding) -> CauseFinding:
     return replace(found, ongoing=False, title=found.past or found.title, score=found.score - _PAST)
 
 
-def _found(now: Numbers) -> list[Finding]:
+def _found(now: CauseInputs) -> list[CauseFinding]:
     until = now.at + now.seconds
     return [
         replace(found, since=now.at, until=until, lasted=now.seconds) for rule in RULES for found in rule(now)
     ]
 
 
-def _ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:
+def _ranked(found: Iterable[CauseFinding]) -> tuple[CauseFinding, ...]:
     return tuple(sorted(found, key=lambda one: (not one.ongoing, -one.score, one.key)))
 
 
-def _lasting(slices: Sequence[Numbers]) -> Iterable[Finding]:
-    where: dict[str, list[Numbers]] = {}
-    worst: dict[str, Finding] = {}
+def _lasting(slices: Sequence[CauseInputs]) -> Iterable[CauseFinding]:
+    where: dict[str, list[CauseInputs]] = {}
+    worst: dict[str, CauseFinding] = {}
     for one in slices:
         for found in _found(one):
             where.setdefault(found.key, []).append(one)
@@ -117,7 +119,7 @@ def _lasting(slices: Sequence[Numbers]) -> Iterable[Finding]:
             yield replace(found, partly=len(affected) < len(slices))
 
 
-def _as_a_whole(key: str, affected: Sequence[Numbers], worst: Finding) -> Finding:
+def _as_a_whole(key: str, affected: Sequence[CauseInputs], worst: CauseFinding) -> CauseFinding:
     """The finding again, with the numbers of all the slices in which it was found."""
     together = merged(affected)
     exactly = replace(together, seconds=sum(one.seconds for one in affected))
@@ -126,7 +128,7 @@ def _as_a_whole(key: str, affected: Sequence[Numbers], worst: Finding) -> Findin
     return replace(found, since=together.at, until=until, lasted=exactly.seconds)
 
 
-def _failing(slices: Sequence[Numbers], whole: Numbers) -> Iterable[Finding]:
+def _failing(slices: Sequence[CauseInputs], whole: CauseInputs) -> Iterable[CauseFinding]:
     """Of all messages of the range, as the overview counts them, and from the first that failed to the last."""
     failed = [one for one in slices if one.dead]
     if failed:
@@ -135,6 +137,6 @@ def _failing(slices: Sequence[Numbers], whole: Numbers) -> Iterable[Finding]:
             yield replace(found, lasted=sum(one.seconds for one in failed))
 
 
-def _aged(found: Finding, now: float, width: float) -> Finding:
+def _aged(found: CauseFinding, now: float, width: float) -> CauseFinding:
     """The slice that runs now may have too few numbers yet, so the one before counts as well."""
     return found if found.until >= now - max(width, _JUST_NOW) else _over(found)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from statistics import median
 
-from producer_core.diagnostics.causes.values import Finding, Numbers
+from producer_core.diagnostics.causes.values import CauseFinding, CauseInputs
 from producer_core.kafka.classify import failure_of
 
-Rule = Callable[[Numbers], Iterator[Finding]]
+Rule = Callable[[CauseInputs], Iterator[CauseFinding]]
 
 _SLOW = 0.1
 """Seconds of a request's round trip from which on it is worth a word."""
@@ -16,9 +16,9 @@ _FEW = 5
 """Requests below which a mean says nothing."""
 
 
-def _cut_off(now: Numbers) -> Iterator[Finding]:
+def _cut_off(now: CauseInputs) -> Iterator[CauseFinding]:
     if now.cut_off >= max(2, 0.05 * now.samples):
-        yield Finding(
+        yield CauseFinding(
             "cut-off",
             "No broker can be reached.",
             "The client had no connection to any broker, and nothing could be sent.",
@@ -31,12 +31,12 @@ def _cut_off(now: Numbers) -> Iterator[Finding]:
         )
 
 
-def _down(now: Numbers) -> Iterator[Finding]:
+def _down(now: CauseInputs) -> Iterator[CauseFinding]:
     """A broker that is missed while others are there."""
     for one in now.brokers:
         missed = one.down - now.cut_off
         if one.broker_id >= 0 and missed >= max(2, 0.05 * one.samples):
-            yield Finding(
+            yield CauseFinding(
                 f"down-{one.broker_id}",
                 f"{_sentence(one.name)} is down or cannot be reached.",
                 f"It was not connected for {_percent(one.down / one.samples)} of the time; the partitions it leads wait.",
@@ -47,10 +47,10 @@ def _down(now: Numbers) -> Iterator[Finding]:
             )
 
 
-def _timeouts(now: Numbers) -> Iterator[Finding]:
+def _timeouts(now: CauseInputs) -> Iterator[CauseFinding]:
     for one in now.brokers:
         if one.timeouts:
-            yield Finding(
+            yield CauseFinding(
                 f"timeouts-{one.broker_id}",
                 f"{_sentence(one.name)} does not answer in time.",
                 f"{_many(one.timeouts, 'request')} of {one.requests:,} got no answer within the request timeout.",
@@ -63,7 +63,7 @@ def _timeouts(now: Numbers) -> Iterator[Finding]:
             )
 
 
-def _unpolled(now: Numbers) -> Iterator[Finding]:
+def _unpolled(now: CauseInputs) -> Iterator[CauseFinding]:
     if now.late_highest < 3 and now.unpolled_highest < 10_000:
         return
     evidence = (
@@ -71,7 +71,7 @@ def _unpolled(now: Numbers) -> Iterator[Finding]:
     )
     if now.late_highest >= 3:
         evidence.append(f"the client's statistics reached us {_time(now.late_highest)} late")
-    yield Finding(
+    yield CauseFinding(
         "unpolled",
         "Delivery reports are not fetched in time.",
         f"{_sentence('; '.join(evidence))}.",
@@ -84,12 +84,12 @@ def _unpolled(now: Numbers) -> Iterator[Finding]:
     )
 
 
-def _throttled(now: Numbers) -> Iterator[Finding]:
+def _throttled(now: CauseInputs) -> Iterator[CauseFinding]:
     total = now.together.throttle_sum
     if total < 0.1:
         return
     worst = max(now.brokers, key=lambda one: one.throttle_sum)
-    yield Finding(
+    yield CauseFinding(
         "throttled",
         "The brokers throttle this producer: its quota is used up.",
         f"Answers carried {_time(total)} of throttling in {_time(now.seconds)}, at most "
@@ -101,12 +101,12 @@ def _throttled(now: Numbers) -> Iterator[Finding]:
     )
 
 
-def _slow_broker(now: Numbers) -> Iterator[Finding]:
+def _slow_broker(now: CauseInputs) -> Iterator[CauseFinding]:
     measured = [(one.rtt, one) for one in now.brokers if one.rtt is not None and one.rtt_count >= 2 * _FEW]
     for rtt, one in measured:
         others = [mean for mean, other in measured if other is not one]
         if others and rtt >= _SLOW / 2 and rtt >= 3 * median(others):
-            yield Finding(
+            yield CauseFinding(
                 f"slow-{one.broker_id}",
                 f"{_sentence(one.name)} is slower than the others.",
                 f"A request to it took {_time(rtt)} on average, to the others {_time(median(others))}.",
@@ -117,13 +117,13 @@ def _slow_broker(now: Numbers) -> Iterator[Finding]:
             )
 
 
-def _slow_network(now: Numbers) -> Iterator[Finding]:
+def _slow_network(now: CauseInputs) -> Iterator[CauseFinding]:
     measured = [one for one in now.brokers if one.rtt is not None and one.rtt_count >= _FEW]
     slow = [one for one in measured if one.rtt is not None and one.rtt >= _SLOW]
     rtt = now.rtt
     if not slow or len(slow) < len(measured) or rtt is None:
         return
-    yield Finding(
+    yield CauseFinding(
         "network",
         "The network or the brokers are slow.",
         f"A request took {_time(rtt)} on average, whichever broker it went to; 99 of 100 took at most "
@@ -135,7 +135,7 @@ def _slow_network(now: Numbers) -> Iterator[Finding]:
     )
 
 
-def _retrying(now: Numbers) -> Iterator[Finding]:
+def _retrying(now: CauseInputs) -> Iterator[CauseFinding]:
     requests, again = now.together.requests, now.together.retries
     ours, sent = now.retried, now.acknowledged + now.dead + now.retried
     share = max(again / requests if requests else 0.0, ours / sent if sent else 0.0)
@@ -143,7 +143,7 @@ def _retrying(now: Numbers) -> Iterator[Finding]:
         return
     parts = [f"{_many(again, 'request')} of {requests:,} were sent again by the client"] if again else []
     parts += [f"{_many(ours, 'message')} were sent again by us after a final error"] if ours else []
-    yield Finding(
+    yield CauseFinding(
         "retries",
         "Retries eat capacity.",
         f"{_sentence('; '.join(parts))}: {_percent(share)} of what was sent.",
@@ -154,11 +154,11 @@ def _retrying(now: Numbers) -> Iterator[Finding]:
     )
 
 
-def _full(now: Numbers) -> Iterator[Finding]:
+def _full(now: CauseInputs) -> Iterator[CauseFinding]:
     if now.fill_highest < 0.5:
         return
     full = now.fill_highest >= 0.9
-    yield Finding(
+    yield CauseFinding(
         "full",
         "The producer's queue is full." if full else "The producer's queue is filling.",
         f"It was up to {_percent(now.fill_highest)} full, {_percent(now.fill)} on average: more was sent than the "
@@ -172,7 +172,7 @@ def _full(now: Numbers) -> Iterator[Finding]:
     )
 
 
-def _tiny_batches(now: Numbers) -> Iterator[Finding]:
+def _tiny_batches(now: CauseInputs) -> Iterator[CauseFinding]:
     if not now.batches or now.samples == 0:
         return
     messages, size = now.batch_messages / now.batches, now.batch_bytes / now.batches
@@ -183,7 +183,7 @@ def _tiny_batches(now: Numbers) -> Iterator[Finding]:
     hurts = now.fill_highest >= 0.5 or (waits >= 0.05 and (now.rtt or 0.0) < 0.02)
     if not hurts and rate < 500:
         return
-    yield Finding(
+    yield CauseFinding(
         "batches",
         "Batches are tiny.",
         f"A batch held {messages:.1f} messages and {size:,.0f} bytes on average, and {rate:,.0f} were made a second.",
@@ -195,10 +195,10 @@ def _tiny_batches(now: Numbers) -> Iterator[Finding]:
     )
 
 
-def _breaking(now: Numbers) -> Iterator[Finding]:
+def _breaking(now: CauseInputs) -> Iterator[CauseFinding]:
     for one in now.brokers:
         if one.disconnects >= 3:
-            yield Finding(
+            yield CauseFinding(
                 f"breaks-{one.broker_id}",
                 f"Connections to {one.name} break.",
                 f"{_many(one.disconnects, 'connection')} ended in {_time(now.seconds)}.",
@@ -210,9 +210,9 @@ def _breaking(now: Numbers) -> Iterator[Finding]:
             )
 
 
-def _epochs(now: Numbers) -> Iterator[Finding]:
+def _epochs(now: CauseInputs) -> Iterator[CauseFinding]:
     if now.epoch_rises:
-        yield Finding(
+        yield CauseFinding(
             "epochs",
             "The idempotent client had to begin a new epoch.",
             f"It happened {_many(now.epoch_rises, 'time')}: the client lost its place in a partition's sequence and "
@@ -223,7 +223,7 @@ def _epochs(now: Numbers) -> Iterator[Finding]:
         )
 
 
-def failing(now: Numbers) -> Iterator[Finding]:
+def failing(now: CauseInputs) -> Iterator[CauseFinding]:
     dead = max(now.dead, sum(count for _, _, count in now.causes))  # letters come before the statistics
     if not dead:
         return
@@ -233,7 +233,7 @@ def failing(now: Numbers) -> Iterator[Finding]:
     failure = failure_of(code) if code else None
     where = f" on {topic}" if topic and all(cause[0] == topic for cause in now.causes) else ""
     what = f": {_lower(failure.meaning)}" if failure else "."
-    yield Finding(
+    yield CauseFinding(
         "failing",
         f"{dead:,} of {settled:,} messages became dead letters{where}{what}",
         f"{most:,} of them with {code}{'' if where else f' on {topic}'}; {_percent(share)} of all messages."
@@ -247,17 +247,17 @@ def failing(now: Numbers) -> Iterator[Finding]:
     )
 
 
-def well(whole: Numbers, *, again: bool = False) -> Iterator[Finding]:
+def well(whole: CauseInputs, *, again: bool = False) -> Iterator[CauseFinding]:
     """Said only where the client was heard. `again`: of the last minute, where something was wrong before."""
     if not whole.samples:
         return
     if not whole.acknowledged:
         text = f"The client is heard, and no message was settled in {'the last minute' if again else 'this range'}."
         title = "Nothing is sent now." if again else "Nothing was sent."
-        yield Finding("idle", title, text, "", score=30, tone="quiet")
+        yield CauseFinding("idle", title, text, "", score=30, tone="quiet")
         return
     trip = "The" if whole.rtt is None else f"A request takes {_time(whole.rtt)} on average, and the"
-    yield Finding(
+    yield CauseFinding(
         "well",
         f"All is well now: {_many(whole.acknowledged, 'message')} acknowledged in the last minute, none failed."
         if again

@@ -63,7 +63,7 @@ class BrokerNumbers:
 
 
 @dataclass(frozen=True)
-class Numbers:
+class CauseInputs:
     """A slice of time. `causes` counts messages that died by (topic, code), most first; `cut_off` counts looks in which
     no broker was connected."""
 
@@ -112,7 +112,7 @@ def added(rows: Sequence[BrokerNumbers]) -> BrokerNumbers:
     return replace(rows[-1], **_sums(rows, skip=("broker_id", "address")))
 
 
-def merged(slices: Sequence[Numbers]) -> Numbers:
+def merged(slices: Sequence[CauseInputs]) -> CauseInputs:
     """Slices, at least one, as one that lasts from the first to the end of the last."""
     begun, ended = min(one.at for one in slices), max(one.at + one.seconds for one in slices)
     brokers: dict[int, list[BrokerNumbers]] = {}
@@ -142,7 +142,7 @@ def _sums(rows: Sequence[Any], *, skip: Sequence[str]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Finding:
+class CauseFinding:
     """What is wrong in a sentence, the numbers that say so, what to do, and the setting to change where one helps.
 
     `since` and `until` bound the time in which it was found, and `lasted` is how much of that; `ongoing` says that it has

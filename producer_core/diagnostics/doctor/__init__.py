@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from producer_core.diagnostics.doctor.finding import Finding
+from producer_core.diagnostics.doctor.finding import DoctorFinding
 from producer_core.diagnostics.doctor.kafka_checks import (
     DEFAULT_FEATURES,
     examine_kafka,
@@ -29,7 +29,7 @@ from producer_core.kafka.acls import Feature
 
 __all__ = [
     "DEFAULT_FEATURES",
-    "Finding",
+    "DoctorFinding",
     "check_store",
     "examine",
     "java",
@@ -52,7 +52,7 @@ def examine(
     timeout: float = 10.0,
     features: Sequence[Feature] = DEFAULT_FEATURES,
     transactional_id: str | None = None,
-) -> Iterator[Finding]:
+) -> Iterator[DoctorFinding]:
     """Every finding, as it is made; whatever fails is a finding too. `features` is what permissions are for."""
     yield from versions()
     yield from examine_kafka(

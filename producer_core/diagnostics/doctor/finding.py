@@ -11,7 +11,7 @@ Level = Literal["ok", "warning", "problem"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class DoctorFinding:
     """What was looked at, how it is, in a sentence, and what to do where it is not well."""
 
     check: str
@@ -20,5 +20,5 @@ class Finding:
     fix: str = ""
 
 
-def of_error(check: str, error: ProducerError, *, level: Level = "problem") -> Finding:
-    return Finding(check, level, error.what, error.fix)
+def of_error(check: str, error: ProducerError, *, level: Level = "problem") -> DoctorFinding:
+    return DoctorFinding(check, level, error.what, error.fix)

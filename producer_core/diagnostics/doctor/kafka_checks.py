@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from producer_core.config import DEFAULTS, ClientConfig, client_config
-from producer_core.diagnostics.doctor.finding import Finding, Level, of_error
+from producer_core.diagnostics.doctor.finding import DoctorFinding, Level, of_error
 from producer_core.errors import BrokerError, ConfigError
 from producer_core.kafka.acls import MERELY_LOOK, TABLE, Feature, Permission, lacking, needed
 from producer_core.kafka.cluster import Cluster, ClusterView, TopicView
@@ -29,7 +29,7 @@ def examine_kafka(
     *,
     features: Sequence[Feature] = DEFAULT_FEATURES,
     transactional_id: str | None = None,
-) -> Iterator[Finding]:
+) -> Iterator[DoctorFinding]:
     try:
         config = client_config(servers, settings)
     except ConfigError as error:
@@ -53,66 +53,66 @@ def examine_kafka(
     if transactional_id is not None:
         yield _transactions(cluster, transactional_id, timeout)
     if not topics:
-        yield Finding(
+        yield DoctorFinding(
             "topic", "ok", "No topic was named; --topic NAME checks its replicas and our permissions."
         )
 
 
-def judge_settings(config: ClientConfig) -> Iterator[Finding]:
+def judge_settings(config: ClientConfig) -> Iterator[DoctorFinding]:
     """What the settings promise."""
     acks, partitioner = str(config.settings["acks"]), str(config.settings["partitioner"])
     if acks in ("all", "-1") and config.idempotent:
-        yield Finding(
+        yield DoctorFinding(
             "settings", "ok", "acks=all with idempotence: acknowledged means on every in-sync replica."
         )
     else:
-        yield Finding(
+        yield DoctorFinding(
             "settings", "warning", f"acks={acks}, idempotence {'on' if config.idempotent else 'off'}: an acknowledged "
             "message can be lost, or a retry written twice.", "Leave acks and enable.idempotence at their defaults."
         )  # fmt: skip
     if partitioner in _SETTLED_PARTITIONERS:
-        yield Finding(
+        yield DoctorFinding(
             "partitioner", "ok", f"{partitioner}: keys land where Java's and kafka-python's clients put them."
         )
     else:
-        yield Finding(
+        yield DoctorFinding(
             "partitioner", "warning", f"{partitioner}: the same key lands elsewhere than with Java's clients.",
             f"Where other producers write too, use partitioner={DEFAULTS['partitioner']}."
         )  # fmt: skip
 
 
-def judge_cluster(view: ClusterView) -> Iterator[Finding]:
+def judge_cluster(view: ClusterView) -> Iterator[DoctorFinding]:
     """How many brokers there are."""
     brokers = ", ".join(f"{number} at {address}" for number, address in sorted(view.brokers.items()))
     if len(view.brokers) == 1:
-        yield Finding(
+        yield DoctorFinding(
             "cluster", "warning", f"Cluster {view.cluster_id} has one broker ({brokers}): when it is down, nothing "
             "can be sent; when its disk is lost, so are the messages.", "For production use three brokers or more."
         )  # fmt: skip
     else:
-        yield Finding(
+        yield DoctorFinding(
             "cluster", "ok", f"Cluster {view.cluster_id} has {len(view.brokers)} brokers: {brokers}."
         )
 
 
 def judge_topic(
     topic: TopicView, *, largest_message: int, features: Sequence[Feature] = DEFAULT_FEATURES
-) -> Iterator[Finding]:
+) -> Iterator[DoctorFinding]:
     """What acks=all means on this topic, and how many brokers may fail."""
     check = f"topic {topic.name}"
     if topic.leaderless:
-        yield Finding(
+        yield DoctorFinding(
             check, "problem", f"{topic.leaderless} of {topic.partitions} partitions have no leader: nothing can be "
             "written there.", "Start the brokers that hold them."
         )  # fmt: skip
     yield _replicas(check, topic)
     if topic.in_sync < topic.replication_factor and not topic.leaderless:
-        yield Finding(
+        yield DoctorFinding(
             check, "warning", f"A partition has {topic.in_sync} of {topic.replication_factor} replicas in sync.",
             "See whether a broker is down or lags behind."
         )  # fmt: skip
     if topic.max_message_bytes is not None and topic.max_message_bytes < largest_message:
-        yield Finding(
+        yield DoctorFinding(
             check, "warning", f"It takes messages of {topic.max_message_bytes:,} bytes, our client of "
             f"{largest_message:,}: those between die at the broker.", _fitting(topic.max_message_bytes)
         )  # fmt: skip
@@ -127,16 +127,16 @@ def _fitting(largest: int) -> str:
     return f"Set message.max.bytes={largest}."
 
 
-def _replicas(check: str, topic: TopicView) -> Finding:
+def _replicas(check: str, topic: TopicView) -> DoctorFinding:
     found = judge(topic)
-    return Finding(check, "ok" if found.strength == "sound" else "warning", found.text, found.fix)
+    return DoctorFinding(check, "ok" if found.strength == "sound" else "warning", found.text, found.fix)
 
 
 def _permissions(
     check: str, topic: str, operations: frozenset[str] | None, features: Sequence[Feature]
-) -> Finding:
+) -> DoctorFinding:
     if operations is None:
-        return Finding(check, "ok", "The cluster does not tell our permissions.")
+        return DoctorFinding(check, "ok", "The cluster does not tell our permissions.")
     needs: dict[str, Permission] = {}
     for need in (need for feature in features for need in needed(feature, [topic])):
         known = needs.setdefault(need.operation, need)
@@ -145,13 +145,13 @@ def _permissions(
     asked = [operation.lower().replace("_", " ") for operation in needs]
     missing = lacking(list(needs.values()), {topic: operations})
     if not missing:
-        return Finding(check, "ok", f"We may {', '.join(asked[:-1])} and {asked[-1]} it.")
+        return DoctorFinding(check, "ok", f"We may {', '.join(asked[:-1])} and {asked[-1]} it.")
     names = ", ".join(need.operation for need in missing)
     reasons = ", ".join(f"{need.operation} ({need.reason})" for need in missing)
     text = f"We lack {reasons}."
     if "standing" in features and any(need.operation in ("READ", "DESCRIBE") for need in missing):
         text += " The check for lost acknowledged records after a leader election is off."
-    return Finding(check, _weight(missing, features), text, f"Grant {names} on topic {topic}.")
+    return DoctorFinding(check, _weight(missing, features), text, f"Grant {names} on topic {topic}.")
 
 
 def _weight(missing: Sequence[Permission], features: Sequence[Feature]) -> Level:
@@ -162,14 +162,14 @@ def _weight(missing: Sequence[Permission], features: Sequence[Feature]) -> Level
     return "problem" if delivering & {need.operation for need in missing} else "warning"
 
 
-def _transactions(cluster: Cluster, transactional_id: str, timeout: float) -> Finding:
+def _transactions(cluster: Cluster, transactional_id: str, timeout: float) -> DoctorFinding:
     check = f"transactional id {transactional_id}"
     try:
         if cluster.may_transact(f"{transactional_id}-check", timeout=timeout):
-            return Finding(check, "ok", "We may use transactional ids that begin like this.")
+            return DoctorFinding(check, "ok", "We may use transactional ids that begin like this.")
     except BrokerError as error:
         return of_error(check, error)
-    return Finding(
+    return DoctorFinding(
         check, "problem", "We lack WRITE on the transactional ids that begin like this (to commit, and to fence).",
         f"Grant WRITE on transactional ids with the prefix {transactional_id}."
     )  # fmt: skip
@@ -177,17 +177,17 @@ def _transactions(cluster: Cluster, transactional_id: str, timeout: float) -> Fi
 
 def _topic(
     cluster: Cluster, topic: str, view: ClusterView, config: ClientConfig, features: Sequence[Feature]
-) -> Iterator[Finding]:
+) -> Iterator[DoctorFinding]:
     check = f"topic {topic}"
     try:
         if topic in view.topics:
             found = cluster.topic(topic)
             yield from judge_topic(found, largest_message=config.max_message_bytes, features=features)
         elif (allowed := cluster.operations([topic])[topic]) is not None:
-            yield Finding(check, "problem", "We may not even see whether it exists.")
+            yield DoctorFinding(check, "problem", "We may not even see whether it exists.")
             yield _permissions(check, topic, allowed, features)
         else:
-            yield Finding(
+            yield DoctorFinding(
                 check, "problem", "It does not exist.",
                 "Create it; some clusters create topics when they are first written to."
             )  # fmt: skip
@@ -195,7 +195,7 @@ def _topic(
         yield of_error(check, error, level="warning")
 
 
-def _listens(address: str) -> Finding:
+def _listens(address: str) -> DoctorFinding:
     """Whether a port can be reached at all, before TLS and credentials."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
     host, port = (host, port) if host else (port, "9092")
@@ -203,10 +203,10 @@ def _listens(address: str) -> Finding:
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT):
             took = (time.monotonic() - began) * 1000
-            return Finding(f"broker {host}:{port}", "ok", f"Its port can be reached ({took:.0f} ms).")
+            return DoctorFinding(f"broker {host}:{port}", "ok", f"Its port can be reached ({took:.0f} ms).")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return Finding(
+        return DoctorFinding(
             f"broker {host}:{port}", "problem", f"Its port cannot be reached: {reason}.",
             "Check the address, the firewall, and the broker's advertised.listeners."
         )  # fmt: skip

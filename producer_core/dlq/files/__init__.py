@@ -1,8 +1,17 @@
 """Dead letters in files: written whole or not at all, and taken in again without loss."""
 
 from producer_core.dlq.files.exporter import export
-from producer_core.dlq.files.importer import Imported, import_, manifest_of
+from producer_core.dlq.files.importer import ImportSummary, import_, manifest_of
 from producer_core.dlq.files.manifest import FORMATS, Format, Manifest
-from producer_core.dlq.files.reader import Refused
+from producer_core.dlq.files.reader import RejectedRecord
 
-__all__ = ["FORMATS", "Format", "Imported", "Manifest", "Refused", "export", "import_", "manifest_of"]
+__all__ = [
+    "FORMATS",
+    "Format",
+    "ImportSummary",
+    "Manifest",
+    "RejectedRecord",
+    "export",
+    "import_",
+    "manifest_of",
+]

@@ -19,7 +19,7 @@ if sys.platform != "win32":
 _ENDING = ".part"
 
 
-class Draft:
+class AtomicFile:
     """Written beside its place under a hidden name, for the owner's eyes alone; counts and hashes what it is given.
 
     What a killed process left of a draft for the same place is removed by the next one; a living one's is not: it
@@ -97,10 +97,10 @@ class Draft:
 
 
 @contextlib.contextmanager
-def draft(target: Path) -> Iterator[Draft]:
+def atomic_file(target: Path) -> Iterator[AtomicFile]:
     """A draft for the block; what was not published in it leaves nothing."""
     with saying(target):
-        file = Draft(target)
+        file = AtomicFile(target)
         try:
             yield file
         finally:

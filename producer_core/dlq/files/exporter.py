@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 from producer_core import __version__
 from producer_core.dlq import DeadLetters
 from producer_core.dlq.files import selection
-from producer_core.dlq.files.atomic_file import draft, saying
+from producer_core.dlq.files.atomic_file import atomic_file, saying
 from producer_core.dlq.files.manifest import Format, Manifest, Progress, format_of, manifest_path
 from producer_core.dlq.files.record import Record, record_of
-from producer_core.dlq.files.selection import Frozen
-from producer_core.dlq.files.writers import WRITERS, Writer
+from producer_core.dlq.files.selection import FrozenSelection
+from producer_core.dlq.files.writers import WRITERS, RecordWriter
 from producer_core.errors import StoreError, TransferError
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
-    from producer_core.dlq.files.atomic_file import Draft
+    from producer_core.dlq.files.atomic_file import AtomicFile
     from producer_core.store import Store
 
 
@@ -48,7 +48,9 @@ def export(
     """
     target = Path(target)
     form = format_of(target, format)
-    job = _Job(store, where, target, form, form == "csv" if masked is None else masked, who, origin, clock)
+    job = _ExportJob(
+        store, where, target, form, form == "csv" if masked is None else masked, who, origin, clock
+    )
     try:
         return job.run(progress, overwrite=overwrite)
     except BaseException as error:
@@ -76,7 +78,7 @@ class _Counts:
 
 
 @dataclass(frozen=True)
-class _Job:
+class _ExportJob:
     store: Store
     where: DeadLetterFilter
     target: Path
@@ -88,14 +90,14 @@ class _Job:
 
     def run(self, progress: Progress | None, *, overwrite: bool) -> Manifest:
         _check(self.target, overwrite=overwrite)
-        with draft(self.target) as file:
+        with atomic_file(self.target) as file:
             began = self.clock()
             where = DeadLetters(self.store).frozen(self.where)
             with selection.freeze(self.store, where, self.target.parent) as chosen:
                 counts = self._write(file, chosen, progress)
             file.sync()
             manifest = self._manifest(file, chosen, counts, began)
-            with draft(manifest_path(self.target)) as beside:
+            with atomic_file(manifest_path(self.target)) as beside:
                 beside.write(manifest.to_json())
                 beside.sync()
                 self.audit(manifest.rows, f"{manifest.text} sha256 {manifest.sha256}")
@@ -113,7 +115,7 @@ class _Job:
             outcome=outcome,
         )
 
-    def _write(self, file: Draft, chosen: Frozen, progress: Progress | None) -> _Counts:
+    def _write(self, file: AtomicFile, chosen: FrozenSelection, progress: Progress | None) -> _Counts:
         writer = WRITERS[self.format](file, masked=self.masked)
         try:
             counts = self._fill(writer, chosen, progress)
@@ -123,7 +125,7 @@ class _Job:
             raise
         return counts
 
-    def _fill(self, writer: Writer, chosen: Frozen, progress: Progress | None) -> _Counts:
+    def _fill(self, writer: RecordWriter, chosen: FrozenSelection, progress: Progress | None) -> _Counts:
         counts, done = _Counts(), 0
         for some in chosen.slices():
             records = []
@@ -138,7 +140,7 @@ class _Job:
                 progress(done, chosen.matched)
         return counts
 
-    def _manifest(self, file: Draft, chosen: Frozen, counts: _Counts, began: float) -> Manifest:
+    def _manifest(self, file: AtomicFile, chosen: FrozenSelection, counts: _Counts, began: float) -> Manifest:
         return Manifest(
             file=self.target.name,
             format=self.format,

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from producer_core.dlq.files.manifest import Manifest, Progress, format_of, read_manifest, verify
-from producer_core.dlq.files.reader import Item, Refused, masked_file, read
+from producer_core.dlq.files.reader import Item, RejectedRecord, masked_file, read
 from producer_core.dlq.files.selection import turn
-from producer_core.dlq.files.validation import Arrived
-from producer_core.dlq.upsert import Brought, Taken, look, take_in
+from producer_core.dlq.files.validation import ImportedRecord
+from producer_core.dlq.upsert import Import, ImportResult, look, take_in
 from producer_core.errors import StoreError, TransferError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportSummary:
     """What became of a file's rows: taken in, known already (and left as they are, by state), or refused."""
 
     file: str
@@ -34,7 +34,7 @@ class Imported:
     known: int
     refused: int
     known_by_state: dict[str, int]
-    bad: tuple[Refused, ...]
+    bad: tuple[RejectedRecord, ...]
     text: str
     dry_run: bool = False
 
@@ -50,7 +50,7 @@ def import_(
     checking: Progress | None = None,
     progress: Progress | None = None,
     clock: Callable[[], float] = time.time,
-) -> Imported:
+) -> ImportSummary:
     """Take in the letters of a Parquet or JSON Lines file of `export`, each as it was.
 
     The file must be what its manifest says, byte for byte; `no_manifest` takes one without, or a damaged one, as far
@@ -61,7 +61,7 @@ def import_(
     """
     source = Path(source)
     manifest = _checked(source, no_manifest, checking)
-    job = _Job(store, source, manifest, who, origin, dry_run, clock)
+    job = _ImportJob(store, source, manifest, who, origin, dry_run, clock)
     if dry_run:
         return job.run(progress)
     job.audit(0, f"Began to import {source.name}{_by(manifest)}.")
@@ -108,14 +108,14 @@ class _Tally:
     refused: int = 0
     replaying: int = 0
     known: Counter[str] = field(default_factory=Counter)
-    bad: list[Refused] = field(default_factory=list)
+    bad: list[RejectedRecord] = field(default_factory=list)
 
-    def add(self, taken: Taken, items: Sequence[Item]) -> None:
+    def add(self, taken: ImportResult, items: Sequence[Item]) -> None:
         self.new += len(taken.new)
         self.known += taken.known
         fresh = {*taken.new}
         for item in items:
-            if isinstance(item, Refused):
+            if isinstance(item, RejectedRecord):
                 self.refused += item.count
                 self.bad += [item] if len(self.bad) < NAMED else []
             elif item.was_replaying and item.letter.message_id in fresh:
@@ -143,7 +143,7 @@ class _Tally:
 
 
 @dataclass
-class _Job:
+class _ImportJob:
     store: Store
     source: Path
     manifest: Manifest | None
@@ -153,13 +153,13 @@ class _Job:
     clock: Callable[[], float]
     tally: _Tally = field(default_factory=_Tally)
 
-    def run(self, progress: Progress | None) -> Imported:
+    def run(self, progress: Progress | None) -> ImportSummary:
         total = self.manifest.rows if self.manifest else 0
         for items in read(self.source, format_of(self.source)):
-            self.tally.add(self._take([one for one in items if isinstance(one, Arrived)]), items)
+            self.tally.add(self._take([one for one in items if isinstance(one, ImportedRecord)]), items)
             if progress is not None:
                 progress(self.tally.rows, max(total, self.tally.rows))
-        return Imported(
+        return ImportSummary(
             self.source.name,
             self.tally.new,
             self.tally.known.total(),
@@ -183,9 +183,9 @@ class _Job:
             outcome=outcome,
         )
 
-    def _take(self, some: Sequence[Arrived]) -> Taken:
+    def _take(self, some: Sequence[ImportedRecord]) -> ImportResult:
         if not some:
-            return Taken(())
+            return ImportResult(())
         if self.dry_run:
             return turn(self.store, lambda connection: look(connection, [one.letter for one in some]))
         with self.store.borrow(write=True, timeout=_PATIENCE) as connection:
@@ -199,13 +199,13 @@ class _Job:
             )
 
 
-def _brought(one: Arrived) -> Brought:
+def _brought(one: ImportedRecord) -> Import:
     kept: dict[str, Any] = {
         "value_size": one.value_size,
         "landed_partition": one.landed_partition,
         "landed_offset": one.landed_offset,
     }
-    return Brought(one.letter, kept)
+    return Import(one.letter, kept)
 
 
 def _by(manifest: Manifest | None) -> str:

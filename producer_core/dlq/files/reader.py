@@ -12,7 +12,7 @@ import orjson
 
 from producer_core._internal import untrusted_parquet
 from producer_core.dlq.files.manifest import FORMAT_VERSION, Format
-from producer_core.dlq.files.validation import Arrived, arrived
+from producer_core.dlq.files.validation import ImportedRecord, imported_record
 from producer_core.dlq.files.writers import METADATA, schema
 from producer_core.errors import TransferError
 
@@ -24,7 +24,7 @@ _LONGEST_LINE = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RejectedRecord:
     """Part of a file that is no dead letter: where it stands, and why it was not taken in."""
 
     place: str
@@ -35,7 +35,7 @@ class Refused:
         return f"{self.place}: {self.reason}"
 
 
-Item = Arrived | Refused
+Item = ImportedRecord | RejectedRecord
 
 
 def read(path: Path, form: Format) -> Iterator[list[Item]]:
@@ -45,7 +45,7 @@ def read(path: Path, form: Format) -> Iterator[list[Item]]:
     size = 0
     for item in items:
         some.append(item)
-        size += (item.value_size or 0) if isinstance(item, Arrived) else 0
+        size += (item.value_size or 0) if isinstance(item, ImportedRecord) else 0
         if len(some) >= SLICE or size >= SLICE_BYTES:
             yield some
             some, size = [], 0
@@ -77,9 +77,9 @@ def _line(path: Path, number: int, line: bytes) -> Item:
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        return Refused(place, f"it is not JSON ({error})")
+        return RejectedRecord(place, f"it is not JSON ({error})")
     if not isinstance(value, dict):
-        return Refused(place, "it is not a JSON object")
+        return RejectedRecord(place, "it is not a JSON object")
     if value.get("masked"):
         raise masked_file(path)
     try:
@@ -88,9 +88,9 @@ def _line(path: Path, number: int, line: bytes) -> Item:
         value["headers"] = [
             (name, _decoded(item, "headers")) for name, item in _field(value, "headers_base64")
         ]
-        return arrived(value)
+        return imported_record(value)
     except (ValueError, TypeError) as error:
-        return Refused(_named(place, value), str(error))
+        return RejectedRecord(_named(place, value), str(error))
 
 
 def _bytes(value: dict[str, Any], name: str) -> bytes | None:
@@ -120,7 +120,7 @@ def _rows(path: Path) -> Iterator[Item]:
 
     try:
         found, file = untrusted_parquet.schema_of(path), untrusted_parquet.opened(path)
-    except untrusted_parquet.Bomb as error:
+    except untrusted_parquet.DecompressionBomb as error:
         raise TransferError(
             f"{path} is not read: {error}.", fix="Such a file is made to fill the memory."
         ) from error
@@ -168,16 +168,16 @@ def _group(file: pyarrow.parquet.ParquetFile, group: int, first: int, rows: int)
                 done += part.num_rows
     except (pyarrow.ArrowException, OSError, OverflowError, UnicodeDecodeError) as error:
         left = rows - done
-        yield Refused(f"rows {first + done:,} to {first + rows - 1:,}", f"damaged ({error})", left)
+        yield RejectedRecord(f"rows {first + done:,} to {first + rows - 1:,}", f"damaged ({error})", left)
 
 
 def _row(number: int, row: dict[str, Any]) -> Item:
     try:
         row["headers"] = [(pair["name"], pair["value"]) for pair in row["headers"]]
         row["attempts"] = [(one["failed_at"], one["code"], one["text"]) for one in row["attempts"]]
-        return arrived(row)
+        return imported_record(row)
     except (ValueError, TypeError) as error:
-        return Refused(_named(f"row {number:,}", row), str(error))
+        return RejectedRecord(_named(f"row {number:,}", row), str(error))
 
 
 def _named(place: str, row: dict[str, Any]) -> str:

@@ -44,7 +44,7 @@ _BOUNDS = "SELECT quantile_disc(accepted_at, ?) FROM dead_letters WHERE {where}"
 _IDS = f"SELECT message_id, value_size, state_at FROM dead_letters WHERE {{where}} ORDER BY {OLDEST_FIRST}"
 
 
-class Known(NamedTuple):
+class KnownRecords(NamedTuple):
     """A letter as the start of an export knew it."""
 
     message_id: str
@@ -53,15 +53,15 @@ class Known(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Frozen:
+class FrozenSelection:
     """How many matched at the start, and the file with the ids of those that could be taken."""
 
     matched: int
     _file: IO[bytes]
 
-    def slices(self) -> Iterator[list[Known]]:
+    def slices(self) -> Iterator[list[KnownRecords]]:
         """The oldest message first, a few hundred at once."""
-        some: list[Known] = []
+        some: list[KnownRecords] = []
         size = 0
         for known in self._read():
             some.append(known)
@@ -72,17 +72,17 @@ class Frozen:
         if some:
             yield some
 
-    def _read(self) -> Iterator[Known]:
+    def _read(self) -> Iterator[KnownRecords]:
         import pyarrow
 
         self._file.seek(0)
         with pyarrow.ipc.open_stream(self._file) as stream:
             for batch in stream:
-                yield from map(Known, *(column.to_pylist() for column in batch.columns))
+                yield from map(KnownRecords, *(column.to_pylist() for column in batch.columns))
 
 
 @contextlib.contextmanager
-def freeze(store: Store, where: DeadLetterFilter, folder: Path) -> Iterator[Frozen]:
+def freeze(store: Store, where: DeadLetterFilter, folder: Path) -> Iterator[FrozenSelection]:
     """The ids that match now. What is moved into the selection afterwards is not among them."""
     import pyarrow
 
@@ -96,10 +96,10 @@ def freeze(store: Store, where: DeadLetterFilter, folder: Path) -> Iterator[Froz
                 unmoved = (f"{condition} AND state_at <= ?", [*parameters, latest])
                 for window in _windows(store, *unmoved, matched):
                     stream.write_table(turn(store, partial(_ids, window=window)))
-        yield Frozen(matched, file)
+        yield FrozenSelection(matched, file)
 
 
-def read(store: Store, some: Sequence[Known]) -> list[tuple[Known, dict[str, Any]]]:
+def read(store: Store, some: Sequence[KnownRecords]) -> list[tuple[KnownRecords, dict[str, Any]]]:
     """The letters as they are now, with their bodies; what is gone is left out.
 
     One turn, or where the machine is so busy that it is cancelled, two with half of them each.

@@ -20,7 +20,7 @@ Check = Callable[[Any], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class ImportedRecord:
     """A letter out of a file, and what the store knows of it besides."""
 
     letter: DeadLetter
@@ -30,7 +30,7 @@ class Arrived:
     was_replaying: bool
 
 
-def arrived(record: Record) -> Arrived:
+def imported_record(record: Record) -> ImportedRecord:
     """ValueError, with the reason in words, for a record that is not a whole dead letter.
 
     One that was being replayed is dead here, for nobody here replays it, and doubtful.
@@ -50,7 +50,7 @@ def arrived(record: Record) -> Arrived:
     under_way = letter.state == "replaying"
     if under_way:
         letter = replace(letter, state="dead", verdict="possibly_persisted", verdict_reason=UNDER_WAY)
-    return Arrived(
+    return ImportedRecord(
         letter, record["value_size"], record["landed_partition"], record["landed_offset"], under_way
     )
 

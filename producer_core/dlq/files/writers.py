@@ -16,7 +16,7 @@ from producer_core.dlq.files.record import cells as cells_of
 if TYPE_CHECKING:
     import pyarrow
 
-    from producer_core.dlq.files.atomic_file import Draft
+    from producer_core.dlq.files.atomic_file import AtomicFile
 
 METADATA = b"producer_core"
 """The key of what a Parquet file says of itself: {"format_version": 1, "masked": false}."""
@@ -25,7 +25,7 @@ _GROUP_ROWS, _GROUP_BYTES = 20_000, 32 << 20
 _BOM = b"\xef\xbb\xbf"  # else Excel takes UTF-8 for something older
 
 
-class Writer(Protocol):
+class RecordWriter(Protocol):
     """Writes records into a draft. `close` ends the file's form, not the draft; `abandon` gives it up."""
 
     def write(self, records: Sequence[Record]) -> None: ...
@@ -35,10 +35,10 @@ class Writer(Protocol):
     def abandon(self) -> None: ...
 
 
-class Lines:
+class LinesWriter:
     """JSON Lines."""
 
-    def __init__(self, file: Draft, *, masked: bool) -> None:
+    def __init__(self, file: AtomicFile, *, masked: bool) -> None:
         self._file, self._masked = file, masked
 
     def write(self, records: Sequence[Record]) -> None:
@@ -52,10 +52,10 @@ class Lines:
         """Nothing is held."""
 
 
-class Cells(Lines):
+class CsvWriter(LinesWriter):
     """CSV: comma, quotes, CRLF, UTF-8 with its mark; safe to open in a spreadsheet."""
 
-    def __init__(self, file: Draft, *, masked: bool) -> None:
+    def __init__(self, file: AtomicFile, *, masked: bool) -> None:
         super().__init__(file, masked=masked)
         file.write(_BOM + csv_cells.line(list(COLUMNS)))
 
@@ -64,10 +64,10 @@ class Cells(Lines):
         self._file.write(b"".join(csv_cells.line(cells_of(one)) for one in seen))
 
 
-class Columns:
+class ParquetWriter:
     """Parquet: a row group of a bounded size at a time."""
 
-    def __init__(self, file: Draft, *, masked: bool) -> None:
+    def __init__(self, file: AtomicFile, *, masked: bool) -> None:
         import pyarrow.parquet
 
         self._masked = masked
@@ -104,7 +104,11 @@ class Columns:
             self._writer.write_table(table, row_group_size=table.num_rows)
 
 
-WRITERS: dict[Format, Callable[..., Writer]] = {"parquet": Columns, "jsonl": Lines, "csv": Cells}
+WRITERS: dict[Format, Callable[..., RecordWriter]] = {
+    "parquet": ParquetWriter,
+    "jsonl": LinesWriter,
+    "csv": CsvWriter,
+}
 
 
 def schema(*, masked: bool) -> pyarrow.Schema:

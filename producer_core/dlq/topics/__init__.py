@@ -1,21 +1,21 @@
 """Dead letters on Kafka topics: the headers of every dialect that we know, publishing, and fetching back."""
 
-from producer_core.dlq.topics.fetcher import Fetched, NotDeadLetters, fetch
-from producer_core.dlq.topics.from_record import Place, Record, derived_id, letter_of
-from producer_core.dlq.topics.origin import Dialect, Headers, Origin, Written
-from producer_core.dlq.topics.publisher import Published, publish
+from producer_core.dlq.topics.fetcher import FetchSummary, NotDeadLetters, fetch
+from producer_core.dlq.topics.from_record import DeadLetterRecord, RecordPlace, derived_id, letter_of
+from producer_core.dlq.topics.origin import Dialect, Headers, RecordOrigin, Written
+from producer_core.dlq.topics.publisher import PublishSummary, publish
 from producer_core.dlq.topics.read_headers import read
 from producer_core.dlq.topics.write_headers import write
 
 __all__ = [
+    "DeadLetterRecord",
     "Dialect",
-    "Fetched",
+    "FetchSummary",
     "Headers",
     "NotDeadLetters",
-    "Origin",
-    "Place",
-    "Published",
-    "Record",
+    "PublishSummary",
+    "RecordOrigin",
+    "RecordPlace",
     "Written",
     "derived_id",
     "fetch",

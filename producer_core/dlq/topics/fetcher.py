@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from producer_core.dlq import DeadLetters
 from producer_core.dlq.lookup import fetch as rows_by_id
-from producer_core.dlq.topics.from_record import QUARANTINE_AFTER, Place, Record, letter_of
+from producer_core.dlq.topics.from_record import QUARANTINE_AFTER, DeadLetterRecord, RecordPlace, letter_of
 from producer_core.dlq.topics.origin import NAMES, Dialect
 from producer_core.dlq.topics.read_headers import END_OF_TIME, read
 from producer_core.errors import BrokerUnreachable, ConfigError, StoreError
@@ -43,7 +43,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Fetched:
+class FetchSummary:
     """What became of a topic's records. `known` were here already and stay as they are; `left` could not be read."""
 
     topic: str
@@ -72,7 +72,7 @@ def fetch(
     stopping: Callable[[], bool] = lambda: False,
     progress: Progress = lambda done, of: None,
     clock: Callable[[], float] = time.time,
-) -> Fetched:
+) -> FetchSummary:
     """Bring the records of a dead-letter topic in as dead letters. The topic is only read.
 
     `settings` are a client's in librdkafka's names; only connection and security are used. It goes on where the last
@@ -90,7 +90,7 @@ def fetch(
     uncommitted = {"isolation.level": "read_uncommitted"}
     with clients.reader(settings, uncommitted, name="fetch", heard=complaints.append) as handle:
         place, partitions = _place(settings, handle, topic, complaints)
-        job = _Job(store, place, who, origin, original_topic, clock)
+        job = _FetchJob(store, place, who, origin, original_topic, clock)
         job.doubts = not unmarked and not job.marks()
         job.audit(0, f"Began to fetch {topic}.", since)
         try:
@@ -108,7 +108,7 @@ def fetch(
 
 
 @dataclass
-class _Span:
+class _OffsetSpan:
     """The part of a partition to read: from `start` up to, not including, `end`. `mark`: up to where earlier fetches
     have read without a gap; `moves` says that this one goes on there."""
 
@@ -125,11 +125,11 @@ class _Span:
 
 
 @dataclass
-class _Job:
+class _FetchJob:
     """One fetch: what it has read and not yet written, and what came of the rest."""
 
     store: Store
-    place: Place
+    place: RecordPlace
     who: str
     origin: str
     original_topic: str | None
@@ -141,8 +141,8 @@ class _Job:
     by_dialect: Counter[Dialect | None] = field(default_factory=Counter)
     by_verdict: Counter[str] = field(default_factory=Counter)
     trouble: str = ""
-    spans: dict[int, _Span] = field(default_factory=dict)
-    waiting: list[Record] = field(default_factory=list)
+    spans: dict[int, _OffsetSpan] = field(default_factory=dict)
+    waiting: list[DeadLetterRecord] = field(default_factory=list)
     bytes: int = 0
     doubts: bool = False  # whether these are dead letters at all
 
@@ -157,7 +157,7 @@ class _Job:
     def read(
         self,
         settings: Mapping[str, Any],
-        spans: Sequence[_Span],
+        spans: Sequence[_OffsetSpan],
         patience: float,
         stopping: Callable[[], bool],
         progress: Progress,
@@ -176,7 +176,7 @@ class _Job:
     def _read(
         self,
         consumer: Consumer,
-        waiting: dict[int, _Span],
+        waiting: dict[int, _OffsetSpan],
         patience: float,
         stopping: Callable[[], bool],
         said: Callable[[], None],
@@ -209,7 +209,7 @@ class _Job:
             elif silent > patience:
                 self.trouble = self.trouble or f"nothing was heard for {patience:.0f} s"
 
-    def _reached(self, span: _Span, offset: int, waiting: dict[int, _Span]) -> None:
+    def _reached(self, span: _OffsetSpan, offset: int, waiting: dict[int, _OffsetSpan]) -> None:
         span.next = max(span.next, offset)
         if offset >= span.end:
             del waiting[span.partition]
@@ -220,7 +220,9 @@ class _Job:
         headers = tuple((name, raw) for name, raw in message.headers() or ())
         known = kind != 0 and 0 <= at <= END_OF_TIME
         self.waiting.append(
-            Record(message.partition(), message.offset(), key, value, headers, at if known else None)
+            DeadLetterRecord(
+                message.partition(), message.offset(), key, value, headers, at if known else None
+            )
         )
         self.bytes += len(key or b"") + len(value or b"") + sum(len(raw or b"") for _, raw in headers)
         self.looked_at += 1
@@ -295,9 +297,9 @@ class _Job:
         self.by_verdict.update(one.verdict for one in taken)
         self.by_dialect.update(read(record.headers).dialect for record in self.waiting)
 
-    def done(self) -> Fetched:
+    def done(self) -> FetchSummary:
         left = sum(span.left for span in self.spans.values())
-        return Fetched(
+        return FetchSummary(
             self.place.topic,
             self.looked_at,
             self.new,
@@ -356,7 +358,7 @@ def _better(letter: DeadLetter, here: Mapping[str, Any]) -> bool:
 
 def _place(
     settings: Mapping[str, Any], handle: Consumer, topic: str, complaints: Sequence[KafkaError]
-) -> tuple[Place, int]:
+) -> tuple[RecordPlace, int]:
     """The topic as the cluster knows it, and how many partitions it has."""
     try:
         described = handle.list_topics(topic, timeout=_ANSWER).topics[topic]
@@ -368,7 +370,7 @@ def _place(
     cluster = clients.cluster_id(settings, topic, _ANSWER)
     if cluster is None:
         raise BrokerUnreachable("The cluster does not say its id.")
-    return Place(cluster, topic, _topic_id(settings, topic)), len(described.partitions)
+    return RecordPlace(cluster, topic, _topic_id(settings, topic)), len(described.partitions)
 
 
 def _topic_id(settings: Mapping[str, Any], topic: str) -> str:
@@ -388,12 +390,12 @@ def _topic_id(settings: Mapping[str, Any], topic: str) -> str:
 
 def _spans(
     handle: Consumer,
-    place: Place,
+    place: RecordPlace,
     partitions: int,
     marks: Mapping[int, int],
     since: float | None,
     again: bool,
-) -> list[_Span]:
+) -> list[_OffsetSpan]:
     lows, ends = (
         _offsets(handle, place.topic, partitions, _EARLIEST),
         _offsets(handle, place.topic, partitions, _LATEST),
@@ -407,7 +409,7 @@ def _spans(
         if since is not None:
             first = young.get(number, -1)
             start = max(low, first) if first >= 0 else end
-        spans.append(_Span(number, start, end, mark, moves=start <= max(mark, low)))
+        spans.append(_OffsetSpan(number, start, end, mark, moves=start <= max(mark, low)))
     return spans
 
 

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import orjson
 
 from producer_core.dlq.topics.header_values import shown
-from producer_core.dlq.topics.origin import GENERATION, NAMES, OPERATION_ID, Headers, Origin
+from producer_core.dlq.topics.origin import GENERATION, NAMES, OPERATION_ID, Headers, RecordOrigin
 from producer_core.dlq.topics.read_headers import read
 from producer_core.events import SAFE_VERDICTS, Attempt, DeadLetter, Kind, Verdict
 from producer_core.kafka.classify import fingerprint
@@ -23,7 +23,7 @@ QUARANTINE_AFTER = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RecordPlace:
     """A topic of a cluster; `topic_id` tells it from one of the same name before it."""
 
     cluster_id: str
@@ -32,7 +32,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class DeadLetterRecord:
     """A record as it was read, at its partition and offset; `timestamp_ms` None where it has none."""
 
     partition: int
@@ -43,15 +43,15 @@ class Record:
     timestamp_ms: int | None
 
 
-def derived_id(place: Place, partition: int, offset: int) -> str:
+def derived_id(place: RecordPlace, partition: int, offset: int) -> str:
     """The message id of a record that has none: the same for the same record, whoever reads it and how often."""
     name = "\0".join((place.cluster_id, place.topic, place.topic_id, str(partition)))
     return id_text(id_bytes(uuid.uuid5(_NAMESPACE, name), offset))
 
 
 def letter_of(
-    record: Record,
-    place: Place,
+    record: DeadLetterRecord,
+    place: RecordPlace,
     *,
     now: float,
     original_topic: str | None = None,
@@ -107,7 +107,7 @@ def letter_of(
     return replace(letter, headers=_for_the_next_round(letter.headers, origin, rounds))
 
 
-def _own_id(origin: Origin) -> str | None:
+def _own_id(origin: RecordOrigin) -> str | None:
     """The id that a letter of ours had, if it is one."""
     if origin.message_id is None:
         return None
@@ -117,7 +117,7 @@ def _own_id(origin: Origin) -> str | None:
         return None
 
 
-def _error(origin: Origin) -> tuple[str, str]:
+def _error(origin: RecordOrigin) -> tuple[str, str]:
     """The code that groups it, and the text."""
     code = origin.cause or origin.exception or UNKNOWN
     return code, origin.message or (
@@ -125,7 +125,7 @@ def _error(origin: Origin) -> tuple[str, str]:
     )
 
 
-def _attempts(origin: Origin, code: str, text: str, failed_at: float) -> tuple[Attempt, ...]:
+def _attempts(origin: RecordOrigin, code: str, text: str, failed_at: float) -> tuple[Attempt, ...]:
     """What is known of its tries; the last one has the whole text, with the stack trace."""
     earlier = _history(origin.history)
     details = [f"{name}: {value}" for name, value in origin.also if origin.dialect != "producer_core"]
@@ -142,7 +142,7 @@ def _history(written: str | None) -> list[Attempt]:
         return []
 
 
-def _verdict(origin: Origin, place: Place, *, replayable: bool) -> tuple[Verdict, str]:
+def _verdict(origin: RecordOrigin, place: RecordPlace, *, replayable: bool) -> tuple[Verdict, str]:
     """Whether a resend is safe, as far as a record of a dead-letter topic can tell: never for sure.
 
     A consumer gives up what it has read, so the original is on its topic. What a producer could not send may have
@@ -175,12 +175,12 @@ def _verdict(origin: Origin, place: Place, *, replayable: bool) -> tuple[Verdict
     )
 
 
-def _consumer(origin: Origin) -> str:
+def _consumer(origin: RecordOrigin) -> str:
     name = NAMES[origin.dialect] if origin.dialect else "somebody"
     return f"{origin.consumer} ({name})" if origin.consumer else f"A consumer ({name})"
 
 
-def _not_replayable(record: Record, origin: Origin, topic: str | None) -> str | None:
+def _not_replayable(record: DeadLetterRecord, origin: RecordOrigin, topic: str | None) -> str | None:
     if origin.replayable == "false":
         return "it could not be replayed where it was published"
     if topic is None:
@@ -193,7 +193,7 @@ def _not_replayable(record: Record, origin: Origin, topic: str | None) -> str | 
     return None
 
 
-def _source(record: Record, place: Place, origin: Origin, why_not: str | None) -> str:
+def _source(record: DeadLetterRecord, place: RecordPlace, origin: RecordOrigin, why_not: str | None) -> str:
     """Where it was fetched from, where its headers say it came from, and what was wrong with them."""
     name = NAMES[origin.dialect] if origin.dialect else "no dialect that we know"
     said = [f"{place.topic}[{record.partition}]@{record.offset} ({name})"]
@@ -212,7 +212,7 @@ def _source(record: Record, place: Place, origin: Origin, why_not: str | None) -
     return "; ".join((*said, *origin.notes))
 
 
-def _read_from(origin: Origin) -> str:
+def _read_from(origin: RecordOrigin) -> str:
     partition = "?" if origin.partition is None else origin.partition
     offset = "?" if origin.offset is None else origin.offset
     by = f" by {origin.consumer}" if origin.consumer else ""
@@ -220,11 +220,11 @@ def _read_from(origin: Origin) -> str:
     return f"read{by} from {origin.topic or '?'}[{partition}]@{offset}{tries}"
 
 
-def _rounds(origin: Origin) -> int:
+def _rounds(origin: RecordOrigin) -> int:
     return origin.generation or 0
 
 
-def _for_the_next_round(headers: Headers, origin: Origin, rounds: int) -> Headers:
+def _for_the_next_round(headers: Headers, origin: RecordOrigin, rounds: int) -> Headers:
     """The message's own headers, and how often it will have come back when it is sent again."""
     operation = ((OPERATION_ID, origin.operation_id.encode()),) if origin.operation_id else ()
     return (*headers, (GENERATION, str(rounds + 1).encode()), *operation)

@@ -32,7 +32,7 @@ KEPT = (GENERATION, OPERATION_ID)
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class RecordOrigin:
     """None where the headers do not say. Times in milliseconds since 1970.
 
     `dialect` None: no header of a dead-letter queue that we know. `consumer` is the group or connector that gave the

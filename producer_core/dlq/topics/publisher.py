@@ -23,11 +23,11 @@ from producer_core.dlq.topics.write_headers import write
 from producer_core.errors import BrokerError, ConfigError, NotAccepted, ReplayError, StoreError
 from producer_core.events import DeadLetter
 from producer_core.kafka import clients, record_lookup
-from producer_core.kafka.topic_config import Asking
+from producer_core.kafka.topic_config import TopicConfigQuery
 from producer_core.store.merge import insert
 
 if TYPE_CHECKING:
-    from producer_core.delivery.reports import Resent
+    from producer_core.delivery.reports import ReplayResult
     from producer_core.store import Store
 
 TOPIC = "{topic}-dlt"
@@ -53,7 +53,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishSummary:
     """`published` went there now, `found` an earlier run had sent and not written down, `already` were there before."""
 
     published: int
@@ -77,7 +77,7 @@ class _Listed:
 class PublishingProducer(Protocol):
     """The part of a producer that publishing needs."""
 
-    def resend(self, letter: DeadLetter, settled: Callable[[Resent], None]) -> None: ...
+    def resend(self, letter: DeadLetter, settled: Callable[[ReplayResult], None]) -> None: ...
     def close(self) -> object: ...
 
 
@@ -104,7 +104,7 @@ def publish(
     stopping: Callable[[], bool] = lambda: False,
     progress: Progress = lambda done, of: None,
     clock: Callable[[], float] = time.time,
-) -> Published:
+) -> PublishSummary:
     """Write what the filter matches to dead-letter topics, the oldest first, and leave it dead here.
 
     `open_producer` gets the servers and the other settings; a failed publication is reported here, so its producer must
@@ -121,7 +121,7 @@ def publish(
     given = dict(settings)
     servers = given.pop("bootstrap.servers", None) or given.pop("bootstrap_servers", "localhost:9092")
     config = client_config(servers, given)
-    job = _Job(store, chosen, topic, config, dialect, again, who, origin, clock, sum(counts.values()))
+    job = _PublishJob(store, chosen, topic, config, dialect, again, who, origin, clock, sum(counts.values()))
     if live := sorted({topic_for(name, topic) for name in counts} & {*counts}):
         raise ConfigError(
             f"{live[0]} is a topic of these dead letters: its consumers would read them as messages.",
@@ -144,7 +144,7 @@ def publish(
 
 
 @dataclass
-class _Job:
+class _PublishJob:
     store: Store
     where: DeadLetterFilter
     name: str
@@ -216,7 +216,7 @@ class _Job:
         for letter in letters:
             if letter.message_id in begun:
                 asked[targets[letter.message_id]].append(letter.message_id)
-        answers: dict[str, record_lookup.Landing] = {}
+        answers: dict[str, record_lookup.ProbeResult] = {}
         for topic, ids in asked.items():
             since = int(min(begun[one] for one in ids) * 1000)
             answers |= record_lookup.look(
@@ -237,9 +237,9 @@ class _Job:
 
     def _send(
         self, producer: PublishingProducer, letters: Sequence[DeadLetter], targets: Mapping[str, str]
-    ) -> list[Resent]:
-        reports: queue.SimpleQueue[Resent] = queue.SimpleQueue()
-        ended: list[Resent] = []
+    ) -> list[ReplayResult]:
+        reports: queue.SimpleQueue[ReplayResult] = queue.SimpleQueue()
+        ended: list[ReplayResult] = []
         sent = 0
         for letter in letters:
             record = replace(
@@ -264,14 +264,14 @@ class _Job:
             ended.append(self._next(reports))
         return ended
 
-    def _next(self, reports: queue.SimpleQueue[Resent]) -> Resent:
+    def _next(self, reports: queue.SimpleQueue[ReplayResult]) -> ReplayResult:
         """The next report; a delivery always ends, within the delivery timeout."""
         while True:
             with contextlib.suppress(queue.Empty):
                 return reports.get(timeout=1.0)
             self._still_ours()
 
-    def _settle(self, ended: Iterable[Resent], targets: Mapping[str, str]) -> None:
+    def _settle(self, ended: Iterable[ReplayResult], targets: Mapping[str, str]) -> None:
         went: dict[str, str] = {}
         for one in ended:
             if one.outcome == "acknowledged":
@@ -298,7 +298,7 @@ class _Job:
         if len(self.failures) < _SAID:
             self.failures[text] = None
 
-    def done(self, trouble: str = "") -> Published:
+    def done(self, trouble: str = "") -> PublishSummary:
         now = self.published.total()
         left = max(0, self.of - now - self.found - self.already - self.failed)
         said = [
@@ -312,7 +312,7 @@ class _Job:
             said.append(f"{self.failed:,} failed: {'; '.join(self.failures)}.")
         if left:
             said.append(f"{left:,} are left{f': {trouble}' if trouble else ''}. The same command goes on.")
-        return Published(
+        return PublishSummary(
             now,
             self.found,
             self.already,
@@ -391,7 +391,7 @@ def _check(topics: set[str], config: ClientConfig, stopping: Callable[[], bool])
     """Every topic is there, and keeps all records."""
     complaints: list[KafkaError] = []
     with clients.reader(config.settings, name="publish", heard=complaints.append) as handle:
-        cluster = Asking(config.settings, handle, 30.0, stopping, complaints)
+        cluster = TopicConfigQuery(config.settings, handle, 30.0, stopping, complaints)
         for topic in sorted(topics):
             facts = cluster.facts(topic)
             if facts.partitions is None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from producer_core.dlq.topics.header_values import (
-    Read,
+    DecodedHeader,
     attempts,
     big_integer,
     decimal,
@@ -17,13 +17,13 @@ from producer_core.dlq.topics.header_values import (
     shown,
     text,
 )
-from producer_core.dlq.topics.origin import KEPT, NAMES, Dialect, Headers, Origin
+from producer_core.dlq.topics.origin import KEPT, NAMES, Dialect, Headers, RecordOrigin
 from producer_core.messages import ID_HEADER, ORIGINAL_TIMESTAMP
 
-Decode = Callable[[bytes], Read]
+Decode = Callable[[bytes], DecodedHeader]
 
 
-class Known(NamedTuple):
+class HeaderDecoder(NamedTuple):
     """A header that we know: whose it is, which field of an Origin it fills ("" for `also`), and its encoding."""
 
     dialect: Dialect
@@ -31,8 +31,10 @@ class Known(NamedTuple):
     decode: Decode
 
 
-def _dialect(dialect: Dialect, prefix: str, fields: Mapping[str, tuple[str, Decode]]) -> dict[str, Known]:
-    return {prefix + name: Known(dialect, *rest) for name, rest in fields.items()}
+def _dialect(
+    dialect: Dialect, prefix: str, fields: Mapping[str, tuple[str, Decode]]
+) -> dict[str, HeaderDecoder]:
+    return {prefix + name: HeaderDecoder(dialect, *rest) for name, rest in fields.items()}
 
 
 _SPRING_ORIGINAL: Mapping[str, tuple[str, Decode]] = {
@@ -82,7 +84,7 @@ _CANONICAL: Mapping[str, tuple[str, Decode]] = {
     "replay.operation_id": ("operation_id", text),
     "edit_of": ("", text),
 }
-KNOWN: Mapping[str, Known] = {
+KNOWN: Mapping[str, HeaderDecoder] = {
     **_dialect("producer_core", "dlq.", _CANONICAL),
     **_dialect("spring", "kafka_dlt-", _SPRING),
     **_dialect("spring", "kafka_", _SPRING),  # the dead-letter topics of retry topics leave «dlt-» out
@@ -173,7 +175,7 @@ _MOST: Mapping[str, int] = {
 }
 
 
-def read(headers: Sequence[tuple[str, bytes | None]] | None) -> Origin:
+def read(headers: Sequence[tuple[str, bytes | None]] | None) -> RecordOrigin:
     """What the headers of a record on a dead-letter topic say; never raises, whatever the bytes are.
 
     Where several dialects speak, the one of a message id is believed, then the others in the order of NAMES; the
@@ -188,7 +190,7 @@ def read(headers: Sequence[tuple[str, bytes | None]] | None) -> Origin:
     others = [NAMES[name] for name in NAMES if name in spoken and name != dialect]
     if others and dialect != "producer_core":  # ours may stand beside those that we wrote ourselves
         notes.append(f"it has headers of {' and '.join(others)} too")
-    return Origin(dialect, **fields, headers=own, notes=tuple(notes))
+    return RecordOrigin(dialect, **fields, headers=own, notes=tuple(notes))
 
 
 def _parted(headers: Headers) -> tuple[Headers, Headers]:
@@ -248,12 +250,12 @@ def _fields(dialect: Dialect | None, ours: Headers, notes: list[str]) -> dict[st
     return fields | {"also": tuple(also)}
 
 
-def _decoded(known: Known, raw: bytes | None) -> Read:
+def _decoded(known: HeaderDecoder, raw: bytes | None) -> DecodedHeader:
     if raw is None:  # an exception without a message has one in Java
-        return Read(None, None if known.decode is text else "is null")
+        return DecodedHeader(None, None if known.decode is text else "is null")
     value, trouble = known.decode(raw)
     if known.field == "topic" and value is not None and not _TOPIC.fullmatch(value):
-        return Read(None, trouble or f"is no name of a topic ({shown(raw)})")
+        return DecodedHeader(None, trouble or f"is no name of a topic ({shown(raw)})")
     if (most := _MOST.get(known.field)) is not None and value is not None and value > most:
-        return Read(None, f"is too large ({value})")
-    return Read(value, trouble)
+        return DecodedHeader(None, f"is too large ({value})")
+    return DecodedHeader(value, trouble)

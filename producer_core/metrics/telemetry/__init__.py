@@ -2,6 +2,6 @@
 
 from producer_core.metrics.telemetry.publisher import TelemetryPublisher
 from producer_core.metrics.telemetry.schema import HIGHEST, SCHEMA_VERSION, decode, encode
-from producer_core.metrics.telemetry.send_queue import Lost
+from producer_core.metrics.telemetry.send_queue import LostBatches
 
-__all__ = ["HIGHEST", "SCHEMA_VERSION", "Lost", "TelemetryPublisher", "decode", "encode"]
+__all__ = ["HIGHEST", "SCHEMA_VERSION", "LostBatches", "TelemetryPublisher", "decode", "encode"]

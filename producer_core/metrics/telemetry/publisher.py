@@ -19,8 +19,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from producer_core._internal.librdkafka import client_log
 from producer_core._internal.masking import mask_told
 from producer_core.config import ClientConfig, client_config
-from producer_core.metrics.telemetry.recent_windows import Latest, Share
-from producer_core.metrics.telemetry.send_queue import Bounds, Entry, Lost, Waiting
+from producer_core.metrics.telemetry.recent_windows import RecentWindows, WindowShare
+from producer_core.metrics.telemetry.send_queue import LostBatches, QueueBounds, QueuedBatch, SendQueue
 
 if TYPE_CHECKING:
     from producer_core.metrics.batch import Batch
@@ -53,7 +53,7 @@ class TelemetryPublisher:
         config: Mapping[str, Any] | None = None,
         *,
         folder: Path | None = None,
-        bounds: Bounds | None = None,
+        bounds: QueueBounds | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.topic = topic
@@ -63,8 +63,8 @@ class TelemetryPublisher:
         self._clock = clock
         self._settings = _settings(client_config(bootstrap_servers, _own(config or {}), prefix="telemetry"))
         self._client = Producer(self._settings)
-        self._waiting = Waiting(folder, bounds=bounds)
-        self._latest = Latest()
+        self._waiting = SendQueue(folder, bounds=bounds)
+        self._latest = RecentWindows()
         self._wake = threading.Event()
         self._closing = threading.Event()  # nothing is taken any more
         self._ends_at = float("inf")  # monotonic; written by close()
@@ -86,11 +86,11 @@ class TelemetryPublisher:
             logger.warning("telemetry has no JSON form", extra={"topic": self.topic, "error": str(error)})
         self._wake.set()
 
-    def share(self) -> Share:
+    def share(self) -> WindowShare:
         """How many of the latest windows are not on the topic."""
         return self._latest.share(self._clock())
 
-    def lost(self) -> Lost:
+    def lost(self) -> LostBatches:
         """What had no room since this was asked last."""
         return self._waiting.lost()
 
@@ -154,8 +154,8 @@ class TelemetryPublisher:
         good = sum(error is None for error in reports.values())
         return len(handed), len(handed) - good
 
-    def _hand_over(self, reports: dict[int, KafkaError | None]) -> list[Entry]:
-        handed: list[Entry] = []
+    def _hand_over(self, reports: dict[int, KafkaError | None]) -> list[QueuedBatch]:
+        handed: list[QueuedBatch] = []
         for entry, value in self._waiting.next(_TOGETHER):
             number = len(handed)
 
@@ -171,7 +171,7 @@ class TelemetryPublisher:
             handed.append(entry)
         return handed
 
-    def _settle(self, entry: Entry, error: KafkaError | None) -> None:
+    def _settle(self, entry: QueuedBatch, error: KafkaError | None) -> None:
         if error is None:
             self.counts["sent"] += 1
             self._waiting.done(entry)

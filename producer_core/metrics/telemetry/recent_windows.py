@@ -15,7 +15,7 @@ _FEWEST = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class WindowShare:
     """Of the windows of the last five minutes so many are not on the topic."""
 
     failed: int
@@ -30,7 +30,7 @@ class Share:
         return self.failed / self.windows if self.windows else 0.0
 
 
-class Latest:
+class RecentWindows:
     """Told of each window when it is made and when it is sent; times are seconds of the caller's clock."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Latest:
                 if sequence in self._windows:
                     self._windows[sequence] = (self._windows[sequence][0], True)
 
-    def share(self, now: float) -> Share:
+    def share(self, now: float) -> WindowShare:
         with self._lock:
             looked_at = [sent for made, sent in self._windows.values() if _GRACE < now - made <= SPAN or sent]
-        return Share(sum(not sent for sent in looked_at), len(looked_at))
+        return WindowShare(sum(not sent for sent in looked_at), len(looked_at))

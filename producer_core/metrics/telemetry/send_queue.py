@@ -35,7 +35,7 @@ _LEVEL = 1
 
 
 @dataclass(frozen=True)
-class Bounds:
+class QueueBounds:
     """What may wait: so many batches, and bytes of them as they are kept; `together` is what two joined ones may take."""
 
     batches: int
@@ -43,12 +43,12 @@ class Bounds:
     together: int = 480_000
 
 
-IN_MEMORY = Bounds(300, 32 << 20)
-ON_DISK = Bounds(10_000, 64 << 20)
+IN_MEMORY = QueueBounds(300, 32 << 20)
+ON_DISK = QueueBounds(10_000, 64 << 20)
 
 
 @dataclass(eq=False, slots=True)
-class Entry:
+class QueuedBatch:
     """One batch that waits. `handed`: the client had it, so the topic may; then it is joined with no other."""
 
     first: int
@@ -63,7 +63,7 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Lost:
+class LostBatches:
     """What had no room: batches, and acknowledgements of the ledger."""
 
     batches: int = 0
@@ -78,36 +78,36 @@ class Lost:
         return f"Telemetry that could not be sent had no room any more: {' and '.join(parts)} are lost."
 
 
-class Waiting:
+class SendQueue:
     """Put in on the recorder's thread, taken out on the publisher's."""
 
     def __init__(
         self,
         folder: Path | None = None,
         *,
-        bounds: Bounds | None = None,
+        bounds: QueueBounds | None = None,
     ) -> None:
         self._folder = folder
         self._bounds = bounds or (IN_MEMORY if folder is None else ON_DISK)
         self._lock = threading.Lock()  # guards the fields below
-        self._entries: list[Entry] = []
+        self._entries: list[QueuedBatch] = []
         self._bytes = 0
-        self._lost = Lost()
+        self._lost = LostBatches()
         self._disk_failed = False
         self.counts: Counter[str] = Counter()
         if folder is not None:
             self._load(folder)
 
-    def put(self, batch: Batch) -> Entry:
+    def put(self, batch: Batch) -> QueuedBatch:
         """Keep a batch; it is on the disk when this returns, if there is a folder and it takes it."""
-        entry = Entry(batch.begins, batch.sequence, batch.producer_id)
+        entry = QueuedBatch(batch.begins, batch.sequence, batch.producer_id)
         with self._lock:
             self._keep(entry, batch)
             self._entries.append(entry)
             self._shrink()
         return entry
 
-    def next(self, most: int) -> list[tuple[Entry, bytes]]:
+    def next(self, most: int) -> list[tuple[QueuedBatch, bytes]]:
         """The oldest, each with its record's value; they count as handed over from now on."""
         with self._lock:
             taken = []
@@ -118,20 +118,20 @@ class Waiting:
                     taken.append((entry, value))
         return taken
 
-    def done(self, entry: Entry) -> None:
+    def done(self, entry: QueuedBatch) -> None:
         """It is on the topic."""
         with self._lock:
             self._remove(entry)
 
-    def give_up(self, entry: Entry) -> None:
+    def give_up(self, entry: QueuedBatch) -> None:
         """It can never be sent."""
         with self._lock:
             self._drop(entry)
 
-    def lost(self) -> Lost:
+    def lost(self) -> LostBatches:
         """What was lost since this was asked last."""
         with self._lock:
-            lost, self._lost = self._lost, Lost()
+            lost, self._lost = self._lost, LostBatches()
         return lost
 
     def __len__(self) -> int:
@@ -154,7 +154,7 @@ class Waiting:
             if not self._join() and not self._rob(robbed):
                 self._drop(self._entries[0])
 
-    def _alike(self) -> list[tuple[Entry, Entry]]:
+    def _alike(self) -> list[tuple[QueuedBatch, QueuedBatch]]:
         """Neighbours that may be joined if they fit together: of one producer, and nobody was handed them."""
         return [
             (one, two)
@@ -169,7 +169,7 @@ class Waiting:
                 first, second = self._batch(one), self._batch(two)
                 if first is None or second is None:
                     return True  # what was damaged is gone, so there is room again
-                new = Entry(one.first, two.sequence, two.producer_id)
+                new = QueuedBatch(one.first, two.sequence, two.producer_id)
                 self._keep(new, joined(first, second))
                 self._entries[self._entries.index(one)] = new
                 for old in (one, two):
@@ -179,7 +179,7 @@ class Waiting:
                 return True
         return False
 
-    def _rob(self, entries: Sequence[Entry]) -> bool:
+    def _rob(self, entries: Sequence[QueuedBatch]) -> bool:
         """Give up the ledger rows of the oldest batch that has any; it says so itself. False if there are none.
 
         Also of one that the topic may have: a reader takes the one that lost nothing.
@@ -194,14 +194,14 @@ class Waiting:
                 return True
         return False
 
-    def _drop(self, entry: Entry) -> None:
+    def _drop(self, entry: QueuedBatch) -> None:
         self._lost.batches += entry.sequence - entry.first + 1
         self._lost.acknowledgements += entry.acknowledgements
         self._remove(entry)
 
     # keeping
 
-    def _keep(self, entry: Entry, batch: Batch) -> None:
+    def _keep(self, entry: QueuedBatch, batch: Batch) -> None:
         plain = encode(batch)
         data = zlib.compress(plain, _LEVEL)
         entry.plain, entry.kept, entry.acknowledgements = len(plain), len(data), batch.acknowledgements
@@ -212,7 +212,7 @@ class Waiting:
         if before is not None and entry.path not in (None, before):
             _delete(before)
 
-    def _written(self, folder: Path, entry: Entry, data: bytes) -> Path | None:
+    def _written(self, folder: Path, entry: QueuedBatch, data: bytes) -> Path | None:
         """Whole or not at all: a process killed here leaves nothing of it. None where the disk does not take it."""
         numbers = f"{entry.first:012d}-{entry.sequence:012d}-{entry.acknowledgements}"
         path = folder / f"{numbers}-{entry.producer_id}.telemetry"
@@ -228,7 +228,7 @@ class Waiting:
         self._disk_failed = False
         return path
 
-    def _value(self, entry: Entry) -> bytes | None:
+    def _value(self, entry: QueuedBatch) -> bytes | None:
         """The record's value; None, and it is gone, when its file cannot be read any more."""
         try:
             data = entry.data if entry.path is None else entry.path.read_bytes()
@@ -237,7 +237,7 @@ class Waiting:
             self._damaged(entry, error)
             return None
 
-    def _batch(self, entry: Entry) -> Batch | None:
+    def _batch(self, entry: QueuedBatch) -> Batch | None:
         value = self._value(entry)
         try:
             return None if value is None else decode(value)
@@ -245,18 +245,18 @@ class Waiting:
             self._damaged(entry, error)
             return None
 
-    def _damaged(self, entry: Entry, error: Exception) -> None:
+    def _damaged(self, entry: QueuedBatch, error: Exception) -> None:
         logger.warning(
             "telemetry that waited is damaged", extra={"path": str(entry.path), "error": str(error)}
         )
         self._drop(entry)
 
-    def _remove(self, entry: Entry) -> None:
+    def _remove(self, entry: QueuedBatch) -> None:
         if entry in self._entries:
             self._entries.remove(entry)
             self._forget(entry)
 
-    def _forget(self, entry: Entry) -> None:
+    def _forget(self, entry: QueuedBatch) -> None:
         self._bytes -= entry.kept
         if entry.path is not None:
             _delete(entry.path)
@@ -277,7 +277,9 @@ class Waiting:
                 if found := _NAME.fullmatch(path.name):
                     kept, told = path.stat().st_size, int(found[3])
                     first, last = int(found[1]), int(found[2])
-                    entry = Entry(first, last, found[4], kept, acknowledgements=told, handed=True, path=path)
+                    entry = QueuedBatch(
+                        first, last, found[4], kept, acknowledgements=told, handed=True, path=path
+                    )
                     self._entries.append(entry)
                 elif path.suffix == ".new":  # half a file of a process that was killed
                     path.unlink()
@@ -291,9 +293,9 @@ def _delete(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _without_parts(entries: Sequence[Entry]) -> list[Entry]:
+def _without_parts(entries: Sequence[QueuedBatch]) -> list[QueuedBatch]:
     """Killed after two were joined, or one was robbed, and before the old ones were deleted, a process leaves both."""
-    kept: list[Entry] = []
+    kept: list[QueuedBatch] = []
     for entry in sorted(entries, key=_newest_first):
         last = kept[-1] if kept else None
         if last is not None and last.producer_id == entry.producer_id and entry.sequence <= last.sequence:
@@ -304,6 +306,6 @@ def _without_parts(entries: Sequence[Entry]) -> list[Entry]:
     return sorted(kept, key=lambda entry: entry.sequence)
 
 
-def _newest_first(entry: Entry) -> tuple[str, int, int, int]:
+def _newest_first(entry: QueuedBatch) -> tuple[str, int, int, int]:
     """By producer and first number: the whole before its parts, and what was robbed before what it was."""
     return entry.producer_id, entry.first, -entry.sequence, entry.acknowledgements

@@ -1,7 +1,7 @@
 """The integrity job: proof, by message id, of what became of each acknowledged message."""
 
 from producer_core.pipeline.integrity.audit_run import audit
-from producer_core.pipeline.integrity.outcome import Expired, Gap
+from producer_core.pipeline.integrity.outcome import ExpiredRange, LedgerGap
 from producer_core.pipeline.integrity.report import AuditReport
 
-__all__ = ["AuditReport", "Expired", "Gap", "audit"]
+__all__ = ["AuditReport", "ExpiredRange", "LedgerGap", "audit"]

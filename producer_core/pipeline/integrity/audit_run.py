@@ -21,20 +21,27 @@ from producer_core.kafka.clients import admin, cluster_id
 from producer_core.pipeline.integrity import caveats, ledgers, topic_bounds, watermarks
 from producer_core.pipeline.integrity.cached_frames import giving_back, keep
 from producer_core.pipeline.integrity.compare import about, look
-from producer_core.pipeline.integrity.comparison import Found, Ledgers, Question
+from producer_core.pipeline.integrity.comparison import ComparisonRequest, ComparisonResult, LedgerFrames
 from producer_core.pipeline.integrity.confirm_losses import confirm
 from producer_core.pipeline.integrity.findings import listed, written
-from producer_core.pipeline.integrity.ledger_sources import Heard, Source, fresh, hear, read_until, sources
+from producer_core.pipeline.integrity.ledger_sources import (
+    LedgerRange,
+    LedgerSource,
+    fresh,
+    hear,
+    read_until,
+    sources,
+)
 from producer_core.pipeline.integrity.offset_lookup import looked_up
-from producer_core.pipeline.integrity.outcome import Gap
+from producer_core.pipeline.integrity.outcome import LedgerGap
 from producer_core.pipeline.integrity.ranges import Range
 from producer_core.pipeline.integrity.read_topic import bounded, decoded
 from producer_core.pipeline.integrity.report import AuditReport
-from producer_core.pipeline.integrity.scope import Scope
+from producer_core.pipeline.integrity.scope import AuditScope
 from producer_core.pipeline.integrity.spans import (
-    Edge,
     Isolation,
-    Span,
+    OffsetSpan,
+    PartitionBounds,
     anew,
     judged_from,
     left_of,
@@ -42,7 +49,7 @@ from producer_core.pipeline.integrity.spans import (
     seen_after,
     spans,
 )
-from producer_core.pipeline.job_status import Told, ending, noted
+from producer_core.pipeline.job_status import JobStatus, ending, noted
 from producer_core.pipeline.kafka_options import kafka_options
 from producer_core.pipeline.progress import said, shown, wiped
 
@@ -78,7 +85,7 @@ def audit(
     not read. `findings` is a folder: all findings go to a new folder of Parquet there. A store keeps the report, the
     first 10,000 findings of each kind, and the marks. The session stays open.
     """
-    scope = Scope(since, until, from_offsets or {}, incremental, isolation)
+    scope = AuditScope(since, until, from_offsets or {}, incremental, isolation)
     if incremental and store is None:
         raise ConfigError(
             "An incremental audit needs a store, where it keeps how far it came.", fix="Pass store=."
@@ -104,9 +111,9 @@ class _Audit:
         config: ClientConfig,
         ledger_topics: tuple[str, ...],
         store: Store | None,
-        scope: Scope,
+        scope: AuditScope,
         folder: Path | str | None,
-        job: Told,
+        job: JobStatus,
     ) -> None:
         self._session, self._topic, self._store, self._scope, self._job = session, topic, store, scope, job
         self._folder = folder
@@ -130,7 +137,7 @@ class _Audit:
     def _noted(self, started: float) -> AuditReport:
         """The audit, and its line in the store."""
         self._facts = topic_bounds.facts(self._admin, self._topic)
-        self._marks = watermarks.Marks(
+        self._marks = watermarks.AuditWatermarks(
             self._store, self._cluster, self._topic, self._facts.incarnation, self._scope.isolation, self._ledger_topics
         )  # fmt: skip
         if self._store is None:
@@ -158,7 +165,7 @@ class _Audit:
         )
         rows = keep(ledgers.rows(heard.batches))
         self._notes += caveats.unheard(self._admin, heard_of, self._heard_before, self._scope.since)
-        told = Ledgers(ledgers.sound(rows), keep(ledgers.given_up(heard.batches, self._topic)))
+        told = LedgerFrames(ledgers.sound(rows), keep(ledgers.given_up(heard.batches, self._topic)))
         question = self._question(told.rows, asked, heard_of, started)
         found = self._look(question, told)
         report = AuditReport.made(
@@ -175,10 +182,14 @@ class _Audit:
         return report, self._moved(heard_of, started, found)
 
     def _question(
-        self, rows: DataFrame, asked: Mapping[int, Span], heard_of: Sequence[Source], started: float
-    ) -> Question:
+        self,
+        rows: DataFrame,
+        asked: Mapping[int, OffsetSpan],
+        heard_of: Sequence[LedgerSource],
+        started: float,
+    ) -> ComparisonRequest:
         scope, facts = self._scope, self._facts
-        first = Question(
+        first = ComparisonRequest(
             self._topic, self._cluster, asked, started, since=scope.since, compacted=facts.compacted
         )
         if scope.since is not None:
@@ -193,7 +204,7 @@ class _Audit:
         late = replace(first, fresh=new, old=f"not ({new})", waiting=self._marks.waiting(), spans=known)
         return replace(late, spans=self._from_late_told(rows, late))
 
-    def _look(self, question: Question, told: Ledgers) -> Found:
+    def _look(self, question: ComparisonRequest, told: LedgerFrames) -> ComparisonResult:
         self._job.records(done=0, total=sum(span.end - span.start for span in question.spans.values()))
         return look(
             self._session, question, told, read=self._read, reading=self._reading,
@@ -215,7 +226,7 @@ class _Audit:
 
     # what is asked of the brokers
 
-    def _spans(self, ends: Mapping[int, Edge]) -> dict[int, Span]:
+    def _spans(self, ends: Mapping[int, PartitionBounds]) -> dict[int, OffsetSpan]:
         scope = self._scope
         until = (
             None if scope.until is None else topic_bounds.first_since(self._admin, self._facts, scope.until)
@@ -249,7 +260,7 @@ class _Audit:
     def _heard_before(self, ledger: str) -> Mapping[int, int]:
         return self._marks.heard(ledger) if self._scope.incremental else {}
 
-    def _from_late_told(self, rows: DataFrame, question: Question) -> Mapping[int, Span]:
+    def _from_late_told(self, rows: DataFrame, question: ComparisonRequest) -> Mapping[int, OffsetSpan]:
         """An incremental audit begins earlier where the ledger has told of earlier offsets since the last one."""
         from pyspark.sql import functions as F
 
@@ -267,7 +278,7 @@ class _Audit:
     # the end
 
     def _moved(
-        self, heard_of: Sequence[Source], started: float, found: Found
+        self, heard_of: Sequence[LedgerSource], started: float, found: ComparisonResult
     ) -> Mapping[str, watermarks.Offsets]:
         """The marks that this audit moves: to the ends that it read."""
         if not self._scope.incremental:
@@ -285,10 +296,10 @@ def _cluster(config: ClientConfig, topic: str) -> str:
     return found
 
 
-def _of_ledger(heard: Heard, rows: DataFrame, told: Ledgers) -> dict[str, Any]:
+def _of_ledger(heard: LedgerRange, rows: DataFrame, told: LedgerFrames) -> dict[str, Any]:
     """What the report says of the ledger itself."""
     return {
-        "gaps": tuple(Gap(*row) for row in ledgers.gaps(heard.stretches).collect()),
+        "gaps": tuple(LedgerGap(*row) for row in ledgers.gaps(heard.stretches).collect()),
         "ledger_lost": heard.left_out,
         "strange": heard.strange + ledgers.odd(rows).count(),
         "given_up": told.letters.count(),

@@ -10,7 +10,7 @@ from producer_core.pipeline.integrity import topic_bounds
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-    from producer_core.pipeline.integrity.ledger_sources import Source
+    from producer_core.pipeline.integrity.ledger_sources import LedgerSource
 
 _AHEAD = 60.0
 """Seconds by which a producer's clock may be ahead of ours."""
@@ -27,7 +27,7 @@ def timestamps_ahead(admin: AdminClient, topic: topic_bounds.TopicFacts, now: fl
 
 def unheard(
     admin: AdminClient,
-    sources: Sequence[Source],
+    sources: Sequence[LedgerSource],
     known: Callable[[str], Mapping[int, int]],
     since: float | None = None,
 ) -> Iterator[str]:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from producer_core.pipeline.integrity import groups, sum_differences, suspects, verdicts
 from producer_core.pipeline.integrity.cached_frames import keep
-from producer_core.pipeline.integrity.comparison import Found, Ledgers, Question
+from producer_core.pipeline.integrity.comparison import ComparisonRequest, ComparisonResult, LedgerFrames
 from producer_core.pipeline.integrity.offset_lookup import MOST
-from producer_core.pipeline.integrity.outcome import Expired
+from producer_core.pipeline.integrity.outcome import ExpiredRange
 from producer_core.pipeline.integrity.ranges import Range, covered, layers
-from producer_core.pipeline.integrity.spans import Edge, Span, seen_after
+from producer_core.pipeline.integrity.spans import OffsetSpan, PartitionBounds, seen_after
 from producer_core.pipeline.integrity.verdicts import windowed
 
 if TYPE_CHECKING:
@@ -38,14 +38,14 @@ _LITTLE = 0.05
 
 def look(
     session: SparkSession,
-    question: Question,
-    told: Ledgers,
+    question: ComparisonRequest,
+    told: LedgerFrames,
     *,
     read: Read,
-    edges_now: Callable[[], Mapping[int, Edge]],
+    edges_now: Callable[[], Mapping[int, PartitionBounds]],
     reading: Reading = lambda records, again: nullcontext(),
     look_up: LookUp | None = None,
-) -> Found:
+) -> ComparisonResult:
     """Everything once, suspects twice. `edges_now` asks the brokers again when all was read; without `look_up`, single
     places are read by Spark, too."""
     ours = groups.zoned_rows(about(session, question, told.rows, question.spans))
@@ -71,12 +71,12 @@ def look(
         findings = _judged(
             question, compared, rows, told.letters, zoned, second, {*zones}, verdict(question, after)
         )
-    expired: tuple[Expired, ...] = ()
+    expired: tuple[ExpiredRange, ...] = ()
     taken = 0
     if risen or zones.keys() & _BELOW:
         expired, taken = _expired(session, question, told.rows, after)
     known = counts["acknowledged"] - taken - (0 if second is None else second.repeats)
-    return Found(
+    return ComparisonResult(
         records=counts["records"],
         foreign=counts["foreign"],
         acknowledged=max(0, known) + beyond,
@@ -88,7 +88,7 @@ def look(
 
 
 def _judged(
-    question: Question,
+    question: ComparisonRequest,
     compared: DataFrame,
     rows: DataFrame,
     letters: DataFrame,
@@ -128,7 +128,7 @@ class _Second:
 
 def _second(
     session: SparkSession,
-    question: Question,
+    question: ComparisonRequest,
     compared: DataFrame,
     entries: DataFrame,
     counts: Mapping[str, int],
@@ -186,7 +186,7 @@ def _looked_up(
     return session.createDataFrame(table).select("partition", "offset", "session", "seq", "window"), len(rows)
 
 
-def _points(question: Question, surplus: DataFrame, read: Read) -> tuple[DataFrame, int]:
+def _points(question: ComparisonRequest, surplus: DataFrame, read: Read) -> tuple[DataFrame, int]:
     """The records that are where arithmetic says, and how many offsets were read; none where that would be much."""
     named = surplus.selectExpr("partition", "offset as off_min", "offset as off_max").toArrow()
     ranges = suspects.to_read(named, question.spans)
@@ -200,7 +200,9 @@ def _points(question: Question, surplus: DataFrame, read: Read) -> tuple[DataFra
     return found, covered(ranges)
 
 
-def compare(question: Question, told: Ledgers, rows: DataFrame, read: Read, *, cut: bool = True) -> DataFrame:
+def compare(
+    question: ComparisonRequest, told: LedgerFrames, rows: DataFrame, read: Read, *, cut: bool = True
+) -> DataFrame:
     """The first pass: the log's groups beside those of the ledger's zoned `rows`. The plan of all that is read."""
     from pyspark.sql import functions as F
 
@@ -214,7 +216,9 @@ def compare(question: Question, told: Ledgers, rows: DataFrame, read: Read, *, c
     return compared
 
 
-def about(session: SparkSession, question: Question, rows: DataFrame, spans: Mapping[int, Span]) -> DataFrame:
+def about(
+    session: SparkSession, question: ComparisonRequest, rows: DataFrame, spans: Mapping[int, OffsetSpan]
+) -> DataFrame:
     """The ledger's rows of this topic, beside the span of their partition, and whether they are `old`."""
     from pyspark.sql import functions as F
 
@@ -228,7 +232,7 @@ def _again(read: Read, ranges: Mapping[int, list[Range]]) -> DataFrame:
     return reduce(lambda one, other: one.unionByName(other), reads)
 
 
-def _size(spans: Mapping[int, Span]) -> int:
+def _size(spans: Mapping[int, OffsetSpan]) -> int:
     """Offsets that are read."""
     return sum(span.end - span.start for span in spans.values())
 
@@ -257,7 +261,7 @@ def _beyond(told: DataFrame) -> int:
     return int(ids.join(inside, ["session", "seq"], "left_anti").count())
 
 
-def verdict(question: Question, after: Mapping[int, Span]) -> str:
+def verdict(question: ComparisonRequest, after: Mapping[int, OffsetSpan]) -> str:
     """SQL: what became of a message that was acknowledged nobody knows where, and does not stand in the range."""
     hidden = any(span.stable < span.high for span in after.values())
     whole = all(span.whole for span in after.values())
@@ -270,8 +274,8 @@ def verdict(question: Question, after: Mapping[int, Span]) -> str:
 
 
 def _expired(
-    session: SparkSession, question: Question, rows: DataFrame, after: Mapping[int, Span]
-) -> tuple[tuple[Expired, ...], int]:
+    session: SparkSession, question: ComparisonRequest, rows: DataFrame, after: Mapping[int, OffsetSpan]
+) -> tuple[tuple[ExpiredRange, ...], int]:
     """What expired, and how much of that was taken from the range while it was read."""
     from pyspark.sql import functions as F
 
@@ -285,5 +289,5 @@ def _expired(
     if question.since is not None:
         below = below.where(f"zone = 'taken' or at >= {question.since!r}")
     told = groups.tally(below).orderBy("partition").collect()
-    expired = tuple(Expired(row["partition"], row["n"], row["first"], row["last"]) for row in told)
+    expired = tuple(ExpiredRange(row["partition"], row["n"], row["first"], row["last"]) for row in told)
     return expired, sum(row["taken"] for row in told)

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from producer_core.pipeline.integrity.outcome import Expired
-from producer_core.pipeline.integrity.spans import Span
+from producer_core.pipeline.integrity.outcome import ExpiredRange
+from producer_core.pipeline.integrity.spans import OffsetSpan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True)
-class Question:
+class ComparisonRequest:
     """What is looked at. `fresh` is SQL over a ledger's row: no audit before this one has judged it; `old`: it was told
     before what this one is about (see `Span.judged`). `waiting`, of an incremental audit, are ids without a place that the
     last one could not judge. `started` is when the topic's ends were asked for; `since` bounds what counts as expired.
@@ -22,7 +22,7 @@ class Question:
 
     topic: str
     cluster: str
-    spans: Mapping[int, Span]
+    spans: Mapping[int, OffsetSpan]
     started: float
     fresh: str = "true"
     old: str = "false"
@@ -32,7 +32,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Ledgers:
+class LedgerFrames:
     """`rows` of all topics, and the `letters`: messages of this topic that were given up."""
 
     rows: DataFrame
@@ -40,13 +40,13 @@ class Ledgers:
 
 
 @dataclass(frozen=True)
-class Found:
+class ComparisonResult:
     """What was counted, and a frame of findings (see `judging`); None where nothing was suspect."""
 
     records: int
     foreign: int
     acknowledged: int
     read_again: int
-    expired: tuple[Expired, ...]
-    spans: Mapping[int, Span]
+    expired: tuple[ExpiredRange, ...]
+    spans: Mapping[int, OffsetSpan]
     findings: DataFrame | None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core.metrics.ack_ledger import MODULUS, WINDOW
 from producer_core.pipeline.integrity.ledgers import SHIFT, entries
-from producer_core.pipeline.integrity.spans import Span, zone
+from producer_core.pipeline.integrity.spans import OffsetSpan, zone
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,7 +48,7 @@ def of_topic(rows: DataFrame, topic: str, cluster: str, spans: DataFrame) -> Dat
     return about.join(F.broadcast(spans), "partition", "left")
 
 
-def span_frame(session: SparkSession, spans: Mapping[int, Span]) -> DataFrame:
+def span_frame(session: SparkSession, spans: Mapping[int, OffsetSpan]) -> DataFrame:
     """The spans as a small frame: partition, span_start, span_end, …"""
     import pyarrow as pa
 

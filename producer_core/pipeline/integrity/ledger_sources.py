@@ -11,7 +11,7 @@ from producer_core.errors import ConfigError
 from producer_core.pipeline.integrity import ledgers, topic_bounds, watermarks
 from producer_core.pipeline.integrity.cached_frames import keep
 from producer_core.pipeline.integrity.read_topic import bounded
-from producer_core.pipeline.integrity.spans import Edge
+from producer_core.pipeline.integrity.spans import PartitionBounds
 from producer_core.pipeline.integrity.store_ledger import kept
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ _SETTLING = 60.0
 
 
 @dataclass(frozen=True)
-class Source:
+class LedgerSource:
     """A topic of ledgers, as it was when the audit began."""
 
     facts: topic_bounds.TopicFacts
-    edges: Mapping[int, Edge]
+    edges: Mapping[int, PartitionBounds]
 
     @property
     def name(self) -> str:
@@ -38,7 +38,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Heard:
+class LedgerRange:
     """Each batch once; the numbers that each source has; and how much was left out or could not be read."""
 
     batches: DataFrame
@@ -47,21 +47,21 @@ class Heard:
     strange: int
 
 
-def sources(admin: AdminClient, topics: Sequence[str]) -> list[Source]:
+def sources(admin: AdminClient, topics: Sequence[str]) -> list[LedgerSource]:
     """The topics of ledgers, with their ends as they are now."""
     found = [topic_bounds.facts(admin, name) for name in topics]
-    return [Source(facts, topic_bounds.edges(admin, facts)) for facts in found]
+    return [LedgerSource(facts, topic_bounds.edges(admin, facts)) for facts in found]
 
 
 def hear(
     session: SparkSession,
-    sources: Sequence[Source],
+    sources: Sequence[LedgerSource],
     store: Store | None,
     options: Mapping[str, str],
     *,
     topic: str,
     cluster: str,
-) -> Heard:
+) -> LedgerRange:
     """What they tell, with what the store keeps of a topic in a cluster; `options` are Kafka's."""
     stored = kept(session, store, topic, cluster)
     frames = [
@@ -86,10 +86,10 @@ def hear(
     if counts["bare"]:
         known = keep(ledgers.located(known))
     stretches = ledgers.stretches(known).unionByName(stored.stretches)
-    return Heard(known, stretches, counts["lost"] + stored.left_out, counts["strange"])
+    return LedgerRange(known, stretches, counts["lost"] + stored.left_out, counts["strange"])
 
 
-def _no_data_topics(raw: DataFrame, sources: Sequence[Source]) -> None:
+def _no_data_topics(raw: DataFrame, sources: Sequence[LedgerSource]) -> None:
     """ConfigError where a topic holds records and no batch of telemetry is among them: nothing would be proved by it."""
     known = raw.where("v is not null").select("source").distinct()  # of a newer schema too: those are counted
     others = {
@@ -106,7 +106,7 @@ def _no_data_topics(raw: DataFrame, sources: Sequence[Source]) -> None:
             )
 
 
-def fresh(sources: Sequence[Source], known: Callable[[str], Mapping[int, int]]) -> str:
+def fresh(sources: Sequence[LedgerSource], known: Callable[[str], Mapping[int, int]]) -> str:
     """SQL: what they have told since the last audit; `known` gives the marks of one by its name."""
     new = [f"(source = '{ledgers.STORE}' and position >= {known(ledgers.STORE).get(0, 0)})"]
     for source in sources:
@@ -118,7 +118,7 @@ def fresh(sources: Sequence[Source], known: Callable[[str], Mapping[int, int]]) 
     return " or ".join(new)
 
 
-def read_until(sources: Sequence[Source], started: float) -> dict[str, dict[int, int]]:
+def read_until(sources: Sequence[LedgerSource], started: float) -> dict[str, dict[int, int]]:
     """The marks of an audit that began to look then."""
     found = {
         source.name: {number: edge.stable for number, edge in source.edges.items()} for source in sources

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from producer_core.pipeline.integrity.spans import Isolation, Span
+from producer_core.pipeline.integrity.spans import Isolation, OffsetSpan
 
 if TYPE_CHECKING:
     import pyarrow
@@ -20,7 +20,7 @@ KEPT = 10_000
 """Findings of a kind that the report and the store hold; the Parquet has all."""
 
 
-class Gap(NamedTuple):
+class LedgerGap(NamedTuple):
     """Batches of a producer's ledger that are missing, from the first to the last."""
 
     producer_id: str
@@ -28,7 +28,7 @@ class Gap(NamedTuple):
     last: int
 
 
-class Expired(NamedTuple):
+class ExpiredRange(NamedTuple):
     """Acknowledgements of a partition that lie below its low watermark: so many, from one offset to another."""
 
     partition: int
@@ -38,7 +38,7 @@ class Expired(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Outcome:
+class AuditOutcome:
     """The data of an `AuditReport`, which says what each number counts."""
 
     audit_id: str
@@ -47,7 +47,7 @@ class Outcome:
     started_at: float
     finished_at: float
     isolation: Isolation
-    spans: Mapping[int, Span]
+    spans: Mapping[int, OffsetSpan]
     records: int
     foreign: int
     acknowledged: int
@@ -60,8 +60,8 @@ class Outcome:
     given_up: int = 0
     given_up_found: int = 0
     undecided: int = 0
-    expired_ranges: tuple[Expired, ...] = ()
-    gaps: tuple[Gap, ...] = ()
+    expired_ranges: tuple[ExpiredRange, ...] = ()
+    gaps: tuple[LedgerGap, ...] = ()
     ledger_lost: int = 0
     strange: int = 0
     compacted: bool | None = False

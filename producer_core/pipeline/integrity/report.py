@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.masking import mask_told
 from producer_core.pipeline.integrity import wording
-from producer_core.pipeline.integrity.comparison import Found, Question
-from producer_core.pipeline.integrity.outcome import KINDS, Outcome
+from producer_core.pipeline.integrity.comparison import ComparisonRequest, ComparisonResult
+from producer_core.pipeline.integrity.outcome import KINDS, AuditOutcome
 
 if TYPE_CHECKING:
     import pyarrow
@@ -19,7 +19,7 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True, repr=False)
-class AuditReport(Outcome):
+class AuditReport(AuditOutcome):
     """Numbers are messages, each id once, but `records` and `foreign`, which are records on the log.
 
     `lost`: acknowledged, and not on the log. `duplicated`: at more than one place. `reordered`: behind one of their
@@ -31,7 +31,11 @@ class AuditReport(Outcome):
 
     @classmethod
     def made(
-        cls, question: Question, found: Found, listed: tuple[Mapping[str, int], pyarrow.Table], **others: Any
+        cls,
+        question: ComparisonRequest,
+        found: ComparisonResult,
+        listed: tuple[Mapping[str, int], pyarrow.Table],
+        **others: Any,
     ) -> AuditReport:
         """Of what was asked, what was found, and the findings as counts by kind and as a table."""
         counts, table = listed

@@ -10,7 +10,7 @@ from producer_core.pipeline.integrity.spans import Isolation
 
 
 @dataclass(frozen=True)
-class Scope:
+class AuditScope:
     """What is audited: everything there is, or from and to a moment, or from offsets, or since the last audit."""
 
     since: float | None = None

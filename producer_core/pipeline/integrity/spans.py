@@ -15,7 +15,7 @@ NEVER = 1 << 62
 
 
 @dataclass(frozen=True)
-class Edge:
+class PartitionBounds:
     """A partition as its leader describes it: the first offset, the last stable one, and the end of the log."""
 
     low: int
@@ -24,7 +24,7 @@ class Edge:
 
 
 @dataclass(frozen=True)
-class Span:
+class OffsetSpan:
     """Audited is from `start` to before `end`. What was acknowledged from `floor` to before `low` expired unaudited;
     from `stable` to before `high` an open transaction hides it (nothing is hidden from a reader of what is uncommitted:
     there `stable` is `high`); at `after` or above there is nothing, although the ledger was read before `after` was
@@ -47,13 +47,13 @@ class Span:
 
 
 def spans(
-    edges: Mapping[int, Edge],
+    edges: Mapping[int, PartitionBounds],
     *,
     isolation: Isolation = "read_committed",
     begin: Mapping[int, int] | None = None,
     until: Mapping[int, int | None] | None = None,
     floor_is_begin: bool = True,
-) -> dict[int, Span]:
+) -> dict[int, OffsetSpan]:
     """The spans from `begin` (default: everything there is) to the end of what a reader of this isolation sees.
 
     A partition that `begin` leaves out is audited from its first offset; `until` gives the first offset that is too
@@ -68,7 +68,7 @@ def spans(
         latest = (until or {}).get(partition)
         end = stable if latest is None else min(stable, latest)
         start = min(max(asked, edge.low), max(end, edge.low))
-        found[partition] = Span(
+        found[partition] = OffsetSpan(
             start,
             max(start, end),
             edge.low,
@@ -89,7 +89,9 @@ def check_partitions(asked: Iterable[int], there: Collection[int]) -> None:
         )
 
 
-def seen_after(before: Mapping[int, Span], edges: Mapping[int, Edge]) -> dict[int, Span]:
+def seen_after(
+    before: Mapping[int, OffsetSpan], edges: Mapping[int, PartitionBounds]
+) -> dict[int, OffsetSpan]:
     """The same spans, once the ends were asked for again: logs have grown, and retention may have taken their starts.
 
     A partition that was added meanwhile is not audited, and whatever is acknowledged there is newer.
@@ -103,10 +105,10 @@ def seen_after(before: Mapping[int, Span], edges: Mapping[int, Edge]) -> dict[in
     return grown | {partition: _NEW for partition in edges if partition not in before}
 
 
-_NEW = Span(0, 0, 0, 0, 0, after=NEVER)
+_NEW = OffsetSpan(0, 0, 0, 0, 0, after=NEVER)
 
 
-def lowered(before: Mapping[int, Span], starts: Mapping[int, int]) -> dict[int, Span]:
+def lowered(before: Mapping[int, OffsetSpan], starts: Mapping[int, int]) -> dict[int, OffsetSpan]:
     """The same spans, begun earlier where `starts` says so: a ledger told late of what stands there."""
     return {
         partition: replace(span, start=max(span.low, min(span.start, starts.get(partition, span.start))))
@@ -114,7 +116,7 @@ def lowered(before: Mapping[int, Span], starts: Mapping[int, int]) -> dict[int, 
     }
 
 
-def left_of(before: Mapping[int, Span]) -> dict[int, Span]:
+def left_of(before: Mapping[int, OffsetSpan]) -> dict[int, OffsetSpan]:
     """The same spans, begun where retention has left something: nothing is read yet."""
     return {
         partition: replace(span, start=max(span.start, span.low), end=max(span.end, span.low))
@@ -122,14 +124,16 @@ def left_of(before: Mapping[int, Span]) -> dict[int, Span]:
     }
 
 
-def judged_from(before: Mapping[int, Span], ends: Mapping[int, int], others: int = NEVER) -> dict[int, Span]:
+def judged_from(
+    before: Mapping[int, OffsetSpan], ends: Mapping[int, int], others: int = NEVER
+) -> dict[int, OffsetSpan]:
     """The same spans, with what an audit before this one has judged; `others` where nothing is known."""
     return {
         partition: replace(span, judged=ends.get(partition, others)) for partition, span in before.items()
     }
 
 
-def anew(verified: Mapping[int, int], edges: Mapping[int, Edge]) -> list[int]:
+def anew(verified: Mapping[int, int], edges: Mapping[int, PartitionBounds]) -> list[int]:
     """Partitions whose log ends below what was audited before: the topic was made anew, or its log was cut."""
     return sorted(
         partition

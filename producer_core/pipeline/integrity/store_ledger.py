@@ -26,7 +26,7 @@ than a slice is read."""
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoreLedger:
     """`batches` as `ledgers.parsed` has them; `stretches` of numbers that the store has of those producers; how many
     acknowledgements were left out because there was no room for them."""
 
@@ -35,15 +35,15 @@ class Kept:
     left_out: int
 
 
-def kept(session: SparkSession, store: Store | None, topic: str, cluster: str) -> Kept:
+def kept(session: SparkSession, store: Store | None, topic: str, cluster: str) -> StoreLedger:
     """What the store keeps of a topic, as far as `slices` has it; nothing without a store."""
     if store is None:
-        return Kept(_frame(session, None, _batches()), _frame(session, None, _stretches()), 0)
+        return StoreLedger(_frame(session, None, _batches()), _frame(session, None, _stretches()), 0)
     found = [_frame(session, table, _batches()) for table in slices(store, topic, cluster)]
     with store.borrow(limit=_SECONDS) as connection:
         ((left_out,),) = connection.execute(_LEFT_OUT).fetchall()
         stretches = connection.sql(_HAS).to_arrow_table()
-    return Kept(
+    return StoreLedger(
         reduce(lambda one, other: one.unionByName(other), found or [_frame(session, None, _batches())]),
         _frame(session, stretches, _stretches()),
         int(left_out),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from producer_core.pipeline.integrity.groups import KEY
 from producer_core.pipeline.integrity.ledgers import entries
 from producer_core.pipeline.integrity.ranges import MOST, Range, merged
-from producer_core.pipeline.integrity.spans import Span, zone
+from producer_core.pipeline.integrity.spans import OffsetSpan, zone
 from producer_core.pipeline.integrity.verdicts import windowed
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def intervals(groups: DataFrame, count: int, size: int) -> Any:
     return found.toArrow()
 
 
-def to_read(intervals: Any, spans: Mapping[int, Span]) -> dict[int, list[Range]]:
+def to_read(intervals: Any, spans: Mapping[int, OffsetSpan]) -> dict[int, list[Range]]:
     """The ranges that hold them; `intervals` is an Arrow table of partition, off_min, off_max."""
     found: dict[int, list[Range]] = {}
     columns = (intervals.column(name).to_pylist() for name in ("partition", "off_min", "off_max"))
@@ -116,7 +116,7 @@ def to_read(intervals: Any, spans: Mapping[int, Span]) -> dict[int, list[Range]]
     return {partition: merged(ranges, _most(spans[partition])) for partition, ranges in found.items()}
 
 
-def _most(span: Span) -> int:
+def _most(span: OffsetSpan) -> int:
     return min(MOST, 1 + (span.end - span.start) // WORTH)
 
 

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 
 from producer_core.errors import BrokerError
 from producer_core.kafka.clients import answered
-from producer_core.pipeline.integrity.spans import Edge
+from producer_core.pipeline.integrity.spans import PartitionBounds
 
 _TIMEOUT = 15.0
 _BIGGEST = 1 << 62
@@ -49,13 +49,13 @@ def facts(admin: AdminClient, topic: str) -> TopicFacts:
     return TopicFacts(topic, str(found.topic_id or uuid.UUID(int=0)), numbers, policy)
 
 
-def edges(admin: AdminClient, topic: TopicFacts) -> dict[int, Edge]:
+def edges(admin: AdminClient, topic: TopicFacts) -> dict[int, PartitionBounds]:
     """First, last stable and end offset of each partition, the stable ones asked for first."""
     stable = _offsets(admin, topic, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
     high = _offsets(admin, topic, OffsetSpec.latest())
     low = _offsets(admin, topic, OffsetSpec.earliest())
     return {
-        number: Edge(
+        number: PartitionBounds(
             low[number][0], max(stable[number][0], low[number][0]), max(high[number][0], low[number][0])
         )
         for number in topic.partitions

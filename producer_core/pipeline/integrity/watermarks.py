@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from producer_core.pipeline.integrity.report import AuditReport
-from producer_core.pipeline.integrity.spans import Span
+from producer_core.pipeline.integrity.spans import OffsetSpan
 from producer_core.store.queries import run
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def incarnated(topic: str, incarnation: str) -> str:
 
 
 @dataclass(frozen=True)
-class Marks:
+class AuditWatermarks:
     """How far the incremental audits of one topic have come that read as the same reader and heard the same ledgers: what
     others have read, these have not judged. Without a store there are none."""
 
@@ -77,7 +77,7 @@ class Marks:
         rows = self.store.rows("audit_incarnations", cluster=self.cluster, topic=self.topic)
         return any(row["topic"].split(" ")[1] != self.incarnation for row in rows)
 
-    def moved(self, spans: Mapping[int, Span], heard: Mapping[str, Offsets]) -> dict[str, Offsets]:
+    def moved(self, spans: Mapping[int, OffsetSpan], heard: Mapping[str, Offsets]) -> dict[str, Offsets]:
         """The marks of an audit that came so far, under their names."""
         own = {
             self.name: {number: span.end for number, span in spans.items()},

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from producer_core.pipeline.integrity.outcome import Outcome
+from producer_core.pipeline.integrity.outcome import AuditOutcome
 
 _SAID = 5
 
 
-def sentence(report: Outcome) -> str:
+def sentence(report: AuditOutcome) -> str:
     """What a person must know, in one sentence."""
     bad = [
         (number, words)
@@ -36,7 +36,7 @@ def sentence(report: Outcome) -> str:
     return f"{report.topic}: {said}{_as_far(report)}."
 
 
-def _as_far(report: Outcome) -> str:
+def _as_far(report: AuditOutcome) -> str:
     """What the ledgers do not tell, where it is anything."""
     batches = "1 batch is" if report.ledger_gaps == 1 else f"{report.ledger_gaps:,} batches are"
     holes = (
@@ -49,7 +49,7 @@ def _as_far(report: Outcome) -> str:
     return f", as far as ledgers tell: {', '.join(said)}" if said else ""
 
 
-def _unledgered(report: Outcome, bad: Sequence[tuple[int, str]]) -> str:
+def _unledgered(report: AuditOutcome, bad: Sequence[tuple[int, str]]) -> str:
     hidden = (
         (report.expired, "expired"),
         (report.pending, "hidden by an open transaction"),
@@ -65,7 +65,7 @@ def _unledgered(report: Outcome, bad: Sequence[tuple[int, str]]) -> str:
     return f"{report.topic}: no ledger speaks of this range, so nobody can say what is lost; {of}."
 
 
-def sentences(report: Outcome) -> Iterator[str]:
+def sentences(report: AuditOutcome) -> Iterator[str]:
     """The first, then what else matters."""
     yield sentence(report)
     yield from _undecidable(report)
@@ -86,7 +86,7 @@ def sentences(report: Outcome) -> Iterator[str]:
     yield from report.notes
 
 
-def _undecidable(report: Outcome) -> Iterator[str]:
+def _undecidable(report: AuditOutcome) -> Iterator[str]:
     if report.pending:
         yield f"{_are(report.pending, 'acknowledged')} hidden by an open transaction: look again when it has ended."
     if report.expired:
@@ -102,7 +102,7 @@ def _undecidable(report: Outcome) -> Iterator[str]:
         )
 
 
-def _expired(report: Outcome) -> str:
+def _expired(report: AuditOutcome) -> str:
     said = [
         f"partition {one.partition}, {one.count:,} at offsets {one.first:,} to {one.last:,}"
         for one in report.expired_ranges
@@ -113,7 +113,7 @@ def _expired(report: Outcome) -> str:
     )
 
 
-def _holes(report: Outcome) -> Iterator[str]:
+def _holes(report: AuditOutcome) -> Iterator[str]:
     for gap in report.gaps[:_SAID]:
         batches = (
             f"batch {gap.first:,}" if gap.first == gap.last else f"batches {gap.first:,} to {gap.last:,}"

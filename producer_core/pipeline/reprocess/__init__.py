@@ -6,22 +6,22 @@ stop rule, its pace, its lease: `producer_core.replay`'s runner carries it out. 
 """
 
 from producer_core.pipeline.reprocess.job import (
-    WAVE,
-    Choices,
+    RECORDS_PER_BATCH,
+    ReprocessOptions,
     carried_out,
     end_cancelled,
     reprocess,
     spark_runner,
 )
 from producer_core.pipeline.reprocess.progress_topic import PROGRESS_TOPIC
-from producer_core.pipeline.reprocess.record_sources import Brought, bring, brought
+from producer_core.pipeline.reprocess.record_sources import ImportedSource, bring, brought
 from producer_core.pipeline.reprocess.slicing import Slicing
 
 __all__ = [
     "PROGRESS_TOPIC",
-    "WAVE",
-    "Brought",
-    "Choices",
+    "RECORDS_PER_BATCH",
+    "ImportedSource",
+    "ReprocessOptions",
     "Slicing",
     "bring",
     "brought",

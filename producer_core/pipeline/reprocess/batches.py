@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from producer_core.errors import PipelineError, ProducerError
-from producer_core.pipeline.reprocess.client_pool import Keep
+from producer_core.pipeline.reprocess.client_pool import ClientPool
 from producer_core.pipeline.reprocess.packing import packed
-from producer_core.pipeline.reprocess.slice_task import OUTCOME, SLICE, Errand, runner, send
+from producer_core.pipeline.reprocess.slice_task import OUTCOME, SLICE, SliceTask, runner, send
 from producer_core.pipeline.reprocess.slicing import Slicing
 from producer_core.pipeline.spark_errors import explained
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame, SparkSession
 
-    from producer_core.delivery.dead_letter import Letter
+    from producer_core.delivery.dead_letter import ReplayRecord
 
 
-class WaveLost(Exception):
+class BatchLost(Exception):
     """Spark gave the wave up; `error` says why. Any part of it may have been sent."""
 
     def __init__(self, error: ProducerError) -> None:
@@ -30,14 +30,14 @@ class WaveLost(Exception):
         self.error = error
 
 
-def table(letters: Sequence[Letter], slicing: Slicing, tasks: int = 1) -> pyarrow.Table:
+def table(letters: Sequence[ReplayRecord], slicing: Slicing, tasks: int = 1) -> pyarrow.Table:
     """A row for each slice, its letters in the order in which they are to go; for so many tasks at once.
 
     Spark cuts few rows into as many runs as there are tasks: the largest slices are dealt to different ones.
     """
     import pyarrow as pa
 
-    found: dict[int, list[Letter]] = {}
+    found: dict[int, list[ReplayRecord]] = {}
     for letter in letters:
         found.setdefault(slicing.of(letter), []).append(letter)
     largest = sorted(found, key=lambda slice_: -len(found[slice_]))
@@ -49,17 +49,17 @@ def table(letters: Sequence[Letter], slicing: Slicing, tasks: int = 1) -> pyarro
     return pa.Table.from_pylist(rows, schema=pa.schema([("slice", pa.int32()), ("letters", pa.binary())]))
 
 
-def sent(slices: DataFrame, errand: Errand) -> DataFrame:
+def sent(slices: DataFrame, errand: SliceTask) -> DataFrame:
     """What became of each letter. A row is a whole slice, so there is nothing to shuffle."""
     return slices.mapInArrow(runner(errand), OUTCOME)
 
 
-class Going(threading.Thread):
+class RunningBatch(threading.Thread):
     """One wave on its way, in a thread of its own. Used by one other thread."""
 
     who: str
 
-    def __init__(self, letters: pyarrow.Table, errand: Errand) -> None:
+    def __init__(self, letters: pyarrow.Table, errand: SliceTask) -> None:
         super().__init__(name="reprocess-wave", daemon=True)
         self.done = threading.Event()
         self.began = time.monotonic()
@@ -88,15 +88,15 @@ class Going(threading.Thread):
         if self._error is None:
             return self._rows
         told = explained(self._error) or PipelineError(f"{self.who} failed: {type(self._error).__name__}.")
-        raise WaveLost(told) from self._error
+        raise BatchLost(told) from self._error
 
 
-class Wave(Going):
+class SparkBatch(RunningBatch):
     """By Spark's tasks, a slice each."""
 
     who = "Spark"
 
-    def __init__(self, session: SparkSession, letters: pyarrow.Table, errand: Errand) -> None:
+    def __init__(self, session: SparkSession, letters: pyarrow.Table, errand: SliceTask) -> None:
         super().__init__(letters, errand)
         self._session = session
         self._group = f"reprocess-{errand.operation_id}-{errand.number}"
@@ -112,13 +112,15 @@ class Wave(Going):
             self._session.sparkContext.cancelJobGroup(self._group)
 
 
-class Near(Going):
+class DriverBatch(RunningBatch):
     """By threads of the driver, with clients that it keeps: for few letters a job of Spark's takes longer to begin than
     they take to be sent. `holds` says whether the operation is ours still."""
 
     who = "The driver"
 
-    def __init__(self, letters: pyarrow.Table, errand: Errand, keep: Keep, holds: Callable[[], bool]) -> None:
+    def __init__(
+        self, letters: pyarrow.Table, errand: SliceTask, keep: ClientPool, holds: Callable[[], bool]
+    ) -> None:
         super().__init__(letters, errand)
         self._keep = keep
         self._holds = holds

@@ -10,30 +10,30 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
-from producer_core.delivery.exactly_once.transactional_client import Client
+from producer_core.delivery.exactly_once.transactional_client import TransactionalClient
 
 MOST = 16
 """Clients that are kept: each has threads and connections of its own."""
 
 
-class Keep:
+class ClientPool:
     """Safe in threads. A client that was taken is the taker's alone, until he gives it back."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._lock = threading.Lock()  # guards the two below
         # by slice, with the number of who gave it; longest unused first
-        self._clients: dict[int, tuple[int, Client]] = {}
+        self._clients: dict[int, tuple[int, TransactionalClient]] = {}
         self._closed = False
 
-    def take(self, slice_: int, number: int) -> Client | None:
+    def take(self, slice_: int, number: int) -> TransactionalClient | None:
         """For a wave of this number; one that a later seal gave is not its to use."""
         with self._lock:
             if slice_ not in self._clients or self._clients[slice_][0] > number:
                 return None
             return self._clients.pop(slice_)[1]
 
-    def give(self, slice_: int, number: int, client: Client) -> None:
+    def give(self, slice_: int, number: int, client: TransactionalClient) -> None:
         """By a wave or seal of this number. Of two the one with the greater number stays: it fenced the other."""
         over = [client]
         with self._lock:

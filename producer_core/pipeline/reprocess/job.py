@@ -11,16 +11,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from producer_core import replay
-from producer_core._internal.actor import person
+from producer_core._internal.actor import current_actor
 from producer_core.config import ClientConfig, client_config
 from producer_core.errors import ConfigError, PipelineError, ReplayError
 from producer_core.kafka.record_lookup import prober
-from producer_core.pipeline.job_status import Told, noted
+from producer_core.pipeline.job_status import JobStatus, noted
 from producer_core.pipeline.preflight import reach
 from producer_core.pipeline.reprocess.progress_topic import require_topic
-from producer_core.pipeline.reprocess.slicing import MOST, By, Slicing, begin_life
+from producer_core.pipeline.reprocess.slicing import MOST, By, Slicing, begin_epoch
 from producer_core.pipeline.reprocess.spark_lookup import far
-from producer_core.pipeline.reprocess.spark_replay import Course, Spreading
+from producer_core.pipeline.reprocess.spark_replay import BatchProgress, SparkReplay
 from producer_core.pipeline.spark_errors import explained
 from producer_core.replay.claims import floors_of
 from producer_core.replay.guard import rule_of
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
     from producer_core.dlq import DeadLetterFilter
     from producer_core.replay import ReplayRunner
-    from producer_core.replay.claims import Claims
-    from producer_core.replay.execution import Work
+    from producer_core.replay.claims import ReplayClaims
+    from producer_core.replay.execution import ReplayExecution
     from producer_core.store import Store
 
-WAVE = 5_000
+RECORDS_PER_BATCH = 5_000
 """Letters in a wave, at most; and no more than 32 MB of keys and values, which pass through the driver. Settling so many,
 and claiming the next, holds the store for a second of a core: on a busy machine several times as long, and its lease and
 whoever else wants the store wait."""
@@ -50,7 +50,7 @@ ENDING = 60.0
 
 
 @dataclass(frozen=True)
-class Driver:
+class ReprocessDriver:
     """Who runs it, as the store knows him. He sends nothing himself."""
 
     identity: str
@@ -61,18 +61,18 @@ class Driver:
 
 
 @dataclass(frozen=True)
-class Choices:
+class ReprocessOptions:
     """How a job is carried out. Slices, what they keep in order, and the progress topic are decided once for an
     operation; None takes what it has, or twice as many slices as Spark has cores, by session."""
 
     slices: int | None = None
     slice_by: By | None = None
     progress_topic: str | None = None
-    wave: int = WAVE
+    wave: int = RECORDS_PER_BATCH
 
-    def for_end(self) -> Choices:
+    def for_end(self) -> ReprocessOptions:
         """What was cancelled ends as it was begun."""
-        return Choices(wave=self.wave)
+        return ReprocessOptions(wave=self.wave)
 
 
 def reprocess(
@@ -87,7 +87,7 @@ def reprocess(
     slices: int | None = None,
     slice_by: By | None = None,
     progress_topic: str | None = None,
-    wave: int = WAVE,
+    wave: int = RECORDS_PER_BATCH,
     timeout: float = float("inf"),
     **plan: Any,
 ) -> Operation:
@@ -103,7 +103,7 @@ def reprocess(
         _only_goes_on(selection, plan)
     client = client_config(servers, config)
     cluster = reach(client).view().cluster_id
-    choices = Choices(slices, slice_by, progress_topic, wave)
+    choices = ReprocessOptions(slices, slice_by, progress_topic, wave)
     runner = spark_runner(store, client.settings, cluster, choices, session=lambda: session)
     end_cancelled(store, runner, cluster)
     if operation_id is None:
@@ -112,7 +112,7 @@ def reprocess(
         operation = replay.plan(
             store,
             selection or DeadLetterFilter(),
-            who=who or person(),
+            who=who or current_actor(),
             origin=PIPELINE,
             can_run=cluster,
             **plan,
@@ -123,7 +123,7 @@ def reprocess(
         _keeps_its_rate(operation, plan.get("rate"))
         if operation.state == "paused":
             operation = replay.resume(
-                store, operation_id, who=who or person(), origin=PIPELINE, rate=plan.get("rate")
+                store, operation_id, who=who or current_actor(), origin=PIPELINE, rate=plan.get("rate")
             )
     return carried_out(runner, store, operation, timeout)
 
@@ -176,7 +176,7 @@ def carried_out(
     return after
 
 
-def tell(job: Told, operation: Operation) -> None:
+def tell(job: JobStatus, operation: Operation) -> None:
     """How far it is; where it was paused or cancelled, or stopped itself, its job is no success."""
     job.records(done=operation.total - operation.left, total=operation.total)
     if operation.state in ("paused", "cancelled", "stopped", "failed"):
@@ -187,7 +187,7 @@ def spark_runner(
     store: Store,
     settings: Mapping[str, Any],
     cluster: str,
-    choices: Choices,
+    choices: ReprocessOptions,
     *,
     session: Callable[[], SparkSession] | None,
 ) -> ReplayRunner:
@@ -199,12 +199,12 @@ def spark_runner(
     if session is not None:
         identity = f"spark:{session().sparkContext.applicationId}"
 
-    def spread(work: Work, claims: Claims, operation: Operation) -> Spreading:
+    def spread(work: ReplayExecution, claims: ReplayClaims, operation: Operation) -> SparkReplay:
         if session is None and operation.state != "cancelled":
             raise ReplayError("Spark was not started.")
         cores = 1 if session is None else _cores(session)
         chosen = choices.for_end() if operation.state == "cancelled" else choices
-        life = begin_life(
+        life = begin_epoch(
             store,
             operation.operation_id,
             count=chosen.slices,
@@ -214,7 +214,7 @@ def spark_runner(
             partitions=partial(require_topic, settings),
             holds=claims.renew,
         )
-        course = Course(
+        course = BatchProgress(
             operation.operation_id,
             {"transaction.timeout.ms": TRANSACTION, **settings},
             life,
@@ -224,7 +224,7 @@ def spark_runner(
             rate=work.rate,
             newer=operation.newer,
         )
-        return Spreading(
+        return SparkReplay(
             session or _no_session,
             course,
             floors=floors_of(operation.floors),
@@ -237,7 +237,7 @@ def spark_runner(
 
     return ReplayRunner(
         store,
-        Driver(identity, cluster),
+        ReprocessDriver(identity, cluster),
         client=settings,
         in_flight=2 * choices.wave,  # one is claimed and settled while Spark sends the other
         spread=spread,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from confluent_kafka import KafkaException
 
 from producer_core.delivery.exactly_once.read_back import ReadBack
-from producer_core.delivery.exactly_once.transactional_client import Stopped
+from producer_core.delivery.exactly_once.transactional_client import ClientStopped
 from producer_core.replay.claims import Floors
 
 ENDS = 5.0
@@ -18,7 +18,7 @@ Place = tuple[str, int | None, int | None]
 """Topic, partition and offset, where they are known."""
 
 
-class Rising:
+class OffsetFloors:
     """Used by one thread. Floors that are lower than they could be cost a longer look, and nothing else."""
 
     def __init__(self, floors: Floors, read_back: Callable[[], ReadBack]) -> None:
@@ -52,7 +52,7 @@ class Rising:
         wheres = {(topic, number): None for topic, parts in self._floors.items() for number in parts}
         try:
             seen = self._read_back()(wheres, lambda _: False)
-        except (Stopped, KafkaException):
+        except (ClientStopped, KafkaException):
             return
         self._asked = time.monotonic()
         for (topic, number), end in seen.ends.items():

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from producer_core.delivery.dead_letter import Letter
+from producer_core.delivery.dead_letter import ReplayRecord
 
 if TYPE_CHECKING:
     import pyarrow
 
 
-def packed(letters: Sequence[Letter]) -> bytes:
+def packed(letters: Sequence[ReplayRecord]) -> bytes:
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()
@@ -21,14 +21,14 @@ def packed(letters: Sequence[Letter]) -> bytes:
     return content
 
 
-def unpacked(content: bytes) -> list[Letter]:
+def unpacked(content: bytes) -> list[ReplayRecord]:
     import pyarrow as pa
 
     with pa.ipc.open_stream(content) as stream:
         return [_letter(row) for row in stream.read_all().to_pylist()]
 
 
-def _row(letter: Letter) -> dict[str, Any]:
+def _row(letter: ReplayRecord) -> dict[str, Any]:
     return letter._asdict() | {"headers": [{"name": name, "value": value} for name, value in letter.headers]}
 
 
@@ -45,6 +45,6 @@ def _schema() -> pyarrow.Schema:
     )  # fmt: skip
 
 
-def _letter(row: Mapping[str, Any]) -> Letter:
+def _letter(row: Mapping[str, Any]) -> ReplayRecord:
     headers = tuple((header["name"], header["value"]) for header in row["headers"])
-    return Letter(**{**row, "headers": headers})
+    return ReplayRecord(**{**row, "headers": headers})

@@ -23,13 +23,17 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from producer_core.config import ClientConfig
 from producer_core.delivery.delivery import Delivery
 from producer_core.delivery.exactly_once.read_back import ReadBack
-from producer_core.delivery.exactly_once.transactional_client import Client, Stopped, TransactionFailed
+from producer_core.delivery.exactly_once.transactional_client import (
+    ClientStopped,
+    TransactionalClient,
+    TransactionFailed,
+)
 from producer_core.delivery.exactly_once.transactional_transport import transactional_settings
 from producer_core.errors import BrokerError, ReplayError
 from producer_core.kafka import acls
 from producer_core.kafka.clients import admin
 from producer_core.messages import Placement
-from producer_core.pipeline.reprocess.client_pool import Keep
+from producer_core.pipeline.reprocess.client_pool import ClientPool
 from producer_core.replay.guarantee import TRANSACTIONAL_ID
 from producer_core.replay.strategy import Interrupted
 
@@ -47,7 +51,7 @@ _never = threading.Event()  # waiting on it is a pause
 
 
 @dataclass(frozen=True)
-class Notes:
+class ProgressTopic:
     """Where an operation's seals are. `since` is, by slice, an offset right below this driver's seal."""
 
     topic: str
@@ -63,7 +67,7 @@ def transactional_id(operation_id: str, slice_: int) -> str:
 
 
 def slice_id(operation_id: str, slice_: int) -> str:
-    """What a slice is to `Transacting`: an operation of its own."""
+    """What a slice is to `TransactionalReplay`: an operation of its own."""
     return f"{operation_id}-{slice_}"
 
 
@@ -125,14 +129,14 @@ def _count(client: AdminClient, topic: str) -> int:
 
 def seal(
     settings: Mapping[str, Any],
-    notes: Notes,
+    notes: ProgressTopic,
     operation_id: str,
     slices: Sequence[int],
     number: int,
     *,
     interrupt: Callable[[], bool],
     say: Callable[[str], None],
-    keep: Keep | None = None,
+    keep: ClientPool | None = None,
 ) -> dict[int, int]:
     """From now on no attempt with a smaller number sends anything of these slices; what it had open is aborted.
 
@@ -147,7 +151,7 @@ def seal(
         waiting = {slice_: pool.submit(one, slice_) for slice_ in slices}
         try:
             return {slice_: future.result() for slice_, future in waiting.items()}
-        except Stopped:
+        except ClientStopped:
             raise Interrupted from None
         finally:
             pool.shutdown(wait=False, cancel_futures=True)  # where one cannot be, the others are not tried
@@ -155,22 +159,22 @@ def seal(
 
 def _seal(
     settings: Mapping[str, Any],
-    notes: Notes,
+    notes: ProgressTopic,
     operation_id: str,
     slice_: int,
     number: int,
     *,
     interrupt: Callable[[], bool],
     say: Callable[[str], None],
-    keep: Keep | None,
+    keep: ClientPool | None,
 ) -> int:
     topic, partition = notes.where(slice_)
     chosen = {**transactional_settings(settings), "client.id": f"replay-{operation_id}"}
     chosen.pop("statistics.interval.ms", None)
     deadline = time.monotonic() + _TRIES
-    kept: Client | None = None
+    kept: TransactionalClient | None = None
     while True:
-        client = Client(
+        client = TransactionalClient(
             chosen,
             transactional_id(operation_id, slice_),
             statistics=lambda _: None,
@@ -197,7 +201,7 @@ def _seal(
                 client.destroy()
         _never.wait(_PAUSE)
         if interrupt():
-            raise Stopped
+            raise ClientStopped
 
 
 def _record(operation_id: str, slice_: int, number: int, topic: str, partition: int) -> Delivery:
@@ -210,7 +214,7 @@ def _record(operation_id: str, slice_: int, number: int, topic: str, partition: 
 
 def admitted(
     settings: Mapping[str, Any],
-    notes: Notes,
+    notes: ProgressTopic,
     operation_id: str,
     slice_: int,
     number: int,
@@ -226,7 +230,7 @@ def admitted(
     seen = read_back({where: notes.since[slice_]}, lambda raw: raw[:16] == mark)
     newest = max((int.from_bytes(raw[16:]) for raw, _ in seen.found.get(where, ())), default=0)
     if newest > number or _driver(newest) != _driver(number):
-        raise Stopped
+        raise ClientStopped
 
 
 def _driver(number: int) -> int:

@@ -27,7 +27,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Brought(DeadLetterFilter):
+class ImportedSource(DeadLetterFilter):
     """Of the letters that match, those that came from this exported file, or from this dead-letter topic."""
 
     file: str | None = None
@@ -52,7 +52,7 @@ def brought(
     if file is None and dead_letter_topic is None:
         return where
     given = {name: getattr(where, name) for name in where.__dataclass_fields__}
-    return Brought(
+    return ImportedSource(
         **given, file=None if file is None else str(file.resolve()), dead_letter_topic=dead_letter_topic
     )
 

@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from producer_core.delivery.dead_letter import Letter
-from producer_core.delivery.exactly_once.transactional_client import Stopped
+from producer_core.delivery.dead_letter import ReplayRecord
+from producer_core.delivery.exactly_once.transactional_client import ClientStopped
 from producer_core.events import Attempt
-from producer_core.pipeline.reprocess.client_pool import Keep
+from producer_core.pipeline.reprocess.client_pool import ClientPool
 from producer_core.pipeline.reprocess.packing import unpacked
-from producer_core.pipeline.reprocess.progress_topic import Notes, admitted, slice_id
+from producer_core.pipeline.reprocess.progress_topic import ProgressTopic, admitted, slice_id
 from producer_core.replay.claims import Floors
-from producer_core.replay.execution import Pace
-from producer_core.replay.guard import Guard, Rule
-from producer_core.replay.outcome import Death, Orphan, Outcome
+from producer_core.replay.execution import ReplayPace
+from producer_core.replay.guard import CanaryRule, ReplayGuard
+from producer_core.replay.outcome import FailedReplay, OrphanedRecord, RecordOutcome
 from producer_core.replay.strategy import Interrupted
-from producer_core.replay.transactional import Transacting
+from producer_core.replay.transactional import TransactionalReplay
 
 if TYPE_CHECKING:
     import pyarrow
@@ -50,7 +50,7 @@ TOGETHER = 8
 
 
 @dataclass(frozen=True)
-class Errand:
+class SliceTask:
     """What every task of a wave knows: `letters` are in it, and `rate` of them go a second; `number` is its own, and seals
     with a greater one end the task. A slice of which too many fail by `rule` (canary aside) gives the others back."""
 
@@ -58,15 +58,15 @@ class Errand:
     settings: Mapping[str, Any]
     number: int
     floors: Floors
-    notes: Notes
+    notes: ProgressTopic
     most: int
-    rule: Rule
+    rule: CanaryRule
     letters: int
     rate: float | None = None
     newer: str | None = None
 
 
-def runner(errand: Errand) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
+def runner(errand: SliceTask) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
     """What `mapInArrow` takes; it loads this module where it runs."""
 
     def run(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -78,10 +78,10 @@ def runner(errand: Errand) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator
 
 
 def send(
-    errand: Errand,
+    errand: SliceTask,
     batches: Iterable[pyarrow.RecordBatch],
     *,
-    keep: Keep | None = None,
+    keep: ClientPool | None = None,
     alone: Callable[[], bool] | None = None,
 ) -> Iterator[pyarrow.RecordBatch]:
     """What became of the letters, a slice at a time as each ends.
@@ -110,7 +110,7 @@ def send(
 class _Course:
     """What the slices of a task share: its errand, and of the wave's rate as much as it has of the wave's letters."""
 
-    def __init__(self, errand: Errand, slices: Mapping[int, Sequence[Letter]]) -> None:
+    def __init__(self, errand: SliceTask, slices: Mapping[int, Sequence[ReplayRecord]]) -> None:
         self.errand = errand
         self.most = errand.most
         self._lock = threading.Lock()  # guards the pace
@@ -118,7 +118,7 @@ class _Course:
         if errand.rate is not None:
             rate = errand.rate * sum(map(len, slices.values())) / errand.letters
             self.most = max(1, min(errand.most, int(rate / max(1, min(TOGETHER, len(slices))))))
-        self._pace = Pace(rate, time.monotonic())
+        self._pace = ReplayPace(rate, time.monotonic())
 
     def may_go(self) -> bool:
         with self._lock:
@@ -133,14 +133,16 @@ class _Course:
 class _Slice:
     """One slice in one attempt of a task."""
 
-    def __init__(self, course: _Course, slice_: int, keep: Keep | None, alone: Callable[[], bool]) -> None:
+    def __init__(
+        self, course: _Course, slice_: int, keep: ClientPool | None, alone: Callable[[], bool]
+    ) -> None:
         errand = course.errand
         self._course = course
         self._number = errand.number
         self._slice = slice_
         self._keep = keep
         self._alone = alone
-        self._guard = Guard(replace(errand.rule, canary=0))
+        self._guard = ReplayGuard(replace(errand.rule, canary=0))
         client = None if keep is None else keep.take(slice_, errand.number)
         self._proven = client is not None
         self._admitted = partial(
@@ -152,7 +154,7 @@ class _Slice:
             errand.number,
             wait=self._wait,
         )
-        self._way = Transacting(
+        self._way = TransactionalReplay(
             errand.settings,
             slice_id(errand.operation_id, slice_),
             floors=errand.floors,
@@ -166,9 +168,9 @@ class _Slice:
             client=client,
         )
 
-    def send(self, letters: list[Letter]) -> list[Outcome]:
+    def send(self, letters: list[ReplayRecord]) -> list[RecordOutcome]:
         """What became of them; nothing of those that were under way when this attempt had to leave."""
-        outcomes: list[Outcome] = []
+        outcomes: list[RecordOutcome] = []
         try:
             found = {} if self._proven else self._found(letters)
             outcomes += found.values()
@@ -186,13 +188,13 @@ class _Slice:
             self._way.close()
         return outcomes
 
-    def _found(self, letters: list[Letter]) -> dict[str, Outcome]:
+    def _found(self, letters: list[ReplayRecord]) -> dict[str, RecordOutcome]:
         """What an earlier attempt sent, after the fence."""
         self._way.begin(())  # no floors of its own: that attempt may have sent below the ends of now
-        found = self._way.after([Orphan(one, 0.0) for one in letters])
+        found = self._way.after([OrphanedRecord(one, 0.0) for one in letters])
         return {one.message_id: _as_sent(one) for one in found if one.ending != "pending"}
 
-    def _heard(self, outcomes: list[Outcome]) -> list[Outcome]:
+    def _heard(self, outcomes: list[RecordOutcome]) -> list[RecordOutcome]:
         """With what is given back, where too many fail: whoever counts for the whole job decides about the rest."""
         for one in outcomes:
             if one.ending in ("acknowledged", "failed"):
@@ -203,23 +205,23 @@ class _Slice:
         while not self._course.may_go():
             try:
                 self._wait(0.05)
-            except Stopped:
+            except ClientStopped:
                 raise Interrupted from None
 
     def _wait(self, seconds: float) -> None:
         _never.wait(seconds)
         if self._alone():
-            raise Stopped
+            raise ClientStopped
 
 
-def _as_sent(one: Outcome) -> Outcome:
+def _as_sent(one: RecordOutcome) -> RecordOutcome:
     """Above the floors of a wave only the wave's own attempts wrote these ids."""
     if one.ending != "landed":
         return one
-    return Outcome(one.message_id, "acknowledged", None, one.partition, one.offset)
+    return RecordOutcome(one.message_id, "acknowledged", None, one.partition, one.offset)
 
 
-def _told(slice_: int, one: Outcome) -> dict[str, Any]:
+def _told(slice_: int, one: RecordOutcome) -> dict[str, Any]:
     return {
         "slice": slice_,
         "message_id": one.message_id,
@@ -232,13 +234,13 @@ def _told(slice_: int, one: Outcome) -> dict[str, Any]:
     }
 
 
-def outcome_of(row: Mapping[str, Any]) -> Outcome:
+def outcome_of(row: Mapping[str, Any]) -> RecordOutcome:
     """As a task told it."""
     death = None
     if row["death"] is not None:
         *said, attempts = orjson.loads(row["death"])
-        death = Death._make((*said, tuple(Attempt(**one) for one in attempts)))
-    return Outcome(
+        death = FailedReplay._make((*said, tuple(Attempt(**one) for one in attempts)))
+    return RecordOutcome(
         row["message_id"], row["ending"], row["text"], row["partition"], row["offset"], row["verdict"], death
     )
 

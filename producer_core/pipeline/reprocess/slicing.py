@@ -12,7 +12,7 @@ from producer_core.messages import parse_id
 from producer_core.pipeline.reprocess.progress_topic import DRIVER_BITS, PROGRESS_TOPIC
 
 if TYPE_CHECKING:
-    from producer_core.delivery.dead_letter import Letter
+    from producer_core.delivery.dead_letter import ReplayRecord
     from producer_core.store import Store
 
 By = Literal["session", "key"]
@@ -36,7 +36,7 @@ class Slicing:
                 fix=f"Use 1 to {MOST} slices, by {' or '.join(get_args(By))}.",
             )
 
-    def of(self, letter: Letter) -> int:
+    def of(self, letter: ReplayRecord) -> int:
         if self.by == "key" and letter.key is not None:
             mark = letter.topic.encode() + b"\0" + letter.key
         else:
@@ -45,7 +45,7 @@ class Slicing:
 
 
 @dataclass(frozen=True)
-class Life:
+class SliceEpoch:
     """One driver's time with an operation: how it is sliced, the first of its numbers, and the progress topic with
     so many of its partitions. Numbers rise from wave to wave and from driver to driver."""
 
@@ -55,7 +55,7 @@ class Life:
     partitions: int
 
 
-def begin_life(
+def begin_epoch(
     store: Store,
     operation_id: str,
     *,
@@ -65,7 +65,7 @@ def begin_life(
     topic: str | None,
     partitions: Callable[[str], int],
     holds: Callable[[], bool],
-) -> Life:
+) -> SliceEpoch:
     """Writes down that another driver begins; only who has the lease may, and `holds` says it.
 
     The first one's slicing and progress topic stay, for what is left of his tasks knows no other: `count`, `by` and
@@ -88,7 +88,7 @@ def begin_life(
             "partitions": size,
         }
         store.set_setting(_name(operation_id), told)
-    return Life(slicing, lives << DRIVER_BITS, chosen, size)
+    return SliceEpoch(slicing, lives << DRIVER_BITS, chosen, size)
 
 
 def progress_topic(store: Store, operation_id: str, asked: str | None) -> str:

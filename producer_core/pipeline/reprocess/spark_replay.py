@@ -20,24 +20,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from producer_core.delivery.exactly_once.read_back import ReadBack
-from producer_core.delivery.exactly_once.transactional_client import Stopped
+from producer_core.delivery.exactly_once.transactional_client import ClientStopped
 from producer_core.pipeline.reprocess import batches
-from producer_core.pipeline.reprocess.batches import Going, Near, Wave, WaveLost
-from producer_core.pipeline.reprocess.client_pool import Keep
-from producer_core.pipeline.reprocess.offset_floors import Rising
-from producer_core.pipeline.reprocess.progress_topic import Notes, seal
-from producer_core.pipeline.reprocess.slice_task import Errand, outcome_of
-from producer_core.pipeline.reprocess.slicing import Life
+from producer_core.pipeline.reprocess.batches import BatchLost, DriverBatch, RunningBatch, SparkBatch
+from producer_core.pipeline.reprocess.client_pool import ClientPool
+from producer_core.pipeline.reprocess.offset_floors import OffsetFloors
+from producer_core.pipeline.reprocess.progress_topic import ProgressTopic, seal
+from producer_core.pipeline.reprocess.slice_task import SliceTask, outcome_of
+from producer_core.pipeline.reprocess.slicing import SliceEpoch
 from producer_core.replay.claims import Floors
-from producer_core.replay.guard import Rule
-from producer_core.replay.outcome import Orphan, Outcome
+from producer_core.replay.guard import CanaryRule
+from producer_core.replay.outcome import OrphanedRecord, RecordOutcome
 from producer_core.replay.strategy import Guarantee, Interrupt, Interrupted
-from producer_core.replay.transactional import Transacting
+from producer_core.replay.transactional import TransactionalReplay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from producer_core.delivery.dead_letter import Letter
+    from producer_core.delivery.dead_letter import ReplayRecord
 
 logger = logging.getLogger(__name__)
 
@@ -58,20 +58,20 @@ _QUIET = 10.0
 
 
 @dataclass(frozen=True)
-class Course:
+class BatchProgress:
     """What one driver needs to know of its operation: where it sends to, and how its letters are sliced."""
 
     operation_id: str
     settings: Mapping[str, Any]
-    life: Life
+    life: SliceEpoch
     wave: int
     cores: int
-    rule: Rule
+    rule: CanaryRule
     rate: Callable[[], float | None]
     newer: str | None = None
 
 
-class Spreading:
+class SparkReplay:
     """The way of one operation in one driver. Used by one thread; Spark's tasks, and threads of waves, do the sending."""
 
     guarantee: Guarantee = "exactly_once"
@@ -79,7 +79,7 @@ class Spreading:
     def __init__(
         self,
         session: Callable[[], SparkSession],
-        course: Course,
+        course: BatchProgress,
         *,
         floors: Floors,
         interrupt: Interrupt,
@@ -90,20 +90,20 @@ class Spreading:
     ) -> None:
         self._session = session
         self._course = course
-        self._rising = Rising(floors, self._ends)
+        self._rising = OffsetFloors(floors, self._ends)
         self._asked_to_leave = interrupt
         self._holds = holds
         self._ending = ending
-        self._keep = Keep()
-        self._wave: Going | None = None  # under way
+        self._keep = ClientPool()
+        self._wave: RunningBatch | None = None  # under way
         self._leave_at = float("inf")
         self._settle_by: float | None = None
         self._say = say
         self._clock = clock
         self._number = course.life.first
         self._since: dict[int, int] = {}
-        self._hand: deque[Letter] = deque()
-        self._unknown: list[Letter] = []  # of the wave of which nobody knows yet what became
+        self._hand: deque[ReplayRecord] = deque()
+        self._unknown: list[ReplayRecord] = []  # of the wave of which nobody knows yet what became
         self._lost = 0
         self._slow_until = 0.0  # until then it is said how long a wave took
 
@@ -135,19 +135,19 @@ class Spreading:
             looker.close()
         self._rising.are(looker.floors)
 
-    def after(self, orphans: Sequence[Orphan]) -> list[Outcome]:
+    def after(self, orphans: Sequence[OrphanedRecord]) -> list[RecordOutcome]:
         return self._look(orphans)
 
-    def _look(self, orphans: Sequence[Orphan]) -> list[Outcome]:
+    def _look(self, orphans: Sequence[OrphanedRecord]) -> list[RecordOutcome]:
         """What became of these; to be asked when their slices are sealed, and no wave is under way."""
         looker = self._looker()
         outcomes = looker.after(orphans)
         self._rising.are(looker.floors)
         return outcomes
 
-    def _looker(self) -> Transacting:
+    def _looker(self) -> TransactionalReplay:
         """The eyes of an ordinary replay: it reads above our floors, and raises them."""
-        return Transacting(
+        return TransactionalReplay(
             self._course.settings,
             self._course.operation_id,
             floors=self._rising.now,
@@ -172,21 +172,21 @@ class Spreading:
         )
         self._since |= since
 
-    def _notes(self) -> Notes:
-        return Notes(self._course.life.topic, self._course.life.partitions, dict(self._since))
+    def _notes(self) -> ProgressTopic:
+        return ProgressTopic(self._course.life.topic, self._course.life.partitions, dict(self._since))
 
     # sending
 
-    def send(self, letters: Sequence[Letter]) -> list[Outcome]:
+    def send(self, letters: Sequence[ReplayRecord]) -> list[RecordOutcome]:
         self._hand += letters
         return []
 
-    def give_back(self) -> list[Outcome]:
-        outcomes = [Outcome(letter.message_id, "pending") for letter in self._hand]
+    def give_back(self) -> list[RecordOutcome]:
+        outcomes = [RecordOutcome(letter.message_id, "pending") for letter in self._hand]
         self._hand.clear()
         return outcomes
 
-    def gather(self, seconds: float) -> list[Outcome]:
+    def gather(self, seconds: float) -> list[RecordOutcome]:
         """What became of the wave that is under way, when it is over: the next one has begun then, if there is one."""
         if self._wave is None and self._unknown:  # interrupted while it was found out, and asked again
             return self._find_out({})
@@ -210,7 +210,7 @@ class Spreading:
                 self._begin_wave()
         return outcomes
 
-    def _say_how_long(self, wave: Going) -> None:
+    def _say_how_long(self, wave: RunningBatch) -> None:
         """Of a wave that took long, and of some after it: what was said while it went on must not stand there longer
         than it is true."""
         now = time.monotonic()
@@ -219,7 +219,7 @@ class Spreading:
         if now < self._slow_until:
             self._say(f"{wave.who} sent {len(self._unknown):,} records in {now - wave.began:.1f} s")
 
-    def _goes_on(self, wave: Going) -> list[Outcome]:
+    def _goes_on(self, wave: RunningBatch) -> list[RecordOutcome]:
         """Nothing yet; a wave that does not end though somebody wants it to is killed, and what became of it found out.
 
         Nothing goes after it then: who still wants the rest claims it again.
@@ -251,13 +251,13 @@ class Spreading:
             return self._asked_to_leave()
         return not self._holds() or time.monotonic() > self._settle_by
 
-    def _begin_wave(self) -> Going:
+    def _begin_wave(self) -> RunningBatch:
         """All or nothing: where it fails the letters are in hand still."""
         course, rate = self._course, self._course.rate()
         most = course.wave if rate is None else min(course.wave, max(1, int(rate * _PACED)))
         chosen = list(itertools.islice(self._hand, most))
         letters = batches.table(chosen, course.life.slicing, course.cores)
-        errand = Errand(
+        errand = SliceTask(
             course.operation_id,
             course.settings,
             self._number + 1,
@@ -269,11 +269,11 @@ class Spreading:
             rate,
             course.newer,
         )
-        wave: Going
+        wave: RunningBatch
         if len(chosen) < min(NEAR, course.wave):
-            wave = Near(letters, errand, self._keep, self._holds)
+            wave = DriverBatch(letters, errand, self._keep, self._holds)
         else:
-            wave = Wave(self._session(), letters, errand)
+            wave = SparkBatch(self._session(), letters, errand)
             self._keep.drop(letters["slice"].to_pylist())
         wave.start()
         for _ in chosen:
@@ -281,11 +281,11 @@ class Spreading:
         self._number, self._unknown, self._wave = errand.number, chosen, wave
         return wave
 
-    def _answers(self, wave: Going) -> dict[str, Outcome]:
+    def _answers(self, wave: RunningBatch) -> dict[str, RecordOutcome]:
         """What its tasks said, by id; nothing where it was lost."""
         try:
             rows = wave.outcomes()
-        except WaveLost as lost:
+        except BatchLost as lost:
             self._lost += 1
             logger.warning(
                 "wave lost",
@@ -298,7 +298,7 @@ class Spreading:
         self._lost = 0
         return {row["message_id"]: outcome_of(row) for row in rows}
 
-    def _find_out(self, told: Mapping[str, Outcome]) -> list[Outcome]:
+    def _find_out(self, told: Mapping[str, RecordOutcome]) -> list[RecordOutcome]:
         """The outcomes of the wave: a commit is believed, everything else is looked for once nobody can send it.
 
         A failure too: another attempt of the same task may have been luckier, or may yet be.
@@ -306,15 +306,15 @@ class Spreading:
         sure = {one.message_id: one for one in told.values() if one.ending == "acknowledged"}
         doubtful = [letter for letter in self._unknown if letter.message_id not in sure]
         outcomes = list(sure.values())
-        again: list[Letter] = []
+        again: list[ReplayRecord] = []
         if doubtful:
             self._seal(sorted({self._course.life.slicing.of(letter) for letter in doubtful}))
             for found, letter in zip(
-                self._look([Orphan(one, 0.0) for one in doubtful]), doubtful, strict=True
+                self._look([OrphanedRecord(one, 0.0) for one in doubtful]), doubtful, strict=True
             ):
                 if found.ending == "landed":
                     outcomes.append(
-                        Outcome(found.message_id, "acknowledged", None, found.partition, found.offset)
+                        RecordOutcome(found.message_id, "acknowledged", None, found.partition, found.offset)
                     )
                 elif letter.message_id in told and told[letter.message_id].ending != "pending":
                     outcomes.append(told[letter.message_id])
@@ -335,12 +335,12 @@ class Spreading:
         if seconds > 0:
             _never.wait(seconds)
         if self._interrupt():
-            raise Stopped
+            raise ClientStopped
 
     def _idle(self, seconds: float) -> None:
         try:
             self._pause(seconds)
-        except Stopped:
+        except ClientStopped:
             raise Interrupted from None
 
     def close(self) -> None:

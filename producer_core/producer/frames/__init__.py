@@ -1,17 +1,17 @@
 """Frames: rows of pandas, polars or Arrow as messages, and what we know as a frame."""
 
 from producer_core._internal.dataframe import Kind, made
-from producer_core.producer.frames.result import Death, FrameInterrupted, FrameResult, Refusal
+from producer_core.producer.frames.result import DeadRow, FrameInterrupted, FrameResult, RefusedRow
 from producer_core.producer.frames.rows import Missing, frame_of
 from producer_core.producer.frames.send import send_frame
 
 __all__ = [
-    "Death",
+    "DeadRow",
     "FrameInterrupted",
     "FrameResult",
     "Kind",
     "Missing",
-    "Refusal",
+    "RefusedRow",
     "frame_of",
     "made",
     "send_frame",

@@ -14,14 +14,14 @@ LISTED = 1000
 _SAID = 5
 
 
-class Refusal(NamedTuple):
+class RefusedRow(NamedTuple):
     """A row that was not sent: its place in the frame, from 0, and why."""
 
     row: int
     text: str
 
 
-class Death(NamedTuple):
+class DeadRow(NamedTuple):
     """A row that became a dead letter."""
 
     row: int
@@ -47,8 +47,8 @@ class FrameResult:
     refused: int
     pending: int
     seconds: float
-    refusals: tuple[Refusal, ...] = ()
-    deaths: tuple[Death, ...] = ()
+    refusals: tuple[RefusedRow, ...] = ()
+    deaths: tuple[DeadRow, ...] = ()
     keyless: int = 0
     stopped: str = ""
 

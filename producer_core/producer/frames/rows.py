@@ -31,7 +31,7 @@ class Unreadable:
     reason: str
 
 
-class Frame(Protocol):
+class RowFrame(Protocol):
     """`size` is the number of rows, None for a stream."""
 
     @property
@@ -42,7 +42,7 @@ class Frame(Protocol):
         """The rows from `start` on, each as its fields by name."""
 
 
-def frame_of(data: Any, *, nan: Missing = "null") -> Frame:
+def frame_of(data: Any, *, nan: Missing = "null") -> RowFrame:
     """The rows of a frame; InvalidMessage for what is none, or whose columns cannot be fields."""
     if nan not in get_args(Missing):
         raise ConfigError(f"nan={nan!r} is not known.", fix=f"Use one of {', '.join(get_args(Missing))}.")

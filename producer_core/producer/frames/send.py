@@ -12,14 +12,14 @@ from typing import Any, Protocol
 from producer_core.delivery.reports import DeliveryReport
 from producer_core.errors import InvalidMessage, NotAccepted
 from producer_core.messages import encode_value
-from producer_core.producer.frames.result import LISTED, Death, FrameInterrupted, FrameResult, Refusal
-from producer_core.producer.frames.rows import Frame, Missing, Unreadable, field, frame_of
+from producer_core.producer.frames.result import LISTED, DeadRow, FrameInterrupted, FrameResult, RefusedRow
+from producer_core.producer.frames.rows import Missing, RowFrame, Unreadable, field, frame_of
 
 Of = str | Callable[[Mapping[str, Any]], Any] | None
 """A column's name, or a function of the row."""
 
 
-class Sends(Protocol):
+class FrameTarget(Protocol):
     """What a producer must have."""
 
     def send_message(
@@ -39,7 +39,7 @@ _PATIENCE = 5.0
 
 
 def send_frame(
-    producer: Sends,
+    producer: FrameTarget,
     data: Any,
     topic: str,
     *,
@@ -65,8 +65,8 @@ class _Sending:
 
     def __init__(
         self,
-        producer: Sends,
-        frame: Frame,
+        producer: FrameTarget,
+        frame: RowFrame,
         topic: str,
         key: Of,
         value: Of,
@@ -79,8 +79,8 @@ class _Sending:
         self._began = time.monotonic()
         self._changed = threading.Condition()  # guards the counts below, up to the lists
         self._accepted = self._acknowledged = self._dead = self._duplicate = self._refused = self._keyless = 0
-        self._deaths: list[Death] = []
-        self._refusals: list[Refusal] = []
+        self._deaths: list[DeadRow] = []
+        self._refusals: list[RefusedRow] = []
         self._stopped = ""
         self._stop = threading.Event()
         self._trouble: Exception | None = None
@@ -145,7 +145,7 @@ class _Sending:
                 on_delivery=self._settled,
             )
         except InvalidMessage as error:
-            self._refuse(Refusal(number, str(error) if self._value else _named(row, error)))
+            self._refuse(RefusedRow(number, str(error) if self._value else _named(row, error)))
             return True
         except NotAccepted as error:
             with self._changed:
@@ -157,7 +157,7 @@ class _Sending:
             self._keyless += key is None and self._key is not None
         return True
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: RefusedRow) -> None:
         with self._changed:
             self._refused += 1
             if len(self._refusals) < LISTED:
@@ -174,7 +174,7 @@ class _Sending:
                 self._dead += 1
                 if len(self._deaths) < LISTED:
                     self._deaths.append(
-                        Death(report.record_id, report.message_id, report.error, report.verdict or "")
+                        DeadRow(report.record_id, report.message_id, report.error, report.verdict or "")
                     )
             self._changed.notify_all()
 
