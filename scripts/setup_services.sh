@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What the service tests need beside Python: Java 17+, Redis, Chromium, kcat, openssl; Apache Kafka's and Spark's jars.
+# What the service tests need beside Python: Java 17+, Redis, Chromium, kcat, openssl, nginx; Apache Kafka's and Spark's jars.
 # Through apt where something is missing and we are root, else one line that says what to install.
 set -euo pipefail
 bin=${1:-.venv/bin}
@@ -16,6 +16,7 @@ command -v redis-server >/dev/null || missing+=(redis-server)
 command -v chromium >/dev/null || missing+=(chromium fonts-dejavu-core fonts-liberation)
 command -v kcat >/dev/null || missing+=(kcat)
 command -v openssl >/dev/null || missing+=(openssl)
+PATH=$PATH:/usr/sbin command -v nginx >/dev/null || missing+=(nginx-light)
 
 if ((${#missing[@]})); then
   if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then

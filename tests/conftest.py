@@ -176,7 +176,7 @@ def components_read_once():
 
 
 def needs(tool, package):
-    path = shutil.which(tool)
+    path = shutil.which(tool) or shutil.which(tool, path="/usr/sbin")  # not in the PATH of every user
     if path is None and REQUIRED:
         pytest.fail(f"{tool} is missing: apt-get install {package}")
     if path is None:

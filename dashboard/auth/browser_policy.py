@@ -1,4 +1,4 @@
-"""Rules for browsers: foreign sites cannot frame the pages, and requests under a foreign host name are refused."""
+"""Rules for browsers: no foreign frames, host names or WebSocket origins, and no cookie of https over plain http."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ origin. X-Frame-Options is for browsers that do not know frame-ancestors."""
 _HEALTH = "/_stcore/health"
 """Load balancers ask for it by address; the answer contains no data."""
 
+_SCHEMES = ("http", "https")
+"""Of a page that opens a WebSocket. Over https the first does not count: anyone on the network may have written that page."""
+
 _REFUSAL = (
     b"The dashboard does not answer to this host name. Start it with: producer-core dashboard --host NAME\n"
 )
@@ -23,38 +26,83 @@ _REFUSAL = (
 class BrowserPolicy:
     """ASGI middleware that stands before all others, so that every response carries the headers."""
 
-    def __init__(self, app: App, *, hosts: Sequence[str], base: str = "") -> None:
-        """`hosts` has the form of Streamlit's `server.allowedHosts`; Streamlit checks it for the WebSocket only."""
+    def __init__(self, app: App, *, hosts: Sequence[str], base: str = "", https: bool = False) -> None:
+        """`hosts` has the form of Streamlit's `server.allowedHosts`; Streamlit checks it for the WebSocket only.
+
+        `https` says that browsers use https only, whatever the scheme of a request is.
+        """
         self._app = app
         self._hosts = tuple(host.strip().lower().rstrip(".") for host in hosts)
         self._base = rooted(base)
+        self._https = https
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
-        if not self._answers(scope):
+        secure = self._https or scope.get("scheme") in ("https", "wss")
+        if not self._answers(scope) or _is_foreign(scope, secure=secure):
             return await _refuse(scope, send)
 
         async def protected(message: Message) -> None:
-            await send(_protected(message))
+            await send(_protected(message, secure=secure))
 
-        return await self._app(scope, receive, protected)
+        return await self._app(_with_one_cookie_a_name(scope), receive, protected)
 
     def _answers(self, scope: Scope) -> bool:
         if scope["type"] == "http" and scope["path"].removeprefix(self._base) == _HEALTH:
             return True
-        given = [value.decode("latin-1") for name, value in scope["headers"] if name.lower() == b"host"]
+        given = _header(scope, b"host")
         return len(given) == 1 and any(_matches(_hostname(given[0]), pattern) for pattern in self._hosts)
 
 
-def _protected(message: Message) -> Message:
+def _is_foreign(scope: Scope, *, secure: bool) -> bool:
+    """Whether a page of another origin opens the WebSocket.
+
+    Streamlit also accepts every port of localhost and of the addresses of this machine. Before it refuses any other
+    origin, it asks a public service for this machine's address, and answers no other request for up to two seconds.
+    """
+    origins = _header(scope, b"origin") if scope["type"] == "websocket" else []
+    own = [f"{scheme}://{host.lower()}" for scheme in _SCHEMES[secure:] for host in _header(scope, b"host")]
+    return bool(origins) and not (len(origins) == 1 and origins[0].lower() in own)
+
+
+def _header(scope: Scope, wanted: bytes) -> list[str]:
+    return [value.decode("latin-1") for name, value in scope["headers"] if name.lower() == wanted]
+
+
+def _with_one_cookie_a_name(scope: Scope) -> Scope:
+    """Keep the first cookie of each name, because Streamlit and the standard library read the last.
+
+    Browsers send the cookie of the longest path first: that of a dashboard at /kafka before that of one at /.
+    """
+    pairs = [pair.strip() for line in _header(scope, b"cookie") for pair in line.split(";")]
+    first: dict[str, str] = {}
+    for pair in pairs:
+        first.setdefault(pair.partition("=")[0].strip(), pair)
+    if len(first) == len(pairs):
+        return scope
+    others = [(name, value) for name, value in scope["headers"] if name.lower() != b"cookie"]
+    return {**scope, "headers": [*others, (b"cookie", "; ".join(first.values()).encode("latin-1"))]}
+
+
+def _protected(message: Message, *, secure: bool) -> Message:
     if message["type"] != "http.response.start":
         return message
     headers = list(message.get("headers", ()))
+    if secure:
+        headers = [
+            (name, _secure(value) if name.lower() == b"set-cookie" else value) for name, value in headers
+        ]
     known = {name.lower(): value for name, value in headers}
-    if b"frame-ancestors" in known.get(_POLICY, b""):  # the page has a stricter rule of its own
-        return message
-    return {**message, "headers": [*headers, *_HEADERS]}
+    if b"frame-ancestors" not in known.get(_POLICY, b""):  # else the page has a stricter rule of its own
+        headers += _HEADERS
+    return {**message, "headers": headers}
+
+
+def _secure(cookie: bytes) -> bytes:
+    """Return the cookie for https alone. Streamlit marks its own only where it serves https itself."""
+    attributes = [part.strip().lower() for part in cookie.split(b";")[1:]]
+    return cookie if b"secure" in attributes else cookie + b"; Secure"
 
 
 def _hostname(host: str) -> str:

@@ -67,11 +67,20 @@ class LoginMiddleware:
         if scope["type"] == "websocket":
             return await send({"type": "websocket.close", "code": 1008})
         if scope["method"] == "GET" and "text/html" in asked.header("accept"):
-            whole = quote(scope["path"]) + (
-                f"?{scope['query_string'].decode()}" if scope["query_string"] else ""
-            )
-            return await _redirect(send, f"{self._base}{SIGN_IN}?next={quote(whole, safe='')}")
+            return await _redirect(send, self._asking_first(scope))
         return await _say(send, 401, "Sign in first.", kind="text/plain")
+
+    def _asking_first(self, scope: Scope) -> str:
+        """The address of the sign-in, which leads to the page asked for.
+
+        Without a base path both are relative: a proxy may serve the dashboard below a path that it strips.
+        """
+        query = f"?{scope['query_string'].decode()}" if scope["query_string"] else ""
+        path = quote(scope["path"])
+        if self._base:
+            return f"{self._base}{SIGN_IN}?next={quote(path + query, safe='')}"
+        above = "../" * (path.count("/") - 1) or "./"
+        return f"{above}{SIGN_IN[1:]}?next={quote(f'.{path}{query}', safe='')}"
 
     def _until_it_ends(self, token: str | None, receive: Receive) -> Receive:
         ended_at: float | None = None
@@ -89,7 +98,7 @@ class LoginMiddleware:
         return receive_while_signed_in
 
     async def _sign_in(self, scope: Scope, asked: _LoginRequest, receive: Receive, send: Send) -> None:
-        following = local(asked.query("next"), self._base or "/")
+        following = self._leading_to(asked.query("next"))
         if scope["method"] in ("GET", "HEAD"):
             if self._sessions.name(asked.token) is not None:
                 return await _redirect(send, following)
@@ -98,7 +107,7 @@ class LoginMiddleware:
             return await _say(send, 403, "Not from the page of this dashboard.", kind="text/plain")
         form = await _form(receive)
         name, guess = form.get("name", "").strip()[:200], form.get("password", "")
-        following = local(form.get("next", ""), self._base or "/")
+        following = self._leading_to(form.get("next", ""))
         device = known_devices.known(asked.cookie(known_devices.COOKIE), name, self._kept(name))
         problem = await self._why_not(name, guess, asked.address, device)
         if problem is not None:
@@ -106,10 +115,16 @@ class LoginMiddleware:
                 send, 429 if problem.startswith("Too many") else 401, _page(following, problem, name)
             )
         secure = scope["scheme"] == "https" or asked.header("origin").startswith("https:")
-        where = f"; Path={self._base or '/'}; HttpOnly; SameSite=Lax{'; Secure' if secure else ''}"
+        # Without a Path the browser takes the folder of the sign-in, also below a path that a proxy strips.
+        where = f"; HttpOnly; SameSite=Lax{'; Secure' if secure else ''}"
         remembered = f"{known_devices.COOKIE}={known_devices.issue(name, self._kept(name) or '')}{where}; Max-Age={known_devices.SECONDS}"
         session = f"{COOKIE}={self._sessions.begin(name)}{where}; Max-Age={self._admission.session:.0f}"
         return await _redirect(send, following, cookies=(remembered, session))
+
+    def _leading_to(self, page: str) -> str:
+        """The page after the sign-in; the first one where `page` is not on this server."""
+        inside = page.startswith("./") and page.isprintable()
+        return page if inside else local(page, f"{self._base or '.'}/")
 
     def _kept(self, name: str) -> str | None:
         return self._admission.passwords.get(name) if self._admission.sees(name) else None

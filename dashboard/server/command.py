@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import socket
@@ -18,6 +19,10 @@ PLOTLY_JS = "plotly-cartesian-4.1.1.min.js"
 """The lines, bars and heatmaps of plotly.js (npm: plotly.js-cartesian-dist-min), a third of the whole that comes with the
 plotly package: a browser that was never here reads it in a second less. Another version has another name, so it may be
 kept for ever."""
+
+_LONGEST_HEADER = 32_768
+"""Bytes of a header of the WebSocket's request. With OpenID Connect its cookies contain the tokens of the provider, and the
+default of 8,192 is too short for a person in many groups."""
 
 OPTIONS: Mapping[str, str] = {
     "server.headless": "true",
@@ -54,25 +59,29 @@ def command(
     *,
     hosts: Sequence[str] = (),
     proxies: Sequence[str] = (),
+    base: str = "",
     tls: tuple[Path, Path] | None = None,
 ) -> list[str]:
     """What starts the dashboard's server for one store; it runs until it is ended by a signal.
 
     `hosts` are further names under which browsers may ask for it; `proxies` are addresses of reverse proxies whose
-    X-Forwarded-For and X-Forwarded-Proto count; `tls` is a certificate and its key.
+    X-Forwarded-For and X-Forwarded-Proto count; `base` is the path below which it serves its pages; `tls` is a
+    certificate and its key.
     """
     options = {**OPTIONS, "server.address": address, "server.port": str(port)}
     if tls is not None:
         options |= {"server.sslCertFile": str(tls[0]), "server.sslKeyFile": str(tls[1])}
+    if base:
+        options["server.baseUrlPath"] = base.strip("/")
     flags = [f"--{name}={value}" for name, value in options.items()]
     names = dict.fromkeys((*names_of(address), "localhost", *hosts))
     flags += [f"--server.allowedHosts={host}" for host in names]
     flags.append(f"--theme.chartCategoricalColors={json.dumps(COLOURS)}")
-    # Uvicorn reads the variable before it loads our app, and without it trusts every process of this machine.
-    trusted = ",".join(proxies) or os.environ.get("FORWARDED_ALLOW_IPS", "")
     return [
         "env",
-        f"FORWARDED_ALLOW_IPS={trusted}",
+        # Uvicorn reads the variable before it loads our app, and without it trusts every process of this machine.
+        f"FORWARDED_ALLOW_IPS={','.join(_trusted(proxies))}",
+        f"WEBSOCKETS_MAX_LINE_LENGTH={_LONGEST_HEADER}",
         sys.executable,
         "-m",
         "streamlit",
@@ -82,6 +91,13 @@ def command(
         "--",
         str(store),
     ]
+
+
+def _trusted(proxies: Sequence[str]) -> list[str]:
+    """The networks of proxies; those of IPv4 also in the form that a socket for both versions reports."""
+    networks = [ipaddress.ip_network(proxy) for proxy in proxies]
+    mapped = [f"::ffff:{one.network_address}/{96 + one.prefixlen}" for one in networks if one.version == 4]
+    return [*map(str, networks), *mapped]
 
 
 def launch_folder() -> Path:
@@ -135,7 +151,7 @@ def _put(target: Path, size: int, write: Callable[[Path], object]) -> None:
 def free_port(wanted: int, address: str = HOST, tries: int = 100) -> int:
     """The wanted port, or the next free one above; OSError when none of a hundred is."""
     for port in range(wanted, min(wanted + tries, 65536)):
-        with socket.socket() as probe:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((address, port))

@@ -37,7 +37,8 @@ def parts(page: str) -> dict[str, Any]:
     base = get_option("server.baseUrlPath") or ""
     files = StaticFiles(Path(get_static_dir()), launch_folder() / "static")
     front = Middleware(PageMiddleware, files=files, base=base, at_once=not guard.admission.oidc)
-    policy = Middleware(BrowserPolicy, hosts=hosts, base=base)
+    https = guard.admission.comes_back_to.startswith("https:")
+    policy = Middleware(BrowserPolicy, hosts=hosts, base=base, https=https)
     return {"middleware": [policy, *_door(guard, base), front], "lifespan": _living(files, page)}
 
 

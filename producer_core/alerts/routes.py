@@ -91,7 +91,7 @@ def _called(function: Told, payload: Mapping[str, Any]) -> RouteResult:
 
 
 @dataclass(frozen=True, slots=True)
-class CallbackRoute:
+class Callback:
     """Calls a function of yours with an Alertmanager payload, on a thread of its own.
 
     Of all processes that have a callback of this name, one is called. What the function raises is a failure, and so
@@ -129,7 +129,7 @@ def _route_of(item: Route | Told) -> Route:
             "An alert route is a function with a name, or a Callback.",
             fix='The store remembers it by its name: alert_routes=[Callback("pager", function)].',
         )
-    return CallbackRoute(name, item)
+    return Callback(name, item)
 
 
 def routes_of(book: RuleSet) -> tuple[Route, ...]:

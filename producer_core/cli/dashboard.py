@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import ipaddress
 import os
+import re
 import ssl
 import sys
 import time
@@ -34,12 +35,27 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 def _addresses(_: click.Context, __: click.Parameter, given: Sequence[str]) -> Sequence[str]:
     for one in given:
         try:
-            ipaddress.ip_network(one)
+            network = ipaddress.ip_network(one)
         except ValueError:
             raise click.BadParameter(
                 f"{one!r} is no IP address or network, for example 127.0.0.1 or 10.0.0.0/24."
             ) from None
+        if network.prefixlen == 0:
+            raise click.BadParameter(
+                f"{one!r} contains every client, so each client could choose the address that its attempts count for. "
+                "Name the proxies alone."
+            )
     return given
+
+
+def _path(_: click.Context, __: click.Parameter, given: str) -> str:
+    """The path with one slash before it and none after it; empty where it is the root."""
+    path = given.strip("/")
+    if path and not re.fullmatch(r"[\w~-][\w.~-]*(/[\w~-][\w.~-]*)*", path, re.ASCII):
+        raise click.BadParameter(
+            f"{given!r} is no path of letters, digits, '-', '_', '.' and '~', for example /kafka."
+        )
+    return f"/{path}" if path else ""
 
 
 @click.group(invoke_without_command=True, short_help="Open the live dashboard in a browser.")
@@ -71,6 +87,14 @@ def _addresses(_: click.Context, __: click.Parameter, given: Sequence[str]) -> S
     callback=_addresses,
     help="A reverse proxy whose X-Forwarded-For and -Proto count; repeat it.",
 )
+@click.option(
+    "--base-path",
+    "base",
+    default="",
+    metavar="PATH",
+    callback=_path,
+    help="Serve all pages below this path, for example /kafka.",
+)
 @click.option("--tls-cert", type=_FILE, help="Serve https with this certificate (PEM), and --tls-key.")
 @click.option("--tls-key", type=_FILE, help="The certificate's key.")
 @click.pass_context
@@ -81,6 +105,7 @@ def dashboard(
     address: str,
     hosts: Sequence[str],
     proxies: Sequence[str],
+    base: str,
     tls_cert: Path | None,
     tls_key: Path | None,
 ) -> None:
@@ -99,7 +124,7 @@ def dashboard(
     if (tls_cert is None) != (tls_key is None):
         raise Failed("A certificate and its key belong together.", "Give both --tls-cert and --tls-key.")
     place = _Listener(
-        address, tuple(hosts), tuple(proxies),
+        address, tuple(hosts), tuple(proxies), base,
         (tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None,
     )  # fmt: skip
     _refuse_strangers(place, port)
@@ -124,7 +149,7 @@ def password(name: str, from_stdin: bool) -> None:
     else:
         given = click.prompt("Password", hide_input=True, confirmation_prompt="Once more", err=True)
     try:
-        kept = load_dashboard("commands").hashed(given)
+        kept = load_dashboard("commands").password.hashed(given)
     except ValueError as error:
         raise Failed(str(error)) from None
     output.say(
@@ -135,11 +160,13 @@ def password(name: str, from_stdin: bool) -> None:
 
 
 class _Listener(NamedTuple):
-    """Where a dashboard is to listen, under which further names, behind which proxies, and with which certificate and key."""
+    """Where a dashboard is to listen, under which further names, behind which proxies, below which path, and with which
+    certificate and key."""
 
     address: str
     hosts: tuple[str, ...]
     proxies: tuple[str, ...]
+    base: str
     tls: tuple[Path, Path] | None
 
 
@@ -154,7 +181,7 @@ def _needs_packages() -> None:
 
 def _refuse_strangers(place: _Listener, port: int) -> None:
     """ConfigError, too, where the file of secrets is wrong."""
-    admission: Any = load_dashboard("commands")
+    admission: Any = load_dashboard("commands").access_rules
     admitted = admission.read()
     problem: str | None = admission.refusal(place.address, place.hosts, admitted)
     if problem is not None:
@@ -174,7 +201,7 @@ def _refuse_strangers(place: _Listener, port: int) -> None:
     if not admission.loopback(place.address) and place.tls is None:
         output.say(
             "This is plain http: passwords and data travel readable. Give --tls-cert and --tls-key, or put a proxy "
-            "with https before it.",
+            "with https before it and give its address with --proxy.",
             err=True,
         )
 
@@ -186,12 +213,17 @@ def _comes_back(address: str, place: _Listener) -> None:
         raise Failed(
             f"Signing in by OIDC needs {' and '.join(missing)}.", "pip install 'producer-core[oidc]'"
         )
-    serve: Any = load_dashboard("commands")
-    host = urlsplit(address).hostname or ""
+    serve: Any = load_dashboard("commands").command
+    host, path = urlsplit(address).hostname or "", urlsplit(address).path
     if host not in (*serve.names_of(place.address), "localhost", *place.hosts):
         raise Failed(
             f"redirect_uri in secrets.toml leads to {host or 'nowhere'}, and the dashboard does not answer to that name.",
             f"Give --host {host}" if host else "It is the dashboard's own address with /oauth2callback.",
+        )
+    if path != f"{place.base}/oauth2callback":
+        raise Failed(
+            f"redirect_uri in secrets.toml leads to {path}, and the dashboard answers at {place.base}/oauth2callback.",
+            f"Give --base-path {path.removesuffix('/oauth2callback') or '/'}, or change redirect_uri.",
         )
 
 
@@ -200,19 +232,26 @@ def _serve(store_path: Path | None, wanted: int, place: _Listener) -> None:
     from producer_core.store.paths import resolve
 
     store, stop = resolve(store_path), StopSignal()
-    serve: Any = load_dashboard("commands")
-    port = ReservedPort.first_free(serve.free_port(wanted, place.address))
+    serve: Any = load_dashboard("commands").command
+    try:
+        port = ReservedPort.first_free(serve.free_port(wanted, place.address))
+    except OSError as error:
+        raise Failed(
+            f"The dashboard cannot listen on {place.address}: {error}.",
+            "Give --address one of this machine's.",
+        ) from None
     if port.number != wanted:
         output.say(f"Port {wanted} is taken; using {port.number}.", err=True)
     command: Callable[[int], Sequence[str]] = lambda number: serve.command(  # noqa: E731
-        store, number, place.address, hosts=place.hosts, proxies=place.proxies, tls=place.tls
+        store, number, place.address, hosts=place.hosts, proxies=place.proxies, base=place.base, tls=place.tls
     )
     child = DashboardProcess(command, port)
     try:
         if _answers(child, place, stop):
             scheme = "https" if place.tls else "http"
             output.say(
-                f"The dashboard of {store} is at {scheme}://{_reached_at(place)}:{port.number} (Ctrl-C ends it)"
+                f"The dashboard of {store} is at {scheme}://{_reached_at(place)}:{port.number}{place.base} "
+                "(Ctrl-C ends it)"
             )
             sys.stdout.flush()
         while child.exit_code is None and not stop.wait(0.2):
@@ -244,7 +283,7 @@ def _healthy(place: _Listener, port: int) -> bool:
         context = ssl._create_unverified_context()  # noqa: S323
         asking = http.client.HTTPSConnection(host, port, timeout=2, context=context)
     try:
-        asking.request("GET", "/_stcore/health")
+        asking.request("GET", f"{place.base}/_stcore/health")
         return asking.getresponse().status == 200
     except OSError:
         return False

@@ -63,7 +63,7 @@ class ReliableKafkaProducer(DeadLetterApi):
     the broker acknowledged (docs/telemetry.md); with a journal, what cannot be sent there survives the process.
     `ledger=True` keeps the ledger in the store too, `ledger=False` keeps none.
 
-    `alert_routes`: functions of yours that are told of alerts, in Alertmanager's payload, or routes like `CallbackRoute`.
+    `alert_routes`: functions of yours that are told of alerts, in Alertmanager's payload, or routes like `Callback`.
     """
 
     def __init__(

@@ -160,7 +160,7 @@ def dashboard_command(store: Path) -> Command:
     """How the dashboard is started; it is a layer above, so it is found by name when it is needed."""
     if find_spec("streamlit") is None:
         raise MissingTool("The dashboard needs Streamlit.", fix="pip install 'producer-core[run]'")
-    serve = load_dashboard("commands")
+    serve = load_dashboard("commands").command
     return lambda port: serve.command(store, port)
 
 

@@ -21,10 +21,14 @@ DAYS = 3 * 86400
 
 
 class Provider:
-    """`people` are addresses; `tokens` counts how often somebody came in, `ended` who signed out there."""
+    """`people` are addresses; `tokens` counts how often somebody came in, `ended` who signed out there.
 
-    def __init__(self, people, redirect_uri):
+    `groups` are claims of everybody, and `access` is the length of an access token.
+    """
+
+    def __init__(self, people, redirect_uri, *, groups=(), access=22):
         self.people, self.redirect_uri = people, redirect_uri
+        self._groups, self._access = list(groups), access
         self.tokens, self.ended = [], []
         self._codes = {}
         self._key = RSAKey.generate_key(2048, {"kid": "1", "use": "sig", "alg": "RS256"})
@@ -93,11 +97,12 @@ class Provider:
         claims = {
             "iss": self.issuer, "aud": CLIENT, "sub": str(self.people.index(asked["who"])), "nonce": asked["nonce"],
             "iat": now, "exp": now + 300, "auth_time": now - DAYS, "email": asked["who"], "email_verified": True,
+            **({"groups": self._groups} if self._groups else {}),
         }  # fmt: skip
         self.tokens.append(asked["who"])
         signed = jwt.encode({"alg": "RS256", "kid": "1"}, claims, self._key)
         return {
-            "access_token": secrets.token_urlsafe(16),
+            "access_token": secrets.token_urlsafe(self._access)[: self._access],
             "token_type": "Bearer",
             "expires_in": 300,
             "id_token": signed,

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from producer_core.alerts import AlertChange, AlertLog, AlertWatcher, CallbackRoute, RuleSet, alert
+from producer_core.alerts import AlertChange, AlertLog, AlertWatcher, Callback, RuleSet, alert
 from producer_core.alerts.alert_state import resolved
 from producer_core.alerts.outbox import GIVEN_UP_AFTER, LONGEST_PAUSE, pause
 from producer_core.alerts.payload import notification
@@ -321,7 +321,7 @@ def test_what_one_receiver_refuses_does_not_keep_the_others_back(store, clock):
 
     fire(store, lost(), alert("fatal_error", "p-1", 1000.0, text="x"))
 
-    sender(store, CallbackRoute("mine", picky), clock).round()
+    sender(store, Callback("mine", picky), clock).round()
 
     assert taken == ["fatal_error"]
     assert outbox(store) == [("firing", None, 1)]
@@ -436,7 +436,7 @@ def test_a_receiver_that_hangs_holds_up_neither_judging_nor_other_routes(store, 
     hook.hanging = True
     heard, now = [], time.time()
     write(store, now - 100, pending=3)
-    other = CallbackRoute("other", heard.append)
+    other = Callback("other", heard.append)
     with AlertWatcher(store, routes=(webhook(hook), other), book=RuleSet(every=0.05)) as watcher:
         eventually(lambda: heard)
         eventually(lambda: hook.asked)
@@ -478,7 +478,7 @@ def test_without_the_store_people_are_told_past_it(store, hook, tmp_path):
 
 def test_a_watcher_stops_at_once_and_leaves_no_thread(store):
     before = set(threading.enumerate())
-    watcher = AlertWatcher(store, routes=(CallbackRoute("mine", print),))
+    watcher = AlertWatcher(store, routes=(Callback("mine", print),))
     watcher.start(after=1000.0)
 
     watcher.stop()

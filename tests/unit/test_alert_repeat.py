@@ -9,7 +9,7 @@ import time
 import pytest
 
 from producer_core import ReliableKafkaProducer
-from producer_core.alerts import AlertChange, AlertLog, CallbackRoute, RuleSet, alert, load
+from producer_core.alerts import AlertChange, AlertLog, Callback, RuleSet, alert, load
 from producer_core.alerts.alert_state import resolved
 from producer_core.alerts.routes import RouteResult, given_routes
 from producer_core.alerts.rule_parser import read
@@ -237,12 +237,12 @@ def told(payload, seconds=0.0):
 def test_a_function_gets_the_payload():
     heard = []
 
-    assert CallbackRoute("mine", heard.append).tell(told(None)).taken
+    assert Callback("mine", heard.append).tell(told(None)).taken
     assert heard[0]["alerts"][0]["labels"]["alertname"] == "connection_lost"
 
 
 def test_a_function_that_raises_is_a_failure_in_words():
-    answer = CallbackRoute("mine", lambda payload: 1 / 0).tell(told(None))
+    answer = Callback("mine", lambda payload: 1 / 0).tell(told(None))
 
     assert (answer.taken, answer.refused, answer.text) == (False, True, "it raised ZeroDivisionError")
 
@@ -251,7 +251,7 @@ def test_a_function_that_ends_its_thread_is_one_too():
     def leaves(payload):
         raise SystemExit
 
-    assert not CallbackRoute("mine", leaves).tell(told(None)).taken
+    assert not Callback("mine", leaves).tell(told(None)).taken
 
 
 def test_a_function_that_hangs_is_called_once_and_given_back_to_the_pauses():
@@ -261,7 +261,7 @@ def test_a_function_that_hangs_is_called_once_and_given_back_to_the_pauses():
         calls.append(payload)
         hanging.wait(60)
 
-    route = CallbackRoute("mine", hangs, patience=0.05)
+    route = Callback("mine", hangs, patience=0.05)
     first, second = route.tell(told(None)), route.tell(told(None))
     hanging.set()
 
@@ -283,7 +283,7 @@ def test_a_function_is_a_route_by_its_name():
         "callback",
         ("critical", "warning", "info"),
     )
-    assert given_routes([CallbackRoute("a", pager_of_mine), route])[0].name == "a"
+    assert given_routes([Callback("a", pager_of_mine), route])[0].name == "a"
 
 
 @pytest.mark.parametrize(

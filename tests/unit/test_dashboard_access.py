@@ -6,7 +6,7 @@ import asyncio
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import pytest
 from click.testing import CliRunner
@@ -419,12 +419,12 @@ def behind(kept):
 def test_a_page_leads_to_the_sign_in_and_back_again(behind):
     asked = behind.page("/alerts?alert=abc&range=1+hour")
     assert asked.status == 303
-    form = behind.ask(asked.headers["location"])
-    assert 'value="/alerts?alert=abc&amp;range=1+hour"' in form.text
+    form = behind.ask(urljoin("/alerts", asked.headers["location"]))
+    assert 'value="./alerts?alert=abc&amp;range=1+hour"' in form.text
     assert "frame-ancestors 'none'" in form.headers["content-security-policy"]
 
-    entered = behind.sign_in(following="/alerts?alert=abc&range=1+hour")
-    assert (entered.status, entered.headers["location"]) == (303, "/alerts?alert=abc&range=1+hour")
+    entered = behind.sign_in(following="./alerts?alert=abc&range=1+hour")
+    assert (entered.status, entered.headers["location"]) == (303, "./alerts?alert=abc&range=1+hour")
     assert behind.page().text == "secret /alerts"
     assert behind.ask("/sign-in").status == 303
 
@@ -488,7 +488,16 @@ def test_a_form_of_another_site_signs_nobody_in(behind):
     ],
 )
 def test_after_the_sign_in_one_stays_on_this_server(behind, away):
-    assert behind.sign_in(following=away).headers["location"] == "/"
+    assert behind.sign_in(following=away).headers["location"] == "./"
+
+
+@pytest.mark.parametrize(
+    "inside", [".//evil.example", "./\\evil.example", "./https://evil.example", "./../../x"]
+)
+def test_a_relative_page_after_the_sign_in_is_on_this_server(behind, inside):
+    to = behind.sign_in(following=inside).headers["location"].replace("\\", "/")  # as browsers read it
+
+    assert urljoin("https://dash.example/sign-in", to).startswith("https://dash.example/")
 
 
 def test_too_many_wrong_passwords_have_to_wait_even_for_the_right_one(behind):
@@ -593,6 +602,17 @@ def test_behind_a_path_the_door_stays_in_it(kept):
     asked = behind.page("/proxy/8501/alerts")
     assert asked.headers["location"] == "/proxy/8501/sign-in?next=%2Fproxy%2F8501%2Falerts"
     assert behind.ask("/proxy/8501/sign-in").status == 200
+
+
+@pytest.mark.parametrize("page", ["/", "/alerts", "/alerts?show=Rules", "/alerts/", "/a/b"])
+def test_below_a_path_that_a_proxy_strips_the_sign_in_and_its_page_stay_in_it(behind, page):
+    seen = f"https://dash.example/kafka{page}"
+
+    asked = urljoin(seen, behind.page(page).headers["location"])
+    assert asked.startswith("https://dash.example/kafka/sign-in?next=")
+    entered = behind.sign_in(following=parse_qs(urlsplit(asked).query)["next"][0])
+    assert urljoin(asked, entered.headers["location"]) == seen
+    assert "Path=" not in entered.headers["set-cookie"] + entered.remembered  # the browser takes /kafka
 
 
 # the way back

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from producer_core.alerts import RULES, AlertChange, AlertLog, CallbackRoute, Silence, alert, follow
+from producer_core.alerts import RULES, AlertChange, AlertLog, Callback, Silence, alert, follow
 from producer_core.alerts.alert_state import resolved
 from producer_core.alerts.sender import RouteSender
 from producer_core.dashboard import queries, wording
@@ -243,7 +243,7 @@ def test_a_route_is_shown_with_what_could_not_be_told_and_never_its_address(stor
 
 
 def test_a_route_of_another_process_is_shown_and_cannot_be_tried_here(store):
-    RouteSender(store, CallbackRoute("pager", print), owner="elsewhere").round()
+    RouteSender(store, Callback("pager", print), owner="elsewhere").round()
 
     (shown,) = page(store).routes
 
@@ -260,7 +260,7 @@ def test_one_alert_names_its_topic_its_time_and_whom_it_was_told(store):
     write(store, NOW - 200, topic="payments", good=1)
     alert_id = fire(store, burning())
     _judged(store)
-    RouteSender(store, CallbackRoute("mine", lambda payload: None), owner="me", clock=lambda: NOW).round()
+    RouteSender(store, Callback("mine", lambda payload: None), owner="me", clock=lambda: NOW).round()
 
     found = of.alert_detail(store, alert_id, NOW)
 

@@ -20,7 +20,8 @@ from tests.unit import test_bad_input as bad
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-TEXTS = {name: (ROOT / name).read_text() for name in ("README.md", "DESIGN.md", "CHANGELOG.md")}
+NAMES_OF_TEXTS = ("README.md", "DESIGN.md", "CHANGELOG.md", "docs/behind-a-proxy.md")
+TEXTS = {name: (ROOT / name).read_text() for name in NAMES_OF_TEXTS}
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
