@@ -275,7 +275,7 @@ class FoundReport:
 def resolve(
     landing: ProbeResult, on_ambiguous: OnAmbiguous, *, absent: bool, waited: bool
 ) -> Literal["landed", "resend", "wait", "bury"]:
-    """What follows a look. `absent`: proved; `waited`: a late request would usually have arrived (see QUIET)."""
+    """What follows a look. `absent`: proved; `waited`: a late request would usually have arrived (see QUIET_PERIOD_S)."""
     if landing.outcome == "found":
         return "landed"
     if on_ambiguous == "retry" or absent:

@@ -49,19 +49,19 @@ def test_a_forked_child_may_not_write(tmp_path):
 FULL_DISK = """
 import resource, signal, sys
 from producer_core.errors import JournalFull
-from producer_core.delivery.journal import Journal, Record
+from producer_core.delivery.journal import Journal, JournalRecord
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 journal = Journal.open(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))
 taken = 0
 try:
     while True:
-        journal.append(Record(taken, "orders", None, b"x" * 90))
+        journal.append(JournalRecord(taken, "orders", None, b"x" * 90))
         taken += 1
 except JournalFull as error:
     assert "cannot be written" in str(error), error
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-journal.append(Record(taken, "orders", None, b"after"))
+journal.append(JournalRecord(taken, "orders", None, b"after"))
 print(taken, len(list(journal.read())), flush=True)
 """
 
@@ -84,14 +84,14 @@ def test_a_full_disk_leaves_nothing_half_written_and_heals(tmp_path):
 
 WRITER = """
 import sys, threading
-from producer_core.delivery.journal import Journal, Record
+from producer_core.delivery.journal import Journal, JournalRecord
 journal = Journal.open(sys.argv[1], level=sys.argv[2], segment_bytes=200_000)
 lock, numbers = threading.Lock(), iter(range(journal.next_sequence, 1 << 60))
 def write():
     while True:
         with lock:
             seq = next(numbers)
-        journal.append(Record(seq, "orders", b"k", b"%d" % seq))
+        journal.append(JournalRecord(seq, "orders", b"k", b"%d" % seq))
         sys.stdout.write(f"{seq}\\n")
         sys.stdout.flush()
 for _ in range(3):
@@ -154,13 +154,13 @@ def test_a_second_name_of_the_folder_is_the_same_folder(tmp_path):
 FULL = """
 import os, sys
 from producer_core.errors import JournalFull
-from producer_core.delivery.journal import Journal, Record
+from producer_core.delivery.journal import Journal, JournalRecord
 folder = sys.argv[1]
 journal = Journal.open(folder + "/journal", level=sys.argv[2], segment_bytes=200_000)
 def fill_up(taken):
     try:
         while True:
-            journal.append(Record(taken, "orders", None, os.urandom(700)))
+            journal.append(JournalRecord(taken, "orders", None, os.urandom(700)))
             taken += 1
             if sys.argv[2] == "buffered":
                 journal.sync()

@@ -343,14 +343,14 @@ def test_a_producer_over_redis_suppresses_what_another_delivered_and_goes_on_wit
 SENDER = """
 import sys, threading, redis
 from producer_core import MessageDeduplicator, ReliableKafkaProducer
-from producer_core.producer.components import Parts
+from producer_core.producer.components import Components
 
 servers, port, topic, count = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 
 def deduplicator(self, wanted, redis_client, ttl):
     return MessageDeduplicator(redis_client, ttl_seconds=ttl, claim_ttl=10)
 
-Parts._deduplicator = deduplicator  # a claim of who was killed is free again in ten seconds instead of minutes
+Components._deduplicator = deduplicator  # a claim of who was killed is free again in ten seconds instead of minutes
 
 reports, suppressed = [], 0
 with ReliableKafkaProducer(servers, redis_client=redis.Redis(port=port), enable_deduplication=True, store=None) as producer:

@@ -144,7 +144,7 @@ from producer_core.store import Store, connection_pool, dead_letter_counts
 dead_letter_counts._FEW = 0
 letters = DeadLetters(Store.open(sys.argv[1]))
 ids = letters.ids(DeadLetterFilter())
-connection_pool.Lender._let_go = lambda *_: os._exit(9)
+connection_pool.ConnectionPool._let_go = lambda *_: os._exit(9)
 letters.claim("op", ids)
 """
 

@@ -87,7 +87,7 @@ def hear(transport, *producer_ids):
 
 
 def test_with_dead_letter_a_message_is_sent_again_once_a_later_one_proves_it_absent(monkeypatch):
-    monkeypatch.setattr("producer_core.delivery.ambiguity.QUIET", 1.0)
+    monkeypatch.setattr("producer_core.delivery.ambiguity.QUIET_PERIOD_S", 1.0)
     producer, transport = make(once("_MSG_TIMED_OUT"), on_ambiguous="dead_letter")
     hear(transport, 7)
 
@@ -106,7 +106,7 @@ def test_with_dead_letter_a_message_is_sent_again_once_a_later_one_proves_it_abs
 
 def test_with_dead_letter_no_waiting_time_makes_a_message_absent(monkeypatch):
     """After 40 s it was sent again as absent, and its first request arrived at 55 s."""
-    monkeypatch.setattr("producer_core.delivery.ambiguity.QUIET", 0.2)
+    monkeypatch.setattr("producer_core.delivery.ambiguity.QUIET_PERIOD_S", 0.2)
     producer, transport = make(once("_MSG_TIMED_OUT"), on_ambiguous="dead_letter")
     hear(transport, 7)
 
@@ -121,7 +121,7 @@ def test_with_dead_letter_no_waiting_time_makes_a_message_absent(monkeypatch):
 
 
 def test_with_dead_letter_what_cannot_be_looked_for_waits_for_a_person(monkeypatch):
-    monkeypatch.setattr("producer_core.delivery.ambiguity.QUIET", 0.2)
+    monkeypatch.setattr("producer_core.delivery.ambiguity.QUIET_PERIOD_S", 0.2)
     producer, transport = make(once("_MSG_TIMED_OUT"), blind=True, on_ambiguous="dead_letter")
 
     producer.send_message("orders", b"1", "a")
@@ -134,7 +134,7 @@ def test_with_dead_letter_what_cannot_be_looked_for_waits_for_a_person(monkeypat
 
 def test_a_flush_returns_when_the_dead_letter_is_kept_too(monkeypatch):
     """It is buried on the look's thread: it leaves `pending` before anybody heard of it."""
-    monkeypatch.setattr("producer_core.delivery.ambiguity.QUIET", 0.1)
+    monkeypatch.setattr("producer_core.delivery.ambiguity.QUIET_PERIOD_S", 0.1)
     heard, goes_on = threading.Event(), threading.Event()
 
     class Slow(Hook):
@@ -157,7 +157,7 @@ def test_a_flush_returns_when_the_dead_letter_is_kept_too(monkeypatch):
 
 
 def test_two_callbacks_that_flush_do_not_wait_for_each_other(monkeypatch):
-    monkeypatch.setattr("producer_core.delivery.ambiguity.QUIET", 0.1)
+    monkeypatch.setattr("producer_core.delivery.ambiguity.QUIET_PERIOD_S", 0.1)
     both, ended = threading.Barrier(2), []
 
     def flushes(report):

@@ -125,7 +125,7 @@ def test_no_port_left_is_a_sentence():
 
 
 def test_a_signal_that_was_ignored_still_stops():
-    code = "from producer_core._internal.stop_signal import Stop; s = Stop(); print('ready', flush=True); print(s.wait(30))"
+    code = "from producer_core._internal.stop_signal import StopSignal; s = StopSignal(); print('ready', flush=True); print(s.wait(30))"
     child = subprocess.Popen(
         [sys.executable, "-c", code],
         stdout=subprocess.PIPE,
@@ -143,8 +143,8 @@ def test_a_signal_that_another_thread_gets_ends_the_wait():
     """The main thread's call is not interrupted then; nor is it by one that came just before it."""
     code = """if True:
         import signal, threading, time
-        from producer_core._internal.stop_signal import Stop
-        stop = Stop()
+        from producer_core._internal.stop_signal import StopSignal
+        stop = StopSignal()
         def gets_it():
             time.sleep(0.5)  # until the main thread waits
             signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
@@ -160,8 +160,8 @@ def test_a_signal_that_another_thread_gets_ends_the_wait():
 def test_a_signal_that_is_not_for_us_ends_no_wait():
     code = """if True:
         import os, signal
-        from producer_core._internal.stop_signal import Stop
-        stop = Stop()
+        from producer_core._internal.stop_signal import StopSignal
+        stop = StopSignal()
         signal.signal(signal.SIGUSR1, lambda *_: None)
         os.kill(os.getpid(), signal.SIGUSR1)
         print(stop.wait(0.2), flush=True)
