@@ -56,7 +56,7 @@ class InMemoryTransport:
     the start, before a batch of reports with a failure, and after it unless `automatic_statistics` is switched off.
     """
 
-    proves = False
+    settles_journal = False
     ended = False
 
     def __init__(
@@ -122,10 +122,10 @@ class InMemoryTransport:
             self._queue.append(delivery)
             self._changed.notify()
 
-    def step_aside(self) -> None:
+    def yield_to_poller(self) -> None:
         pass
 
-    def hurry(self) -> None:
+    def flush_soon(self) -> None:
         pass
 
     def outstanding(self) -> int:
@@ -134,7 +134,7 @@ class InMemoryTransport:
     def cluster_id(self, topic: str | None, timeout: float) -> str | None:
         return "in-memory"
 
-    def look(
+    def find_records(
         self,
         topic: str,
         message_ids: Iterable[str],

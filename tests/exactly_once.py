@@ -10,9 +10,9 @@ from collections import Counter, defaultdict
 
 from producer_core.config import client_config
 from producer_core.delivery.delivery import Delivery
-from producer_core.delivery.exactly_once import TransactionalTransport
 from producer_core.delivery.transport import ClientQueueFull
 from producer_core.messages import MessageIds, Placement
+from tests.factories import transactional_transport
 from tests.support import eventually
 
 
@@ -85,7 +85,7 @@ class Sender:
         self.progress = progress or MemoryProgress()
         self.heard = Heard()
         options.setdefault("transactional_id", f"{topic}-id")
-        self.transport = TransactionalTransport(
+        self.transport = transactional_transport(
             client_config(servers, settings),
             self.heard,
             progress=self.progress,

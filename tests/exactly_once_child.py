@@ -27,7 +27,7 @@ def main(servers, topic, folder, accepted, finish):
     book = os.open(accepted, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     with Journal.open(folder) as journal:
         with Sender(
-            servers, topic, progress=journal, ids=journal.ids, settings=SETTINGS, max_transaction_messages=int(os.environ.get("TRANSACTION", "100"))
+            servers, topic, progress=journal, ids=journal.ids, settings=SETTINGS, messages=int(os.environ.get("TRANSACTION", "100"))
         ) as sender:  # fmt: skip
             left = list(journal.read())
             seq = journal.next_sequence

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from producer_core import replay
 from producer_core.events import DeadLetter
 from producer_core.kafka import record_lookup
 from producer_core.messages import ID_HEADER, parse_id
 from producer_core.replay import ReplayResult
 from producer_core.store import Store
+from tests.factories import replay_runner
 
 
 class KafkaSender:
@@ -70,7 +70,7 @@ class KafkaSender:
 def run_replays(store: str, bootstrap: str, cluster_id: str, lease: float, die_after: int) -> None:
     """Runs whatever waits until somebody kills this process or closes its standard input."""
     sender = KafkaSender(bootstrap, cluster_id, die_after=die_after)
-    runner = replay.ReplayRunner(
+    runner = replay_runner(
         Store.open(Path(store)),
         sender,
         probe=record_lookup.prober({"bootstrap.servers": bootstrap}),

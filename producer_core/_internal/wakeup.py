@@ -18,7 +18,7 @@ class Wakeup:
         # Each is locked, and let go once. A list's own steps need no lock.
         self._waiting: list[threading.Lock] = []
 
-    def ring(self) -> None:
+    def notify_all(self) -> None:
         with contextlib.suppress(IndexError):
             while self._waiting:
                 self._waiting.pop().release()

@@ -89,7 +89,7 @@ class RouteSender:
             except StoreError as error:
                 logger.info("a lease was not given back", extra={"error": str(error)})
 
-    def hurry(self) -> None:
+    def flush_soon(self) -> None:
         """There may be something to say."""
         self._wake.set()
 

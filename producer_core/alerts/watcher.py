@@ -120,7 +120,7 @@ class AlertWatcher:
         self._with_store()
         if changes:
             for sender in self._senders:
-                sender.hurry()
+                sender.flush_soon()
         return changes
 
     def _run(self) -> None:

@@ -1,16 +1,14 @@
-"""The ambiguous: messages whose attempt failed and that the broker may have. A look decides what becomes of them."""
+"""Resolve ambiguous outcomes: attempts that failed although the broker may have the message."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-from producer_core.delivery.dedup.duplicates import DuplicateGuard
+from producer_core.delivery.context import DeliveryContext
 from producer_core.delivery.delivery import AWAITING_DUPLICATE, PROBING, QUEUED, Delivery
 from producer_core.delivery.dispatch import LaneDispatcher
-from producer_core.delivery.hooks import HookDispatcher
 from producer_core.delivery.late_requests import FailedAttempt
-from producer_core.delivery.ordering import Lanes
 from producer_core.delivery.prober import (
     QUIET_PERIOD_S,
     AckCheckpoints,
@@ -19,9 +17,7 @@ from producer_core.delivery.prober import (
     ProbeRequest,
     resolve,
 )
-from producer_core.delivery.retry import RetryManager
 from producer_core.delivery.settlement import Settlement
-from producer_core.delivery.transport import Transport
 from producer_core.events import Attempt, Verdict
 from producer_core.kafka.classify import Failure, failure_of
 from producer_core.kafka.compaction import NewerRecords
@@ -33,9 +29,9 @@ _REFUSED = (
     "A later message of the same producer is on its partition, so the broker refuses a late request of it."
 )
 _EVIDENCE = 10.0
-"""Seconds that a message in doubt waits for the evidence of a suspected loss."""
+"""Seconds that an ambiguous message waits for the evidence of a suspected loss."""
 _AGAIN = 5.0
-"""Seconds until newer records of a key are searched for again."""
+"""Seconds until the search for newer records of a key is repeated."""
 _SEARCHING = 60.0
 """Seconds for which an incomplete search for newer records is repeated."""
 _UNKNOWN = (
@@ -45,48 +41,45 @@ _UNKNOWN = (
 
 
 class AmbiguityResolver:
-    """Asks `in_doubt.py:InDoubt`, and acts on its thread upon the answer: landed, sent again, waited for, or buried."""
+    """Has the prober look for the message, then settles it, retries it, waits, or makes it a dead letter."""
 
     def __init__(
         self,
-        pending: dict[bytes, Delivery],
-        transport: Transport,
+        context: DeliveryContext,
         *,
-        number: Number,
         settlement: Settlement,
-        lanes: Lanes,
-        turns: LaneDispatcher,
-        copies: DuplicateGuard,
-        retries: RetryManager,
-        audience: HookDispatcher,
-        marks: AckCheckpoints,
-        policy: OnAmbiguous,
+        dispatcher: LaneDispatcher,
+        checkpoints: AckCheckpoints,
+        number: Number,
         lost_on: Callable[[str, float], bool],
-        clock: Callable[[], float],
     ) -> None:
-        self._pending = pending
+        self._pending = context.pending
         self._settlement = settlement
-        self._lanes = lanes
-        self._turns = turns
-        self._copies = copies
-        self._retries = retries
-        self._audience = audience
-        self._policy = policy
+        self._lanes = context.lanes
+        self._dispatcher = dispatcher
+        self._duplicates = context.duplicates
+        self._retries = context.retries
+        self._hooks = context.hooks
+        self._late = checkpoints.late
+        self._policy = context.settings.on_ambiguous
         self._lost_on = lost_on
-        self._clock = clock
-        self._late = marks.late
-        self._in_doubt = OutcomeProber(
-            transport.look, transport.newer_records, self._looked, marks=marks, number=number
+        self._clock = context.settings.clock
+        self._prober = OutcomeProber(
+            context.transport.find_records,
+            context.transport.newer_records,
+            self._probed,
+            checkpoints=checkpoints,
+            number=number,
         )
 
-    def look_first(
+    def probe_first(
         self, delivery: Delivery, failure: Failure, retry_in: float | None, *, partition: int | None
     ) -> bool:
-        """Ask the topic before anything else happens to a message that the broker may have; False when closing."""
+        """Probe the topic before anything else happens to the message; return False while closing."""
         return self._ask(delivery, failure, retry_in, self._late.failed(delivery, partition))
 
     def recover(self, delivery: Delivery) -> bool:
-        """Look for a message of an earlier process, which is in `pending`; False when closing."""
+        """Probe for a pending message of an earlier process; return False while closing."""
         failure = failure_of("_PURGE_INFLIGHT")
         text = "the process that sent it ended before its report came"
         attempt = Attempt(self._clock(), failure.code, text)
@@ -95,8 +88,8 @@ class AmbiguityResolver:
         return self._ask(delivery, failure, 0.0, recovered=True)
 
     def stop(self, timeout: float) -> None:
-        """Look for nothing more; what has no answer stays in doubt."""
-        self._in_doubt.stop(timeout)
+        """Stop probing; messages without an answer stay ambiguous."""
+        self._prober.stop(timeout)
 
     def _ask(
         self,
@@ -107,79 +100,77 @@ class AmbiguityResolver:
         *,
         recovered: bool = False,
     ) -> bool:
-        if self._turns.ended:
+        if self._dispatcher.ended:
             return False
         delivery.place = PROBING
-        return self._in_doubt.ask(
-            ProbeRequest(delivery, failure, retry_in, time.monotonic(), sent, recovered)
-        )
+        return self._prober.ask(ProbeRequest(delivery, failure, retry_in, time.monotonic(), sent, recovered))
 
-    def _looked(self, doubt: ProbeRequest, landing: ProbeResult, newer: NewerRecords, absent: bool) -> None:
-        """What a look says of a message in doubt, on the look's thread."""
-        delivery = doubt.delivery
+    def _probed(self, request: ProbeRequest, result: ProbeResult, newer: NewerRecords, absent: bool) -> None:
+        """Act on the result of a probe. Called on the prober's thread."""
+        delivery = request.delivery
         if delivery.id not in self._pending:
             return None
         if (message_id := id_text(delivery.id)) in newer.ids:
-            return self._hold_back(doubt, NEWER_RECORD)
+            return self._hold_back(request, NEWER_RECORD)
         if message_id in newer.unknown:
             absent = False
-            if _search_again(doubt, landing, newer):
-                self._in_doubt.ask(doubt, after=_AGAIN)  # a close keeps it: it stays pending
+            if _search_again(request, result, newer):
+                self._prober.ask(request, after=_AGAIN)  # it stays pending, also while closing
                 return None
-            if newer.compacted or landing.outcome == "not_found":
-                return self._hold_back(doubt, _UNKNOWN.format(newer.reason))
-        quiet_in = doubt.since + QUIET_PERIOD_S - time.monotonic()
-        policy: OnAmbiguous = "dead_letter" if doubt.retry_in is None else self._policy
-        what = resolve(landing, policy, absent=absent, waited=quiet_in <= 0)
+            if newer.compacted or result.outcome == "not_found":
+                return self._hold_back(request, _UNKNOWN.format(newer.reason))
+        quiet_in = request.since + QUIET_PERIOD_S - time.monotonic()
+        policy: OnAmbiguous = "dead_letter" if request.retry_in is None else self._policy
+        what = resolve(result, policy, absent=absent, waited=quiet_in <= 0)
         if what == "wait" and self._policy == "retry":
-            what = "bury"  # no retry is left, and nobody asked to wait for certainty
-        if what == "wait" and self._in_doubt.ask(doubt, after=quiet_in):
+            what = "give_up"  # no retry is left, and the policy does not ask to wait
+        if what == "wait" and self._prober.ask(request, after=quiet_in):
             return None
         if what == "resend" and self._lost_on(delivery.topic, _EVIDENCE):
-            what = "bury"  # acknowledged messages are missing there: an operator decides what is sent again
+            what = "give_up"  # acknowledged messages are missing there: an operator decides
         if what == "landed":
-            return self._settlement.found(delivery, landing)
-        if what == "resend" and doubt.retry_in is not None:
+            return self._settlement.found(delivery, result)
+        if what == "resend" and request.retry_in is not None:
             if absent:
                 _disprove(delivery)
             else:
-                self._audience.tell("counted", delivery.topic, "possible_duplicates")
-            # A copy whose twin has the claim must not be handed out by its lane.
-            delivery.place = QUEUED if self._copies.has(delivery) else AWAITING_DUPLICATE
-            return self._retries.schedule(delivery, doubt.retry_in)
-        proof = _proof(landing, absent, time.monotonic() - doubt.since)
-        return self._settlement.bury(delivery, doubt.failure, proof=proof)
+                self._hooks.counted(delivery.topic, "possible_duplicates")
+            # A duplicate must not be sent by its lane while its original has the claim.
+            delivery.place = QUEUED if self._duplicates.has(delivery) else AWAITING_DUPLICATE
+            return self._retries.schedule(delivery, request.retry_in)
+        proof = _proof(result, absent, time.monotonic() - request.since)
+        return self._settlement.give_up(delivery, request.failure, proof=proof)
 
-    def _hold_back(self, doubt: ProbeRequest, reason: str) -> None:
-        if doubt.retry_in is None:  # it is given up anyway, for a reason of its own
-            self._settlement.bury(doubt.delivery, doubt.failure, proof=("inconclusive", reason))
+    def _hold_back(self, request: ProbeRequest, reason: str) -> None:
+        if request.retry_in is None:  # it failed for good already, for its own reason
+            self._settlement.give_up(request.delivery, request.failure, proof=("inconclusive", reason))
         else:
-            self._settlement.hold_back(doubt.delivery, reason, self._clock())
+            self._settlement.hold_back(request.delivery, reason, self._clock())
 
 
-def _search_again(doubt: ProbeRequest, landing: ProbeResult, newer: NewerRecords) -> bool:
-    """Whether a later search may know more. Before any broker answers, a message of an earlier process waits."""
-    if doubt.recovered and newer.unanswered:
+def _search_again(request: ProbeRequest, result: ProbeResult, newer: NewerRecords) -> bool:
+    """Return whether a later search may know more. A message of an earlier process waits until a broker answers."""
+    if request.recovered and newer.unanswered:
         return True
-    matters = doubt.recovered or newer.compacted or landing.outcome == "not_found"
-    return matters and time.monotonic() - doubt.since < _SEARCHING
+    matters = request.recovered or newer.compacted or result.outcome == "not_found"
+    return matters and time.monotonic() - request.since < _SEARCHING
 
 
 def _disprove(delivery: Delivery) -> None:
-    """The attempt in doubt did not land and cannot any more: a later one is judged by itself."""
+    """Mark the ambiguous attempt as absent: it was not appended and cannot be, so later attempts get their own verdict."""
     delivery.attempts = tuple(
         (attempt, "absent" if verdict == "possibly_persisted" else verdict)
         for attempt, verdict in delivery.attempts
     )
 
 
-def _proof(landing: ProbeResult, absent: bool, age: float) -> tuple[Verdict, str] | None:
-    """The verdict that a last look allows; None leaves it to the attempts. `absent` only where it is proved."""
+def _proof(result: ProbeResult, absent: bool, age: float) -> tuple[Verdict, str] | None:
+    """Return the verdict that a last probe allows; None leaves it to the attempts. `absent` only where it is proved."""
     if absent:
-        return "absent", f"{landing.text} {_REFUSED}"
-    if landing.outcome == "not_found" and age >= QUIET_PERIOD_S:
+        return "absent", f"{result.text} {_REFUSED}"
+    if result.outcome == "not_found" and age >= QUIET_PERIOD_S:
         return (
             "inconclusive",
-            f"{landing.text} That was {age:.0f} s after it failed; a late request may still arrive.",
+            f"{result.text} That was {age:.0f} s after it failed; a late request may still arrive.",
         )
     return None

@@ -1,4 +1,4 @@
-"""A burial: how a message that is given up becomes a dead letter, and what verdict it gets; and the way back."""
+"""Turn a message into a dead letter with a verdict, and a dead letter into a message for its replay."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from producer_core.messages import ANYWHERE, ORIGINAL_TIMESTAMP, Headers, Placem
 
 @dataclass(frozen=True)
 class ProducerInfo:
-    """Who sends: what each dead letter says of its producer."""
+    """What each dead letter records of its producer."""
 
     producer_id: str
     host: str
@@ -23,7 +23,7 @@ class ProducerInfo:
 
 
 class ReplayRecord(NamedTuple):
-    """What sending a dead letter again takes, without its story: its record, and the doubt it is in."""
+    """The part of a dead letter that its replay needs: its record and its verdict."""
 
     message_id: str
     topic: str
@@ -42,20 +42,19 @@ class ReplayRecord(NamedTuple):
         return len(self.value or b"") + len(self.key or b"")
 
 
-def dead_letter(
-    delivery: Delivery, failure: Failure, *, origin: ProducerInfo, proof: tuple[Verdict, str] | None = None
+def make_dead_letter(
+    delivery: Delivery, failure: Failure, *, producer: ProducerInfo, proof: tuple[Verdict, str] | None = None
 ) -> DeadLetter:
-    """The letter of a message whose last attempt ended in `failure`.
+    """Return the dead letter of a message whose last attempt ended in `failure`.
 
-    `proof` is a verdict and its reason that stand above the attempts: statistics that show that no request ever
-    left, or a look at the topic after the last request could arrive.
+    `proof` is a verdict with its reason that overrides those of the attempts, for example from a probe of the topic.
     """
     last = delivery.attempts[-1][0]
     verdict, reason = proof or _worst(delivery, failure)
     return DeadLetter(
         message_id=id_text(delivery.id),
-        cluster_id=origin.cluster_id(),
-        producer_id=origin.producer_id,
+        cluster_id=producer.cluster_id(),
+        producer_id=producer.producer_id,
         topic=delivery.topic,
         key=delivery.key,
         value=delivery.value,
@@ -71,8 +70,8 @@ def dead_letter(
         attempts=tuple(attempt for attempt, _ in delivery.attempts),
         accepted_at=delivery.accepted_at,
         failed_at=last.failed_at,
-        host=origin.host,
-        version=origin.version,
+        host=producer.host,
+        version=producer.version,
     )
 
 
@@ -80,7 +79,7 @@ def from_malformed_input(
     message_id: str,
     topic: str,
     *,
-    origin: ProducerInfo,
+    producer: ProducerInfo,
     key: bytes | None,
     raw: bytes | None,
     code: str,
@@ -88,35 +87,35 @@ def from_malformed_input(
     source: str | None,
     now: float,
 ) -> DeadLetter:
-    """The letter of an input that cannot become a message: not replayable until somebody edited it."""
+    """Return the dead letter of an input that cannot become a message; it is not replayable until it is edited."""
     failure = failure_of(code)
     return DeadLetter(
-        message_id, origin.cluster_id(), origin.producer_id, topic, key, raw, (), None, None, "not_sent",
+        message_id, producer.cluster_id(), producer.producer_id, topic, key, raw, (), None, None, "not_sent",
         NEVER_A_MESSAGE, failure.kind, failure.code, text, fingerprint(failure.code, text),
-        (Attempt(now, failure.code, text),), now, now, replayable=False, source=source, host=origin.host,
-        version=origin.version,
+        (Attempt(now, failure.code, text),), now, now, replayable=False, source=source, host=producer.host,
+        version=producer.version,
     )  # fmt: skip
 
 
-def delivery_of(letter: DeadLetter | ReplayRecord) -> Delivery:
-    """The record as a replay sends it: its own id, its own headers, the time now, and its first time in a header."""
-    headers = letter.headers
+def delivery_of(record: DeadLetter | ReplayRecord) -> Delivery:
+    """Return the message that a replay sends: the same id and headers, the current time, the original time in a header."""
+    headers = record.headers
     if all(name != ORIGINAL_TIMESTAMP for name, _ in headers):
-        original = b"%d" % (letter.timestamp_ms or int(letter.accepted_at * 1000))
+        original = b"%d" % (record.timestamp_ms or int(record.accepted_at * 1000))
         headers = [*headers, (ORIGINAL_TIMESTAMP, original)]
-    placement = ANYWHERE if letter.partition is None else Placement(letter.partition)
+    placement = ANYWHERE if record.partition is None else Placement(record.partition)
     return Delivery(
-        parse_id(letter.message_id), -1, letter.topic, letter.key, letter.value, headers, placement
+        parse_id(record.message_id), -1, record.topic, record.key, record.value, headers, placement
     )
 
 
 def _worst(delivery: Delivery, failure: Failure) -> tuple[Verdict, str]:
-    """The worst that any attempt leaves possible; a later refusal does not undo an earlier doubt."""
+    """Return the worst verdict of all attempts: a later refusal does not resolve an earlier ambiguous one."""
     verdicts = [verdict for _, verdict in delivery.attempts]
     if "possibly_persisted" in verdicts:
         doubtful = verdicts.index("possibly_persisted")
         code = delivery.attempts[doubtful][0].code
-        # as one that took too long to be sure
+        # judged as an attempt that took too long to be sure
         _, why = judge(failure_of(code), latency=None, retry_backoff=0.0)
         return "possibly_persisted", f"Attempt {doubtful + 1}: {why}"
     if verdicts[-1] == "rejected":

@@ -1,4 +1,4 @@
-"""A delivery: one message on its way, where it is, and who hears how it ended."""
+"""A message on its way: its record, where it is, and the callbacks for its outcome."""
 
 from __future__ import annotations
 
@@ -13,22 +13,25 @@ from producer_core.events import Attempt, Verdict
 from producer_core.messages import ANYWHERE, ID_HEADER, Headers, MessageStatus, Placement
 
 
-def _nobody(row: object) -> None:
-    """Hears of what no client has."""
+def _no_report(row: object) -> None:
+    """Take the place of a client's report function while no client has the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryState:
-    """Where deliveries are: with the client of this generation, which `report`s a row of `ReportBatch`; below 0 with none."""
+    """Where a delivery is. `generation` numbers the client that has it; below 0 no client has it.
+
+    `report` takes a row of `ReportBatch`.
+    """
 
     generation: int
-    report: Callable[[tuple[Any, ...]], None] = _nobody
+    report: Callable[[tuple[Any, ...]], None] = _no_report
 
 
 QUEUED, PROBING, AWAITING_DUPLICATE = DeliveryState(-1), DeliveryState(-2), DeliveryState(-3)
-"""It waits for its turn or a retry; for an answer whether it is on its topic; or for the end of the message it is a copy of."""
+"""Waiting for its turn or a retry; for a probe of its topic; or for the outcome of the message it duplicates."""
 IN_CLIENT = DeliveryState(sys.maxsize)
-"""On its way to a client, of no generation yet: one that breaks at this moment does not have it."""
+"""Being handed to a client. A client that breaks at this moment does not have it."""
 
 
 Ended = Literal["sent", "failed", "duplicate"]
@@ -36,30 +39,30 @@ Ended = Literal["sent", "failed", "duplicate"]
 
 @dataclass(slots=True)
 class Callbacks:
-    """Who wants to hear how a message ended, and under which id of his own; most messages have none."""
+    """The callbacks for one message's outcome; most messages have none. `record_id` is the caller's own id."""
 
     callback: Callable[[bool, Any, Any], None] | None = None
     on_delivery: Callable[[Any], None] | None = None
     record_id: Any = None
-    ended: Callable[[Ended], None] | None = None
-    """Who only counts, and has none of the others: a batch."""
-    unsent: Callable[[int, Any], None] | None = None
-    """Beside `ended`: the number of a message that was not sent, and its dead letter; None for a duplicate."""
-    replay: Callable[[Any], None] | None = None
-    """Whoever replays a dead letter; the journal does not keep such a message."""
+    on_settled: Callable[[Ended], None] | None = None
+    """For a batch, which only counts outcomes and sets none of the callbacks above."""
+    on_unsent: Callable[[int, Any], None] | None = None
+    """Beside `on_settled`: the sequence of a message that was not sent, and its dead letter; None for a duplicate."""
+    on_replayed: Callable[[Any], None] | None = None
+    """For the replay of a dead letter; the journal does not keep such a message."""
 
     @property
-    def listens(self) -> bool:
-        """Whether a report is made for him."""
+    def need_report(self) -> bool:
+        """Whether a `DeliveryReport` must be made."""
         return self.callback is not None or self.on_delivery is not None
 
 
 class Delivery:
-    """One message on its way: the record to produce, the pending entry, and the delivery callback in one object."""
+    """The record to produce, the pending entry and librdkafka's delivery callback in one object."""
 
     # Slots that are all set cost less than class attributes: those of an instance with slots are found at once.
     __slots__ = (
-        "accepted_at", "attempts", "checksum", "headers", "id", "key", "owner", "place", "placement", "seq", "topic", "value",
+        "accepted_at", "attempts", "callbacks", "checksum", "headers", "id", "key", "place", "placement", "seq", "topic", "value",
     )  # fmt: skip
 
     def __init__(
@@ -82,12 +85,12 @@ class Delivery:
         self.attempts: tuple[tuple[Attempt, Verdict], ...] = ()
         self.accepted_at = 0.0
         self.checksum: str | None = None
-        self.owner: Callbacks | None = None
+        self.callbacks: Callbacks | None = None
         self.place = QUEUED
 
     @property
     def record_headers(self) -> list[tuple[str, bytes | None]]:
-        """What the record carries: the id first, then the user's. Made anew for each try, for many wait at once."""
+        """The record's headers: the id first, then the user's. Built for each attempt, to save memory while messages wait."""
         own: list[tuple[str, bytes | None]] = [(ID_HEADER, self.id)]
         return [*own, *self.headers] if self.headers else own
 
@@ -97,30 +100,30 @@ class Delivery:
 
     @property
     def status(self) -> MessageStatus:
-        """As its owner sees it, while it is pending."""
+        """Its public status while it is pending."""
         if self.place is AWAITING_DUPLICATE:
             return MessageStatus.DUPLICATE
-        return MessageStatus.RETRYING if self.attempts and not self.flying else MessageStatus.PENDING
+        return MessageStatus.RETRYING if self.attempts and not self.in_flight else MessageStatus.PENDING
 
     @property
-    def flying(self) -> bool:
-        """With the client, its report outstanding."""
+    def in_flight(self) -> bool:
+        """Whether a client has it and its report is outstanding."""
         return self.place.generation >= 0
 
     @property
-    def replay(self) -> Callable[[Any], None] | None:
-        return None if self.owner is None else self.owner.replay
+    def on_replayed(self) -> Callable[[Any], None] | None:
+        return None if self.callbacks is None else self.callbacks.on_replayed
 
     def __call__(self, error: KafkaError | None, message: Any) -> None:
-        """Its delivery report."""
+        """Take its delivery report; librdkafka calls this."""
         self.place.report(self.row(error, message))
 
     def row(self, error: KafkaError | None, message: Any) -> tuple[Any, ...]:
         """The report as a row of `ReportBatch`."""
         if error is not None:
             return self, (error, message), None, 0, None
-        offset, owner = message.offset(), self.owner
-        if self.attempts or (owner is not None and owner.ended is None):
+        offset, callbacks = message.offset(), self.callbacks
+        if self.attempts or (callbacks is not None and callbacks.on_settled is None):
             return self, (None, message), None, offset, None
         return self, None, message.partition(), offset, message.latency()
 

@@ -1,4 +1,4 @@
-"""The turns: messages that waited in a lane are sent when the one before them is out of the way."""
+"""Send the messages that waited in a lane once the message before them is settled."""
 
 from __future__ import annotations
 
@@ -8,56 +8,44 @@ import threading
 import time
 from collections.abc import Callable
 
-from producer_core.delivery.dedup.duplicates import DuplicateGuard
+from producer_core.delivery.context import DeliveryContext
 from producer_core.delivery.delivery import AWAITING_DUPLICATE, IN_CLIENT, QUEUED, Delivery
-from producer_core.delivery.hooks import HookDispatcher
-from producer_core.delivery.ordering import Lanes
-from producer_core.delivery.retry import RetryManager
 from producer_core.delivery.transport import ClientQueueFull
 from producer_core.events import Notice
 
 logger = logging.getLogger(__name__)
 
 _NO_ROOM = 0.05
-"""Seconds until a message that had its turn, but found the client's queue full, tries again."""
+"""Seconds until a message that found the client's queue full is tried again."""
 _MINUTE = 60.0
 
 
 class LaneDispatcher:
-    """Sends with `produce`, which raises Full; what finds no room keeps its turn on the retry manager's heap."""
+    """Sends with `produce`, which raises ClientQueueFull; a message that finds no room keeps its turn and is tried again."""
 
-    def __init__(
-        self,
-        lanes: Lanes,
-        *,
-        produce: Callable[[Delivery], None],
-        copies: DuplicateGuard,
-        retries: RetryManager,
-        audience: HookDispatcher,
-        clock: Callable[[], float],
-    ) -> None:
-        self._lanes = lanes
+    def __init__(self, context: DeliveryContext, produce: Callable[[Delivery], None]) -> None:
         self._produce = produce
-        self._copies = copies
-        self._retries = retries
-        self._audience = audience
-        self._clock = clock
+        self._lanes = context.lanes
+        self._duplicates = context.duplicates
+        self._retries = context.retries
+        self._hooks = context.hooks
+        self._clock = context.settings.clock
         self._following = threading.local()
-        self._told: dict[str, float] = {}
-        self.ended = False  # closing: nothing new leaves us
+        self._reported: dict[str, float] = {}  # by topic: when a break of its order was reported
+        self.ended = False  # closing: nothing new is sent
 
     def due(self, delivery: Delivery) -> None:
-        """A message that waited for its own time is sent, unless an earlier one of its lane comes first."""
+        """Send a message whose retry time has come, unless an earlier message of its lane comes first."""
         if not self._lanes.turn(delivery) or (self._send_on(delivery) and self._lanes.sent(delivery)):
             self._follow(delivery)
 
     def gives_way(self, delivery: Delivery) -> None:
-        """It waits for its twin, which may stand behind it in the lane."""
+        """Let the lane go on while this message waits for its original, which may be behind it in the lane."""
         if self._lanes.gives_way(delivery):
             self._follow(delivery)
 
     def settled(self, delivery: Delivery, *, acknowledged: bool) -> None:
-        """A message no longer stands in its lane: those behind it may follow."""
+        """Send what follows a settled message in its lane."""
         match self._lanes.settled(delivery, acknowledged=acknowledged):
             case "free":
                 self._follow(delivery)
@@ -65,7 +53,7 @@ class LaneDispatcher:
                 self._broken(delivery.topic)
 
     def _follow(self, delivery: Delivery) -> None:
-        """Send what waited for this one. What settles on the way is taken up here, not in a call inside a call."""
+        """Send the messages that waited for this one. Messages that settle during the loop are queued, not handled recursively."""
         todo: list[Delivery] | None = getattr(self._following, "todo", None)
         if todo is not None:
             todo.append(delivery)
@@ -78,20 +66,20 @@ class LaneDispatcher:
             self._following.todo = None
 
     def _advance(self, delivery: Delivery) -> None:
-        """One after the other of a lane; one whose look has not answered holds it."""
+        """Send the messages of a lane in order, up to one that is still being probed."""
         while not self.ended and (following := self._lanes.following(delivery)) is not None:
             if following.place is not IN_CLIENT:
                 return
-            if self._copies.needless(following):
-                self._behind(following)
+            if self._duplicates.is_redundant(following):
+                self._wait_for_original(following)
             elif not self._send_on(following):
                 return
 
-    def _behind(self, delivery: Delivery) -> None:
-        """While it waited its twin was acknowledged: it is settled as a held copy is, and stands in nobody's way."""
+    def _wait_for_original(self, delivery: Delivery) -> None:
+        """Its original was acknowledged while it waited: take it out of the lane, and settle it as a held duplicate."""
         delivery.place = AWAITING_DUPLICATE
         self._lanes.settled(delivery, acknowledged=False)
-        self._copies.hold(delivery)
+        self._duplicates.hold(delivery)
 
     def _send_on(self, delivery: Delivery) -> bool:
         try:
@@ -110,13 +98,13 @@ class LaneDispatcher:
         self._retries.schedule(delivery, _NO_ROOM, counted=False)
 
     def _broken(self, topic: str) -> None:
-        """It was in flight behind one that failed: counted each time, told once a minute."""
-        self._audience.tell("counted", topic, "order_breaks")
+        """Count a message that overtook a failed one; report it once a minute by topic."""
+        self._hooks.counted(topic, "order_breaks")
         now = time.monotonic()
-        if now - self._told.get(topic, -math.inf) >= _MINUTE:
-            self._told[topic] = now
+        if now - self._reported.get(topic, -math.inf) >= _MINUTE:
+            self._reported[topic] = now
             text = (
                 f"On {topic} a message was acknowledged while an earlier one of its key waited for its retry."
             )
             notice = Notice("order_break", "warning", text, self._clock(), {"subject": topic})
-            self._audience.tell("notice", notice)
+            self._hooks.notice(notice)

@@ -1,7 +1,7 @@
-"""The lifecycle of a message: accepted, in flight, waiting, settled. This puts its parts together, and ends them.
+"""Deliver messages: connect the steps from acceptance to settlement, and close them in order.
 
-A message is in `pending` from `acceptance.py` until `settlement.py` takes it out. In between an attempt may fail
-(`attempts.py`), and the broker may have it all the same (`ambiguous.py`). Nothing else changes a message's state.
+A message is in `pending` from `enqueue.py` until `settlement.py` removes it. In between an attempt can fail
+(`failure_handler.py`) with an ambiguous outcome (`ambiguity.py`). No other module changes a message's state.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from confluent_kafka import KafkaError
 
 from producer_core._internal.deadline import Deadline
 from producer_core._internal.wakeup import Wakeup
-from producer_core.config import ClientConfig, RetryConfig
 from producer_core.delivery.ambiguity import AmbiguityResolver
 from producer_core.delivery.connection_state import ConnectionState
+from producer_core.delivery.context import DeliveryContext, DeliverySettings
 from producer_core.delivery.dead_letter import ProducerInfo
 from producer_core.delivery.dedup.deduplicator import MessageDeduplicator
 from producer_core.delivery.dedup.duplicates import DuplicateGuard
@@ -27,182 +27,203 @@ from producer_core.delivery.delivery import Delivery, Report
 from producer_core.delivery.enqueue import MessageEnqueuer
 from producer_core.delivery.failure_handler import FailureHandler
 from producer_core.delivery.hooks import HookDispatcher
-from producer_core.delivery.ordering import Ordering
-from producer_core.delivery.prober import AckCheckpoints, OnAmbiguous
+from producer_core.delivery.ordering import Lanes
+from producer_core.delivery.prober import AckCheckpoints
 from producer_core.delivery.retry import RetryManager
 from producer_core.delivery.settlement import Settlement
 from producer_core.delivery.transport import TransportFactory
 from producer_core.events import Hook, Notice
-from producer_core.kafka.newer_keys import Number
+from producer_core.messages import MessageIds
 
 if TYPE_CHECKING:
-    from producer_core.delivery.replayable_source import FeederTarget, PendingLog
+    from producer_core.delivery.replayable_source import FeederTarget, PendingLog, SequenceSource
 
 _topic_of = attrgetter("topic")
 
 
+class SessionNumbers(Protocol):
+    """The part of a producer's session that deliveries need: message ids, sequences, and the journal's pending log."""
+
+    @property
+    def ids(self) -> MessageIds: ...
+    @property
+    def sequence(self) -> SequenceSource: ...
+    def pending_log(self, target: FeederTarget) -> PendingLog | None: ...
+
+
 class DeliveryEngine:
-    """Hears the transport, as its `TransportListener`, and knows when nothing is pending any more."""
+    """Connects the steps of a delivery, receives the transport's events, and knows when no message is pending.
+
+    `saturated` returns whether no dead letter can be stored. `lost_on` waits for the evidence of a suspected loss on a topic,
+    for at most so many seconds, and returns whether acknowledged messages are missing there.
+    """
 
     def __init__(
         self,
-        config: ClientConfig,
-        retry_config: RetryConfig,
+        settings: DeliverySettings,
+        producer: ProducerInfo,
+        session: SessionNumbers,
         *,
-        origin: ProducerInfo,
         transport: TransportFactory,
         hooks: Sequence[Hook],
-        dedup: MessageDeduplicator | None = None,
-        ordering: Ordering = "key",
-        on_ambiguous: OnAmbiguous = "retry",
-        backlog: Callable[[FeederTarget], PendingLog | None] = lambda sender: None,
-        next_sequence: Callable[[], int] = lambda: 0,
-        number: Number = lambda id: None,
-        saturated: Callable[[], bool] = lambda: False,
-        lost_on: Callable[[str, float], bool] = lambda topic, timeout: False,
-        clock: Callable[[], float] = time.time,
+        dedup: MessageDeduplicator | None,
+        saturated: Callable[[], bool],
+        lost_on: Callable[[str, float], bool],
     ) -> None:
-        self._settled = Wakeup()  # rings after each batch of reports: room in the queue, or idle
-        self._audience = audience = HookDispatcher(hooks)
-        self.connection = connection = ConnectionState(self.notice, clock=clock)
-        self.retry_manager = retries = RetryManager(retry_config, send=self._due)
-        copies = DuplicateGuard(dedup, retries=retries, audience=audience, settled=self._settled)
-        self.transport = transport(config, self)
-        self.acceptance = accepted = MessageEnqueuer(
-            config, self.transport, ordering=ordering, backlog=backlog, dedup=dedup, copies=copies, retries=retries,
-            audience=audience, connection=connection, failed=self._failed, look_for=self._look_for,
-            saturated=saturated, settled=self._settled, clock=clock,
+        self._settled = Wakeup()
+        self._hooks = HookDispatcher(hooks)
+        self.connection = ConnectionState(self.notice, clock=settings.clock)
+        self.retry_manager = retries = RetryManager(settings.retry, send=self._due)
+        duplicates = DuplicateGuard(dedup, retries=retries, hooks=self._hooks, settled=self._settled)
+        self.transport = transport(settings.client, self)
+        self.pending: dict[bytes, Delivery] = {}
+        context = DeliveryContext(
+            settings, self.transport, self.pending, Lanes(settings.ordering), duplicates, retries, self._hooks,
+            self.connection, self._settled,
         )  # fmt: skip
-        self.pending, self.backlog, lanes, turns = (
-            accepted.pending,
-            accepted.backlog,
-            accepted.lanes,
-            accepted.turns,
+        self.enqueuer = MessageEnqueuer(
+            context,
+            pending_log=session.pending_log,
+            failed=self._failed,
+            probe_recovered=self._probe_recovered,
+            saturated=saturated,
         )
-        marks = AckCheckpoints(next_sequence)
-        self._late = marks.late
+        self.pending_log, dispatcher = self.enqueuer.pending_log, self.enqueuer.dispatcher
+        checkpoints = AckCheckpoints(session.sequence.peek)
+        self._late = checkpoints.late
         self.settlement = Settlement(
-            self.pending, self.backlog, lanes=lanes, turns=turns, copies=copies, retries=retries,
-            audience=audience, connection=connection, marks=marks, origin=origin, failed=self._failed,
-            settled=self._settled,
-        )  # fmt: skip
-        self._ambiguous = AmbiguityResolver(
-            self.pending, self.transport, number=number, settlement=self.settlement, lanes=lanes, turns=turns, copies=copies,
-            retries=retries, audience=audience, marks=marks, policy=on_ambiguous, lost_on=lost_on, clock=clock,
-        )  # fmt: skip
-        self._attempts = FailureHandler(
-            self.pending, config, retry_config, settlement=self.settlement, ambiguous=self._ambiguous, lanes=lanes,
-            turns=turns, copies=copies, keeper=self.backlog, retries=retries, audience=audience,
-            connection=connection, clock=clock,
-        )  # fmt: skip
+            context,
+            self.pending_log,
+            dispatcher=dispatcher,
+            checkpoints=checkpoints,
+            producer=producer,
+            failed=self._failed,
+        )
+        self._ambiguity = AmbiguityResolver(
+            context,
+            settlement=self.settlement,
+            dispatcher=dispatcher,
+            checkpoints=checkpoints,
+            number=session.ids.number,
+            lost_on=lost_on,
+        )
+        self._failure_handler = FailureHandler(
+            context,
+            settlement=self.settlement,
+            ambiguity=self._ambiguity,
+            dispatcher=dispatcher,
+            pending_log=self.pending_log,
+        )
 
-    # Parts that are made before the one that they call, which is asked rarely: when an attempt failed, or a time came.
+    # Calls from steps that are made before the step that they call.
 
     def _failed(self, delivery: Delivery, error: KafkaError, message: Any) -> None:
-        self._attempts.failed(delivery, error, message)
+        self._failure_handler.failed(delivery, error, message)
 
     def _due(self, delivery: Delivery) -> None:
-        self._attempts.due(delivery)
+        self._failure_handler.due(delivery)
 
-    def _look_for(self, delivery: Delivery) -> bool:
-        return self._ambiguous.recover(delivery)
+    def _probe_recovered(self, delivery: Delivery) -> bool:
+        return self._ambiguity.recover(delivery)
 
     def start(self) -> None:
         self.retry_manager.start()
         self.transport.start()
-        if self.backlog is not None:
-            self.backlog.start()
+        if self.pending_log is not None:
+            self.pending_log.start()
 
-    # what the transport tells
+    # events of the transport
 
     def reports(self, batch: Sequence[Report]) -> None:
-        """Delivery reports, on the poll thread."""
+        """Take delivery reports. Called on the poll thread."""
         self.settlement.reports(batch)
 
     def statistics(self, statistics: Mapping[str, Any]) -> None:
-        """librdkafka's statistics, on the poll thread: evidence for those that wait for their verdict."""
+        """Take librdkafka's statistics, which decide the verdicts that wait for them. Called on the poll thread."""
         self.connection.statistics(statistics)
         self._late.statistics(statistics)
-        self._attempts.evidence()
-        self._audience.tell("client_statistics", statistics)
+        self._failure_handler.evidence()
+        self._hooks.client_statistics(statistics)
 
     def connection_error(self, error: KafkaError) -> None:
         if (reason := self.connection.failed(error)) is not None:
-            self._audience.tell("connection_failed", reason)
+            self._hooks.connection_failed(reason)
 
     def fatal(self, error: KafkaError, generation: int, *, sent: bool = True) -> None:
-        """The client broke and was re-created; what the broken one never reported is settled as ambiguous."""
+        """Fail the messages that a broken client never reported; a new client is in place."""
         self.connection.broke(error, sent=sent)
-        self._attempts.silent(generation, sent=sent)
+        self._failure_handler.client_broke(generation, sent=sent)
 
     def notice(self, notice: Notice) -> None:
-        self._audience.tell("notice", notice)
+        self._hooks.notice(notice)
 
     def written_twice(self, topic: str) -> None:
-        """The check for duplicates found a copy, or could not rule one out."""
-        self._audience.tell("counted", topic, "possible_duplicates")
+        """Count a possible duplicate that the check for duplicates found or could not rule out."""
+        self._hooks.counted(topic, "possible_duplicates")
 
-    # looking
+    # state
 
     def pending_by_topic(self) -> Counter[str]:
-        return Counter(map(_topic_of, list(self.pending.values())))  # a hundred thousand, once a second
+        return Counter(map(_topic_of, list(self.pending.values())))  # up to 100,000 messages, once a second
 
     @property
     def waiting(self) -> int:
-        """Accepted and not settled: in memory, and in the journal behind it."""
-        return len(self.pending) + (0 if self.backlog is None else self.backlog.waiting)
+        """Messages accepted and not settled, in memory and in the journal."""
+        return len(self.pending) + (0 if self.pending_log is None else self.pending_log.waiting)
 
-    def kept(self, message_ids: Iterable[str]) -> None:
-        """Dead letters are on disk: the journal need not remember them any more."""
-        if self.backlog is not None:
-            self.backlog.kept(message_ids)
+    def dead_letters_stored(self, message_ids: Iterable[str]) -> None:
+        """Let the journal forget messages whose dead letters are on disk."""
+        if self.pending_log is not None:
+            self.pending_log.dead_letters_stored(message_ids)
 
     # waiting
 
     def wait_until(self, done: Callable[[], bool]) -> None:
-        """Until something that reports bring about is so, or nothing can any more."""
-        self.transport.hurry()
-        while not done() and not self.transport.ended and (self.pending or not self.acceptance.ended):
+        """Wait until `done()`, or until nothing is pending and nothing new is accepted."""
+        self.transport.flush_soon()
+        while not done() and not self.transport.ended and (self.pending or not self.enqueuer.ended):
             self._settled.wait(0.1, unless=done)
 
     def wait_idle(self, timeout: float | None) -> bool:
-        """Until nothing is pending and all who count have heard of it; False when the timeout in seconds ran out first.
+        """Wait until nothing is pending and all hooks were called; return False when the timeout in seconds passes first.
 
-        A message leaves `pending` before it is counted or its dead letter is kept: who flushed finds both.
+        A message leaves `pending` before the hooks count it or store its dead letter; after a flush both are done.
         """
-        self.transport.hurry()
-        telling = self.settlement.telling
-        if threading.get_ident() in telling:  # a delivery callback that flushes waits for no other callback
-            telling = set()
+        self.transport.flush_soon()
+        reporting = self.settlement.reporting
+        if (
+            threading.get_ident() in reporting
+        ):  # a flush in a delivery callback does not wait for other callbacks
+            reporting = set()
         deadline = None if timeout is None else time.monotonic() + timeout
-        while self.waiting or telling:
+        while self.waiting or reporting:
             left = 0.1 if deadline is None else deadline - time.monotonic()
             if left <= 0 or self.transport.ended:
                 return False
-            self._settled.wait(min(left, 0.1), unless=lambda: not (self.waiting or telling))
+            self._settled.wait(min(left, 0.1), unless=lambda: not (self.waiting or reporting))
         return True
 
     # closing
 
     def close(self, deadline: Deadline) -> None:
-        """Let what is pending finish; what is left stays in the journal, or becomes dead letters.
+        """Wait for pending messages; the rest stays in the journal or becomes dead letters.
 
-        A fifth of the time, two seconds at most, is left for what comes after.
+        A fifth of the time, but at most 2 s, is reserved for the steps after the wait.
         """
         left = deadline.left()
         self.wait_idle(left - min(2.0, left / 5))
-        self.acceptance.end()
-        if self.backlog is not None:
-            self.backlog.stop()
+        self.enqueuer.end()
+        if self.pending_log is not None:
+            self.pending_log.stop()
         self.retry_manager.stop()
-        self._ambiguous.stop(deadline.left(at_most=2.0) / 2)
+        self._ambiguity.stop(deadline.left(at_most=2.0) / 2)
         if self.pending:
             self.transport.purge()
             self._wait_reports(deadline.left(at_least=0.5, at_most=2.0))
         self.transport.stop(deadline.left(at_least=0.5, at_most=5.0))
-        self._attempts.end()
-        if self.backlog is not None:
-            self.backlog.flush()
+        self._failure_handler.end()
+        if self.pending_log is not None:
+            self.pending_log.flush()
 
     def _wait_reports(self, timeout: float) -> None:
         deadline = time.monotonic() + timeout

@@ -1,33 +1,28 @@
-"""The attempts that failed: each is judged, and its message sent again, looked for first, or given up."""
+"""Handle failed attempts: give each a verdict, then retry the message, probe its topic first, or make it a dead letter."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from confluent_kafka import KafkaError
 
-from producer_core.config import ClientConfig, RetryConfig
 from producer_core.delivery.ambiguity import AmbiguityResolver
-from producer_core.delivery.connection_state import ConnectionState
+from producer_core.delivery.context import DeliveryContext
 from producer_core.delivery.dedup.deduplicator import Claim
-from producer_core.delivery.dedup.duplicates import DuplicateGuard
 from producer_core.delivery.delivery import AWAITING_DUPLICATE, PROBING, QUEUED, Delivery
 from producer_core.delivery.dispatch import LaneDispatcher
-from producer_core.delivery.hooks import HookDispatcher
 from producer_core.delivery.missing_report import NOT_SENT, SILENT
-from producer_core.delivery.ordering import Lanes
 from producer_core.delivery.replayable_source import PendingLog
-from producer_core.delivery.retry import RetryAfter, RetryManager, decide
+from producer_core.delivery.retry import RetryAfter, decide
 from producer_core.delivery.settlement import Settlement
 from producer_core.events import Attempt, Verdict
 from producer_core.kafka.classify import Failure, failure_of, judge, refused_here
 from producer_core.messages import MessageStatus
 
 _PROVABLE = ("timed_out", "local")
-"""Kinds of failures that a message has also when it never left the client."""
+"""Kinds of failures that a message can also have when it never left the client."""
 
 
 class PendingVerdict(NamedTuple):
@@ -42,43 +37,35 @@ class PendingVerdict(NamedTuple):
 
 
 class FailureHandler:
-    """`failed` is called on the poll thread and on the user's, `due` on the retry manager's."""
+    """Decides about failed attempts. `failed` is called on the poll thread and the user's, `due` on the retry manager's."""
 
     def __init__(
         self,
-        pending: dict[bytes, Delivery],
-        config: ClientConfig,
-        retry_config: RetryConfig,
+        context: DeliveryContext,
         *,
         settlement: Settlement,
-        ambiguous: AmbiguityResolver,
-        lanes: Lanes,
-        turns: LaneDispatcher,
-        copies: DuplicateGuard,
-        keeper: PendingLog | None,
-        retries: RetryManager,
-        audience: HookDispatcher,
-        connection: ConnectionState,
-        clock: Callable[[], float],
+        ambiguity: AmbiguityResolver,
+        dispatcher: LaneDispatcher,
+        pending_log: PendingLog | None,
     ) -> None:
-        self._pending = pending
-        self._retry_backoff = config.retry_backoff
-        self._retry_config = retry_config
+        self._pending = context.pending
+        self._retry_backoff = context.settings.client.retry_backoff
+        self._retry_config = context.settings.retry
         self._settlement = settlement
-        self._ambiguous = ambiguous
-        self._lanes = lanes
-        self._turns = turns
-        self._copies = copies
-        self._keeper = keeper
-        self._retries = retries
-        self._audience = audience
-        self._connection = connection
-        self._clock = clock
-        # touched on the poll thread, and by end() after it
-        self._unjudged: list[PendingVerdict] = []
+        self._ambiguity = ambiguity
+        self._lanes = context.lanes
+        self._dispatcher = dispatcher
+        self._duplicates = context.duplicates
+        self._pending_log = pending_log
+        self._retries = context.retries
+        self._hooks = context.hooks
+        self._connection = context.connection
+        self._clock = context.settings.clock
+        # touched on the poll thread, and by end() once that has stopped
+        self._awaiting_statistics: list[PendingVerdict] = []
 
     def failed(self, delivery: Delivery, error: KafkaError, message: Any) -> None:
-        """An attempt came back with an error; without a message the client refused it on the spot."""
+        """Handle a report with an error. Without a `message` the client refused the message at once."""
         held_back: str | None = getattr(message, "held_back", None)
         if held_back is not None:
             self._settlement.hold_back(delivery, held_back, self._clock())
@@ -89,9 +76,9 @@ class FailureHandler:
         partition = None if message is None else message.partition()
         claim = self._claim(delivery, failure, verdict, message)
         if claim is None:
-            self._judged(delivery, failure, text, verdict, partition)
-        elif self._turns.ended:  # no statistics are certain to come
-            self._judged(delivery, failure, text, "possibly_persisted", partition)
+            self._record(delivery, failure, text, verdict, partition)
+        elif self._dispatcher.ended:  # no statistics are certain to come
+            self._record(delivery, failure, text, "possibly_persisted", partition)
         else:
             self._defer(PendingVerdict(delivery, claim, failure, text, partition, _produced_at(message)))
 
@@ -113,19 +100,19 @@ class FailureHandler:
         one.delivery.place = PROBING
         if isinstance(decide(one.failure, len(one.delivery.attempts) + 1, self._retry_config), RetryAfter):
             self._lanes.failed(one.delivery)
-        self._unjudged.append(one)
+        self._awaiting_statistics.append(one)
 
     def evidence(self) -> None:
-        """The connection has new statistics: judge the attempts that waited for them. On the poll thread."""
-        unjudged, self._unjudged = self._unjudged, []
-        for one in unjudged:
+        """Decide the verdicts that waited for these statistics. Called on the poll thread."""
+        waiting, self._awaiting_statistics = self._awaiting_statistics, []
+        for one in waiting:
             proved = self._proved(one)
             text, reason = one.text, self._connection.unreachable
             if proved and one.claim == "not_sent" and reason is not None:
                 text = f"{text}, no broker was connected: {reason}"
             one.delivery.place = QUEUED
             verdict: Verdict = one.claim if proved else "possibly_persisted"
-            self._judged(one.delivery, one.failure, text, verdict, one.partition)
+            self._record(one.delivery, one.failure, text, verdict, one.partition)
 
     def _proved(self, one: PendingVerdict) -> bool:
         refuted = (
@@ -133,7 +120,7 @@ class FailureHandler:
         )
         return not refuted(one.delivery.accepted_at, one.produced_at)
 
-    def _judged(
+    def _record(
         self, delivery: Delivery, failure: Failure, text: str, verdict: Verdict, partition: int | None
     ) -> None:
         if delivery.id not in self._pending:
@@ -142,64 +129,66 @@ class FailureHandler:
         self._follow(delivery, failure, verdict, partition)
 
     def _cause(self, failure: Failure, text: str, verdict: Verdict) -> tuple[Failure, str]:
-        """Of a message that a close purged while no broker could be reached: the reason for that is its cause."""
+        """Return the cause of a failure: for a message purged at close, the reason why no broker was reachable."""
         reason = self._connection.unreachable
-        if reason is None or failure.code != "_PURGE_QUEUE" or not self._turns.ended:
+        if reason is None or failure.code != "_PURGE_QUEUE" or not self._dispatcher.ended:
             return failure, text
         text = f"closed while no broker was connected: {reason}"
         return (failure_of(self._connection.cause), text) if verdict == "not_sent" else (failure, text)
 
     def _follow(self, delivery: Delivery, failure: Failure, verdict: Verdict, partition: int | None) -> None:
-        """Send again, look first, or give up."""
+        """Retry the message, probe its topic first, or give it up."""
         decision = decide(failure, len(delivery.attempts), self._retry_config)
         retry_in = decision.seconds if isinstance(decision, RetryAfter) else None
-        if self._turns.ended and retry_in is not None:
-            self._audience.attempt_failed(delivery, failure, None)
-            return self._settlement.keep(delivery, failure)
-        self._audience.attempt_failed(delivery, failure, retry_in)
+        if self._dispatcher.ended and retry_in is not None:
+            self._hooks.attempt_failed(delivery, failure, None)
+            return self._settlement.leave_to_journal(delivery, failure)
+        self._hooks.attempt_failed(delivery, failure, retry_in)
         if retry_in is not None:
             self._lanes.failed(delivery)
-        if verdict == "possibly_persisted" and self._ambiguous.look_first(
+        if verdict == "possibly_persisted" and self._ambiguity.probe_first(
             delivery, failure, retry_in, partition=partition
         ):
             return None
         if retry_in is not None:
             return self._retries.schedule(delivery, retry_in)
-        return self._settlement.bury(delivery, failure)
+        return self._settlement.give_up(delivery, failure)
 
     def due(self, delivery: Delivery) -> None:
-        """A waiting message's time has come, on the retry thread."""
+        """Send a message whose retry time has come. Called on the retry thread."""
         if delivery.id not in self._pending or delivery.place not in (QUEUED, AWAITING_DUPLICATE):
             return None
-        claim = Claim.NEW if delivery.replay else self._copies.claim(delivery)  # a retry renews its claim
-        if claim is Claim.PENDING and self._copies.take_over(delivery, partial(self._yields, delivery)):
-            claim = self._copies.claim(delivery)
-        if delivery.id not in self._pending:  # handed out by its lane and settled, while Redis was asked
+        claim = (
+            Claim.NEW if delivery.on_replayed else self._duplicates.claim(delivery)
+        )  # a retry renews the claim
+        if claim is Claim.PENDING and self._duplicates.take_over(delivery, partial(self._yields, delivery)):
+            claim = self._duplicates.claim(delivery)
+        if delivery.id not in self._pending:  # its lane sent it and it was settled while Redis answered
             return None
         if not self._lanes.waits(delivery, QUEUED if claim is Claim.NEW else AWAITING_DUPLICATE):
             return None
         if claim is Claim.PENDING:
-            self._turns.gives_way(delivery)
-            return self._copies.hold(delivery)
+            self._dispatcher.gives_way(delivery)
+            return self._duplicates.hold(delivery)
         if claim is Claim.DUPLICATE:
             return self._settlement.duplicate(delivery)
-        return self._turns.due(delivery)
+        return self._dispatcher.due(delivery)
 
     def _yields(self, delivery: Delivery, message_id: bytes) -> bool:
-        """A copy that came later and stands in its lane is sent after this one, or not at all: else each waits for the other.
+        """Let a later duplicate give up its claim, so that the two do not wait for each other; return whether it did.
 
-        One that waits for room in the journal, which may be this one's, gives its claim up before it is offered again.
+        A duplicate that is only in the journal gives its claim up before the feeder offers it again.
         """
         later = self._pending.get(message_id)
-        if later is None and self._keeper is not None:
-            self._keeper.wanted(message_id, delivery)
+        if later is None and self._pending_log is not None:
+            self._pending_log.wanted(message_id, delivery)
         if later is None or not self._lanes.steps_back(later):
             return False
-        self._copies.hold(later)
+        self._duplicates.hold(later)
         return True
 
-    def silent(self, generation: int, *, sent: bool) -> None:
-        """The client of this generation broke: what it never reported failed; without `sent` nothing of it left us."""
+    def client_broke(self, generation: int, *, sent: bool) -> None:
+        """Fail the messages that a broken client never reported. Without `sent` none of them left the client."""
         error = KafkaError(KafkaError._PURGE_INFLIGHT, "the client failed before it reported this message")
         for delivery in list(self._pending.values()):
             if delivery.place.generation == generation:
@@ -207,38 +196,38 @@ class FailureHandler:
                 self.failed(delivery, error, SILENT if sent else NOT_SENT)
 
     def end(self) -> None:
-        """Nothing more can be done in this process for whatever is pending; the threads have stopped."""
-        for one in self._unjudged:  # no statistics came after their time-out: nothing is proved
+        """Settle what is still pending, once the threads have stopped."""
+        for one in self._awaiting_statistics:  # no statistics came: nothing is proved
             one.delivery.place = QUEUED
-            self._judged(one.delivery, one.failure, one.text, "possibly_persisted", one.partition)
+            self._record(one.delivery, one.failure, one.text, "possibly_persisted", one.partition)
         for delivery in list(self._pending.values()):
             self._abandon(delivery)
 
     def _abandon(self, delivery: Delivery) -> None:
         held = delivery.place is AWAITING_DUPLICATE
-        if held and self._copies.claim(delivery) is Claim.DUPLICATE:
+        if held and self._duplicates.claim(delivery) is Claim.DUPLICATE:
             return self._settlement.duplicate(delivery)
         if delivery.status is MessageStatus.RETRYING:
-            return self._settlement.keep(delivery, failure_of(delivery.attempts[-1][0].code))
-        failure = failure_of("_PURGE_INFLIGHT" if delivery.flying else "held")
-        verdict: Verdict = "possibly_persisted" if delivery.flying else "not_sent"
+            return self._settlement.leave_to_journal(delivery, failure_of(delivery.attempts[-1][0].code))
+        failure = failure_of("_PURGE_INFLIGHT" if delivery.in_flight else "held")
+        verdict: Verdict = "possibly_persisted" if delivery.in_flight else "not_sent"
         attempt = Attempt(self._clock(), failure.code, _closed_while(delivery))
         delivery.attempts = (*delivery.attempts, (attempt, verdict))
-        self._audience.attempt_failed(delivery, failure, None)
-        return self._settlement.keep(delivery, failure)
+        self._hooks.attempt_failed(delivery, failure, None)
+        return self._settlement.leave_to_journal(delivery, failure)
 
 
 def _produced_at(message: Any) -> float:
-    """Return when the client was given a message, of `time.monotonic`; 0 where its report does not say."""
+    """Return when the client got a message, by `time.monotonic`; 0 when the report does not say."""
     age: float | None = message.latency()
     return 0.0 if age is None else time.monotonic() - age
 
 
 def _judge(failure: Failure, message: Any, backoff: float) -> Verdict:
-    """The verdict of one attempt; without a message the client refused it on the spot."""
+    """Return the verdict of one attempt. Without a message the client refused it at once."""
     if message is None:
         return refused_here(failure)[0]
-    proved: Verdict | None = getattr(message, "verdict", None)  # a transaction that was aborted proves more
+    proved: Verdict | None = getattr(message, "verdict", None)  # an aborted transaction proves more
     if proved is not None:
         return proved
     assigned = message.partition() is not None
@@ -246,8 +235,8 @@ def _judge(failure: Failure, message: Any, backoff: float) -> Verdict:
 
 
 def _closed_while(delivery: Delivery) -> str:
-    if delivery.flying:
-        return "closed before its report came"
+    if delivery.in_flight:
+        return "closed before its delivery report arrived"
     if delivery.place is AWAITING_DUPLICATE:
-        return "closed while a copy of it was still undecided"
-    return "closed while an earlier message of its key was still undecided"
+        return "closed while the message that it duplicates was pending"
+    return "closed while an earlier message of its key was pending"

@@ -55,7 +55,7 @@ class GilHandoff:
 
     # threads that send
 
-    def step_aside(self) -> None:
+    def yield_to_poller(self) -> None:
         """Another thousand was sent. Where that is much, let the poll thread work, and wait until it has, or for `_LONGEST`."""
         if not self._is_much():
             return
@@ -75,7 +75,7 @@ class GilHandoff:
         took = self._before[0] - before
         return took <= _SOON and self._before[1] - spent >= _BUSY * took
 
-    def hurry(self) -> None:
+    def flush_soon(self) -> None:
         """Somebody waits for reports: there is no room, or nothing more is sent. The rest ends, and the next ones are heard as
         they come."""
         if self._much and self._asked.empty():

@@ -1,17 +1,17 @@
-"""The audience: the hooks that hear what happens, and the owner of a message who hears how it ended."""
+"""Dispatch events to the hooks, and the outcome of a message to its callbacks."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from producer_core._internal.user_callbacks import is_containable
 from producer_core.delivery.delivery import Delivery
 from producer_core.delivery.reports import DeliveryReport, as_message, delivery_report
 from producer_core.errors import DeliveryFailed
-from producer_core.events import AttemptFailed, DeadLetter, Hook
+from producer_core.events import Acknowledged, AttemptFailed, DeadLetter, Hook, Notice, Remark
 from producer_core.kafka.classify import Failure
 from producer_core.messages import MessageStatus, id_text
 
@@ -19,57 +19,76 @@ logger = logging.getLogger(__name__)
 
 
 class HookDispatcher:
-    """Tells everybody; what a listener raises is logged, and neither the others nor our thread suffer."""
+    """Calls every hook. An exception in a hook is logged; it stops neither the other hooks nor our thread."""
 
     def __init__(self, hooks: Sequence[Hook]) -> None:
-        self._hooks = tuple(hooks)
+        self._acknowledged = [hook.acknowledged for hook in hooks]
+        self._attempt_failed = [hook.attempt_failed for hook in hooks]
+        self._died = [hook.died for hook in hooks]
+        self._duplicate = [hook.duplicate for hook in hooks]
+        self._counted = [hook.counted for hook in hooks]
+        self._client_statistics = [hook.client_statistics for hook in hooks]
+        self._connection_failed = [hook.connection_failed for hook in hooks]
+        self._notice = [hook.notice for hook in hooks]
         self._local = threading.local()
 
     @property
     def calling(self) -> bool:
-        """Whether this thread is inside somebody's delivery callback."""
+        """Whether this thread runs a delivery callback of the user's."""
         return getattr(self._local, "calling", False)
 
-    def tell(self, what: str, *about: Any) -> None:
-        """Call the method `what` of every hook."""
-        for hook in self._hooks:
-            try:
-                getattr(hook, what)(*about)
-            except BaseException as error:
-                if not is_containable(error):
-                    raise
-                logger.exception("hook failed", extra={"hook": type(hook).__name__, "event": what})
+    def acknowledged(self, batch: Sequence[Acknowledged]) -> None:
+        _call_each(self._acknowledged, batch)
 
     def attempt_failed(self, delivery: Delivery, failure: Failure, retry_in: float | None) -> None:
+        """Report the latest attempt of a delivery; `retry_in` is seconds until the next one, None when there is none."""
         attempt, verdict = delivery.attempts[-1]
         event = AttemptFailed(
             id_text(delivery.id), delivery.topic, failure.code, failure.kind, attempt.text, len(delivery.attempts),
             retry_in, verdict == "possibly_persisted", attempt.failed_at,
         )  # fmt: skip
-        self.tell("attempt_failed", event)
+        _call_each(self._attempt_failed, event)
+
+    def dead_letter(self, dead_letter: DeadLetter) -> None:
+        _call_each(self._died, dead_letter)
+
+    def duplicate(self, topic: str) -> None:
+        _call_each(self._duplicate, topic)
+
+    def counted(self, topic: str, what: Remark) -> None:
+        _call_each(self._counted, topic, what)
+
+    def client_statistics(self, statistics: Mapping[str, Any]) -> None:
+        _call_each(self._client_statistics, statistics)
+
+    def connection_failed(self, reason: str) -> None:
+        _call_each(self._connection_failed, reason)
+
+    def notice(self, notice: Notice) -> None:
+        _call_each(self._notice, notice)
 
     def call_back(self, delivery: Delivery, message: Any, letter: DeadLetter | None) -> None:
-        """Tell the owner, once, how the message ended."""
-        owner = delivery.owner
-        if owner is None:
+        """Call the callbacks of a settled message, once."""
+        callbacks = delivery.callbacks
+        if callbacks is None:
             return
-        if owner.unsent is not None and (letter is not None or message is None):
-            owner.unsent(delivery.seq, letter)
-        if owner.ended is not None:
-            owner.ended("failed" if letter else "duplicate" if message is None else "sent")
-        if not owner.listens:
+        if callbacks.on_unsent is not None and (letter is not None or message is None):
+            callbacks.on_unsent(delivery.seq, letter)
+        if callbacks.on_settled is not None:
+            callbacks.on_settled("failed" if letter else "duplicate" if message is None else "sent")
+        if not callbacks.need_report:
             return
         report = delivery_report(delivery, message, letter)
-        if owner.on_delivery is not None:
-            self._call(delivery.topic, owner.on_delivery, report)
-        if owner.callback is not None:
+        if callbacks.on_delivery is not None:
+            self._call(delivery.topic, callbacks.on_delivery, report)
+        if callbacks.callback is not None:
             told = as_message(delivery, _status(report), report.error)
             error = (
                 None
                 if letter is None
                 else DeliveryFailed(letter.error_text, code=letter.code, verdict=letter.verdict)
             )
-            self._call(delivery.topic, owner.callback, error is None, told, error or report)
+            self._call(delivery.topic, callbacks.callback, error is None, told, error or report)
 
     def _call(self, topic: str, callback: Callable[..., None], *about: Any) -> None:
         self._local.calling = True
@@ -81,6 +100,20 @@ class HookDispatcher:
             logger.exception("delivery callback failed", extra={"topic": topic})
         finally:
             self._local.calling = False
+
+
+def _call_each(listeners: Sequence[Callable[..., None]], *event: Any) -> None:
+    for listener in listeners:
+        try:
+            listener(*event)
+        except BaseException as error:
+            if not is_containable(error):
+                raise
+            about = {
+                "hook": type(getattr(listener, "__self__", listener)).__name__,
+                "event": listener.__name__,
+            }
+            logger.exception("hook failed", extra=about)
 
 
 def _status(report: DeliveryReport) -> MessageStatus:

@@ -188,7 +188,7 @@ class Lanes:
                 queue.head = delivery
 
     def _lane(self, delivery: Delivery) -> Lane | None:
-        if self._off or delivery.replay is not None:
+        if self._off or delivery.on_replayed is not None:
             return None
         if delivery.key is not None:
             return (delivery.topic, delivery.key)

@@ -1,4 +1,4 @@
-"""The messages in doubt: their client gave them up and the broker may have them, so their topics are looked at first."""
+"""Probe topics for messages whose outcome is ambiguous: the client gave them up and the broker may have them."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from producer_core.metrics.ack_batch import Acknowledgements
 logger = logging.getLogger(__name__)
 
 OnAmbiguous = Literal["retry", "dead_letter"]
-"""What follows when a look did not find the message: send it again, which may write it twice, or keep whatever is
-not proved absent for a person."""
+"""What follows when a probe does not find the message: `retry` sends it again, which may write it twice; `dead_letter`
+keeps every message that is not proved absent for an operator."""
 
 QUIET_PERIOD_S = 40.0
-"""Seconds after a failed attempt in which a late request of it usually arrives, if it does: the request time-out (30 s)
-or a paused broker's session (9 s) and a margin (kafka-notes 6.1). It proves nothing: see `late_requests.py`."""
+"""Seconds within which a late request of a failed attempt usually arrives: the request time-out (30 s) or a paused
+broker's session (9 s), and a margin. It proves nothing: see `late_requests.py`."""
 
 _GATHER = 0.02
-"""Seconds a question waits for company: one look answers for all that failed together."""
+"""Seconds for which requests are collected: one probe answers for all messages that failed together."""
 _TOGETHER = 1_000
 _PATIENCE = 10.0
-"""Seconds that one look may take; a broker that is down makes it inconclusive."""
+"""Seconds that one probe may take; without a broker it is inconclusive."""
 
 
 class Probe(Protocol):
-    """`Transport.look`."""
+    """`Transport.find_records`."""
 
     def __call__(
         self,
@@ -62,11 +62,11 @@ class SearchNewer(Protocol):
 
 
 class AckCheckpoints:
-    """What had been acknowledged when: offsets by partition, noted once a second.
+    """The highest acknowledged offset of each partition, recorded once a second.
 
-    A message created after a mark lies above the mark's offsets, because each of them had been appended before
-    it was acknowledged. The highest offset of *now* would not do: it may be a later message's. Time is told by
-    the producer's own sequence, so a clock that jumps changes nothing.
+    A message accepted after a checkpoint is above the checkpoint's offsets, because those were appended before. The
+    highest offset of now is no lower bound: it may be a later message's. Checkpoints are ordered by the producer's
+    sequence, not by a clock.
     """
 
     def __init__(self, next_sequence: Callable[[], int], *, every: float = 1.0, most: int = 600) -> None:
@@ -75,10 +75,10 @@ class AckCheckpoints:
         self._every = every
         self._due = 0.0
         self._offsets: dict[tuple[str, int], int] = {}
-        self._marks: deque[tuple[int, dict[tuple[str, int], int]]] = deque(maxlen=most)
+        self._checkpoints: deque[tuple[int, dict[tuple[str, int], int]]] = deque(maxlen=most)
 
     def note(self, batch: Sequence[Acknowledged]) -> None:
-        """On the poll thread, for each batch of acknowledgements."""
+        """Record a batch of acknowledgements. Called on the poll thread."""
         told = Acknowledgements.of(batch)
         self.late.note(told)
         for _, last in told.runs():  # offsets rise within a run
@@ -87,11 +87,11 @@ class AckCheckpoints:
                 self._offsets[told.topics[last], told.partitions[last]] = offset
         if (now := time.monotonic()) >= self._due:
             self._due = now + self._every
-            self._marks.append((self._next_sequence(), dict(self._offsets)))
+            self._checkpoints.append((self._next_sequence(), dict(self._offsets)))
 
     def floors(self, topic: str, sequence: int) -> dict[int, int]:
-        """Offsets by partition below which no message from this sequence on can be; empty when nothing is known."""
-        for first, offsets in reversed(list(self._marks)):
+        """Return the lower bounds, by partition, for the offsets of messages from this sequence on."""
+        for first, offsets in reversed(list(self._checkpoints)):
             if first <= sequence:
                 return {number: offset for (name, number), offset in offsets.items() if name == topic}
         return {}
@@ -99,10 +99,10 @@ class AckCheckpoints:
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """A message in doubt since (monotonic) `since`; `retry_in` seconds until it may be sent again, None for never.
+    """A message with an ambiguous outcome since `since` (monotonic). It may be sent again after `retry_in` seconds, or not.
 
-    `attempt` is where its only attempt in doubt was sent, None where nothing can prove that it does not arrive.
-    `recovered`: an earlier process sent it, if at all.
+    `attempt` is where its only ambiguous attempt was sent; None when nothing can prove that it does not arrive.
+    `recovered`: it is a message of an earlier process.
     """
 
     delivery: Delivery
@@ -114,83 +114,85 @@ class ProbeRequest:
 
 
 class OutcomeProber:
-    """Owns one thread, started with the first question. `answered(doubt, landing, newer, absent)` is called on it;
-    `newer` says what is known of newer records of its key, `absent`: it was not found, and no late request can be
-    appended. `number` knows the sequences of our ids."""
+    """Owns one thread, started with the first request, which calls `answered(request, result, newer, absent)`.
+
+    `newer` lists the messages whose key has a newer record. `absent`: the message was not found and no late request of it
+    can be appended. `number` returns the sequence of one of our ids.
+    """
 
     def __init__(
         self,
-        look: Probe,
+        find_records: Probe,
         search_newer: SearchNewer,
         answered: Callable[[ProbeRequest, ProbeResult, NewerRecords, bool], None],
         *,
-        marks: AckCheckpoints,
+        checkpoints: AckCheckpoints,
         number: Number,
     ) -> None:
-        self._look = look
+        self._find_records = find_records
         self._search_newer = search_newer
         self._number = number
         self._answered = answered
-        self._marks = marks
+        self._checkpoints = checkpoints
         self._changed = threading.Condition()  # guards the fields below
-        self._questions: list[tuple[float, int, ProbeRequest]] = []
+        self._requests: list[tuple[float, int, ProbeRequest]] = []
         self._order = itertools.count()
         self._thread: threading.Thread | None = None
         self._stopping = False
 
-    def ask(self, doubt: ProbeRequest, *, after: float = _GATHER) -> bool:
-        """Look for its message in `after` seconds; False when looking has ended."""
+    def ask(self, request: ProbeRequest, *, after: float = _GATHER) -> bool:
+        """Probe for the message in `after` seconds; return False when the prober has stopped."""
         with self._changed:
             if self._stopping:
                 return False
-            heapq.heappush(self._questions, (time.monotonic() + after, next(self._order), doubt))
+            heapq.heappush(self._requests, (time.monotonic() + after, next(self._order), request))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="producer-core-look", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="producer-core-prober", daemon=True)
                 self._thread.start()
             self._changed.notify()
             return True
 
     def stop(self, timeout: float) -> None:
-        """Ask nothing more; what has no answer stays in doubt."""
+        """Stop probing; requests without an answer are dropped."""
         with self._changed:
             self._stopping = True
-            self._questions.clear()
+            self._requests.clear()
             self._changed.notify()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
 
     def _run(self) -> None:
         while together := self._next():
-            # Before the look: what lands after it must not be taken for absent.
-            impossible = [self._marks.late.impossible(doubt.attempt) for doubt in together]
-            deliveries = [doubt.delivery for doubt in together]
+            # Before the probe: a record appended after it must not count as absent.
+            impossible = [self._checkpoints.late.impossible(request.attempt) for request in together]
+            deliveries = [request.delivery for request in together]
             answers = self._answers(deliveries)
             newer = self._newer([one for one in deliveries if _is_missing(one, answers)])
-            for doubt, proved in zip(together, impossible, strict=True):
-                landing = answers.get(id_text(doubt.delivery.id)) or _NOT_ASKED
-                absent = proved and _read_where(doubt.attempt, landing)
+            for request, proved in zip(together, impossible, strict=True):
+                result = answers.get(id_text(request.delivery.id)) or _NOT_ASKED
+                absent = proved and _was_read(request.attempt, result)
                 try:
-                    self._answered(doubt, landing, newer, absent)
+                    self._answered(request, result, newer, absent)
                 except Exception:
-                    topic = doubt.delivery.topic
-                    logger.exception("a message in doubt was not settled", extra={"topic": topic})
+                    topic = request.delivery.topic
+                    logger.exception("ambiguous message not settled", extra={"topic": topic})
 
     def _answers(self, deliveries: Sequence[Delivery]) -> Mapping[str, ProbeResult]:
         topic, first = deliveries[0].topic, min(delivery.seq for delivery in deliveries)
         try:
-            return self._look(
+            return self._find_records(
                 topic,
                 [id_text(delivery.id) for delivery in deliveries],
                 since_ms=min(map(_oldest_timestamp, deliveries)),
-                floors=self._marks.floors(topic, first),
+                floors=self._checkpoints.floors(topic, first),
                 timeout=_PATIENCE,
             )
-        except Exception:  # a look must never cost a message: without an answer it stays in doubt
-            logger.exception("look failed", extra={"topic": topic})
+        except Exception:  # a probe never costs a message: without an answer its outcome stays ambiguous
+            logger.exception("probe failed", extra={"topic": topic})
             return {}
 
     def _newer(self, deliveries: Sequence[Delivery]) -> NewerRecords:
-        """What is known of newer records of these keys; a message without a key is never compacted away."""
+        """Search newer records of these messages' keys; a message without a key is never compacted away."""
         missing = [
             MissingRecord(id_text(one.id), one.key, _oldest_timestamp(one) / 1000, _asked_for(one))
             for one in deliveries
@@ -201,43 +203,43 @@ class OutcomeProber:
         topic = deliveries[0].topic
         try:
             return self._search_newer(topic, missing, number=self._number, timeout=_PATIENCE)
-        except Exception:  # as with a look: it must never cost a message
+        except Exception:  # as with a probe: it never costs a message
             logger.exception("search for newer records failed", extra={"topic": topic})
             return NewerRecords(unknown=frozenset(one.message_id for one in missing))
 
     def _next(self) -> list[ProbeRequest]:
-        """All questions about one topic that are due; empty when stopped."""
+        """Return all due requests for one topic; empty when stopped."""
         with self._changed:
             while not self._stopping:
                 now = time.monotonic()
-                if not self._questions:
+                if not self._requests:
                     self._changed.wait()
-                elif (left := self._questions[0][0] - now) > 0:
+                elif (left := self._requests[0][0] - now) > 0:
                     self._changed.wait(left)
                 else:
                     return self._take(now)
         return []
 
     def _take(self, now: float) -> list[ProbeRequest]:
-        topic = self._questions[0][2].delivery.topic
-        due = [entry for entry in self._questions if entry[0] <= now and entry[2].delivery.topic == topic]
+        topic = self._requests[0][2].delivery.topic
+        due = [entry for entry in self._requests if entry[0] <= now and entry[2].delivery.topic == topic]
         taken = sorted(due, key=lambda entry: entry[:2])[:_TOGETHER]
         gone = {entry[1] for entry in taken}
-        self._questions = [entry for entry in self._questions if entry[1] not in gone]
-        heapq.heapify(self._questions)
+        self._requests = [entry for entry in self._requests if entry[1] not in gone]
+        heapq.heapify(self._requests)
         return [entry[2] for entry in taken]
 
 
 def _is_missing(delivery: Delivery, answers: Mapping[str, ProbeResult]) -> bool:
-    landing = answers.get(id_text(delivery.id))
-    return (landing is None or landing.outcome != "found") and delivery.replay is None
+    result = answers.get(id_text(delivery.id))
+    return (result is None or result.outcome != "found") and delivery.on_replayed is None
 
 
-_NOT_ASKED = ProbeResult("inconclusive", None, None, 0, "Nobody can say: the topic could not be looked at.")
+_NOT_ASKED = ProbeResult("inconclusive", None, None, 0, "The topic could not be read.")
 
 
 def _oldest_timestamp(delivery: Delivery) -> int:
-    """Milliseconds: the earliest timestamp the record can carry on the log, whichever kind the topic keeps."""
+    """Return the earliest timestamp (ms) that the record can have on the topic, for either timestamp type."""
     accepted, asked = int(delivery.accepted_at * 1000), delivery.placement.timestamp_ms
     return min(accepted, asked) if asked else accepted
 
@@ -246,24 +248,24 @@ def _asked_for(delivery: Delivery) -> int | None:
     return None if delivery.partition < 0 or delivery.placement.ours else delivery.partition
 
 
-def _read_where(attempt: FailedAttempt | None, landing: ProbeResult) -> bool:
-    """Whether all was read of the partition that the attempt was sent to, and it is not there."""
-    return attempt is not None and landing.outcome == "not_found" and attempt.partition not in landing.unread
+def _was_read(attempt: FailedAttempt | None, result: ProbeResult) -> bool:
+    """Return whether the attempt's whole partition was read without finding the message."""
+    return attempt is not None and result.outcome == "not_found" and attempt.partition not in result.unread
 
 
 class FoundReport:
-    """Stands for the delivery report of a message that a look found on its topic."""
+    """Take the place of the delivery report of a message that a probe found on its topic."""
 
-    __slots__ = ("_landing",)
+    __slots__ = ("_result",)
 
-    def __init__(self, landing: ProbeResult) -> None:
-        self._landing = landing
+    def __init__(self, result: ProbeResult) -> None:
+        self._result = result
 
     def partition(self) -> int | None:
-        return self._landing.partition
+        return self._result.partition
 
     def offset(self) -> int | None:
-        return self._landing.offset
+        return self._result.offset
 
     def latency(self) -> Any:
         return None
@@ -273,11 +275,11 @@ class FoundReport:
 
 
 def resolve(
-    landing: ProbeResult, on_ambiguous: OnAmbiguous, *, absent: bool, waited: bool
-) -> Literal["landed", "resend", "wait", "bury"]:
-    """What follows a look. `absent`: proved; `waited`: a late request would usually have arrived (see QUIET_PERIOD_S)."""
-    if landing.outcome == "found":
+    result: ProbeResult, on_ambiguous: OnAmbiguous, *, absent: bool, waited: bool
+) -> Literal["landed", "resend", "wait", "give_up"]:
+    """Return what follows a probe. `absent`: proved; `waited`: the quiet period has passed."""
+    if result.outcome == "found":
         return "landed"
     if on_ambiguous == "retry" or absent:
         return "resend"
-    return "bury" if waited else "wait"
+    return "give_up" if waited else "wait"

@@ -64,7 +64,7 @@ def delivery_report(delivery: Delivery, message: Any, letter: DeadLetter | None)
         timestamp = message.timestamp()[1]
     return DeliveryReport(
         message_id=id_text(delivery.id),
-        record_id=None if delivery.owner is None else delivery.owner.record_id,
+        record_id=None if delivery.callbacks is None else delivery.callbacks.record_id,
         topic=delivery.topic,
         partition=partition,
         offset=offset,

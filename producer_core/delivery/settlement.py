@@ -1,7 +1,7 @@
-"""The settlement: what takes a message out of `pending`, and everybody who then hears of it.
+"""Settle messages: take them out of `pending` and report the outcome.
 
-Taking it out of that table is the one atomic step that settles it, so whatever arrives twice (a late report, a look
-that found it, a close) settles it once.
+Taking a message out of `pending` is one atomic step, so each message is settled once, also when two outcomes arrive for
+it (a late report, a probe that found it, a close).
 """
 
 from __future__ import annotations
@@ -14,18 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError
 
-from producer_core._internal.wakeup import Wakeup
-from producer_core.delivery.connection_state import ConnectionState
-from producer_core.delivery.dead_letter import ProducerInfo, dead_letter
-from producer_core.delivery.dedup.duplicates import DuplicateGuard
+from producer_core.delivery.context import DeliveryContext
+from producer_core.delivery.dead_letter import ProducerInfo, make_dead_letter
 from producer_core.delivery.delivery import QUEUED, Delivery, Report
 from producer_core.delivery.dispatch import LaneDispatcher
-from producer_core.delivery.hooks import HookDispatcher
-from producer_core.delivery.ordering import Lanes
 from producer_core.delivery.prober import AckCheckpoints, FoundReport
 from producer_core.delivery.report_batch import ReportBatch
 from producer_core.delivery.reports import ReplayResult
-from producer_core.delivery.retry import RetryManager
 from producer_core.events import Acknowledged, Attempt, Verdict
 from producer_core.kafka.classify import Failure, failure_of
 from producer_core.kafka.record_lookup import ProbeResult
@@ -36,100 +31,99 @@ if TYPE_CHECKING:
     from producer_core.delivery.replayable_source import PendingLog
 
 _REMEMBERED = 10_000
-"""Duplicates whose ids are known to `get_message_status`; the oldest is forgotten first."""
+"""Duplicates whose ids `get_message_status` knows; the oldest is forgotten first."""
 
 _new = tuple.__new__
-_topic_of, _seq_of, _id_of, _owner_of = map(attrgetter, ("topic", "seq", "id", "owner"))
+_topic_of, _seq_of, _id_of, _callbacks_of = map(attrgetter, ("topic", "seq", "id", "callbacks"))
 
 
 class Settlement:
-    """Reports come on the poll thread, what a look found on the look's, burials on any. `failed` hears of errors."""
+    """Settles messages: delivery reports on the poll thread, probe results on the prober's, dead letters on any.
+
+    `failed` handles a report with an error.
+    """
 
     def __init__(
         self,
-        pending: dict[bytes, Delivery],
-        backlog: PendingLog | None,
+        context: DeliveryContext,
+        pending_log: PendingLog | None,
         *,
-        lanes: Lanes,
-        turns: LaneDispatcher,
-        copies: DuplicateGuard,
-        retries: RetryManager,
-        audience: HookDispatcher,
-        connection: ConnectionState,
-        marks: AckCheckpoints,
-        origin: ProducerInfo,
+        dispatcher: LaneDispatcher,
+        checkpoints: AckCheckpoints,
+        producer: ProducerInfo,
         failed: Callable[[Delivery, KafkaError, Any], None],
-        settled: Wakeup,
     ) -> None:
-        self._pending = pending
-        self._backlog = backlog
-        self._lanes = lanes
-        self._turns = turns
-        self._copies = copies
-        self._retries = retries
-        self._audience = audience
-        self._connection = connection
-        self._marks = marks
-        self._origin = origin
+        self._pending = context.pending
+        self._pending_log = pending_log
+        self._lanes = context.lanes
+        self._dispatcher = dispatcher
+        self._duplicates = context.duplicates
+        self._retries = context.retries
+        self._hooks = context.hooks
+        self._connection = context.connection
+        self._checkpoints = checkpoints
+        self._producer = producer
         self._failed = failed
-        self._settled = settled
+        self._settled = context.settled
         self.highest = -1  # the highest sequence that was acknowledged; written on the poll thread
         self.duplicates: dict[
             bytes, None
-        ] = {}  # ids of held copies that proved to be duplicates, the latest ones
-        self.telling: set[int] = set()  # the threads that settle something and have not told everybody yet
+        ] = {}  # the latest ids of held messages that proved to be duplicates
+        self.reporting: set[int] = (
+            set()
+        )  # the threads that settled a message and have not called all hooks yet
 
     # reports
 
     def reports(self, batch: Sequence[Report]) -> None:
         """Delivery reports, on the poll thread."""
         reports = ReportBatch.of(batch)
-        with self._until_told():
+        with self._until_reported():
             acknowledged = (
                 self._all_acked(reports) if reports.plain else Acknowledgements.of(self._each(reports))
             )
             if acknowledged:
                 self._connection.acknowledged()
-                self._marks.note(acknowledged)
-                self._audience.tell("acknowledged", acknowledged)
-            if self._backlog is not None:
-                self._backlog.flush()
+                self._checkpoints.note(acknowledged)
+                self._hooks.acknowledged(acknowledged)
+            if self._pending_log is not None:
+                self._pending_log.flush()
 
     def _each(self, reports: ReportBatch) -> list[Acknowledged]:
         acknowledged: list[Acknowledged] = []
         for delivery, error, message in reports:
             if error is not None:
                 delivery.place = QUEUED
-                if delivery.id in self._pending:  # else an interrupt took it back
+                if delivery.id in self._pending:  # else an interrupt removed it
                     self._failed(delivery, error, message)
             elif item := self._acked(delivery, message):
                 acknowledged.append(item)
         return acknowledged
 
-    # The next two are in one piece for speed: every message that is acknowledged goes through one of them.
+    # The next two functions are not split, for speed: every acknowledged message passes one of them.
 
     def _all_acked(self, reports: ReportBatch) -> Acknowledgements:
-        """As `_acked` for each of plain ones, one step for all at a time: what nearly every message costs."""
+        """Settle acknowledged messages without callbacks or earlier failures, column by column; the usual case."""
         deliveries = reports.deliveries()
-        self._copies.confirm(deliveries)  # before they leave, for a claim may hold for no longer
-        if self._backlog is None:
+        self._duplicates.confirm(deliveries)  # first: a claim may expire once its message is settled
+        if self._pending_log is None:
             settle = self._pending.pop
-            left = [settle(delivery.id, None) is not None for delivery in deliveries]
+            removed = [settle(delivery.id, None) is not None for delivery in deliveries]
         else:
-            left = self._backlog.leave_many(deliveries)
-        if not all(left):  # somebody else settled one: a look, or who closes
-            reports = reports.only(left)
+            removed = self._pending_log.leave_many(deliveries)
+        if not all(removed):  # a probe or close() settled one of them
+            reports = reports.only(removed)
             deliveries = reports.deliveries()
         partitions, offsets, latencies = reports.places()
-        if self._backlog is not None:
-            self._backlog.acknowledged(deliveries)
+        if self._pending_log is not None:
+            self._pending_log.acknowledged(deliveries)
         seqs = list(map(_seq_of, deliveries))
         self.highest = max(self.highest, max(seqs, default=-1))
-        for owner in filter(None, map(_owner_of, deliveries)):
-            owner.ended("sent")
+        for callbacks in filter(None, map(_callbacks_of, deliveries)):
+            callbacks.on_settled("sent")
         if self._lanes.queues:
             for delivery in deliveries:
-                self._turns.settled(delivery, acknowledged=True)
+                self._dispatcher.settled(delivery, acknowledged=True)
         return Acknowledgements(
             list(map(_topic_of, deliveries)),
             partitions,
@@ -143,11 +137,11 @@ class Settlement:
 
     def _acked(self, delivery: Delivery, message: Any) -> Acknowledged | None:
         if delivery.checksum is not None:
-            self._copies.confirm((delivery,))
-        if self._backlog is None:  # as in _leave, without its call
+            self._duplicates.confirm((delivery,))
+        if self._pending_log is None:  # _leave, inlined for speed
             if self._pending.pop(delivery.id, None) is None:
                 return None
-        elif not self._backlog.leave(delivery):
+        elif not self._pending_log.leave(delivery):
             return None
         if delivery.seq > self.highest:
             self.highest = delivery.seq
@@ -156,75 +150,79 @@ class Settlement:
             tries += len(delivery.attempts)
             self._retries.settled(delivery, True)
         partition, offset, latency = message.partition(), message.offset(), message.latency()
-        if delivery.replay is not None:
-            delivery.replay(ReplayResult(id_text(delivery.id), "acknowledged", partition, offset))
-        if self._backlog is not None:
-            self._backlog.acknowledged((delivery,))
-        if delivery.owner is not None:
-            self._audience.call_back(delivery, message, None)
+        if delivery.on_replayed is not None:
+            delivery.on_replayed(ReplayResult(id_text(delivery.id), "acknowledged", partition, offset))
+        if self._pending_log is not None:
+            self._pending_log.acknowledged((delivery,))
+        if delivery.callbacks is not None:
+            self._hooks.call_back(delivery, message, None)
         if self._lanes.queues:
-            self._turns.settled(delivery, acknowledged=True)
+            self._dispatcher.settled(delivery, acknowledged=True)
         value = delivery.value
         size = 0 if value is None else len(value)
         row = (delivery.topic, partition, offset, latency or 0.0, size, tries, delivery.seq, delivery.id)
-        return _new(Acknowledged, row)  # as Acknowledged(…) makes it, without a Python call for each message
+        return _new(Acknowledged, row)  # Acknowledged(…) without a Python call for each message
 
-    # other ends
+    # other outcomes
 
-    def found(self, delivery: Delivery, landing: ProbeResult) -> None:
-        """A look found it on its topic: as acknowledged as by a report."""
-        with self._until_told():
-            item = self._acked(delivery, FoundReport(landing))
+    def found(self, delivery: Delivery, result: ProbeResult) -> None:
+        """Acknowledge a message that a probe found on its topic."""
+        with self._until_reported():
+            item = self._acked(delivery, FoundReport(result))
             if item is not None:
-                self._audience.tell("acknowledged", [item])
-                self._audience.tell("counted", delivery.topic, "landed")
-            if self._backlog is not None:
-                self._backlog.flush()
+                self._hooks.acknowledged([item])
+                self._hooks.counted(delivery.topic, "landed")
+            if self._pending_log is not None:
+                self._pending_log.flush()
 
-    def bury(self, delivery: Delivery, failure: Failure, *, proof: tuple[Verdict, str] | None = None) -> None:
-        """It is given up, and becomes a dead letter. `proof` as in `burial.dead_letter`."""
-        with self._until_told():
-            self._copies.prolong(delivery)
+    def give_up(
+        self, delivery: Delivery, failure: Failure, *, proof: tuple[Verdict, str] | None = None
+    ) -> None:
+        """Turn the message into a dead letter. `proof` as in `make_dead_letter`."""
+        with self._until_reported():
+            self._duplicates.prolong(delivery)
             if self._leave(delivery):
-                self._bury(delivery, failure, proof)
+                self._give_up(delivery, failure, proof)
 
     def hold_back(self, delivery: Delivery, reason: str, now: float) -> None:
-        """It may be on its topic and must not be sent again by itself: an operator decides about its dead letter."""
+        """Turn a message into a dead letter that only an operator sends again: its topic may already have it."""
         failure = failure_of("newer_record")
         delivery.attempts = (*delivery.attempts, (Attempt(now, failure.code, reason), "inconclusive"))
-        self.bury(delivery, failure, proof=("inconclusive", reason))
+        self.give_up(delivery, failure, proof=("inconclusive", reason))
 
-    def _bury(self, delivery: Delivery, failure: Failure, proof: tuple[Verdict, str] | None) -> None:
+    def _give_up(self, delivery: Delivery, failure: Failure, proof: tuple[Verdict, str] | None) -> None:
         if len(delivery.attempts) > 1:
             self._retries.settled(delivery, False)
-        letter = dead_letter(delivery, failure, origin=self._origin, proof=proof)
+        letter = make_dead_letter(delivery, failure, producer=self._producer, proof=proof)
         if letter.verdict in ("not_sent", "rejected", "absent"):
-            self._copies.release(delivery)
-        if delivery.replay is None:
-            self._audience.tell("died", letter)
+            self._duplicates.release(delivery)
+        if delivery.on_replayed is None:
+            self._hooks.dead_letter(letter)
         else:
-            delivery.replay(ReplayResult(letter.message_id, "failed", letter=letter, text=letter.error_text))
-        self._audience.call_back(delivery, None, letter)
-        self._turns.settled(delivery, acknowledged=False)
+            delivery.on_replayed(
+                ReplayResult(letter.message_id, "failed", letter=letter, text=letter.error_text)
+            )
+        self._hooks.call_back(delivery, None, letter)
+        self._dispatcher.settled(delivery, acknowledged=False)
 
-    def keep(self, delivery: Delivery, failure: Failure) -> None:
-        """Failed while closing: it stays in the journal, or becomes a dead letter without one."""
-        if self._backlog is not None and delivery.replay is None:
+    def leave_to_journal(self, delivery: Delivery, failure: Failure) -> None:
+        """Leave a message that failed while closing to the journal; without a journal it becomes a dead letter."""
+        if self._pending_log is not None and delivery.on_replayed is None:
             self._pending.pop(delivery.id, None)
         else:
-            self.bury(delivery, failure)
+            self.give_up(delivery, failure)
 
     def duplicate(self, delivery: Delivery) -> None:
-        """A held copy whose twin was acknowledged: its owner is told so."""
-        with self._until_told():
+        """Settle a held message whose original was acknowledged."""
+        with self._until_reported():
             if self._leave(delivery):
-                if self._backlog is not None:
-                    self._backlog.needless(delivery)
-                    self._backlog.flush()
-                self._copies.duplicate(delivery)
+                if self._pending_log is not None:
+                    self._pending_log.mark_redundant(delivery)
+                    self._pending_log.flush()
+                self._duplicates.duplicate(delivery)
                 self._remember_duplicate(delivery.id)
-                self._audience.call_back(delivery, None, None)
-                self._turns.settled(delivery, acknowledged=False)
+                self._hooks.call_back(delivery, None, None)
+                self._dispatcher.settled(delivery, acknowledged=False)
 
     def _remember_duplicate(self, message_id: bytes) -> None:
         self.duplicates[message_id] = None
@@ -232,21 +230,21 @@ class Settlement:
             self.duplicates.pop(next(iter(self.duplicates)), None)
 
     @contextlib.contextmanager
-    def _until_told(self) -> Iterator[None]:
-        """What is settled in here has left `pending` before everybody heard of it: who waits, waits for that too."""
+    def _until_reported(self) -> Iterator[None]:
+        """Mark this thread as reporting: a flush waits for the hooks too, although the message has left `pending`."""
         me = threading.get_ident()
-        if me in self.telling:  # one settles another: the outer one is not done yet
+        if me in self.reporting:  # nested: the outer call is not done yet
             yield
             return
-        self.telling.add(me)
+        self.reporting.add(me)
         try:
             yield
         finally:
-            self.telling.discard(me)
-            self._settled.ring()
+            self.reporting.discard(me)
+            self._settled.notify_all()
 
     def _leave(self, delivery: Delivery) -> bool:
-        """The one step that settles a message; False when it was settled before."""
-        if self._backlog is not None:
-            return self._backlog.leave(delivery)
+        """Take a message out of `pending`; return False when it was settled before."""
+        if self._pending_log is not None:
+            return self._pending_log.leave(delivery)
         return self._pending.pop(delivery.id, None) is not None

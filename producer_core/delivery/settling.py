@@ -16,9 +16,9 @@ class SettlingSet:
     it leaves nothing behind.
     """
 
-    def __init__(self, pending: dict[bytes, Delivery], *, proves: bool) -> None:
+    def __init__(self, pending: dict[bytes, Delivery], *, settles_journal: bool) -> None:
         self._pending = pending
-        self._proves = proves
+        self._proves = settles_journal
         self._lock = threading.Lock()  # guards the two fields below
         self._leaving: set[int] = set()
         self._finished: list[int] = []
@@ -35,7 +35,7 @@ class SettlingSet:
         with self._lock:
             if self._pending.pop(delivery.id, None) is None:
                 return False
-            if delivery.replay is None:
+            if delivery.on_replayed is None:
                 self._leaving.add(delivery.seq)
             return True
 
@@ -49,7 +49,7 @@ class SettlingSet:
 
     def acknowledged(self, deliveries: Iterable[Delivery]) -> None:
         """They are done; `take_finished` hands out what is to be written down of them."""
-        done = [delivery.seq for delivery in deliveries if delivery.replay is None]
+        done = [delivery.seq for delivery in deliveries if delivery.on_replayed is None]
         with self._lock:
             if self._proves:
                 self._leaving.difference_update(done)

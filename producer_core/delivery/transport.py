@@ -79,7 +79,7 @@ class Transport(Protocol):
     """What the producer needs of a client; the real one and `producer_core.testing`'s pass the same tests."""
 
     @property
-    def proves(self) -> bool:
+    def settles_journal(self) -> bool:
         """It settles in the journal what it reports as acknowledged, and finds by itself what earlier processes left."""
 
     @property
@@ -89,10 +89,10 @@ class Transport(Protocol):
     def start(self) -> None:
         """Start polling."""
 
-    def step_aside(self) -> None:
+    def yield_to_poller(self) -> None:
         """A thread that sends is about to send another thousand: a moment for reports. No message is on its way to us."""
 
-    def hurry(self) -> None:
+    def flush_soon(self) -> None:
         """Somebody waits for reports and sends nothing meanwhile."""
 
     def produce(self, delivery: Delivery) -> None:
@@ -104,7 +104,7 @@ class Transport(Protocol):
     def cluster_id(self, topic: str | None, timeout: float) -> str | None:
         """The cluster's id, asked with one known topic if there is one; None when nobody answers in time."""
 
-    def look(
+    def find_records(
         self,
         topic: str,
         message_ids: Sequence[str],
@@ -120,7 +120,7 @@ class Transport(Protocol):
     ) -> NewerRecords:
         """Return which messages that were not found have a newer record of their key, where the topic may be compacted.
 
-        `number` knows the sequences of the producer's own ids. Blocks as `look` does.
+        `number` knows the sequences of the producer's own ids. Blocks as `find_records` does.
         """
 
     def purge(self) -> None:
@@ -136,7 +136,7 @@ TransportFactory = Callable[[ClientConfig, TransportListener], Transport]
 class KafkaTransport:
     """confluent_kafka's Producer, polled by one thread and re-created when it turns fatal."""
 
-    proves = False
+    settles_journal = False
     ended = False
 
     def __init__(self, config: ClientConfig, listener: TransportListener) -> None:
@@ -158,12 +158,12 @@ class KafkaTransport:
     def start(self) -> None:
         self._thread.start()
 
-    def step_aside(self) -> None:
+    def yield_to_poller(self) -> None:
         if self._here[0]:
-            self._handover.step_aside()
+            self._handover.yield_to_poller()
 
-    def hurry(self) -> None:
-        self._handover.hurry()
+    def flush_soon(self) -> None:
+        self._handover.flush_soon()
 
     def produce(self, delivery: Delivery) -> None:
         if not self._here[0]:
@@ -180,7 +180,7 @@ class KafkaTransport:
                 placement.timestamp_ms, headers,
             )  # fmt: skip
         except BufferError as error:
-            self._handover.hurry()
+            self._handover.flush_soon()
             raise ClientQueueFull from error
         except KafkaException as error:
             if error.args[0].code() == KafkaError._FATAL:  # until the poll thread has re-created the client
@@ -199,7 +199,7 @@ class KafkaTransport:
             return None
         return found
 
-    def look(
+    def find_records(
         self,
         topic: str,
         message_ids: Sequence[str],

@@ -13,7 +13,7 @@ import itertools
 import logging
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -22,11 +22,8 @@ from producer_core._internal import time_budget
 from producer_core._internal.read_activity import mark_background_thread
 from producer_core.errors import StoreError
 from producer_core.events import Acknowledged, DeadLetter, Hook, Notice
-from producer_core.metrics.ack_ledger import AckLedger
-from producer_core.metrics.batch import Batch, ProducerRow
+from producer_core.metrics.batch import Batch
 from producer_core.metrics.batch_size import added_up
-from producer_core.metrics.client_stats import ClientStats
-from producer_core.metrics.counters import Metrics
 from producer_core.metrics.stats_window import StatsWindow
 
 logger = logging.getLogger(__name__)
@@ -91,33 +88,25 @@ class Recorder(Hook):
         self,
         open_store: Callable[[], RecorderDestination],
         spill: SpillFile,
+        window: StatsWindow,
         *,
-        metrics: Metrics,
-        describe: Callable[[], ProducerRow],
-        pending: Callable[[], Counter[str]],
         each_second: Sequence[Callable[[RecorderDestination], None]] = (),
         telemetry: BatchPublisher | None = None,
-        ledger: AckLedger | None = None,
         keep_ledger: bool = False,
-        number: Callable[[], int] | None = None,
         buffer_limit: int = 10_000,
-        kept: Callable[[Iterable[str]], None] = lambda message_ids: None,
-        clock: Callable[[], float] = time.time,
+        dead_letters_stored: Callable[[Iterable[str]], None] = lambda message_ids: None,
     ) -> None:
         self._open = open_store
         self._spill = spill
+        self._window = window
         self._each_second = tuple(each_second)
         self._telemetry = telemetry
-        self._ledger = ledger
-        self._client = ClientStats()
-        self._tally = StatsWindow(
-            metrics, self._client, ledger, describe=describe, pending=pending,
-            number=number or itertools.count().__next__, clock=clock,
-        )  # fmt: skip
+        self._ledger = window.ledger
+        self._client = window.client
         self._keep_ledger = keep_ledger
         self._limit = buffer_limit
-        self._kept = kept
-        self._clock = clock
+        self._dead_letters_stored = dead_letters_stored
+        self._clock = window.clock
         self._lock = threading.Lock()  # guards the four fields below
         self._letters: list[DeadLetter] = []
         self._notices: list[Notice] = []
@@ -186,7 +175,7 @@ class Recorder(Hook):
                 self._written.wait(min(left, 0.05))
         return not (self.waiting or self._spilled)
 
-    def hurry(self, timeout: float) -> None:
+    def flush_soon(self, timeout: float) -> None:
         """Write down now what would be written within the next second; wait for it at most `timeout` seconds."""
         told = threading.Event()
         with self._lock:
@@ -248,7 +237,7 @@ class Recorder(Hook):
         write = write or self.trouble is not None or len(self._batches) >= _UNSEEN - 1
         with self._lock:
             notices, self._notices = tuple(self._notices), []
-        for batch in self._tally.take(notices):
+        for batch in self._window.take(notices):
             self._batches.append(batch if self._keep_ledger else batch.without_ledger())
             write |= self._tells(self._batches[-1])
             if self._telemetry is not None:
@@ -274,7 +263,7 @@ class Recorder(Hook):
     def _write(self, destination: RecorderDestination, letters: list[DeadLetter]) -> None:
         if letters:
             destination.letters.add(letters)
-            self._kept([letter.message_id for letter in letters])
+            self._dead_letters_stored([letter.message_id for letter in letters])
             letters.clear()
         if self._spilled:
             with self._spill.taking() as earlier:
@@ -287,7 +276,7 @@ class Recorder(Hook):
         try:
             self._spill.append(letters)
             self._spilled = True
-            self._kept([letter.message_id for letter in letters])
+            self._dead_letters_stored([letter.message_id for letter in letters])
         except StoreError as error:
             logger.error("dead letters cannot be spilled", extra={"count": len(letters), "error": str(error)})
             with self._lock:

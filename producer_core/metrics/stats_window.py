@@ -1,7 +1,9 @@
-"""The tally: what happened since it was taken last, as batches that the store and the telemetry topic take."""
+"""Statistics since the last take, as batches for the store and the telemetry topic."""
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,36 +17,39 @@ from producer_core.metrics.counters import Metrics, Snapshot, TopicCounters
 
 
 class StatsWindow:
-    """The difference of two snapshots, so that nothing is counted twice; used by one thread."""
+    """Takes the difference of two snapshots, so that nothing is counted twice. `take` is called by one thread.
+
+    `describe` returns the producer's row, `pending` its pending messages by topic, `number` the sequence of a batch.
+    """
 
     def __init__(
         self,
         metrics: Metrics,
-        client: ClientStats,
-        ledger: AckLedger | None,
         *,
         describe: Callable[[], ProducerRow],
         pending: Callable[[], Counter[str]],
-        number: Callable[[], int],
-        clock: Callable[[], float],
+        ledger: AckLedger | None = None,
+        number: Callable[[], int] | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        self._metrics, self._client, self._ledger = metrics, client, ledger
+        self.client, self.ledger, self.clock = ClientStats(), ledger, clock
+        self._metrics = metrics
         self._describe, self._pending = describe, pending
-        self._number, self._clock = number, clock
+        self._number = number or itertools.count().__next__
         self._last = Snapshot({}, {}, ())
         self._last_pending: Counter[str] = Counter()
 
     def take(self, notices: tuple[Notice, ...]) -> list[Batch]:
-        """What happened since the last time, with these notices: mostly one batch, more where one would be too large."""
+        """Return what happened since the last time, with these notices: one batch, or several if it would be too large."""
         whole, *rest = split(self._batch(notices))
         return [whole, *(replace(part, sequence=self._number()) for part in rest)]
 
     def _batch(self, notices: tuple[Notice, ...]) -> Batch:
-        now, snapshot, pending = int(self._clock()), self._metrics.snapshot(), self._pending()
-        ledger, given_up = ((), ()) if self._ledger is None else self._ledger.take()
+        now, snapshot, pending = int(self.clock()), self._metrics.snapshot(), self._pending()
+        ledger, given_up = ((), ()) if self.ledger is None else self.ledger.take()
         row = self._describe()  # last: a cluster that has acknowledged something can be named
         where = (now, row.cluster_id, row.producer_id)
-        clients, brokers = self._client.take(where)
+        clients, brokers = self.client.take(where)
         batch = Batch(
             row.producer_id,
             self._number(),

@@ -29,14 +29,18 @@ if TYPE_CHECKING:
 
 
 class ProducerView(Protocol):
-    """Whose dead letters are kept, and what is told of it beside them: a producer."""
+    """The parts of a producer that a backend records."""
 
-    started_at: float
     deduplicator: MessageDeduplicator | None
-    health_monitor: HealthMonitor
-    alerts: ReportedAlerts
-    retry_manager: RetryManager
 
+    @property
+    def started_at(self) -> float: ...
+    @property
+    def health_monitor(self) -> HealthMonitor: ...
+    @property
+    def alerts(self) -> ReportedAlerts: ...
+    @property
+    def retry_manager(self) -> RetryManager: ...
     @property
     def identity(self) -> str: ...
     @property
@@ -55,7 +59,7 @@ class DeadLetterBackend(Protocol):
     @property
     def hook(self) -> Hook: ...
     @property
-    def letterbox(self) -> Any:
+    def queue(self) -> Any:
         """The contract's DeadLetterQueue face, as `producer.dlq`."""
 
     @property
@@ -65,7 +69,7 @@ class DeadLetterBackend(Protocol):
     def stop(self, timeout: float) -> None:
         """What died is on a disk when this returns, if one takes it; for anything else it waits this long at most."""
 
-    def hurry(self) -> None:
+    def flush_soon(self) -> None:
         """Let the store know how things stand now."""
 
     def full(self) -> bool:
@@ -100,11 +104,11 @@ class MemoryBackend(Hook):
 
     def __init__(self, limit: int) -> None:
         self._spill = Spill(spill_path(default_path()))
-        self.letterbox = DeadLetterQueue(limit, max_bytes=DeadLetterLimits().bytes, overflow=self._overflow)
+        self.queue = DeadLetterQueue(limit, max_bytes=DeadLetterLimits().bytes, overflow=self._overflow)
         self.hook = self
 
     def died(self, letter: DeadLetter) -> None:
-        self.letterbox.add(letter)
+        self.queue.add(letter)
 
     def _overflow(self, letters: Sequence[DeadLetter]) -> None:
         self._spill.append(letters)
@@ -118,27 +122,27 @@ class MemoryBackend(Hook):
     def stop(self, timeout: float) -> None:
         pass
 
-    def hurry(self) -> None:
+    def flush_soon(self) -> None:
         pass
 
     def full(self) -> bool:
-        return self.letterbox.full
+        return self.queue.full
 
     def lost(self) -> int:
         return 0
 
     def size(self) -> int:
-        return len(self.letterbox)
+        return len(self.queue)
 
     def state(self, message_id: str) -> str | None:
-        return None if self.letterbox.get(message_id) is None else "dead"
+        return None if self.queue.get(message_id) is None else "dead"
 
     def messages(self, topic: str | None) -> list[Message]:
-        return [message_of(letter) for letter in self.letterbox.letters(topic)]
+        return [message_of(letter) for letter in self.queue.letters(topic)]
 
     def clear(self, topic: str | None) -> int:
-        topics = list(self.letterbox.topic_stats) if topic is None else [topic]
-        return sum(self.letterbox.clear_topic(name) for name in topics)
+        topics = list(self.queue.topic_stats) if topic is None else [topic]
+        return sum(self.queue.clear_topic(name) for name in topics)
 
     def replay(
         self,
@@ -157,7 +161,7 @@ class MemoryBackend(Hook):
             check_target(to_cluster, sender.cluster_id)
         letters = [
             letter
-            for letter in self.letterbox.letters(topic)
+            for letter in self.queue.letters(topic)
             if letter.replayable and (inconclusive == "send" or letter.verdict in SAFE_VERDICTS)
         ][:limit]
         ended = threading.Semaphore(0)
@@ -166,9 +170,9 @@ class MemoryBackend(Hook):
         def settled(outcome: ReplayResult) -> None:
             outcomes.append(outcome)
             if outcome.letter is None:
-                self.letterbox.remove([outcome.message_id])
+                self.queue.remove([outcome.message_id])
             else:
-                self.letterbox.add(outcome.letter)
+                self.queue.add(outcome.letter)
             ended.release()
 
         deadline = time.monotonic() + timeout

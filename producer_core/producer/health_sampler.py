@@ -18,13 +18,13 @@ class Sampler:
     def __init__(
         self,
         metrics: Metrics,
-        lifecycle: DeliveryEngine,
+        engine: DeliveryEngine,
         dlq_size: Callable[[], int],
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._metrics = metrics
-        self._lifecycle = lifecycle
+        self._engine = engine
         self._dlq_size = dlq_size
         self._clock = clock
         self._last = Snapshot({}, {}, ())
@@ -41,8 +41,8 @@ class Sampler:
         self._last, self._last_at = after, now
         return {
             "timestamp": datetime.fromtimestamp(now).isoformat(),
-            "producer_connected": self._lifecycle.connection.connected,
-            "pending_messages": self._lifecycle.waiting,
+            "producer_connected": self._engine.connection.connected,
+            "pending_messages": self._engine.waiting,
             "error_rate": dead / (acknowledged + dead) if acknowledged + dead else 0.0,
             "dlq_size": self._dlq_size(),
             "avg_latency_ms": 1000 * latency / acknowledged if acknowledged else 0.0,

@@ -1,69 +1,89 @@
-"""The producer: accepts messages, delivers them, and answers for each until it is settled."""
+"""The producer: the public class, which accepts messages and delivers them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from producer_core._internal.user_callbacks import shown
-from producer_core.alerts import Route
-from producer_core.alerts.routes import Told
+from producer_core.alerts import ReportedAlerts, Route
+from producer_core.alerts.health import HealthMonitor
+from producer_core.alerts.routes import Told, given_routes
 from producer_core.config import RetryConfig, client_config, servers_and_settings
+from producer_core.delivery.connection_state import ConnectionState
+from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.delivery.delivery import Callbacks, Delivery
 from producer_core.delivery.gil_handoff import OFTEN
+from producer_core.delivery.loss_detection import AckedLogMonitor
 from producer_core.delivery.ordering import Ordering
 from producer_core.delivery.prober import OnAmbiguous
-from producer_core.delivery.reports import CloseReport, DeliveryReport
+from producer_core.delivery.reports import CloseReport, DeliveryReport, ReplayResult
+from producer_core.delivery.retry import RetryManager
 from producer_core.delivery.transport import TransportFactory
 from producer_core.errors import ForkedProducer, InvalidMessage, NotAccepted
-from producer_core.events import Hook
-from producer_core.messages import Message, Placement, checksum, encode_headers, encode_key, encode_value
+from producer_core.events import DeadLetter, Hook
+from producer_core.messages import (
+    Message,
+    MessageStatus,
+    Placement,
+    checksum,
+    encode_headers,
+    encode_key,
+    encode_value,
+)
+from producer_core.metrics.counters import Metrics
 from producer_core.producer import arguments
 from producer_core.producer.components import Components
 from producer_core.producer.dead_letter_api import DeadLetterApi
 from producer_core.producer.guarantees import Delivered, Guarantees, Level
+from producer_core.producer.options import ProducerOptions
 from producer_core.producer.send_batch import BatchSend
+from producer_core.producer.stats import BasicStats, ProducerStats, ReadOnlyStats, basic_stats, producer_stats
+from producer_core.producer.status import ProducerStatus
 
 if TYPE_CHECKING:
     from producer_core.delivery.replayable_source import ReplayableSource
     from producer_core.producer.frames import FrameResult
+    from producer_core.producer.monitor import Monitor
+    from producer_core.replay import Inconclusive
     from producer_core.store import Store
 
 logger = logging.getLogger(__name__)
 
 _SHORT = 100
-"""Characters of a caller's own key for de-duplication that is remembered as it is."""
+"""Characters up to which a caller's `dedup_key` is kept unhashed."""
 
 
-class ReliableKafkaProducer(DeadLetterApi):
-    """A Kafka producer that knows what became of every message.
+class ReliableKafkaProducer:
+    """A Kafka producer that accounts for every message.
 
-    `bootstrap_servers` takes a list, a comma string, or the one dict of settings that confluent-kafka takes.
-    Delivered means acknowledged by the broker. A message that cannot be delivered becomes a dead letter with
-    a verdict that says whether a resend is safe. `store` is a path, a Store, None for none, or "auto" for the
-    default path. All methods may be called from any thread; after a fork make a new producer in the child.
+    `bootstrap_servers` takes a list, a comma-separated string, or confluent-kafka's single dict of settings. Delivered means
+    acknowledged by the broker. A message that cannot be delivered becomes a dead letter with a verdict that says whether
+    a resend is safe. `store` is a path, a Store, None for no store, or "auto" for the default path. All methods may be called
+    from any thread; after a fork create a new producer in the child.
 
-    `ordering`: "key" holds back the later messages of a key while an earlier one waits for its retry, "strict"
-    has one message of a key in flight at a time, "none" waits for nothing. `on_ambiguous`: what follows when
-    the broker may have a message and a look at the topic did not find it: "retry" sends it again, "dead_letter"
-    keeps whatever is not proved absent for a person.
+    `ordering`: "key" holds back later messages of a key while an earlier one waits for its retry, "strict" keeps one
+    message of a key in flight at a time, "none" never waits. `on_ambiguous` decides what follows when the broker may have
+    a message and a probe of the topic did not find it: "retry" sends it again, "dead_letter" keeps every message that
+    is not proved absent for an operator.
 
-    `journal_dir`: each message is written there before `send_message` returns and stays until it is settled;
-    what a crash leaves is sent at the next start, under the same ids. `journal_level` names what it survives:
-    "buffered" a broker outage, "process" also kill -9, "power" also a power failure. `delivery="exactly_once"`
-    needs a journal and sends in transactions of `shards` transactional ids that begin with `transactional_id`
-    (default: the journal's own id). `journal` is an input that can be read again: it stands for one.
+    `journal_dir`: each message is written there before `send_message` returns and stays until it is settled. Messages that
+    a crash leaves are sent at the next start, under the same ids. `journal_level` names what the journal survives:
+    "buffered" a broker outage, "process" also kill -9, "power" also a power failure. `delivery="exactly_once"` needs a
+    journal and sends in transactions of `shards` transactional ids that begin with `transactional_id` (default: the
+    journal's own id). `journal` is a replayable input that replaces the journal.
 
-    `telemetry_topic`: statistics go there as well, once a second, for a fleet's pipeline, and with them a ledger of what
-    the broker acknowledged (docs/telemetry.md); with a journal, what cannot be sent there survives the process.
-    `ledger=True` keeps the ledger in the store too, `ledger=False` keeps none.
+    `telemetry_topic`: the producer also publishes its statistics there, once a second, for a fleet's pipeline, and with
+    them a ledger of acknowledged messages (docs/telemetry.md). With a journal, statistics that cannot be published
+    survive the process. `ledger=True` keeps the ledger in the store too, `ledger=False` keeps none.
 
-    `alert_routes`: functions of yours that are told of alerts, in Alertmanager's payload, or routes like `Callback`.
+    `alert_routes`: functions that get alerts in Alertmanager's payload, or routes such as `Callback`.
     """
 
     def __init__(
@@ -98,8 +118,9 @@ class ReliableKafkaProducer(DeadLetterApi):
     ) -> None:
         arguments.check(
             retry_config=retry_config, enable_deduplication=enable_deduplication, dlq_max_size=dlq_max_size,
-            health_check_interval=health_check_interval, dedup_ttl=dedup_ttl, thresholds=thresholds, store=store, journal_dir=journal_dir, telemetry_topic=telemetry_topic,
-            transactional_id=transactional_id, hooks=hooks, alert_routes=alert_routes,
+            health_check_interval=health_check_interval, dedup_ttl=dedup_ttl, thresholds=thresholds, store=store,
+            journal_dir=journal_dir, telemetry_topic=telemetry_topic, transactional_id=transactional_id, hooks=hooks,
+            alert_routes=alert_routes,
         )  # fmt: skip
         bootstrap_servers, config = servers_and_settings(bootstrap_servers, config)
         self.guarantees = Guarantees(
@@ -110,33 +131,30 @@ class ReliableKafkaProducer(DeadLetterApi):
         self.retry_config = retry_config or RetryConfig()
         self.bootstrap_servers = self.config.bootstrap_servers.split(",")
         self.enable_deduplication = enable_deduplication
-        self._clock = clock
-        self._monitor = None
-        self.started_at = clock()
-        self._parts = parts = Components(
-            self.guarantees, self.config, self.retry_config, journal=journal, enable_deduplication=enable_deduplication,
-            redis_client=redis_client, dedup_ttl=dedup_ttl, health_check_interval=health_check_interval,
-            thresholds=thresholds or {}, store=store, dlq_max_size=dlq_max_size, telemetry_topic=telemetry_topic,
-            ledger=ledger, alert_routes=alert_routes, cluster_id=cluster_id, hooks=hooks, transport=transport, clock=clock,
+        options = ProducerOptions(
+            guarantees=self.guarantees, client=self.config, retry=self.retry_config, journal=journal,
+            enable_deduplication=enable_deduplication, redis_client=redis_client, dedup_ttl=dedup_ttl,
+            health_check_interval=health_check_interval, thresholds=thresholds or {}, store=store,
+            dlq_max_size=dlq_max_size, telemetry_topic=telemetry_topic, ledger=ledger,
+            alert_routes=given_routes(alert_routes), cluster_id=cluster_id, hooks=hooks, transport=transport, clock=clock,
         )  # fmt: skip
-        self.journal, self.deduplicator = parts.identity.journal, parts.deduplicator
-        self.metrics, self.health_monitor = parts.metrics, parts.health_monitor
-        self.alerts, self.standing = parts.alerts, parts.standing
-        self.retry_manager = parts.lifecycle.retry_manager
-        # At hand for each message: a step through an object costs each of them.
-        # Above 30 attributes CPython lays an instance out apart, and each message costs 5 % more (measured on 3.11).
+        self._components = components = Components(options)
+        self._status, self._dead_letters = ProducerStatus(components), DeadLetterApi(components)
+        self._monitor: Monitor | None = None
+        # What each message needs is an attribute of its own: a lookup through another object costs time. Above 30
+        # attributes CPython stores an instance differently, and each message costs 5 % more (measured on 3.11).
+        self.deduplicator = components.deduplicator
         self._value_serializer, self._key_serializer = (
             self.config.value_serializer,
             self.config.key_serializer,
         )
-        self._ids, self._take_number = parts.identity.ids, parts.identity.sequence.take
-        self._topics, self._ending = parts.topics, parts.ending
-        self._lifecycle, self._keeping = parts.lifecycle, parts.keeping
-        self._acceptance = parts.lifecycle.acceptance
-        # Whether a batch is claimed, or written down, in groups; and whether claims leave this process.
-        self._together = journal is None and (self.journal is not None or redis_client is not None)
-        self._alone = self.journal is None and redis_client is None
-        parts.start(self, run_replays=run_replays)
+        self._ids, self._next_sequence = components.session.ids, components.session.sequence.take
+        self._topics, self._shutdown = components.topics, components.shutdown
+        self._engine, self._enqueuer = components.engine, components.engine.enqueuer
+        # Whether a batch is claimed, or journaled, in groups; and whether claims leave this process.
+        self._in_groups = journal is None and (self.journal is not None or redis_client is not None)
+        self._local_claims = self.journal is None and redis_client is None
+        components.start(self, run_replays=run_replays)
 
     # sending
 
@@ -166,17 +184,19 @@ class ReliableKafkaProducer(DeadLetterApi):
         if callback is not None or on_delivery is not None or record_id is not None:
             arguments.check_callback(callback, "callback")
             arguments.check_callback(on_delivery, "on_delivery")
-            delivery.owner = Callbacks(callback, on_delivery, record_id)
+            delivery.callbacks = Callbacks(callback, on_delivery, record_id)
         if self.deduplicator is not None:
-            if self._alone and type(dedup_key) is str and len(dedup_key) <= _SHORT:
-                delivery.checksum = f"key {topic} {dedup_key}"  # read by nobody else: it need not be hashed
+            if self._local_claims and type(dedup_key) is str and len(dedup_key) <= _SHORT:
+                delivery.checksum = (
+                    f"key {topic} {dedup_key}"  # only this process reads it: no hash is needed
+                )
             else:
                 delivery.checksum = self._checksum(topic, delivery.key, value, dedup_key)
         elif dedup_key is not None:
             raise InvalidMessage(
                 "dedup_key is given, but de-duplication is off.", fix="Set enable_deduplication=True."
             )
-        return f"{self._ids.prefix}{delivery.seq}" if self._acceptance.accept(delivery) else None
+        return f"{self._ids.prefix}{delivery.seq}" if self._enqueuer.accept(delivery) else None
 
     def _delivery(
         self,
@@ -188,20 +208,20 @@ class ReliableKafkaProducer(DeadLetterApi):
         timestamp_ms: int | None,
         serializer: Callable[[Any], bytes] | None,
     ) -> Delivery:
-        if self._ending.begun:
-            self._ending.check()
+        if self._shutdown.begun:
+            self._shutdown.check()
         try:
             known = topic in self._topics
-        except TypeError:  # a list, a dict
+        except TypeError:  # unhashable: a list, a dict
             known = False
         if not known:
-            self._parts.check_topic(topic)
+            self._components.check_topic(topic)
         data = encode_value(value, serializer or self._value_serializer)
         key_data = encode_key(key, self._key_serializer)
-        raw = self._ids.raw(number := self._take_number())
-        if not number & OFTEN:  # nothing was done for this message yet
-            self._acceptance.transport.step_aside()
-        if headers is None and partition is None and timestamp_ms is None:  # as nearly all
+        raw = self._ids.raw(number := self._next_sequence())
+        if not number & OFTEN:  # this message holds nothing yet
+            self._enqueuer.transport.yield_to_poller()
+        if headers is None and partition is None and timestamp_ms is None:  # the usual case
             return Delivery(raw, number, topic, key_data, data)
         return Delivery(
             raw, number, topic, key_data, data, encode_headers(headers), _placement(partition, timestamp_ms)
@@ -243,23 +263,23 @@ class ReliableKafkaProducer(DeadLetterApi):
         round trip or a sync is shared: at the level `power` this is how one thread sends quickly. Those of a generator
         are accepted one by one, as they come.
         """
-        self._ending.check()
+        self._shutdown.check()
         arguments.check_batch(messages, key_extractor)
-        gathering = BatchSend()
-        deliveries = self._gathered(gathering, topic, messages, key_extractor)
-        together = self._together and isinstance(messages, Collection)
-        gathering.take(deliveries, self._acceptance, together=together)
-        self._lifecycle.wait_until(gathering.complete)
-        return gathering.result(self._ids.text)
+        batch = BatchSend()
+        deliveries = self._batch_deliveries(batch, topic, messages, key_extractor)
+        together = self._in_groups and isinstance(messages, Collection)
+        batch.take(deliveries, self._enqueuer, together=together)
+        self._engine.wait_until(batch.complete)
+        return batch.result(self._ids.text)
 
-    def _gathered(
+    def _batch_deliveries(
         self,
-        gathering: BatchSend,
+        batch: BatchSend,
         topic: str,
         messages: Iterable[Any],
         key_extractor: Callable[[Any], Any] | None,
     ) -> Iterator[Delivery]:
-        """Each message that can be sent, on its way to be accepted; it tells the gathering how it ended."""
+        """Yield a delivery for each valid input; the batch records the others as refused."""
         for value in messages:
             try:
                 key = None if key_extractor is None else arguments.key_of(key_extractor, value)
@@ -267,9 +287,9 @@ class ReliableKafkaProducer(DeadLetterApi):
                 if self.deduplicator is not None:
                     delivery.checksum = self._checksum(topic, delivery.key, value, None)
             except NotAccepted as error:
-                gathering.refused(error)
+                batch.refused(error)
                 continue
-            delivery.owner = gathering.owner
+            delivery.callbacks = batch.callbacks
             yield delivery
 
     def send_frame(
@@ -295,8 +315,8 @@ class ReliableKafkaProducer(DeadLetterApi):
         """
         from producer_core.producer.frames import send_frame
 
-        self._ending.check()
-        self._parts.check_topic(topic)
+        self._shutdown.check()
+        self._components.check_topic(topic)
         return send_frame(
             self,
             frame,
@@ -312,10 +332,197 @@ class ReliableKafkaProducer(DeadLetterApi):
     def flush(self, timeout: float | None = None) -> None:
         """Wait until everything accepted is settled, or for `timeout` seconds; what is left is logged."""
         arguments.check_timeout(timeout, optional=True)
-        if self._ending.forked:
+        if self._shutdown.forked:
             raise ForkedProducer
-        if not self._lifecycle.wait_idle(timeout):
-            logger.warning("flush timed out", extra={"pending": self._lifecycle.waiting})
+        if not self._engine.wait_idle(timeout):
+            logger.warning("flush timed out", extra={"pending": self._engine.waiting})
+
+    # dead letters
+
+    @property
+    def dlq(self) -> Any:
+        """The dead-letter queue: over the store, or in memory without one."""
+        return self._status.dlq
+
+    def get_dlq_messages(self, topic: str | None = None) -> list[Message]:
+        """Return the dead letters, each as its message.
+
+        Dead letters of other clusters in the same store are left out. While the producer does not know its cluster yet (it
+        asks for at most 2 s), only dead letters without a known cluster are returned.
+        """
+        return self._components.dead_letter_backend.messages(topic)
+
+    def clear_dlq(self, topic: str | None = None) -> int:
+        """Archive the dead letters that `get_dlq_messages` returns, and return their number.
+
+        With a store this can be undone (`producer-core dlq restore`).
+        """
+        return self._components.dead_letter_backend.clear(topic)
+
+    def replay_dlq_messages(
+        self,
+        topic: str,
+        max_messages: int | None = None,
+        *,
+        timeout: float = 60.0,
+        inconclusive: Inconclusive = "keep",
+        to_cluster: str | None = None,
+    ) -> int:
+        """Send dead letters again, oldest first, and return how many the broker acknowledged.
+
+        A dead letter leaves the queue only when its own delivery report arrives; one that fails again stays, once. With a
+        store the replay probes the topic for each dead letter that may be there already. A dead letter that is not found
+        stays, because a late request of it may still arrive; `inconclusive="send"` sends it anyway and may write a
+        second copy. The replay asks no question: it leaves out dead letters of deleted topics and, where the topic is
+        compacted or may be, those whose key has a newer record. To decide these first, use `producer-core dlq replay`, the
+        dashboard, or `replay.plan(check_first=True)`. Without a store the topic is not probed.
+
+        Dead letters of other clusters in the same store stay. `to_cluster` sends them too: give the id of the cluster that
+        this producer writes to (`producer.cluster_id`); any other id raises OtherCluster.
+        """
+        self._shutdown.check()
+        backend = self._components.dead_letter_backend
+        return backend.replay(self, topic, max_messages, timeout, inconclusive, to_cluster)
+
+    def resend(self, dead_letter: DeadLetter | ReplayRecord, settled: Callable[[ReplayResult], None]) -> None:
+        """Send one dead letter again under its own id; `settled` gets the outcome. Used by replays."""
+        self._shutdown.check()
+        self._dead_letters.resend(dead_letter, settled)
+
+    def dead_letter(
+        self,
+        topic: str,
+        raw: bytes | None,
+        *,
+        code: str = "malformed",
+        text: str,
+        source: str | None = None,
+        key: Any = None,
+    ) -> str:
+        """Add an input that cannot become a message, with the verdict `not_sent`; it is not replayable until edited."""
+        self._shutdown.check()
+        return self._dead_letters.add_malformed(topic, raw, code=code, text=text, source=source, key=key)
+
+    def go_on(self, topic: str) -> int:
+        """Send ambiguous messages again after a loss of acknowledged records; return the number of released partitions.
+
+        Until this call, or a restart, they become dead letters.
+        """
+        return self.loss_monitor.resume_topic(topic)
+
+    # status
+
+    @property
+    def identity(self) -> str:
+        """The producer's session id, the first part of its message ids."""
+        return str(self._components.session.id)
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id, asked from the brokers once connected (it may block for 2 s); empty until then."""
+        return self._components.cluster()
+
+    @property
+    def connection(self) -> ConnectionState:
+        """The connection to the brokers: whether there is one, and the last error."""
+        return self._engine.connection
+
+    @property
+    def store(self) -> Store | None:
+        """The store; None without one, or while it cannot be opened."""
+        return self._components.dead_letter_backend.store
+
+    @property
+    def journal(self) -> Any:
+        """The journal, or the input that replaces it; None without either."""
+        return self._components.session.journal
+
+    @property
+    def metrics(self) -> Metrics:
+        """Counters and histograms by topic."""
+        return self._components.metrics
+
+    @property
+    def health_monitor(self) -> HealthMonitor:
+        """The health checks and their thresholds."""
+        return self._components.health_monitor
+
+    @property
+    def alerts(self) -> ReportedAlerts:
+        """Alerts that this producer reports."""
+        return self._components.alerts
+
+    @property
+    def loss_monitor(self) -> AckedLogMonitor:
+        """The check that acknowledged records are still on their topics."""
+        return self._components.loss_monitor
+
+    @property
+    def retry_manager(self) -> RetryManager:
+        """Messages that wait for a retry."""
+        return self._engine.retry_manager
+
+    @property
+    def started_at(self) -> float:
+        """When the producer was created, in seconds since 1970."""
+        return self._components.started_at
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the producer was created."""
+        return self._status.elapsed
+
+    @property
+    def pending_count(self) -> int:
+        """Messages accepted and not settled."""
+        return self._status.pending_count
+
+    def pending_by_topic(self) -> Counter[str]:
+        """Count the pending messages in memory by topic."""
+        return self._status.pending_by_topic()
+
+    @property
+    def pending_messages(self) -> dict[str, Message]:
+        """The pending messages in memory, by id."""
+        return {message.id: message for message in self.get_pending_messages()}
+
+    def get_pending_messages(self) -> list[Message]:
+        """Return the pending messages in memory."""
+        return self._status.pending_messages()
+
+    def get_message_status(self, message_id: str) -> MessageStatus | None:
+        """Return the status of a message of this producer; None for any other id."""
+        return self._status.message_status(message_id)
+
+    @property
+    def stats(self) -> ProducerStats:
+        """`get_stats()` for reading. A write raises TypeError, because it would change nothing."""
+        return ReadOnlyStats(self.get_stats())
+
+    def get_stats(self) -> ProducerStats:
+        """Return all statistics; the keys are described in the reference."""
+        return producer_stats(self._status)
+
+    def get_basic_stats(self) -> BasicStats:
+        """Return the statistics that cost least to compute."""
+        return basic_stats(self._status)
+
+    def get_health_status(self) -> dict[str, Any]:
+        """Return the health status, its issues and the thresholds."""
+        return self.health_monitor.get_health_summary()
+
+    def add_health_alert_callback(self, callback: Callable[[dict[str, Any]], None]) -> None:
+        """Call `callback` with each alert when it starts firing."""
+        self.health_monitor.add_alert_callback(callback)
+
+    def monitor(self) -> Monitor:
+        """Return the live monitor for notebooks and terminals; every call returns the same one."""
+        from producer_core.producer.monitor import Monitor
+
+        self._components.dead_letter_backend.flush_soon()
+        if self._monitor is None:
+            self._monitor = Monitor(self)
+        return self._monitor
 
     # compatibility
 
@@ -338,7 +545,7 @@ class ReliableKafkaProducer(DeadLetterApi):
         May be called again: it returns the same report.
         """
         arguments.check_timeout(timeout)
-        return self._ending.close(timeout)
+        return self._shutdown.close(timeout)
 
     def __enter__(self) -> Self:
         return self

@@ -32,7 +32,7 @@ class BatchSend:
 
     def __init__(self) -> None:
         self._ends: list[Ended] = []
-        self.owner = Callbacks(ended=self._ends.append, unsent=self._note)
+        self.callbacks = Callbacks(on_settled=self._ends.append, on_unsent=self._note)
         self._inputs: list[int | BatchEntry] = []  # of each the number of its message, or why it has none
         self._unsent: dict[int, tuple[bool, BatchEntry]] = {}  # by number; whether the message was accepted
 

@@ -1,4 +1,4 @@
-"""The identity: a producer's session and the ids of its messages, with the journal or the input that they come from."""
+"""A producer's session: its message ids, and the journal or input that keeps its messages."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StoredSession:
-    """A producer's session, as a store knows it: its 16 bytes, its first sequence, its journal's folder.
+    """A producer's session as a store records it: its 16 bytes, its first sequence and its journal's folder.
 
-    `fresh`: no earlier process used it. Only the session of an input, whose ids are derived from its content, is not.
+    `fresh`: no earlier process used the session. Only the session of an input, derived from its content, is reused.
     """
 
     id: bytes
@@ -36,39 +36,39 @@ class StoredSession:
 
 
 class ProducerSession:
-    """Holds the journal's folder and the transactional id's name from when it is made until `let_go`."""
+    """Holds the journal's folder and the transactional id until `release`."""
 
     def __init__(
         self,
         guarantees: Guarantees,
         config: ClientConfig,
-        stand_in: ReplayableSource | None,
+        source: ReplayableSource | None,
         *,
         says: Callable[[str, str, str], None],
     ) -> None:
         self._guarantees = guarantees
-        self._stand_in = stand_in
-        self.journal = guarantees.journal(says) if stand_in is None else stand_in
-        with self.or_let_go():
+        self._source = source
+        self.journal = guarantees.journal(says) if source is None else source
+        with self.or_release():
             guarantees.take_name(config, self.journal)
             self.ids = MessageIds(new_session()) if self.journal is None else self.journal.ids
-            self.session = self.ids.session
+            self.id = self.ids.session
             self.sequence: SequenceSource = (
                 SequenceNumbers(getattr(self.journal, "next_sequence", 0))
-                if stand_in is None
-                else stand_in.numbers
+                if source is None
+                else source.numbers
             )
 
     @contextlib.contextmanager
-    def or_let_go(self) -> Iterator[None]:
-        """What fails while a producer is made must not keep the journal's folder."""
+    def or_release(self) -> Iterator[None]:
+        """Release the journal's folder if creating the producer fails."""
         try:
             yield
         except BaseException:
-            self.let_go()
+            self.release()
             raise
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self._guarantees.leave_name()
         if self.journal is not None:
             self.journal.close()
@@ -76,21 +76,21 @@ class ProducerSession:
     def next_id(self) -> str:
         return self.ids.text(self.sequence.take())
 
-    def backlog(self, sender: FeederTarget) -> PendingLog | None:
-        """Who keeps the messages of the sender until they are settled."""
-        if self._stand_in is not None:
-            return self._stand_in.keeper(sender)
+    def pending_log(self, target: FeederTarget) -> PendingLog | None:
+        """Return the log that keeps messages until they are settled; None without a journal or input."""
+        if self._source is not None:
+            return self._source.pending_log(target)
         if self.journal is None:
             return None
         from producer_core.delivery.journal.journal_feeder import JournalFeeder
 
-        return JournalFeeder(cast("Journal", self.journal), sender)
+        return JournalFeeder(cast("Journal", self.journal), target)
 
     def as_session(self) -> StoredSession:
         folder = self._guarantees.journal_dir
         return StoredSession(
-            self.session.bytes,
-            fresh=self._stand_in is None,
+            self.id.bytes,
+            fresh=self._source is None,
             first=self.ids.first,
             folder=None if folder is None else Path(folder).expanduser(),
         )

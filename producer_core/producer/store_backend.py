@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,6 @@ from producer_core._internal import time_budget
 from producer_core._internal.actor import current_actor
 from producer_core._internal.deadline import Deadline
 from producer_core._internal.masking import mask_told
-from producer_core.alerts import Route
 from producer_core.alerts.health import memory_usage
 from producer_core.config import ClientConfig
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill, message_of
@@ -29,8 +28,10 @@ from producer_core.metrics.ack_ledger import AckLedger
 from producer_core.metrics.batch_sequence import BatchSequence
 from producer_core.metrics.counters import Metrics
 from producer_core.metrics.recorder import Recorder, RecorderDestination
+from producer_core.metrics.stats_window import StatsWindow
 from producer_core.producer.alert_reporter import AlertReporter
 from producer_core.producer.dead_letter_backend import ProducerView, check_target, spill_path
+from producer_core.producer.options import ProducerOptions
 from producer_core.producer.session import StoredSession
 from producer_core.producer.store_queue import StoreQueue
 from producer_core.replay import ReplayRunner, plan
@@ -59,25 +60,15 @@ class StoreBackend:
 
     def __init__(
         self,
-        store: Store | Path | str,
-        limit: int,
+        options: ProducerOptions,
         *,
         metrics: Metrics,
-        client: ClientConfig,
-        telemetry_topic: str | None,
-        ledger: bool | None = None,
         session: StoredSession,
-        delivery: str,
-        kept: Callable[[Iterable[str]], None],
+        dead_letters_stored: Callable[[Iterable[str]], None],
         find_cluster: Callable[[float], str],
-        alert_routes: Sequence[Route] = (),
-        clock: Callable[[], float],
     ) -> None:
-        self._where = store
-        self._delivery = delivery
-        self._clock = clock
-        self._client = client
-        self._limit = limit
+        self._options = options
+        self._clock = options.clock
         self._find_cluster = find_cluster
         self._producer: ProducerView | None = None
         self._runner: ReplayRunner | None = None
@@ -86,27 +77,35 @@ class StoreBackend:
         self._closed_at: float | None = None
         self._run_replays = False
         self._stopping = False
-        telemetry = _publisher(client, telemetry_topic, session.folder, clock)
-        self._lookout = AlertReporter(telemetry, limit=limit, routes=alert_routes, clock=clock)
-        self.store: Store | None = _open_or_wait(store, clock)
+        client, store, topic = options.client, options.store, options.telemetry_topic
+        assert store is not None  # else MemoryBackend
+        telemetry = _publisher(client, topic, session.folder, self._clock)
+        self._alert_reporter = AlertReporter(
+            telemetry, limit=options.dlq_max_size, routes=options.alert_routes, clock=self._clock
+        )
+        self._where = store
+        self.store: Store | None = _open_or_wait(store, self._clock)
         path = store.path if isinstance(store, Store) else default_path() if store == "auto" else Path(store)
+        window = StatsWindow(
+            metrics,
+            describe=self._describe,
+            pending=lambda: Counter() if self._producer is None else self._producer.pending_by_topic(),
+            ledger=_ledger(client, session) if _wanted(options.ledger, topic) else None,
+            number=BatchSequence(fresh=session.fresh, known=self._next_batch).take,
+            clock=self._clock,
+        )
         self.recorder = Recorder(
             self._destination,
             Spill(spill_path(path)),
-            metrics=metrics,
-            describe=self._describe,
-            pending=lambda: Counter() if self._producer is None else self._producer.pending_by_topic(),
+            window,
             each_second=(self._watch, self._name_cluster),
             telemetry=telemetry,
-            ledger=_ledger(client, session) if _wanted(ledger, telemetry_topic) else None,
-            keep_ledger=bool(ledger),
-            number=BatchSequence(fresh=session.fresh, known=self._next_batch).take,
-            buffer_limit=limit,
-            kept=kept,
-            clock=clock,
+            keep_ledger=bool(options.ledger),
+            buffer_limit=options.dlq_max_size,
+            dead_letters_stored=dead_letters_stored,
         )
         self.hook = self.recorder
-        self.letterbox = StoreQueue(self, limit)
+        self.queue = StoreQueue(self, options.dlq_max_size)
 
     # a life
 
@@ -125,7 +124,7 @@ class StoreBackend:
         self._stopping = True
         deadline = Deadline(timeout)
         with time_budget.at_most(timeout):
-            self._lookout.stop(deadline.left(at_most=1.0) / 2)
+            self._alert_reporter.stop(deadline.left(at_most=1.0) / 2)
             self.recorder.stop(deadline.left())
             if self.store is not None and not isinstance(self._where, Store):
                 self.store.close()
@@ -133,8 +132,8 @@ class StoreBackend:
     def full(self) -> bool:
         return self.recorder.trouble is not None and self.recorder.full
 
-    def hurry(self) -> None:
-        self.recorder.hurry(2.0)
+    def flush_soon(self) -> None:
+        self.recorder.flush_soon(2.0)
 
     def lost(self) -> int:
         return self.recorder.unwritten
@@ -243,7 +242,7 @@ class StoreBackend:
             )
 
     def _new_runner(self, store: Store, sender: ReplayProducer) -> ReplayRunner:
-        return ReplayRunner(store, sender, client=self._client.settings, clock=self._clock)
+        return ReplayRunner(store, sender, client=self._options.client.settings, clock=self._clock)
 
     # what the recorder asks
 
@@ -263,7 +262,7 @@ class StoreBackend:
         return ProducerRow(
             producer_id=producer.identity,
             cluster_id=self._cluster_id,
-            client_id=self._client.client_id,
+            client_id=self._options.client.client_id,
             host=socket.gethostname(),
             pid=os.getpid(),
             version=__version__,
@@ -279,13 +278,13 @@ class StoreBackend:
             memory_bytes=used,
             memory_limit=limit,
             runs_replays=self._run_replays,
-            delivery=self._delivery,
-            settings=orjson.dumps(self._client.masked(), default=str).decode(),
+            delivery=self._options.guarantees.delivery,
+            settings=orjson.dumps(self._options.client.masked(), default=str).decode(),
         )
 
     def _watch(self, destination: RecorderDestination) -> None:
         assert self._producer is not None and self.store is not None
-        self._lookout.look(
+        self._alert_reporter.look(
             self.store, self._producer, self.recorder, closed=self._closed_at is not None, ends=self._stopping
         )
 

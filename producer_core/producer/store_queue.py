@@ -29,49 +29,51 @@ class StoreQueue:
     `get` finds any letter. Numbers do not wait until the producer knows its cluster.
     """
 
-    def __init__(self, keeping: StoredDeadLetters, limit: int) -> None:
-        self._keeping = keeping
+    def __init__(self, dead_letter_backend: StoredDeadLetters, limit: int) -> None:
+        self._dead_letter_backend = dead_letter_backend
         self.max_size = limit
 
     def get(self, message_id: str) -> DeadLetter | None:
         """One dead letter with all its bytes."""
-        return self._keeping.letters().get(message_id)
+        return self._dead_letter_backend.letters().get(message_id)
 
     def groups(self, where: DeadLetterFilter | None = None, *, limit: int = 50) -> Groups:
         """The causes, the largest first."""
-        return self._keeping.letters().groups(self._keeping.own(where), limit=limit)
+        return self._dead_letter_backend.letters().groups(self._dead_letter_backend.own(where), limit=limit)
 
     def to_frame(self, where: DeadLetterFilter | None = None, **options: Any) -> Any:
         """A frame of the letters that the filter matches; see `DeadLetters.to_frame`."""
-        return self._keeping.letters().to_frame(self._keeping.own(where), **options)
+        return self._dead_letter_backend.letters().to_frame(self._dead_letter_backend.own(where), **options)
 
     def add_message(self, message: Message, error: str) -> None:
         """Keep a message that failed for good, with what is known of why."""
-        self._keeping.add(message, str(error))
+        self._dead_letter_backend.add(message, str(error))
 
     def get_messages_by_topic(self, topic: str) -> list[Message]:
-        return self._keeping.messages(topic)
+        return self._dead_letter_backend.messages(topic)
 
     def clear_topic(self, topic: str) -> int:
-        return self._keeping.clear(topic)
+        return self._dead_letter_backend.clear(topic)
 
     @property
     def messages(self) -> list[Message]:
-        return self._keeping.messages(None)
+        return self._dead_letter_backend.messages(None)
 
     @property
     def topic_stats(self) -> dict[str, int]:
-        return self._keeping.letters().count_by(self._keeping.own(wait=False), "topic")
+        return self._dead_letter_backend.letters().count_by(
+            self._dead_letter_backend.own(wait=False), "topic"
+        )
 
     def get_stats(self) -> dict[str, Any]:
         """How many are held, by topic, with the oldest and the newest; zeros while the store cannot be had."""
         try:
-            letters, own = self._keeping.letters(), self._keeping.own(wait=False)
+            letters, own = self._dead_letter_backend.letters(), self._dead_letter_backend.own(wait=False)
             by_topic = letters.count_by(own, "topic")
             oldest = letters.bodies(letters.ids(own, limit=1))
             newest = letters.find(own, limit=1)
         except StoreError:
-            by_topic, oldest, newest = {"": self._keeping.waiting()}, [], []
+            by_topic, oldest, newest = {"": self._dead_letter_backend.waiting()}, [], []
         return {
             "total_messages": sum(by_topic.values()),
             "topic_breakdown": {topic: count for topic, count in by_topic.items() if topic},

@@ -85,7 +85,7 @@ class ReplayClaims:
         """False: the operation is another process's now, or has ended."""
         return self._change("replay_renew", now=self._clock(), lease=self._lease) > 0
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Gives the operation back as it is, for the next runner; one that was cancelled meanwhile ends with it."""
         with self._store.borrow(write=True):
             if self._change("replay_let_go"):
@@ -199,7 +199,7 @@ class ReplayClaims:
                     operations.end(self._store, self.operation_id, self._clock(), stopped=stop)
                     return BatchResult(over=True)
                 case "paused" | "cancelled" if not busy:
-                    self.let_go()  # ends what was cancelled, unless something is claimed that nobody has looked for
+                    self.release()  # ends what was cancelled, unless something is claimed that nobody has looked for
                     return BatchResult(over=True)
                 case "planned" | "running" | "paused" | "cancelled":
                     return BatchResult(over=False, halt=True)

@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from producer_core.errors import ProducerError, StoreError
@@ -82,40 +83,47 @@ class ReplayPace:
         self._allowed -= count
 
 
+@dataclass(frozen=True)
+class ExecutionSettings:
+    """`most` records are claimed at once. `burst` is the number of seconds of the rate limit that may accumulate.
+
+    `quiet` is the time, in seconds, after the last attempt of a record in which an old request of it may still arrive;
+    `drain` is how long a pause or a stop waits for what is in flight.
+    """
+
+    lease: float
+    most: int
+    quiet: float
+    interval: float = INTERVAL
+    drain: float = DRAIN
+    burst: float = 1.0
+
+
 class ReplayExecution:
     """One operation, from `take` to its end, its pause, or the loss of its lease. Runs in one thread.
 
-    `make_way` gets this work's `interrupted`; `burst` is for how many seconds what a rate allows adds up; `quiet` is for how many seconds after the last attempt of a record
+    `make_strategy` gets this execution's `interrupted`; `burst` is for how many seconds what a rate allows adds up; `quiet` is for how many seconds after the last attempt of a record
     an old request of it may still arrive.
     """
 
     def __init__(
         self,
         claims: ReplayClaims,
-        make_way: Callable[[ReplayExecution], ReplayStrategy],
+        make_strategy: Callable[[ReplayExecution], ReplayStrategy],
         doubt: DoubtfulRecord,
         guard: ReplayGuard,
         *,
-        ahead: Callable[[ReplayExecution], None] = lambda work: None,
-        lease: float,
+        preflight: Callable[[ReplayExecution], None],
         stopping: threading.Event,
-        most: int,
-        quiet: float,
-        interval: float = INTERVAL,
-        drain: float = DRAIN,
-        burst: float = 1.0,
+        settings: ExecutionSettings,
     ) -> None:
         self._claims = claims
         self._doubt = doubt
-        self._ahead = ahead
+        self._preflight = preflight
         self._guard = guard
-        self._lease = lease
+        self._settings = settings
         self._stopping = stopping
-        self._portion = BatchSizer(most)
-        self._quiet = quiet
-        self._interval = interval
-        self._drain = drain
-        self._burst = burst
+        self._batch_sizer = BatchSizer(settings.most)
         self._claimed: Sequence[ReplayRecord] = ()  # and neither looked for nor sent yet
         self._outcomes: list[
             RecordOutcome
@@ -127,7 +135,7 @@ class ReplayExecution:
         self._leave_by: float | None = None
         self._over = self._store_away = self._begun = self._waits = False
         self._began_as = ""  # the operation's state when this work began
-        self._make_way = make_way
+        self._make_strategy = make_strategy
 
     def run(self, *, until: float, started: float) -> None:
         """Until it is over, this process stops, or the moment `until` (monotonic) has come.
@@ -136,12 +144,12 @@ class ReplayExecution:
         for; what even then has no report stays claimed, and the next runner looks for it on the topic.
         """
         self._started = started
-        with LeaseRenewer(self._claims, self._lease, started) as self._keeper:
+        with LeaseRenewer(self._claims, self._settings.lease, started) as self._keeper:
             if not self._look_ahead():
                 return
-            self._way = self._way_or_let_go()
-            if self._way.guarantee == "at_least_once":
-                self._portion.stay()  # they go through the application's own client, which has its own to send
+            self._strategy = self._strategy_or_release()
+            if self._strategy.guarantee == "at_least_once":
+                self._batch_sizer.stay()  # they go through the application's own client, which has its own to send
             try:
                 while not self._over and not self._stopping.is_set() and time.monotonic() < until:
                     self._safely(self._step)
@@ -152,31 +160,31 @@ class ReplayExecution:
                 self._abandon()
                 raise
             finally:
-                self._way.close()
+                self._strategy.close()
 
     def look(self, *, started: float) -> None:
         """Looks ahead and gives the operation back: who sends is another thread, and perhaps waits for a person."""
         self._started = started
-        with LeaseRenewer(self._claims, self._lease, started) as self._keeper:
-            self._ahead(self)
-            self._claims.let_go()
+        with LeaseRenewer(self._claims, self._settings.lease, started) as self._keeper:
+            self._preflight(self)
+            self._claims.release()
 
     def _look_ahead(self) -> bool:
         """Whether to go on: not where nobody wants it now."""
-        self._ahead(self)
+        self._preflight(self)
         self._began_as = self._claims.get().state
         if self._keeper.holds() and self._began_as in ("planned", "running", "paused", "cancelled"):
             return True
-        self._claims.let_go()
+        self._claims.release()
         return False
 
-    def _way_or_let_go(self) -> ReplayStrategy:
+    def _strategy_or_release(self) -> ReplayStrategy:
         """Where there is none nothing was sent, and who asks again need not wait for our lease to end."""
         try:
-            return self._make_way(self)
+            return self._make_strategy(self)
         except ProducerError:
             with contextlib.suppress(StoreError):
-                self._claims.let_go()
+                self._claims.release()
             raise
 
     # what the way may ask
@@ -202,7 +210,7 @@ class ReplayExecution:
         if not self._keeper.holds():
             return True
         if self._stopping.is_set():
-            self._leave_by = self._leave_by or now + self._drain
+            self._leave_by = self._leave_by or now + self._settings.drain
             return now > self._leave_by
         if now - self._asked > _ASK:
             self._asked = now
@@ -237,23 +245,23 @@ class ReplayExecution:
         if self._outcomes or (now >= self._turn_due and (room or stop)):
             self._claimed = self._turn(0 if stop else room, stop=stop)
             self._pace.spend(len(self._claimed))
-            self._turn_due = now + (0.0 if self._claimed else self._interval * 5)
+            self._turn_due = now + (0.0 if self._claimed else self._settings.interval * 5)
             self._send()
-            if room and not (self._over or self._claimed or self._way.in_flight or self._outcomes):
+            if room and not (self._over or self._claimed or self._strategy.in_flight or self._outcomes):
                 self._pick_up()
         if not self._over:
-            self._hear(self._way.gather(self._interval))
+            self._hear(self._strategy.gather(self._settings.interval))
 
     def _begin(self) -> None:
         """What the owner before us left claimed is settled before anything is sent."""
         if not self._begun:
-            self._way.begin(self._claims.topics())
-            self._claims.begin(self._way.guarantee)
-            self._outcomes = self._way.after(self._claims.orphans())
+            self._strategy.begin(self._claims.topics())
+            self._claims.begin(self._strategy.guarantee)
+            self._outcomes = self._strategy.after(self._claims.orphans())
             self._begun = True  # never twice: the floors are above what was found
         if self._outcomes:
             self._turn(0)
-        self._pace = ReplayPace(self._claims.get().rate, time.monotonic(), burst=self._burst)
+        self._pace = ReplayPace(self._claims.get().rate, time.monotonic(), burst=self._settings.burst)
 
     def _pick_up(self) -> None:
         """Records that are claimed and in nobody's hand: the store took the claim, and failed before it said so.
@@ -261,16 +269,16 @@ class ReplayExecution:
         Those of dead owners were settled before, so these were never sent. With transactions it is found out all the same.
         """
         orphans = self._claims.orphans()
-        if self._way.guarantee == "at_least_once":
+        if self._strategy.guarantee == "at_least_once":
             self._outcomes += [RecordOutcome(orphan.letter.message_id, "pending") for orphan in orphans]
         elif orphans:
-            self._outcomes += self._way.after(orphans)
+            self._outcomes += self._strategy.after(orphans)
 
     def _room(self, pace: ReplayPace, now: float) -> int:
         if not self._keeper.holds() or now < self._rest_until:
             return 0
         return self._guard.room(
-            self._way.in_flight, pace.room(now, max(0, self._portion.now - self._way.in_flight))
+            self._strategy.in_flight, pace.room(now, max(0, self._batch_sizer.now - self._strategy.in_flight))
         )
 
     def _turn(self, want: int, *, stop: str | None = None) -> tuple[ReplayRecord, ...]:
@@ -278,19 +286,19 @@ class ReplayExecution:
         if self._unsaid is not None:
             self._say_it()
         started = time.monotonic()
-        quiet_in = self._quiet - (started - self._started)
+        quiet_in = self._settings.quiet - (started - self._started)
         turn = self._claims.turn(
             self._outcomes,
             want=want,
-            busy=self._way.in_flight > 0,
-            room=BYTES - self._way.bytes,
+            busy=self._strategy.in_flight > 0,
+            room=BYTES - self._strategy.bytes,
             stop=stop,
-            floors=self._way.floors,
+            floors=self._strategy.floors,
             everything_may_go=quiet_in <= 0,
         )
-        nothing = not (turn.letters or turn.over or turn.halt or self._way.in_flight)
+        nothing = not (turn.letters or turn.over or turn.halt or self._strategy.in_flight)
         self._say_whether_it_waits(quiet_in, waits=nothing and want > 0 and quiet_in > 0)
-        self._portion.took(time.monotonic() - started, len(turn.letters))
+        self._batch_sizer.took(time.monotonic() - started, len(turn.letters))
         self._outcomes = []
         self._over = turn.over
         if not turn.over:
@@ -318,12 +326,12 @@ class ReplayExecution:
             one.ending == "pending" for one in outcomes
         ):  # a broker is away, and they are looked for again
             self._rest_until = time.monotonic() + REST
-        self._hear([*outcomes, *self._way.send(sendable)])
+        self._hear([*outcomes, *self._strategy.send(sendable)])
 
     def _give_back(self) -> None:
         """What was not sent yet goes back, in the next turn."""
         self._outcomes += [RecordOutcome(letter.message_id, "pending") for letter in self._claimed]
-        self._outcomes += self._way.give_back()
+        self._outcomes += self._strategy.give_back()
         self._claimed = ()
 
     def _hear(self, outcomes: Sequence[RecordOutcome]) -> None:
@@ -338,16 +346,16 @@ class ReplayExecution:
         """Waits for what is in flight, within the bound, writes it down, and gives the operation back."""
         if not self._over:
             self._give_back()
-        deadline = time.monotonic() + self._drain
-        while not self._over and self._way.in_flight and time.monotonic() < deadline:
-            self._hear(self._way.gather(self._interval))
+        deadline = time.monotonic() + self._settings.drain
+        while not self._over and self._strategy.in_flight and time.monotonic() < deadline:
+            self._hear(self._strategy.gather(self._settings.interval))
         while not self._over and time.monotonic() < deadline + 1:
             self._safely(self._leave)
 
     def _leave(self) -> None:
         self._turn(0)
-        if not self._over and not self._way.in_flight:
-            self._claims.let_go()
+        if not self._over and not self._strategy.in_flight:
+            self._claims.release()
         self._over = True
 
     def _abandon(self) -> None:
@@ -356,9 +364,9 @@ class ReplayExecution:
             with contextlib.suppress(StoreError):
                 self._turn(0)
                 if (
-                    not self._over and self._way.guarantee == "exactly_once"
+                    not self._over and self._strategy.guarantee == "exactly_once"
                 ):  # he fences whatever we left behind
-                    self._claims.let_go()
+                    self._claims.release()
         self._over = True
 
     def _safely(self, step: Callable[[], None]) -> None:
@@ -369,7 +377,7 @@ class ReplayExecution:
             if not self._store_away:
                 logger.warning("store away during a replay", extra={"error": str(error)})
             self._store_away = True
-            self._hear(self._way.gather(self._interval))
+            self._hear(self._strategy.gather(self._settings.interval))
         else:
             if self._store_away:
                 logger.info("store back during a replay")

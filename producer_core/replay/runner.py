@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.read_activity import mark_background_thread
@@ -21,14 +22,14 @@ from producer_core.replay.broker_check import BrokerCheck
 from producer_core.replay.candidates import Candidate, Candidates
 from producer_core.replay.claims import LeaseState, ReplayClaims, floors_of
 from producer_core.replay.doubtful_records import DoubtfulRecord
-from producer_core.replay.execution import DRAIN, INTERVAL, ReplayExecution
+from producer_core.replay.execution import DRAIN, INTERVAL, ExecutionSettings, ReplayExecution
 from producer_core.replay.guarantee import NO_CLIENT, ReplayGuarantee, beforehand, lacking, replay_guarantee
 from producer_core.replay.guard import GROWTH, ReplayGuard, rule_of
 from producer_core.replay.operation import STALE, Operation, end_abandoned
 from producer_core.replay.operation_lease import LEASE, LeaseMonitor
 from producer_core.replay.preflight import look_ahead
 from producer_core.replay.strategy import ReplayStrategy
-from producer_core.replay.transactional import TransactionalReplay
+from producer_core.replay.transactional import Supervisor, TransactionalReplay
 
 if TYPE_CHECKING:
     from producer_core.kafka.record_lookup import Prober
@@ -56,6 +57,18 @@ _SWEEP_EVERY = 15.0
 CANNOT_LOOK = "Nobody has looked ahead: the process that runs it has no client settings"
 
 
+@dataclass(frozen=True)
+class RunnerSettings:
+    """How a runner works: `in_flight` is the number of records at once, the other numbers are seconds."""
+
+    lease: float = LEASE
+    in_flight: int = IN_FLIGHT
+    interval: float = INTERVAL
+    quiet: float = QUIET_PERIOD_S
+    look_every: float = 1.0
+    monotonic: Callable[[], float] = time.monotonic
+
+
 class ReplayRunner:
     """Runs the operations of the sender's cluster: those planned by anybody, and orphans of dead runners. It sends one
     after the other; looking ahead does not wait for the one that is sent.
@@ -76,27 +89,19 @@ class ReplayRunner:
         clock: Callable[[], float] = time.time,
         client: Mapping[str, Any] | None = None,
         probe: Prober | None = None,
-        lease: float = LEASE,
-        in_flight: int = IN_FLIGHT,
-        interval: float = INTERVAL,
-        quiet: float = QUIET_PERIOD_S,
-        look_every: float = 1.0,
-        monotonic: Callable[[], float] = time.monotonic,
+        settings: RunnerSettings | None = None,
         spread: Spread | None = None,
     ) -> None:
+        settings = settings or RunnerSettings()
         self._store = store
         self._sender = sender
         self._clock = clock
         self._client = client
         self._spread = spread
         self._probe = probe or (None if client is None else prober(client))
-        self._quiet = quiet
-        self._lease = lease
-        self._in_flight = in_flight
-        self._interval = interval
-        self._look_every = look_every
-        self._watch = LeaseMonitor(lease, monotonic)
-        self._candidates = Candidates(store, by_spark=spread is not None, monotonic=monotonic)
+        self._settings = settings
+        self._watch = LeaseMonitor(settings.lease, settings.monotonic)
+        self._candidates = Candidates(store, by_spark=spread is not None, monotonic=settings.monotonic)
         # Two runners must differ even where their senders' names do not, as process ids in two containers.
         self.owner = f"{sender.identity}/{uuid.uuid4().hex[:6]}"
         self._sending = threading.Lock()  # one operation at a time in this process
@@ -157,7 +162,7 @@ class ReplayRunner:
                 if time.monotonic() >= until or self._stopping.is_set():
                     raise
                 self._away(error)
-            if self._stopping.wait(self._interval):
+            if self._stopping.wait(self._settings.interval):
                 return operations.get(self._store, operation_id)
 
     def _loop(self, ahead: bool) -> None:
@@ -175,8 +180,8 @@ class ReplayRunner:
                 if ran:
                     self._woken.set()
                 else:
-                    self._stopping.wait(self._look_every)
-            elif not ran and self._woken.wait(self._look_every) and not self._stopping.is_set():
+                    self._stopping.wait(self._settings.look_every)
+            elif not ran and self._woken.wait(self._settings.look_every) and not self._stopping.is_set():
                 self._woken.clear()
 
     def _sweep(self) -> None:
@@ -201,7 +206,9 @@ class ReplayRunner:
         operation_id = held.operation_id
         with self._looking if ahead else self._sending:
             started = time.monotonic()
-            claims = ReplayClaims(self._store, operation_id, self.owner, lease=self._lease, clock=self._clock)
+            claims = ReplayClaims(
+                self._store, operation_id, self.owner, lease=self._settings.lease, clock=self._clock
+            )
             if not claims.take(held):
                 return False
             if not ahead:
@@ -241,32 +248,34 @@ class ReplayRunner:
 
         def doubtful(topic: str, count: int) -> list[tuple[str, float]]:
             with contextlib.suppress(StoreError):  # those in hand are looked for all the same
-                everything = time.monotonic() - began >= self._quiet
+                everything = time.monotonic() - began >= self._settings.quiet
                 return claims.doubtful_ahead(topic, count, everything_may_go=everything)
             return []
 
         return ReplayExecution(
             claims,
-            lambda work: self._way(work, claims, operation),
+            lambda work: self._strategy(work, claims, operation),
             DoubtfulRecord(self._probe, doubtful, send_inconclusive=operation.sends_inconclusive),
             ReplayGuard(rule_of(operation), growth=GROWTH if self._spread is None else SPREAD_GROWTH),
-            ahead=look,
-            lease=self._lease,
+            preflight=look,
             stopping=self._stopping,
-            most=self._most(),
-            quiet=self._quiet,
-            interval=self._interval,
-            burst=1.0 if self._spread is None else SPREAD_BURST,
-            drain=DRAIN if self._spread is None else SPREAD_DRAIN,
+            settings=ExecutionSettings(
+                lease=self._settings.lease,
+                most=self._most(),
+                quiet=self._settings.quiet,
+                interval=self._settings.interval,
+                burst=1.0 if self._spread is None else SPREAD_BURST,
+                drain=DRAIN if self._spread is None else SPREAD_DRAIN,
+            ),
         )
 
     def _most(self) -> int:
         """How many records may be claimed at once."""
         if self._client is None:
-            return self._in_flight
-        return max(self._in_flight, IN_A_TRANSACTION if self._spread is None else IN_A_WAVE)
+            return self._settings.in_flight
+        return max(self._settings.in_flight, IN_A_TRANSACTION if self._spread is None else IN_A_WAVE)
 
-    def _way(self, work: ReplayExecution, claims: ReplayClaims, operation: Operation) -> ReplayStrategy:
+    def _strategy(self, work: ReplayExecution, claims: ReplayClaims, operation: Operation) -> ReplayStrategy:
         """Exactly once where that is possible; what was begun in one way is ended in it."""
         if self._spread is not None:
             if self._client and (missing := self._lacks(self._client, claims.topics(), operation)):
@@ -279,10 +288,8 @@ class ReplayRunner:
                     self._client,
                     operation.operation_id,
                     floors=floors_of(operation.floors),
+                    supervisor=Supervisor(work.interrupted, work.say, clock=self._clock),
                     most=IN_A_TRANSACTION,
-                    interrupt=work.interrupted,
-                    say=work.say,
-                    clock=self._clock,
                     newer=operation.newer,
                 )
             if operation.delivery == "exactly_once":
@@ -296,7 +303,7 @@ class ReplayRunner:
             may_send=work.holds,
             interrupt=work.interrupted,
             closed=self._stopping,
-            quiet=self._quiet,
+            quiet=self._settings.quiet,
             send_inconclusive=operation.sends_inconclusive,
             clock=self._clock,
         )

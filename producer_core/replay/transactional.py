@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError
@@ -51,6 +52,17 @@ _Letters = Mapping[bytes, ReplayRecord]
 """By the 24 bytes of their ids."""
 
 
+@dataclass(frozen=True)
+class Supervisor:
+    """The callbacks of a replay's owner: `interrupt` raises when it must stop, `say` reports what it waits for, `fenced` is
+    called after each fence."""
+
+    interrupt: Interrupt
+    say: Callable[[str], None]
+    clock: Callable[[], float] = time.time
+    fenced: Callable[[], None] = lambda: None
+
+
 class TransactionalReplay:
     """The way of one operation in one process. `say` hears what an operator should know while it waits.
 
@@ -74,11 +86,8 @@ class TransactionalReplay:
         operation_id: str,
         *,
         floors: Floors,
+        supervisor: Supervisor,
         most: int,
-        interrupt: Interrupt,
-        say: Callable[[str], None],
-        clock: Callable[[], float],
-        fenced: Callable[[], None] = lambda: None,
         yields: bool = False,
         newer: str | None = None,
         client: TransactionalClient | None = None,
@@ -89,18 +98,18 @@ class TransactionalReplay:
         self._id = f"{TRANSACTIONAL_ID}{operation_id}"
         self._floors = {topic: dict(partitions) for topic, partitions in floors.items()}
         self._most = self._limit = most
-        self._interrupt = interrupt
-        self._say = say
-        self._clock = clock
-        self._fenced = fenced
+        self._interrupt, self._say = supervisor.interrupt, supervisor.say
+        self._clock, self._fenced = supervisor.clock, supervisor.fenced
         self._yields = yields
         self._newer = newer
         self._count = metadata_count(settings)
-        self._read_back = ReadBack(settings, self._wait, lambda _, text: say(text), self._connection_error)
+        self._read_back = ReadBack(
+            settings, self._wait, lambda _, text: supervisor.say(text), self._connection_error
+        )
         self._client = client
         self._given = client is not None  # and nothing has committed since
         if client is not None:
-            client.hand_to(connection_error=self._connection_error, stopping=interrupt)
+            client.hand_to(connection_error=self._connection_error, stopping=supervisor.interrupt)
         self._hand: deque[ReplayRecord] = deque()
         self._unknown: list[
             ReplayRecord

@@ -82,8 +82,8 @@ class FaultyTransport:
         self._thread = threading.Thread(target=self._run, name="faults-on-our-side", daemon=True)
 
     @property
-    def proves(self) -> bool:
-        return self._inner.proves
+    def settles_journal(self) -> bool:
+        return self._inner.settles_journal
 
     @property
     def ended(self) -> bool:
@@ -93,11 +93,11 @@ class FaultyTransport:
         self._inner.start()
         self._thread.start()
 
-    def step_aside(self) -> None:
-        self._inner.step_aside()
+    def yield_to_poller(self) -> None:
+        self._inner.yield_to_poller()
 
-    def hurry(self) -> None:
-        self._inner.hurry()
+    def flush_soon(self) -> None:
+        self._inner.flush_soon()
 
     def produce(self, delivery: Delivery) -> None:
         code = self._faults.refusal(delivery.topic)
@@ -120,8 +120,10 @@ class FaultyTransport:
     def cluster_id(self, topic: str | None, timeout: float) -> str | None:
         return self._inner.cluster_id(topic, timeout)
 
-    def look(self, topic: str, message_ids: Sequence[str], **bounds: Any) -> Mapping[str, ProbeResult]:
-        return self._inner.look(topic, message_ids, **bounds)
+    def find_records(
+        self, topic: str, message_ids: Sequence[str], **bounds: Any
+    ) -> Mapping[str, ProbeResult]:
+        return self._inner.find_records(topic, message_ids, **bounds)
 
     def newer_records(self, topic: str, missing: Sequence[MissingRecord], **bounds: Any) -> NewerRecords:
         return self._inner.newer_records(topic, missing, **bounds)

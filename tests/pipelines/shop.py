@@ -53,10 +53,10 @@ class Shop:
         self.topics = [f"reprocess-{stage.scenario.name.lower()}-{mark}-{size}" for size in (6, 3)]
         for topic, size in zip(self.topics, (6, 3), strict=True):
             cluster.create_topic(topic, partitions=size)
-        self.bury()
+        self.give_up()
         self.running = []
 
-    def bury(self):
+    def give_up(self):
         """A tenth is in doubt, and half of those are on their topic."""
         sessions = made.sessions(SESSIONS)
         dead, now = DeadLetters(self.store), time.time()

@@ -12,6 +12,8 @@ import sys
 import time
 from pathlib import Path
 
+from tests.factories import replay_runner
+
 DEFAULTS = {
     "kind": "runner",
     "delivery": "exactly_once",
@@ -45,7 +47,6 @@ def runner(settings):
     """A sender and a runner, with a lease that a test can wait for."""
     from producer_core import ReliableKafkaProducer
     from producer_core.kafka.record_lookup import prober
-    from producer_core.replay import ReplayRunner
     from producer_core.store import Store
 
     clock = stepping(settings["clock"]) if settings["clock"] else time.time
@@ -54,10 +55,10 @@ def runner(settings):
     client = producer.config.settings
     choices = {"lease": settings["lease"], "quiet": settings["quiet"], "look_every": 0.2, "clock": clock}
     if settings["delivery"] == "exactly_once":
-        running = ReplayRunner(store, producer, client=client, **choices)
+        running = replay_runner(store, producer, client=client, **choices)
     else:
         probe = prober(client) if settings["look"] else None
-        running = ReplayRunner(store, producer, probe=probe, **choices)
+        running = replay_runner(store, producer, probe=probe, **choices)
     say(settings, owner=running.owner)
     running.start()
     sys.stdin.read()

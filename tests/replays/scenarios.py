@@ -35,7 +35,7 @@ def scenario(name, title, delivery=EO, **options):
 
 
 def begin(stage, processes=1, **settings):
-    stage.bury()
+    stage.give_up()
     stage.plan()
     for _ in range(processes):
         stage.replay(**settings)
@@ -159,7 +159,7 @@ def kill_one(stage):
     "R7", "a click without credentials: a live producer carries it out, is killed, and the next one goes on"
 )
 def clicked(stage):
-    stage.bury()
+    stage.give_up()
     stage.replay("live")
     stage.click()
     for moment in (50, stage.letters // 2)[
@@ -173,7 +173,7 @@ def clicked(stage):
 
 @scenario("R8", "from a shell: dlq replay --yes, killed, and asked again")
 def shell(stage):
-    stage.bury()
+    stage.give_up()
     words = ["dlq", "replay", "--bootstrap-servers", stage.medium.servers, "--yes", "--inconclusive", "send"]
     for moment in stage.spread(2):
         child = stage.shell(*words)
@@ -197,7 +197,7 @@ def canary(stage):
 
 @scenario("R10", "the store is put back from a copy that was made before the replay", letters=SHORT)
 def store_put_back(stage):
-    stage.bury()
+    stage.give_up()
     copy = stage.folder / "copy.duckdb"
     stage.store.snapshot(copy)
     for again in range(2):
@@ -247,7 +247,7 @@ def stopped_at_least_once(stage):
     letters=SHORT,
 )
 def naive(stage):
-    stage.bury()
+    stage.give_up()
     for moment in stage.spread(3):
         child = stage.replay("naive")
         stage.until_noted(moment)

@@ -103,7 +103,7 @@ class Stage:
 
     # before
 
-    def bury(self, *, config=None, doubtful=True, **changes):
+    def give_up(self, *, config=None, doubtful=True, **changes):
         """The dead letters, and the topics that have a part of them already."""
         for topic in self.topics:
             self.medium.create_topic(topic.name, topic.partitions, config)
@@ -114,7 +114,7 @@ class Stage:
 
     def bury_bad(self):
         """Dead letters that are refused again, whatever one does: no keys, on compacted topics."""
-        self.bury(config={"cleanup.policy": "compact"}, doubtful=False, bad=True)
+        self.give_up(config={"cleanup.policy": "compact"}, doubtful=False, bad=True)
 
     def plan(self, **choices):
         """As any process does it: no credentials here. Asked twice, it is the same operation."""

@@ -146,9 +146,9 @@ def test_a_copy_that_was_claimed_and_not_written_down_yet_leaves_its_claim_to_a_
     def late(take):
         def taken(*about):
             claimed.set()
-            eventually(lambda: again._lifecycle.pending)
+            eventually(lambda: again._engine.pending)
             if written == "after all was handed on":
-                eventually(lambda: not again._lifecycle.backlog._behind)
+                eventually(lambda: not again._engine.pending_log._behind)
             take(*about)
 
         return taken
@@ -196,7 +196,7 @@ def test_a_third_copy_gets_no_claim_while_a_crashed_producers_message_takes_that
     def late(*about):
         if not claimed.is_set():
             claimed.set()
-            eventually(lambda: again._lifecycle.pending)
+            eventually(lambda: again._engine.pending)
         take(*about)
 
     def taken_over(*about):

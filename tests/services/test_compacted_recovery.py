@@ -14,7 +14,7 @@ from producer_core.delivery.dead_letter import delivery_of
 from producer_core.delivery.journal import Journal, JournalRecord
 from producer_core.messages import ID_HEADER
 from producer_core.replay.outcome import OrphanedRecord
-from producer_core.replay.transactional import TransactionalReplay
+from producer_core.replay.transactional import Supervisor, TransactionalReplay
 from tests.support import eventually
 from tests.unit.replaying import letter
 
@@ -117,7 +117,7 @@ def test_a_replay_that_is_taken_over_does_not_send_an_old_value_again_after_a_ne
     def runner(floors):
         return TransactionalReplay(
             {"bootstrap.servers": kafka.bootstrap_servers}, topic, floors=floors, most=10, newer=newer,
-            interrupt=lambda: False, say=lambda text: None, clock=time.time,
+            supervisor=Supervisor(lambda: False, lambda text: None),
         )  # fmt: skip
 
     dead, taking_over = runner({}), runner({topic: {0: -1}})

@@ -18,6 +18,7 @@ from producer_core.dlq.timeline import timeline
 from producer_core.dlq.topics import publisher
 from producer_core.errors import ConfigError, StoreError
 from producer_core.store import Store
+from tests.factories import replay_runner
 from tests.support import eventually
 from tests.unit.replaying import letter
 from tests.unit.test_dialects import CONNECT, OURS, SHARE_GROUP, SPRING
@@ -361,7 +362,7 @@ def replayed(kafka, store, topic):
     with ReliableKafkaProducer(
         kafka.bootstrap_servers, store=store, cluster_id=kafka.cluster_id, run_replays=False
     ) as producer:
-        runner = replay.ReplayRunner(store, producer, client=producer.config.settings)
+        runner = replay_runner(store, producer, client=producer.config.settings)
         runner.run_one(operation.operation_id, 120)
         runner.stop()
     assert replay.get(store, operation.operation_id).state == "done"

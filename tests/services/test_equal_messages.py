@@ -73,7 +73,7 @@ def test_a_copy_that_was_looked_for_is_not_sent_by_its_lane_while_its_twin_is_on
         ordering=ordering,
     )
     copy = eventually(
-        lambda: next((one for one in [*again._lifecycle.pending.values()] if one.value == b"copy"), None)
+        lambda: next((one for one in [*again._engine.pending.values()] if one.value == b"copy"), None)
     )
     eventually(lambda: transport.held == 2 and copy.place is not PROBING, every=0.001)
     _acknowledge(transport, b"first of the lane")  # what stands behind it follows at once
@@ -120,7 +120,7 @@ def _as_exactly_once(monkeypatch):
     journals, opened, factory = [], Journal.open, InMemoryTransport.factory
 
     class Proving(InMemoryTransport):
-        proves = True
+        settles_journal = True
 
         def _settled(self, delivery, code):
             landed = any(one.id == delivery.id for one in self.log[delivery.topic])

@@ -33,7 +33,7 @@ def topic(kafka3):
 
 
 def test_thousands_arrive_once_and_in_order_and_reports_tell_where(kafka3, topic):
-    with Sender(kafka3.bootstrap_servers, topic, max_transaction_messages=1000) as sender:
+    with Sender(kafka3.bootstrap_servers, topic, messages=1000) as sender:
         sender.send(range(8000))
         sender.wait(8000)
 
@@ -53,7 +53,7 @@ def test_thousands_arrive_once_and_in_order_and_reports_tell_where(kafka3, topic
 
 
 def test_a_broker_is_killed_in_the_middle(kafka3, topic):
-    with Sender(kafka3.bootstrap_servers, topic, settings=QUICK, max_transaction_messages=200) as sender:
+    with Sender(kafka3.bootstrap_servers, topic, settings=QUICK, messages=200) as sender:
         sender.send(range(2000))
         sender.wait(500)
         kafka3.kill(2)
@@ -73,9 +73,7 @@ def test_messages_that_the_topic_never_takes_do_not_block_the_others(kafka3, top
     small, bad = f"{topic}-small", {100, 251}
     kafka3.create_topic(small, partitions=2, config={"max.message.bytes": "5000"})
     settings = {"compression.type": "none"}
-    with Sender(
-        kafka3.bootstrap_servers, small, shards=1, settings=settings, max_transaction_messages=12
-    ) as sender:
+    with Sender(kafka3.bootstrap_servers, small, shards=1, settings=settings, messages=12) as sender:
         for seq in range(300):
             sender.offer(sender.delivery(seq, size=6000 if seq in bad else 300, partition=seq % 2))
         sender.wait(300, 120)

@@ -77,11 +77,11 @@ class Sending:
 
     def clients(self):
         """How many clients there have been."""
-        return self.producer._lifecycle.transport._live[1].generation + 1
+        return self.producer._engine.transport._live[1].generation + 1
 
     def break_client(self, text=b"made up"):
         """librdkafka's own way to test it; the handle is the word after Python's object header."""
-        producer = self.producer._lifecycle.transport._live[0]
+        producer = self.producer._engine.transport._live[0]
         handle = ctypes.c_void_p.from_address(id(producer) + 2 * ctypes.sizeof(ctypes.c_void_p)).value
         function = library().rd_kafka_test_fatal_error
         function.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p]
@@ -197,7 +197,7 @@ def test_new_messages_flow_through_the_new_client(sending):
 
 
 def test_a_new_client_that_cannot_be_made_at_once_is_tried_again(sending, monkeypatch):
-    transport, tries = sending.producer._lifecycle.transport, []
+    transport, tries = sending.producer._engine.transport, []
     connect = transport._connect
 
     def connected():

@@ -23,8 +23,8 @@ from producer_core.kafka.classify import fingerprint
 from producer_core.messages import Message
 from producer_core.producer.monitor import Monitor
 from producer_core.producer.send_batch import BatchSend
-from producer_core.replay import ReplayRunner
 from producer_core.store import Store
+from tests.factories import replay_runner
 from tests.unit.replaying import CLUSTER, ScriptedSender, alive, answering, letter
 
 PLANTED = {
@@ -114,7 +114,7 @@ def store(tmp_path_factory, rules):
     operation = replay.plan(
         opened, DeadLetterFilter(ids=(letter(5).message_id,)), who="ann", origin="cli", can_run=CLUSTER
     )
-    ReplayRunner(opened, Refusing(), probe=answering({})).run_one(operation.operation_id, 60)
+    replay_runner(opened, Refusing(), probe=answering({})).run_one(operation.operation_id, 60)
     DeadLetters(opened).archive(DeadLetterFilter(key="CUST-987654"), who="ann", origin="cli")
     found = [alert("connection_lost", "p-1", now, reason=ERROR), alert("fatal_error", "p-1", now, text=ERROR)]
     AlertLog(opened).record([AlertChange("fired", one) for one in found])

@@ -17,6 +17,7 @@ from producer_core.messages import ID_HEADER, parse_id
 from producer_core.replay.broker_check import BrokerCheck
 from producer_core.replay.dry_run import dry_run
 from producer_core.store import Store
+from tests.factories import replay_runner
 from tests.unit.replaying import ScriptedSender, letter, message_id
 
 pytestmark = pytest.mark.kafka
@@ -37,14 +38,14 @@ class Place:
         self.letters = DeadLetters(store)
         sender = ScriptedSender()  # a transaction does not need it
         sender.cluster_id = self.cluster_id
-        self.runner = replay.ReplayRunner(store, sender, client=self.config.settings, quiet=0.0)
+        self.runner = replay_runner(store, sender, client=self.config.settings, quiet=0.0)
 
     def topic(self, **config):
         name = f"ahead-{uuid.uuid4().hex[:8]}"
         self.kafka.create_topic(name, 2, config)
         return name
 
-    def bury(self, topic, count, **changes):
+    def give_up(self, topic, count, **changes):
         now = time.time()
         given = {"topic": topic, "cluster_id": self.cluster_id, "key": b"k", **changes}
         self.letters.add(
@@ -64,7 +65,7 @@ class Place:
 
 
 def test_a_replay_is_exactly_once_on_a_real_broker(place):
-    place.bury(place.topic(), 300)
+    place.give_up(place.topic(), 300)
 
     done = place.runner.run_one(place.plan().operation_id, 60)
 
@@ -74,7 +75,7 @@ def test_a_replay_is_exactly_once_on_a_real_broker(place):
 
 def test_what_is_there_already_has_landed(place):
     topic = place.topic()
-    place.bury(topic, 20, verdict="possibly_persisted")
+    place.give_up(topic, 20, verdict="possibly_persisted")
     there = message_id(7)
     place.write(topic, b"v7", b"k", [(ID_HEADER, parse_id(there))])
 
@@ -86,7 +87,7 @@ def test_what_is_there_already_has_landed(place):
 
 def test_it_waits_for_a_person_who_asked_to_see_first(place):
     topic = place.topic()
-    place.bury(topic, 5)
+    place.give_up(topic, 5)
     planned = place.plan(check_first=True)
 
     assert place.runner.look()
@@ -102,7 +103,7 @@ def test_it_waits_for_a_person_who_asked_to_see_first(place):
 
 def test_on_a_compacted_topic_an_old_value_does_not_overwrite_a_newer_one(place):
     topic = place.topic(**{"cleanup.policy": "compact"})
-    place.bury(topic, 1, key=b"old")
+    place.give_up(topic, 1, key=b"old")
     place.write(topic, b"newer", b"old")
 
     done = place.runner.run_one(place.plan().operation_id, 60)
@@ -114,7 +115,7 @@ def test_on_a_compacted_topic_an_old_value_does_not_overwrite_a_newer_one(place)
 
 
 def test_a_topic_that_is_gone_is_left_out_with_its_reason(place):
-    place.bury(f"gone-{uuid.uuid4().hex[:8]}", 3)
+    place.give_up(f"gone-{uuid.uuid4().hex[:8]}", 3)
 
     done = place.runner.run_one(place.plan().operation_id, 60)
 
@@ -125,7 +126,7 @@ def test_a_topic_that_is_gone_is_left_out_with_its_reason(place):
 
 def test_a_record_that_the_topic_refuses_fails_alone(place):
     topic = place.topic(**{"max.message.bytes": "2000"})
-    place.bury(topic, 40)
+    place.give_up(topic, 40)
     place.letters.add(
         [
             letter(
@@ -147,7 +148,7 @@ def test_a_record_that_the_topic_refuses_fails_alone(place):
 
 def test_one_click_goes_by_itself_and_was_told_how_it_is_delivered(place):
     topic = place.topic()
-    place.bury(topic, 5, key=b"mine")
+    place.give_up(topic, 5, key=b"mine")
 
     done = place.runner.run_one(place.plan(check_first=True, go_by_itself=True).operation_id, 60)
 
@@ -157,7 +158,7 @@ def test_one_click_goes_by_itself_and_was_told_how_it_is_delivered(place):
 
 def test_one_click_stops_where_a_newer_record_is_on_an_ordinary_topic_too(place):
     topic = place.topic()
-    place.bury(topic, 3, key=b"old")
+    place.give_up(topic, 3, key=b"old")
     place.write(topic, b"newer", b"old")
 
     planned = place.plan(check_first=True, go_by_itself=True)

@@ -41,7 +41,7 @@ def stage(media, tmp_path):
         media.get("kafka3"), name="day", delivery="exactly_once", seed=1, letters=LETTERS, long=False,
         folder=tmp_path,
     )  # fmt: skip
-    one.bury()
+    one.give_up()
     yield one
     one.end()
 

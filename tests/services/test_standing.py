@@ -49,7 +49,7 @@ def rig(cluster, topic):
 
 
 def found(rig, case):
-    return eventually(lambda: [item for item in rig.standing.findings if item.case == case], LONG)[-1]
+    return eventually(lambda: [item for item in rig.loss_monitor.findings if item.case == case], LONG)[-1]
 
 
 def test_what_is_there_is_found_to_be_ours(rig, topic):
@@ -70,7 +70,7 @@ def test_records_that_retention_took_are_noted_and_nothing_more(rig, topic, admi
     finding = found(rig, "retention_removed")
     assert (finding.numbers["low_watermark"], finding.numbers["last_acknowledged"]) == (3, 2)
     assert eventually(rig.kinds, LONG)[0] == "retention_removed"
-    assert not rig.standing.lost
+    assert not rig.loss_monitor.lost
 
 
 def test_a_producer_that_the_broker_forgot_goes_on_and_its_records_are_there(rig, cluster, topic, admin):
@@ -88,7 +88,7 @@ def test_a_producer_that_the_broker_forgot_goes_on_and_its_records_are_there(rig
 
 def test_a_topic_made_anew_is_told_from_a_loss(rig, cluster, topic):
     rig.send(5)
-    eventually(lambda: rig.standing._inquiry.ids.get(topic), LONG)
+    eventually(lambda: rig.loss_monitor._inquiry.ids.get(topic), LONG)
     cluster.delete_topic(topic)
     cluster.create_topic(topic, 1)
     rig.send(1)
@@ -96,7 +96,7 @@ def test_a_topic_made_anew_is_told_from_a_loss(rig, cluster, topic):
     finding = found(rig, "topic_recreated")
     assert "its id was" in finding.text
     eventually(lambda: rig.kinds() == ["topic_recreated"], LONG)
-    assert not rig.standing.lost
+    assert not rig.loss_monitor.lost
     rig.send(1)
     rig.send(1)
     assert found(rig, "intact").numbers["high_watermark"] == 3
@@ -105,7 +105,7 @@ def test_a_topic_made_anew_is_told_from_a_loss(rig, cluster, topic):
 def test_a_topic_that_is_gone_is_said_so(rig, cluster, topic):
     rig.send(2)
     cluster.delete_topic(topic)
-    rig.standing.check(topic, 0)
+    rig.loss_monitor.check(topic, 0)
 
     assert "does not exist any more" in found(rig, "topic_recreated").text
 
@@ -129,7 +129,7 @@ def test_a_log_that_was_cut_back_is_a_loss_with_its_numbers(cluster, topic, admi
         assert lost.numbers["high_watermark"] <= 3
         eventually(lambda: "acknowledged_lost" in rig.kinds(), LONG)
         assert ("loss_suspected" in rig.kinds()) == remembered
-        assert set(rig.standing.lost) == {(topic, 0)}
+        assert set(rig.loss_monitor.lost) == {(topic, 0)}
 
 
 def test_another_record_in_the_place_of_ours_is_a_loss_too(cluster, topic):
@@ -141,7 +141,7 @@ def test_another_record_in_the_place_of_ours_is_a_loss_too(cluster, topic):
         keep_batches(cluster.nodes[0].data / f"{topic}-0", 2, snapshots=False)
         cluster.start_node(1)
         other.send(10)
-        rig.standing.check(topic, 0)
+        rig.loss_monitor.check(topic, 0)
 
         assert "there is another record now" in found(rig, "acknowledged_lost").text
 

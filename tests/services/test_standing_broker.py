@@ -106,7 +106,7 @@ def test_an_unknown_producer_with_everything_in_place_is_out_of_step_only(cluste
         cluster.fail_next(topic, "UNKNOWN_PRODUCER_ID")
         rig.send(1)
 
-        finding = rig.standing.await_finding(topic, 0, 30)
+        finding = rig.loss_monitor.await_finding(topic, 0, 30)
 
         assert finding.case == "desynchronised"
         assert finding.numbers["last_acknowledged"] >= 2
@@ -120,11 +120,11 @@ def test_out_of_order_is_suspected_at_once_and_then_resolved(cluster, topic):
         cluster.fail_next(topic, "OUT_OF_ORDER_SEQUENCE_NUMBER")
         rig.send(1)
 
-        assert rig.standing.await_finding(topic, 0, 30).case == "desynchronised"
+        assert rig.loss_monitor.await_finding(topic, 0, 30).case == "desynchronised"
         eventually(lambda: "producer_desynchronised" in rig.kinds(), 30)
         kinds = [kind for kind in rig.kinds() if kind in ("loss_suspected", "producer_desynchronised")]
         assert kinds == ["loss_suspected", "producer_desynchronised"]
-        assert not rig.standing.lost
+        assert not rig.loss_monitor.lost
 
 
 def test_retention_explains_why_the_broker_does_not_know_us(cluster, topic):
@@ -135,7 +135,7 @@ def test_retention_explains_why_the_broker_does_not_know_us(cluster, topic):
         cluster.fail_next(topic, "UNKNOWN_PRODUCER_ID")
         rig.send(1)
 
-        finding = rig.standing.await_finding(topic, 0, 30)
+        finding = rig.loss_monitor.await_finding(topic, 0, 30)
 
         assert finding.case == "retention_removed"
         assert finding.numbers["low_watermark"] > finding.numbers["last_acknowledged"]
@@ -148,7 +148,7 @@ def test_nothing_acknowledged_yet_is_nothing_to_lose(cluster, topic):
         rig.send(1)
 
         eventually(lambda: "nothing_to_lose" in rig.kinds(), 30)
-        assert {finding.case for finding in rig.standing.findings} == {"nothing_to_lose"}
+        assert {finding.case for finding in rig.loss_monitor.findings} == {"nothing_to_lose"}
 
 
 def test_an_error_that_the_client_swallows_shows_as_a_rise_of_its_epoch(cluster, topic):
@@ -173,8 +173,8 @@ def test_a_duplicate_that_is_no_duplicate_is_acknowledged_and_lost(cluster, topi
         rig.send(1)
 
         eventually(lambda: "acknowledged_lost" in rig.kinds(), 30)
-        assert (topic, 0) in rig.standing.lost
-        lost = rig.standing.lost[topic, 0]
+        assert (topic, 0) in rig.loss_monitor.lost
+        lost = rig.loss_monitor.lost[topic, 0]
         assert lost.trigger == "duplicate"
         assert "yet it is not there" in lost.text
 
@@ -191,11 +191,11 @@ def test_a_partition_idle_for_long_is_looked_at_when_it_is_written_again(cluster
 def test_after_a_leader_changed_the_records_from_before_are_read_back_and_found(cluster, topic):
     with Rig(cluster.bootstrap_servers, topic) as rig:
         rig.send(2)
-        eventually(lambda: rig.standing._leaders._known.get((topic, 0)))
+        eventually(lambda: rig.loss_monitor._leaders._known.get((topic, 0)))
         cluster._mock.lead(topic, 1 if cluster.leader(topic) != 1 else 2)
         rig.send(1)
 
-        finding = eventually(lambda: rig.standing.findings, 60)[0]
+        finding = eventually(lambda: rig.loss_monitor.findings, 60)[0]
         assert (finding.case, finding.trigger) == ("intact", "leader_changed")
         assert rig.kinds() == []
 
@@ -221,7 +221,7 @@ def test_after_a_loss_what_is_in_doubt_waits_until_somebody_has_decided(cluster,
         producer.flush(30)
         cluster.fail_next(topic, "DUPLICATE_SEQUENCE_NUMBER")
         producer.send_message(topic, b"lost", partition=0)
-        eventually(lambda: (topic, 0) in producer.standing.lost, 60)
+        eventually(lambda: (topic, 0) in producer.loss_monitor.lost, 60)
 
         cluster.reject(topic, "REQUEST_TIMED_OUT")
         producer.send_message(topic, b"held", partition=0, on_delivery=reports.append)

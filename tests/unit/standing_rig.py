@@ -8,6 +8,7 @@ from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.delivery.loss_detection import AckedLogMonitor, KafkaBrokerQueries
 from producer_core.events import Hook
 from producer_core.messages import MessageIds
+from tests.factories import loss_monitor
 
 _RETRY = RetryConfig(max_retries=3, initial_delay_ms=20, max_delay_ms=100, jitter=False)
 
@@ -16,7 +17,7 @@ class Rig(Hook):
     """Sends to partition 0 of one topic and waits until all is settled; passes on what it hears to the watch."""
 
     def __init__(self, servers, topic, config=None, *, made=AckedLogMonitor, producer=None, **options):
-        self.topic, self.standing = topic, None
+        self.topic, self.loss_monitor = topic, None
         self.notices, self.failed, self.reports, self.eos = [], [], [], {}
         self.producer = ReliableKafkaProducer(
             servers,
@@ -28,17 +29,17 @@ class Rig(Hook):
             **(producer or {}),
         )
         asker, session = KafkaBrokerQueries({"bootstrap.servers": servers}), uuid.UUID(self.producer.identity)
-        self.standing = made(
-            asker, self.notices.append, ids=MessageIds(session), **{"confirm": 0.1, **options}
+        self.loss_monitor = loss_monitor(
+            asker, self.notices.append, made=made, ids=MessageIds(session), **{"confirm": 0.1, **options}
         )
-        self.standing.start()
+        self.loss_monitor.start()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *exc):
         self.producer.close(10)
-        self.standing.stop()
+        self.loss_monitor.stop()
 
     def send(self, count, partition=0, **options):
         for number in range(count):
@@ -51,22 +52,22 @@ class Rig(Hook):
         return [notice.kind for notice in self.notices]
 
     def cases(self):
-        return [finding.case for finding in self.standing.findings]
+        return [finding.case for finding in self.loss_monitor.findings]
 
     # the hook
 
     def acknowledged(self, batch):
-        self.standing.acknowledged(batch)
+        self.loss_monitor.acknowledged(batch)
 
     def attempt_failed(self, event):
         self.failed.append(event.code)
-        self.standing.attempt_failed(event)
+        self.loss_monitor.attempt_failed(event)
 
     def client_statistics(self, statistics):
         self.eos = statistics.get("eos", {})
-        if self.standing is not None:
-            self.standing.client_statistics(statistics)
+        if self.loss_monitor is not None:
+            self.loss_monitor.client_statistics(statistics)
 
     def notice(self, notice):
-        if self.standing is not None:
-            self.standing.notice(notice)
+        if self.loss_monitor is not None:
+            self.loss_monitor.notice(notice)

@@ -319,7 +319,7 @@ def test_a_producer_tells_its_own_functions(tmp_path, monkeypatch):
 
     (tmp_path / "alerts.toml").write_text('every = "0.1s"')
     with producing(tmp_path, mine) as producer:
-        producer._lifecycle.notice(_notice())
+        producer._engine.notice(_notice())
         eventually(lambda: "fatal_error" in heard)
 
 
@@ -338,7 +338,7 @@ def test_functions_that_hang_and_raise_slow_neither_producing_nor_closing(tmp_pa
     (tmp_path / "alerts.toml").write_text('every = "0.1s"')
     producer = producing(tmp_path, hangs, raises)
     try:
-        producer._lifecycle.notice(_notice())
+        producer._engine.notice(_notice())
         eventually(lambda: {"hangs", "raises"} <= set(called))
         for number in range(500):
             producer.send_message("orders", {"n": number})

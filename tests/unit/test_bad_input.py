@@ -251,7 +251,7 @@ def test_an_interrupt_just_after_the_client_has_a_message_takes_it_back_and_dist
 ):
     store = tmp_path / "s.duckdb"
     with ReliableKafkaProducer(broker.bootstrap_servers, store=store, cluster_id="c") as producer:
-        transport = producer._acceptance.transport
+        transport = producer._enqueuer.transport
         produce = transport.produce
 
         def interrupted(delivery):
@@ -295,7 +295,7 @@ def test_what_a_callback_raises_ends_nothing_of_ours(broker, raised):
 def test_an_interrupt_just_after_a_waiting_messages_turn_leaves_it_to_its_report(broker, monkeypatch):
     """The first of its key is refused on the spot, so the second, of another thread, is sent by the interrupted one."""
     producer = ReliableKafkaProducer(broker.bootstrap_servers, store=None, ordering="strict")
-    transport, reports = producer._acceptance.transport, []
+    transport, reports = producer._enqueuer.transport, []
     produce, main = transport.produce, threading.current_thread()
     begun, waits = threading.Event(), threading.Event()
 
@@ -328,7 +328,7 @@ def test_an_interrupt_just_after_a_waiting_messages_turn_leaves_it_to_its_report
 def test_a_fault_while_reports_are_settled_does_not_end_the_thread_that_polls(broker, monkeypatch):
     reports = []
     with ReliableKafkaProducer(broker.bootstrap_servers, store=None) as producer:
-        settlement = producer._lifecycle.settlement
+        settlement = producer._engine.settlement
         settle = settlement.reports
 
         def once(batch):

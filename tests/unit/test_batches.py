@@ -155,7 +155,7 @@ def test_a_transaction_fenced_in_the_middle_of_a_batch_leaves_those_before_it_se
 def test_an_interrupt_in_the_middle_of_a_batch_leaves_no_claim_and_nothing_half_accepted(tmp_path, journal):
     """The claims of the seven that were not sent stayed: their copies were held back for minutes."""
     producer, transport = make(tmp_path if journal else None, enable_deduplication=True)
-    producer._together = True
+    producer._in_groups = True
     stopping = Stopping(transport, 3, KeyboardInterrupt())
     values = [{"n": number} for number in range(10)]
 
@@ -177,12 +177,12 @@ def test_an_interrupt_while_a_batch_waits_for_room_leaves_no_claim(monkeypatch):
         "memory:1", store=None, enable_deduplication=True, health_check_interval=3600,
         transport=InMemoryTransport.factory(made, capacity=2, script=lambda delivery: "hold"),
     )  # fmt: skip
-    producer._together = True
+    producer._in_groups = True
 
     def interrupted(deadline, why):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(producer._lifecycle.acceptance, "_wait_for_room", interrupted)
+    monkeypatch.setattr(producer._engine.enqueuer, "_wait_for_room", interrupted)
     with pytest.raises(KeyboardInterrupt):
         producer.send_batch("orders", [{"n": number} for number in range(6)])
 
@@ -196,7 +196,7 @@ def test_an_interrupt_while_a_batch_waits_for_room_leaves_no_claim(monkeypatch):
 def test_an_interrupt_while_a_batch_stands_aside_leaves_no_claim(monkeypatch, interrupted_at):
     """The second time a thousand of its messages are on their way."""
     producer, transport = make(enable_deduplication=True)
-    producer._together = True
+    producer._in_groups = True
     calls = []
 
     def aside():
@@ -204,7 +204,7 @@ def test_an_interrupt_while_a_batch_stands_aside_leaves_no_claim(monkeypatch, in
         if len(calls) == interrupted_at:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(transport, "step_aside", aside)
+    monkeypatch.setattr(transport, "yield_to_poller", aside)
     with pytest.raises(KeyboardInterrupt):
         producer.send_batch("orders", [{"n": number} for number in range(1100)])
     producer.flush(10)
@@ -229,7 +229,7 @@ def test_a_message_is_nowhere_yet_while_its_sender_stands_aside(tmp_path, monkey
             )
         )
 
-    monkeypatch.setattr(transport, "step_aside", aside)
+    monkeypatch.setattr(transport, "yield_to_poller", aside)
     for number in range(1025):
         producer.send_message("orders", {"n": number})
         if number == 1023:
@@ -271,7 +271,7 @@ def test_a_claim_is_renewed_when_its_message_finds_room_at_last():
         "memory:1", store=None, enable_deduplication=True, health_check_interval=3600,
         transport=InMemoryTransport.factory(made, capacity=1, script=lambda delivery: "hold"),
     )  # fmt: skip
-    producer._together = True
+    producer._in_groups = True
     memory = producer.deduplicator._memory
     memory._clock = clock
     lives = []  # how long the claim of each lives that goes to the client
@@ -287,7 +287,7 @@ def test_a_claim_is_renewed_when_its_message_finds_room_at_last():
         made[0].release()
 
     made[0].produce = seen
-    producer._lifecycle.acceptance._wait_for_room = room
+    producer._engine.enqueuer._wait_for_room = room
     values = [{"n": number} for number in range(3)]
     sender = threading.Thread(target=producer.send_batch, args=("orders", values))
     sender.start()
@@ -330,7 +330,7 @@ def test_messages_whose_sync_failed_are_not_sent_under_their_old_numbers(tmp_pat
     assert not transport.log["orders"]
     again = producer.send_batch("orders", values)
     assert counts(again) == {"total": 5, "sent": 5, "failed": 0, "duplicate": 0}
-    assert not producer._lifecycle.acceptance._journal_full  # told again when it begins again
+    assert not producer._engine.enqueuer._journal_full  # told again when it begins again
     producer.close()
 
 
@@ -358,11 +358,11 @@ def test_an_interrupt_while_the_disk_is_waited_for_leaves_nothing_in_the_journal
 def test_a_batch_that_is_taken_ends_the_trouble_with_a_full_journal(tmp_path):
     """After a batch the next want of room was told to nobody."""
     producer, _ = make(tmp_path)
-    producer._lifecycle.acceptance._journal_full = True
+    producer._engine.enqueuer._journal_full = True
 
     producer.send_batch("orders", [{"n": 1}, {"n": 2}])
 
-    assert not producer._lifecycle.acceptance._journal_full
+    assert not producer._engine.enqueuer._journal_full
     producer.close()
 
 
@@ -378,7 +378,7 @@ def test_a_message_that_waits_for_room_while_the_producer_closes_is_refused_not_
         "memory:1", store=None, health_check_interval=3600, **where,
         transport=InMemoryTransport.factory(made, capacity=1, script=lambda delivery: "hold"),
     )  # fmt: skip
-    producer._together = True
+    producer._in_groups = True
     producer.send_message("orders", {"n": 0})
 
     def send():
@@ -394,14 +394,14 @@ def test_a_message_that_waits_for_room_while_the_producer_closes_is_refused_not_
 
     sender = threading.Thread(target=send)
     sender.start()
-    eventually(lambda: (producer._lifecycle.waiting >= (2 if journal else 1) and sender.is_alive()) or ended)
+    eventually(lambda: (producer._engine.waiting >= (2 if journal else 1) and sender.is_alive()) or ended)
     report = producer.close(0.2)
     sender.join(10)
 
     assert not sender.is_alive()
     accepted = 1 + (journal and (batch or isinstance(ended[0], str)))
     assert report.acknowledged + report.dead + report.journaled == accepted
-    assert not producer._lifecycle.pending
+    assert not producer._engine.pending
     if not journal:
         assert ended[0]["failed"] == 1 if batch else isinstance(ended[0], ProducerClosed)
 
@@ -536,9 +536,9 @@ def test_what_waits_in_the_journal_while_the_producer_closes_stays_there(tmp_pat
     )  # fmt: skip
     for number in range(3):
         producer.send_message("orders", {"n": number})
-    producer._lifecycle.acceptance.end()
+    producer._engine.enqueuer.end()
 
-    feeder = producer._lifecycle.backlog._thread
+    feeder = producer._engine.pending_log._thread
     feeder.join(10)
 
     assert not feeder.is_alive()

@@ -19,7 +19,7 @@ def test_a_ring_wakes_all_who_wait():
     for thread in waiting:
         thread.start()
     eventually(lambda: len(bell._waiting) == 4)
-    bell.ring()
+    bell.notify_all()
     for thread in waiting:
         thread.join(60)
 
@@ -29,7 +29,7 @@ def test_a_ring_wakes_all_who_wait():
 def test_a_ring_while_somebody_asks_whether_he_must_wait_is_heard():
     bell = Wakeup()
 
-    bell.wait(60, unless=lambda: bell.ring())  # it says no, and would wait
+    bell.wait(60, unless=lambda: bell.notify_all())  # it says no, and would wait
     bell.wait(60, unless=lambda: True)
 
     assert bell._waiting == []
@@ -38,6 +38,6 @@ def test_a_ring_while_somebody_asks_whether_he_must_wait_is_heard():
 def test_who_waited_in_vain_is_forgotten():
     bell = Wakeup()
     bell.wait(0.001)
-    bell.ring()
+    bell.notify_all()
 
     assert bell._waiting == []

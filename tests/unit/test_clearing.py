@@ -9,8 +9,8 @@ import pytest
 from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ConfigError
-from producer_core.replay import ReplayRunner
 from producer_core.store import Store
+from tests.factories import replay_runner
 from tests.support import eventually
 from tests.unit.replaying import CLUSTER, FakeClock, ScriptedSender, answering, buried, letter, message_id
 
@@ -38,7 +38,7 @@ def plan(store, clock, where=ALL):
 
 
 def runner(store, sender, clock):
-    return ReplayRunner(store, sender, probe=answering({}), clock=clock, interval=0.01, look_every=0.01)
+    return replay_runner(store, sender, probe=answering({}), clock=clock, interval=0.01, look_every=0.01)
 
 
 def everything(store):

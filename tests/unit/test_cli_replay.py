@@ -20,6 +20,7 @@ from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import PipelineError
 from producer_core.replay.broker_check import BrokerCheck, TopicCheck
 from producer_core.store import Store
+from tests.factories import replay_runner
 from tests.unit.replaying import CLUSTER, FakeClock, ScriptedSender, buried, letter, message_id
 
 BY = {"who": "ann", "origin": "python"}
@@ -191,7 +192,7 @@ def test_status_of_what_failed_again_shows_the_reasons_and_ends_with_one(store):
     operation = planned(store)
     sender = ScriptedSender(refuse=[message_id(1)])
     clock = FakeClock(operation.created_at + 100)
-    replay.ReplayRunner(
+    replay_runner(
         store, sender, clock=clock, monotonic=clock, interval=0.01, look_every=0.01, quiet=0.0
     ).run_one(operation.operation_id, 30)
 

@@ -43,9 +43,11 @@ class Bench:
 
     def __init__(self, log=None, *, readable=True):
         self.log, self.readable = log or {}, readable
-        self.flying, self.counted, self.reads = [], Counter(), []
+        self.in_flight, self.counted, self.reads = [], Counter(), []
         self.check = DuplicateCheck(
-            self.read, in_flight=lambda: list(self.flying), counted=lambda topic: self.counted.update([topic])
+            self.read,
+            in_flight=lambda: list(self.in_flight),
+            counted=lambda topic: self.counted.update([topic]),
         )
 
     def read(self, gaps, timeout):
@@ -63,7 +65,7 @@ class Bench:
         return found
 
     def flies(self, *seqs, topic="orders"):
-        self.flying = [Delivery(id_bytes(SESSION, seq), seq, topic, None, b"") for seq in seqs]
+        self.in_flight = [Delivery(id_bytes(SESSION, seq), seq, topic, None, b"") for seq in seqs]
 
     def second(self, epoch):
         self.check.client_statistics(eos(epoch))

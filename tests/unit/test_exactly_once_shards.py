@@ -170,7 +170,7 @@ def on(monkeypatch):
         monkeypatch.setattr(
             shard.Shard, "_pause", lambda self, seconds: shard.Shard._wait(self, min(seconds, 0.001))
         )
-        options = {"max_transaction_messages": 10, "max_age": 0.002, "session": SESSION} | options
+        options = {"messages": 10, "age": 0.002, "session": SESSION} | options
         return Sender("127.0.0.1:9", "t", **options)
 
     return make
@@ -346,7 +346,7 @@ def test_given_up_before_anything_was_read_back_it_stays_in_doubt_and_later_it_w
         sender.transport.purge()
         assert sender.heard.failed == {0: ("_PURGE_QUEUE", None)}
         reading.set()
-    with on(log, progress=progress, shards=1, max_age=60) as sender:
+    with on(log, progress=progress, shards=1, age=60) as sender:
         eventually(lambda: sender.transport._shards[0].recovered.is_set())
         sender.offer(sender.delivery(1, partition=0))
         sender.transport.purge()
@@ -355,7 +355,7 @@ def test_given_up_before_anything_was_read_back_it_stays_in_doubt_and_later_it_w
 
 def test_a_full_queue_says_so(on):
     log = Log()
-    with on(log, shards=1, max_age=60, settings={"queue.buffering.max.messages": 3}) as sender:
+    with on(log, shards=1, age=60, settings={"queue.buffering.max.messages": 3}) as sender:
         log.lock.acquire()  # nothing ends
         try:
             with pytest.raises(shard.ClientQueueFull):

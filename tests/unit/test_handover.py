@@ -31,7 +31,7 @@ def cpu():
 def handover(reports, clock, cpu):
     """A thousand messages were sent a moment ago."""
     handover = GilHandoff(reports, lambda: 5, clock=clock, cpu=cpu)
-    handover.step_aside()
+    handover.yield_to_poller()
     return handover
 
 
@@ -75,7 +75,7 @@ def poller(handover):
 
 
 def aside(handover):
-    thread = threading.Thread(target=handover.step_aside, daemon=True)
+    thread = threading.Thread(target=handover.yield_to_poller, daemon=True)
     thread.start()
     return thread
 
@@ -89,7 +89,7 @@ def test_who_sends_much_does_not_wait_for_a_client_that_has_nothing_to_report(
 ):
     assert poller.working.wait(10)
 
-    handover.step_aside()
+    handover.yield_to_poller()
     poller.go.release()
 
     assert eventually(lambda: poller.waits[:2] == [0.1, 0])
@@ -120,21 +120,21 @@ def test_a_poll_thread_that_is_stuck_holds_a_sender_up_for_a_moment_only_and_not
 
     assert not sender.is_alive()
     handover._asked = NobodyAsks()
-    handover.step_aside()
+    handover.yield_to_poller()
 
 
 def test_a_callback_that_sends_does_not_wait_for_its_own_thread(handover, reports, waiting_fails):
     handover.turn(0.1)  # this is the poll thread now
     reports.append("there")
 
-    handover.step_aside()
+    handover.yield_to_poller()
 
 
 def test_who_sends_a_thousand_now_and_then_is_not_in_the_way(handover, clock, reports, waiting_fails):
     reports.append("there")
     for _ in range(3):
         clock.advance(1)
-        handover.step_aside()
+        handover.yield_to_poller()
 
     assert [handover.turn(0.1), handover.turn(0.1)] == [0.1, 0.1]
 
@@ -143,31 +143,31 @@ def test_who_sends_a_thousand_now_and_then_is_not_in_the_way(handover, clock, re
 def test_who_pauses_between_messages_is_not_in_the_way(handover, clock, cpu, spent, waits):
     clock.advance(0.05)
     cpu.advance(spent)
-    handover.step_aside()
+    handover.yield_to_poller()
 
     assert handover.turn(0.1) == waits
 
 
 def test_no_room_ends_the_rest(reports, clock, cpu):
     handover = GilHandoff(reports, iter(range(1_000_000)).__next__, clock=clock, cpu=cpu)  # ever more is sent
-    handover.step_aside()
-    handover.step_aside()
-    handover.hurry()
+    handover.yield_to_poller()
+    handover.yield_to_poller()
+    handover.flush_soon()
 
     assert handover.turn(0.1) == 0
 
 
 def test_who_finds_no_room_again_and_again_leaves_one_word_and_keeps_the_poll_thread_from_nothing(handover):
-    handover.step_aside()
+    handover.yield_to_poller()
     for _ in range(1000):
-        handover.hurry()
+        handover.flush_soon()
 
     assert handover._asked.qsize() == 1
     assert [handover.turn(0.1), handover.turn(0.1)] == [0, 0.1]
 
 
 def test_the_poll_thread_listens_again_when_nobody_sends_much_any_more(handover):
-    handover.step_aside()
+    handover.yield_to_poller()
 
     assert [handover.turn(0.1), handover.turn(0.1)] == [0, 0.1]
 
@@ -193,7 +193,7 @@ def test_an_interrupted_sender_leaves_nothing_behind_that_would_stop_the_poll_th
     monkeypatch.setattr("producer_core.delivery.gil_handoff.threading", Interrupting(lock))
     reports.append("there")
     with pytest.raises(KeyboardInterrupt):
-        handover.step_aside()
+        handover.yield_to_poller()
 
     assert [handover.turn(0.1), handover.turn(0.1), handover.turn(0.1)] == [0, 0, 0.1]
 

@@ -92,7 +92,7 @@ def test_with_dead_letter_a_message_is_sent_again_once_a_later_one_proves_it_abs
     hear(transport, 7)
 
     producer.send_message("orders", b"1", "a")
-    eventually(lambda: producer._lifecycle.pending and not transport.outstanding())
+    eventually(lambda: producer._engine.pending and not transport.outstanding())
     producer.send_message("orders", b"2", "b")
     eventually(lambda: transport.log["orders"])
     eventually(lambda: producer.get_stats()["messages_sent"] == 1)
@@ -146,8 +146,8 @@ def test_a_flush_returns_when_the_dead_letter_is_kept_too(monkeypatch):
     producer.send_message("orders", b"1", "a")
     assert heard.wait(10)
 
-    settled = producer._lifecycle.waiting == 0
-    early = producer._lifecycle.wait_idle(0.05)
+    settled = producer._engine.waiting == 0
+    early = producer._engine.wait_idle(0.05)
     goes_on.set()
     producer.flush(10)
 
@@ -203,9 +203,9 @@ def test_a_close_in_the_middle_of_a_look_keeps_the_message_as_a_dead_letter():
         ("inconclusive", "retry", False, True, "resend"),
         ("not_found", "dead_letter", False, False, "wait"),
         ("not_found", "dead_letter", True, False, "resend"),
-        ("not_found", "dead_letter", False, True, "bury"),
+        ("not_found", "dead_letter", False, True, "give_up"),
         ("inconclusive", "dead_letter", False, False, "wait"),
-        ("inconclusive", "dead_letter", False, True, "bury"),
+        ("inconclusive", "dead_letter", False, True, "give_up"),
     ],
 )
 def test_what_follows_a_look(outcome, policy, absent, waited, expected):
@@ -232,7 +232,7 @@ def test_while_it_is_not_known_whether_a_message_was_sent_later_ones_of_its_key_
     transport.automatic_statistics = False
 
     producer.send_message("orders", b"1", "a")
-    eventually(lambda: producer._lifecycle._attempts._unjudged)
+    eventually(lambda: producer._engine._failure_handler._awaiting_statistics)
     producer.send_message("orders", b"2", "a")
     producer.send_message("orders", b"other", "b")
     eventually(lambda: transport.log["orders"])
@@ -260,7 +260,7 @@ def test_a_refusal_proves_that_nothing_was_written_only_where_no_connection_brok
     eventually(lambda: transport.held)
     transport.blind = True
     transport.release(KafkaError.TOPIC_AUTHORIZATION_FAILED)
-    eventually(lambda: producer._lifecycle._attempts._unjudged)
+    eventually(lambda: producer._engine._failure_handler._awaiting_statistics)
     assert not reports
     transport.disconnects += broken
     transport.say_statistics()

@@ -160,8 +160,8 @@ def test_a_flush_returns_when_the_last_acknowledgement_is_counted_too():
     producer.send_message("orders", {"a": 1})
     assert slow.heard.wait(10)
 
-    settled = producer._lifecycle.waiting == 0
-    early = producer._lifecycle.wait_idle(0.05)
+    settled = producer._engine.waiting == 0
+    early = producer._engine.wait_idle(0.05)
     slow.goes_on.set()
     producer.flush(10)
 

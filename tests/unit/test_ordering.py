@@ -273,11 +273,11 @@ def test_a_message_whose_time_comes_while_its_lane_hands_it_out_is_sent_once():
 
 def test_a_message_that_died_while_its_retry_asked_for_its_claim_is_not_sent(monkeypatch):
     producer, transport = make(FirstTries(fail={0}), enable_deduplication=True)
-    lifecycle, claim, ends = producer._lifecycle, producer.deduplicator.claim, []
+    lifecycle, claim, ends = producer._engine, producer.deduplicator.claim, []
 
     def slow(digest, topic, owner):
         if waiting := lifecycle.pending.get(owner):  # a retry: its lane sent it while Redis was asked
-            lifecycle.settlement.bury(waiting, failure_of("MSG_SIZE_TOO_LARGE"))
+            lifecycle.settlement.give_up(waiting, failure_of("MSG_SIZE_TOO_LARGE"))
         return claim(digest, topic, owner)
 
     monkeypatch.setattr(producer.deduplicator, "claim", slow)
@@ -347,7 +347,7 @@ def test_what_waits_in_its_lane_while_an_equal_message_is_acknowledged_is_not_se
     eventually(lambda: producer.retry_manager.pending == 1)
     for number in (1, 2):
         producer.send_message("orders", b"%d" % number, "a", on_delivery=ends.append)
-    waiting = next(one for one in producer._lifecycle.pending.values() if one.value == b"1")
+    waiting = next(one for one in producer._engine.pending.values() if one.value == b"1")
     producer.deduplicator.confirm(waiting.checksum, "orders")
     retry_now(producer)
     producer.flush(10)

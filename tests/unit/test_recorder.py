@@ -14,7 +14,6 @@ from producer_core.errors import StoreFull, StoreLocked
 from producer_core.events import Acknowledged, AttemptFailed, Notice
 from producer_core.metrics.ack_ledger import AckLedger, entries
 from producer_core.metrics.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
-from producer_core.metrics.client_stats import ClientStats
 from producer_core.metrics.counters import Metrics
 from producer_core.metrics.recorder import Recorder, RecorderDestination, added_up
 from producer_core.metrics.stats_window import StatsWindow
@@ -84,9 +83,7 @@ def parts():
     recorder = Recorder(
         lambda: RecorderDestination(store, store),
         spill,
-        metrics=metrics,
-        describe=row,
-        pending=Counter,
+        StatsWindow(metrics, describe=row, pending=Counter),
         buffer_limit=3,
     )
     recorder.start()
@@ -108,7 +105,9 @@ def test_a_close_keeps_dead_letters_before_it_waits_for_the_store():
 
     store.add = held
     recorder = Recorder(
-        lambda: RecorderDestination(store, store), spill, metrics=Metrics(), describe=row, pending=Counter
+        lambda: RecorderDestination(store, store),
+        spill,
+        StatsWindow(Metrics(), describe=row, pending=Counter),
     )
     recorder.died(died)
     recorder._end()  # what its thread does last
@@ -122,7 +121,7 @@ def test_each_message_is_counted_in_exactly_one_batch(parts):
     recorder, store, _, metrics = parts
     for _ in range(3):
         metrics.acknowledged(acknowledged(100))
-        recorder.hurry(60)
+        recorder.flush_soon(60)
 
     rows = [item for batch in store.batches for item in batch.statistics]
     buckets = [item for batch in store.batches for item in batch.latencies]
@@ -133,7 +132,9 @@ def test_each_message_is_counted_in_exactly_one_batch(parts):
 def test_seconds_that_nobody_looks_at_are_written_together_and_those_that_tell_something_at_once():
     store, metrics = FakeStore(), Metrics()
     recorder = Recorder(
-        lambda: RecorderDestination(store, store), FakeSpill(), metrics=metrics, describe=row, pending=Counter
+        lambda: RecorderDestination(store, store),
+        FakeSpill(),
+        StatsWindow(metrics, describe=row, pending=Counter),
     )
 
     def second():
@@ -160,9 +161,7 @@ def test_what_nobody_looks_at_is_written_four_seconds_at_a_time():
     recorder = Recorder(
         lambda: RecorderDestination(store, store),
         FakeSpill(),
-        metrics=Metrics(),
-        describe=row,
-        pending=Counter,
+        StatsWindow(Metrics(), describe=row, pending=Counter),
     )
     written = []
     for _ in range(9):
@@ -184,14 +183,14 @@ def test_who_hurries_while_something_is_written_waits_for_what_he_wants(parts):
         return append(*batches)
 
     store.append = slow
-    first = threading.Thread(target=recorder.hurry, args=(10,))
+    first = threading.Thread(target=recorder.flush_soon, args=(10,))
     first.start()
     assert busy.wait(10)
     metrics.acknowledged(acknowledged(7))
     found = []
 
     def hurry():
-        recorder.hurry(10)
+        recorder.flush_soon(10)
         found.append(sum(item.acknowledged for batch in store.batches for item in batch.statistics))
 
     second = threading.Thread(target=hurry)
@@ -217,15 +216,15 @@ def test_while_the_store_is_locked_letters_spill_and_come_back_and_it_is_told_on
     metrics.acknowledged(acknowledged(7))
     recorder.died(letter(1))
     eventually(lambda: spill.letters)
-    recorder.hurry(60)
-    recorder.hurry(60)
+    recorder.flush_soon(60)
+    recorder.flush_soon(60)
     assert recorder.trouble is not None and not recorder.full
 
     store.trouble = None
-    recorder.hurry(60)
+    recorder.flush_soon(60)
     eventually(lambda: store.letters and not spill.letters)
 
-    recorder.hurry(60)
+    recorder.flush_soon(60)
     rows = [item for batch in store.batches for item in batch.statistics]
     notices = [notice.kind for batch in store.batches for notice in batch.notices]
     assert sum(item.acknowledged for item in rows) == 7
@@ -253,7 +252,7 @@ def test_with_no_place_left_the_recorder_says_full_and_loses_nothing(parts):
     eventually(lambda: recorder.full)
 
     store.trouble = spill.trouble = None
-    recorder.hurry(60)
+    recorder.flush_soon(60)
     eventually(lambda: len(store.letters) == 4)
     assert not recorder.full
 
@@ -278,8 +277,8 @@ def test_beyond_the_bound_the_oldest_rows_of_the_ledger_go_and_are_counted(monke
     monkeypatch.setattr("producer_core.metrics.recorder._WAITING_BATCHES", windows)
     store, ledger = FakeStore(trouble=StoreLocked("busy")), AckLedger(b"s" * 16)
     recorder = Recorder(
-        lambda: RecorderDestination(store, store), FakeSpill(), metrics=Metrics(), describe=row, pending=Counter,
-        ledger=ledger, keep_ledger=True,
+        lambda: RecorderDestination(store, store), FakeSpill(), StatsWindow(Metrics(), describe=row, pending=Counter, ledger=ledger),
+        keep_ledger=True,
     )  # fmt: skip
     for second in range(35):
         recorder.acknowledged(
@@ -304,7 +303,7 @@ def test_what_was_acknowledged_while_it_was_taken_names_its_cluster():
 
     heard = Heard(b"s" * 16)
     tally = StatsWindow(
-        Metrics(), ClientStats(), heard, pending=Counter, number=iter(range(9)).__next__, clock=time.time,
+        Metrics(), ledger=heard, pending=Counter, number=iter(range(9)).__next__, clock=time.time,
         describe=lambda: row()._replace(cluster_id="".join(known)),
     )  # fmt: skip
     heard.acknowledged(acknowledged(3))

@@ -26,6 +26,7 @@ from producer_core.replay.claims import LeaseState, ReplayClaims
 from producer_core.replay.execution import BatchSizer, ReplayPace
 from producer_core.replay.outcome import FailedReplay, RecordOutcome
 from producer_core.store import Store
+from tests.factories import replay_runner
 from tests.support import eventually
 from tests.unit.replaying import (
     CLUSTER,
@@ -60,7 +61,7 @@ def planned(store, clock, selection=ALL, **choices):
 
 
 def runner(store, sender, clock, **choices):
-    return replay.ReplayRunner(
+    return replay_runner(
         store,
         sender,
         clock=clock,

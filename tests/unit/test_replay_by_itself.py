@@ -16,6 +16,7 @@ from producer_core.replay.claims import ReplayClaims
 from producer_core.replay.dry_run import dry_run
 from producer_core.replay.operation import end_abandoned
 from producer_core.store import Batch, StatisticsRow, Store
+from tests.factories import replay_runner
 from tests.support import eventually
 from tests.unit.replaying import FakeClock, ScriptedSender, alive, answering, buried, letter
 
@@ -65,7 +66,7 @@ def runner(store, sender, clock, **choices):
         "interval": 0.01, "look_every": 0.01, "monotonic": clock, "quiet": 0.0, "probe": answering({}),
         "client": {"acks": "all"},
     }  # fmt: skip
-    return replay.ReplayRunner(store, sender, clock=clock, **{**given, **choices})
+    return replay_runner(store, sender, clock=clock, **{**given, **choices})
 
 
 def clicked(store, clock, selection=ALL, **choices):

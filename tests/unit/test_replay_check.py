@@ -18,6 +18,7 @@ from producer_core.kafka.topic_config import TimeLimit
 from producer_core.messages import ID_HEADER, id_bytes, id_text
 from producer_core.replay.broker_check import ListedRecord, check
 from producer_core.store import Store
+from tests.factories import replay_runner
 from tests.unit.replaying import ScriptedSender, alive, buried
 
 SESSION = uuid.UUID("01930000-0000-7000-8000-00000000000a")
@@ -153,7 +154,7 @@ def test_on_the_embedded_broker_a_newer_record_of_a_key_is_no_question(tmp_path,
     sender.cluster_id = broker.cluster_id
     client = {"bootstrap.servers": broker.bootstrap_servers}
 
-    replay.ReplayRunner(store, sender, client=client).look(ahead=True)
+    replay_runner(store, sender, client=client).look(ahead=True)
 
     operation = replay.get(store, operation.operation_id)
     assert operation.state == ("ready" if flagged else "planned")

@@ -14,6 +14,7 @@ from producer_core.replay.doubtful_records import DoubtfulRecord
 from producer_core.replay.guard import CanaryRule, ReplayGuard
 from producer_core.replay.runner import SPREAD_GROWTH
 from producer_core.store import Store
+from tests.factories import replay_runner
 from tests.unit.replaying import (
     FakeClock,
     ScriptedSender,
@@ -97,9 +98,7 @@ def store(tmp_path):
 def run(store, sender, probe=None, **choices):
     clock = FakeClock()
     alive(store, clock())
-    runner = replay.ReplayRunner(
-        store, sender, probe=probe, clock=clock, interval=0.01, monotonic=clock, quiet=0.0
-    )
+    runner = replay_runner(store, sender, probe=probe, clock=clock, interval=0.01, monotonic=clock, quiet=0.0)
     operation = replay.plan(store, DeadLetterFilter(), clock=clock, **ACT, **choices)
     return runner.run_one(operation.operation_id, 30)
 

@@ -41,6 +41,7 @@ from producer_core.replay.operation import PIPELINE
 from producer_core.replay.outcome import FailedReplay, OrphanedRecord, RecordOutcome
 from producer_core.replay.strategy import Interrupted
 from producer_core.store import Store
+from tests.factories import replay_runner
 from tests.unit.replaying import CLUSTER, ScriptedSender, alive, buried, in_hand, letter
 
 HOLDS_ALL = {"orders": {0: 9}}
@@ -531,7 +532,7 @@ def test_the_sentence_about_a_wave_under_way_is_renewed_when_the_wave_is_settled
             self.done = SimpleNamespace(wait=lambda seconds: next(waits, True))
 
     monkeypatch.setattr(spark_replay, "SparkBatch", Slow)
-    runner = replay.ReplayRunner(
+    runner = replay_runner(
         store, ScriptedSender(), spread=lambda work, claims, operation: way(log, say=work.say)
     )
 
@@ -618,7 +619,7 @@ def test_an_ordinary_runner_leaves_sparks_operations_alone(store):
     alive(store, time.time())
     planned = replay.plan(store, DeadLetterFilter(), who="ann", origin=PIPELINE, can_run=CLUSTER)
     sender = ScriptedSender()
-    ordinary = replay.ReplayRunner(store, sender)
+    ordinary = replay_runner(store, sender)
 
     assert ordinary.look() is False
     with pytest.raises(ReplayError, match=r"pipeline reprocess --operation " + planned.operation_id):
@@ -629,7 +630,7 @@ def test_an_ordinary_runner_leaves_sparks_operations_alone(store):
 def test_sparks_runner_leaves_ordinary_operations_alone(store):
     buried(store, 5)
     planned = replay.plan(store, DeadLetterFilter(), who="ann", origin="cli", can_run=CLUSTER)
-    runner = replay.ReplayRunner(store, ScriptedSender(), spread=lambda *_: pytest.fail("it took it"))
+    runner = replay_runner(store, ScriptedSender(), spread=lambda *_: pytest.fail("it took it"))
 
     assert runner.look() is False
     with pytest.raises(ReplayError, match="not planned for Spark"):

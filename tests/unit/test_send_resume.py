@@ -280,7 +280,7 @@ def test_dead_letters_count_as_done_once_and_malformed_rows_apart(file):
     progress.malformed(1)
 
     for _ in range(2):
-        progress.bury([0, 1])
+        progress.give_up([0, 1])
 
     assert (progress.dead, progress.malformed_rows, progress.done) == (1, 1, 2)
 

@@ -14,6 +14,7 @@ from producer_core.events import Acknowledged, AttemptFailed, Notice
 from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.messages import MessageIds, id_bytes
 from producer_core.metrics.ack_batch import Acknowledgements
+from tests.factories import loss_monitor
 from tests.support import eventually
 
 SESSION = uuid.uuid4()
@@ -227,7 +228,7 @@ class Watched:
     def __init__(self, **options):
         self.now, self.told, self.broker = 1_790_000_000.0, [], FakeAsker()
         options = {"confirm": 0.0, "clock": lambda: self.now, "ids": MessageIds(SESSION), **options}
-        self.watch = AckedLogMonitor(self.broker, self.told.append, **options)
+        self.watch = loss_monitor(self.broker, self.told.append, **options)
         self.watch.start()
 
     def acks(self, *offsets, partition=0):
@@ -310,9 +311,9 @@ def test_a_topic_goes_on_after_a_loss_once_somebody_decided(watched):
     eventually(lambda: watched.kinds() == ["acknowledged_lost"])
     assert watched.watch.lost_on("orders", 0)
 
-    assert watched.watch.go_on("payments") == 0
-    assert watched.watch.go_on("orders") == 1
-    assert watched.watch.go_on("orders") == 0
+    assert watched.watch.resume_topic("payments") == 0
+    assert watched.watch.resume_topic("orders") == 1
+    assert watched.watch.resume_topic("orders") == 0
 
     assert not watched.watch.lost_on("orders", 0)
     eventually(lambda: watched.kinds() == ["acknowledged_lost", "loss_decided"])

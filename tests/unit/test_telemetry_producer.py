@@ -175,7 +175,7 @@ def test_an_alert_fires_while_most_windows_fail_and_names_the_topic(tmp_path, mo
     log = AlertLog(Store.open(tmp_path / "s.duckdb"))
 
     def firing():
-        producer._keeping.hurry()
+        producer._dead_letter_backend.flush_soon()
         return [row for row in log.list() if row.rule == "telemetry_failing" and row.state == "firing"]
 
     (alert,) = eventually(firing)

@@ -14,8 +14,8 @@ from producer_core.delivery.dead_letter import ProducerInfo, from_malformed_inpu
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.timeline import timeline
 from producer_core.events import Attempt
-from producer_core.replay import ReplayRunner
 from producer_core.store import Store
+from tests.factories import replay_runner
 from tests.support import eventually
 from tests.unit.dashboard_pages import opened, text_of
 from tests.unit.replaying import CLUSTER, FakeClock, ScriptedSender, answering, letter
@@ -43,7 +43,7 @@ def replayed(store, clock, sender):
         store, DeadLetterFilter(), who="ann", origin="cli", can_run=CLUSTER, reason="mended", clock=clock
     )
     clock.forward(1)
-    ReplayRunner(store, sender, probe=answering({}), clock=clock).run_one(operation.operation_id, 30)
+    replay_runner(store, sender, probe=answering({}), clock=clock).run_one(operation.operation_id, 30)
     clock.forward(1)
     return operation.operation_id
 
@@ -162,7 +162,7 @@ def test_what_is_being_sent_is_told(store, letters, clock):
     one, sender = letter(1), ScriptedSender(hold=True)
     letters.add([one])
     operation = replay.plan(store, DeadLetterFilter(), who="ann", origin="cli", can_run=CLUSTER, clock=clock)
-    runner = ReplayRunner(store, sender, probe=answering({}), clock=clock, interval=0.01, look_every=0.01)
+    runner = replay_runner(store, sender, probe=answering({}), clock=clock, interval=0.01, look_every=0.01)
     runner.start()
     eventually(lambda: sender.sent, timeout=60)
 

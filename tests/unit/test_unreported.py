@@ -35,7 +35,7 @@ class Written:
 
 def sent(heard=False):
     made = Delivery(bytes(24), 0, "orders", None, b"x")
-    made.owner = Callbacks(on_delivery=print) if heard else None
+    made.callbacks = Callbacks(on_delivery=print) if heard else None
     return made
 
 
@@ -80,7 +80,7 @@ def test_only_what_nobody_hears_of_alone_and_came_at_the_first_try_is_plain():
     retried = sent()
     retried.attempts = ((Attempt(1.0, "_MSG_TIMED_OUT", "late"), "possibly_persisted"),)
     counted = sent()
-    counted.owner = Callbacks(ended=print)
+    counted.callbacks = Callbacks(on_settled=print)
 
     def plain(delivery, error=None):
         return ReportBatch.of([(sent(), None, Written((0, 1))), (delivery, error, Written((0, 2)))]).plain

@@ -98,7 +98,7 @@ class FileProgress:
         if not ranges:
             self.save()
 
-    def bury(self, seqs: Iterable[int]) -> None:
+    def give_up(self, seqs: Iterable[int]) -> None:
         """Rows are done: their dead letters are on disk."""
         with self._lock:
             self.begun = True
@@ -221,7 +221,7 @@ class FileProgress:
 
     # the producer's journal
 
-    def keeper(self, sender: replayable_source.FeederTarget) -> RowsPendingLog:
+    def pending_log(self, sender: replayable_source.FeederTarget) -> RowsPendingLog:
         """The producer has us: what changes is written by a thread of ours from now on, so that nobody waits for it."""
         self._thread.start()
         return RowsPendingLog(self, sender)
@@ -249,7 +249,7 @@ class RowsPendingLog:
         self._progress = progress
         self._sender = sender
         self._room = threading.Event()  # set after each batch of reports
-        self._leaving = SettlingSet(sender.pending, proves=sender.transport.proves)
+        self._leaving = SettlingSet(sender.pending, settles_journal=sender.transport.settles_journal)
 
     waiting = 0
 
@@ -294,8 +294,8 @@ class RowsPendingLog:
     def wanted(self, message_id: bytes, earlier: Delivery) -> None:
         """Nothing is claimed before it is handed on."""
 
-    def needless(self, delivery: Delivery) -> None:
-        self._leaving.finished((delivery.seq,) if delivery.replay is None else ())
+    def mark_redundant(self, delivery: Delivery) -> None:
+        self._leaving.finished((delivery.seq,) if delivery.on_replayed is None else ())
 
     def flush(self) -> None:
         self._room.set()
@@ -304,8 +304,8 @@ class RowsPendingLog:
         if finished:
             self._progress.settle(finished)
 
-    def kept(self, message_ids: Iterable[str]) -> None:
+    def dead_letters_stored(self, message_ids: Iterable[str]) -> None:
         ours = self._progress.rows_of(message_ids)
         self._leaving.written(ours)
         if ours:
-            self._progress.bury(ours)
+            self._progress.give_up(ours)

@@ -197,7 +197,7 @@ def send(
             output.say(ready.begun.text, err=True)
         if ready is not None and ready.begun.how == "complete":
             _nothing_to_do(ctx, ready, rows, as_json=as_json)
-        ears = send_run.ReportListener()
+        listener = send_run.ReportListener()
         producer = send_run.open_producer(
             addresses,
             config,
@@ -206,20 +206,15 @@ def send(
             dedup=dedup,
             telemetry_topic=telemetry_topic,
             ready=ready,
-            ears=ears,
+            listener=listener,
         )
         run = send_run.SendRun(
             producer,
             rows,
             topic,
-            key=key,
-            headers=headers,
-            partition=partition,
-            limit=limit,
-            strict=strict,
-            dedup=dedup,
+            send_run.RowOptions(key, headers, partition, limit, strict, dedup),
             ready=ready,
-            ears=ears,
+            listener=listener,
             again=resume_check.same_again(ctx),
         )
         with send_run.interruptible(run), progress_bar.shown(run):

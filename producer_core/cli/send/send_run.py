@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -132,7 +133,7 @@ def open_producer(
     dedup: bool,
     telemetry_topic: str | None = None,
     ready: ResumableJob | None = None,
-    ears: ReportListener | None = None,
+    listener: ReportListener | None = None,
 ) -> ReliableKafkaProducer:
     exactly = ready is not None and ready.job.delivery == "exactly_once"
     delivery: Delivered = "exactly_once" if exactly else "at_least_once"
@@ -148,8 +149,20 @@ def open_producer(
         delivery=delivery,
         journal=None if ready is None else ready.begun.progress,
         transactional_id=transactional_id_of(ready.job) if ready is not None and exactly else None,
-        hooks=() if ears is None or not exactly else (ears,),
+        hooks=() if listener is None or not exactly else (listener,),
     )
+
+
+@dataclass(frozen=True)
+class RowOptions:
+    """How rows become messages: `key` names a field, `limit` ends the run after so many rows, `strict` at the first bad one."""
+
+    key: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    partition: int | None = None
+    limit: int | None = None
+    strict: bool = False
+    dedup: bool = False
 
 
 class SendRun:
@@ -160,15 +173,10 @@ class SendRun:
         producer: ReliableKafkaProducer,
         rows: InputRows,
         topic: str,
+        options: RowOptions,
         *,
-        key: str | None,
-        headers: tuple[tuple[str, str], ...],
-        partition: int | None,
-        limit: int | None,
-        strict: bool,
-        dedup: bool,
         ready: ResumableJob | None = None,
-        ears: ReportListener | None = None,
+        listener: ReportListener | None = None,
         again: str = "",
     ) -> None:
         self.producer = producer
@@ -191,15 +199,10 @@ class SendRun:
         self._again = again
         self._restarts = ready is not None and ready.restart
         self._content: Fingerprint | None = None if ready is None else ready.content
-        self._ears = ears or ReportListener()
+        self._listener = listener or ReportListener()
         self._row = -1  # the number of the row that is handed over
         self._exhausted = False
-        self._key = key
-        self._headers = headers
-        self._partition = partition
-        self._limit = limit
-        self._strict = strict
-        self._dedup = dedup
+        self._options = options
         self._waiting = False  # in the input: a signal may break this off
         self._problem: ProducerError | None = None
 
@@ -216,7 +219,7 @@ class SendRun:
             self._problem = error
         self.phase = "settling"
         self._settle()
-        self.producer.close(timeout=0.0 if self._ears.ended.is_set() else 30.0)
+        self.producer.close(timeout=0.0 if self._listener.ended.is_set() else 30.0)
         self._keep_without_store()
         self._finish()
         self.phase = "done"
@@ -225,9 +228,9 @@ class SendRun:
         """Until everything is settled, or somebody else has taken our place."""
         if self.delivery != "exactly_once":
             return self.producer.flush()
-        while self.producer.pending_count and not self._ears.ended.wait(_LOOK):
+        while self.producer.pending_count and not self._listener.ended.wait(_LOOK):
             pass
-        if self._ears.ended.is_set() and self._problem is None:
+        if self._listener.ended.is_set() and self._problem is None:
             self._problem = Fenced(
                 "The sending ended before its time; see the note above.",
                 fix="Rows that were not committed are in the file.",
@@ -235,7 +238,7 @@ class SendRun:
         return None
 
     def _finish(self) -> None:
-        whole = self._exhausted or (self._limit is not None and self.read >= self._limit)
+        whole = self._exhausted or (self._options.limit is not None and self.read >= self._options.limit)
         if self.resume is None:
             self.complete = whole and self._problem is None
         elif whole and self._problem is None and not self.stopped:
@@ -278,7 +281,7 @@ class SendRun:
 
     def _send_all(self) -> None:
         self._begin()
-        while not self.interrupted and (self._limit is None or self.read < self._limit):
+        while not self.interrupted and (self._options.limit is None or self.read < self._options.limit):
             row = self._next()
             if row is None:
                 self._exhausted = not self.interrupted
@@ -294,10 +297,10 @@ class SendRun:
                     self.position = row.position
                     continue
             if isinstance(row, MalformedRow):
-                if self._strict:
+                if self._options.strict:
                     self._stop_at(row.position, row.text)
                     return
-                self._bury(row.position, row.raw, row.text)
+                self._give_up(row.position, row.raw, row.text)
             elif not self._send(row):
                 return
             self.position = row.position
@@ -312,9 +315,9 @@ class SendRun:
         finally:
             self._waiting = False
         columns = self.rows.columns
-        if self._key is not None and columns is not None and self._key not in columns:
+        if self._options.key is not None and columns is not None and self._options.key not in columns:
             raise ConfigError(
-                f"{self.rows.name} has no column {self._key!r} for the key.",
+                f"{self.rows.name} has no column {self._options.key!r} for the key.",
                 fix=f"It has {', '.join(columns)}.",
             )
 
@@ -358,22 +361,22 @@ class SendRun:
     def _send(self, row: InputRow) -> bool:
         """False when it was not accepted because we are stopping, or because --strict ends here."""
         try:
-            key = None if self._key is None else key_of(row, self._key)
+            key = None if self._options.key is None else key_of(row, self._options.key)
             while not self.interrupted:
                 try:
                     self.producer.send_message(
-                        self.topic, row.value, key, headers=self._headers, partition=self._partition,
-                        dedup_key=self._identity(row) if self._dedup else None,
+                        self.topic, row.value, key, headers=self._options.headers, partition=self._options.partition,
+                        dedup_key=self._identity(row) if self._options.dedup else None,
                     )  # fmt: skip
                 except QueueFull:
                     continue
                 self.accepted += 1
                 return True
         except InvalidMessage as error:
-            if self._strict:
+            if self._options.strict:
                 self._stop_at(row.position, str(error))
                 return False
-            self._bury(row.position, row.raw or raw_of(row.value), str(error))
+            self._give_up(row.position, row.raw or raw_of(row.value), str(error))
             return True
         self._unread()
         return False
@@ -386,7 +389,7 @@ class SendRun:
         self._unread()
         self.stopped = f"{self.rows.unit} {position}: {text}"
 
-    def _bury(self, position: int, raw: bytes, text: str) -> None:
+    def _give_up(self, position: int, raw: bytes, text: str) -> None:
         if self.resume is not None:
             self.resume.malformed(self._row)
         source = f"{self.rows.unit} {position} of {self.rows.name}"
@@ -404,7 +407,7 @@ class SendRun:
             ids = [letter.message_id for letter in letters]
             self.producer.dlq.remove(ids)
             if self.resume is not None:
-                self.resume.bury(self.resume.rows_of(ids))
+                self.resume.give_up(self.resume.rows_of(ids))
                 self.resume.save()
             self.kept_in = str(spill.path)
 

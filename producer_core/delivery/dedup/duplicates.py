@@ -1,4 +1,4 @@
-"""The copies: which messages are copies of others, asked for each delivery; without de-duplication every one is new."""
+"""Claim messages for de-duplication, and hold back or drop the duplicates. Without de-duplication every message is new."""
 
 from __future__ import annotations
 
@@ -11,23 +11,27 @@ from producer_core.delivery.hooks import HookDispatcher
 from producer_core.delivery.retry import RetryManager
 
 _HOLD = 0.1
-"""Seconds until a copy of a pending claim asks again."""
+"""Seconds until a duplicate of a pending message claims again."""
 
 
 class DuplicateGuard:
-    """Claims for deliveries; a copy of a pending claim waits on the retry manager's heap, a confirmed one is told."""
+    """Claims messages by their checksums.
+
+    A duplicate of a message that is still pending waits on the retry manager's heap; a duplicate of an acknowledged message
+    is reported.
+    """
 
     def __init__(
         self,
         dedup: MessageDeduplicator | None,
         *,
         retries: RetryManager,
-        audience: HookDispatcher,
+        hooks: HookDispatcher,
         settled: Wakeup,
     ) -> None:
-        self._dedup = dedup
+        self.deduplicator = self._dedup = dedup
         self._retries = retries
-        self._audience = audience
+        self._hooks = hooks
         self._settled = settled
 
     def claim(self, delivery: Delivery) -> Claim:
@@ -36,7 +40,7 @@ class DuplicateGuard:
         return self._dedup.claim(delivery.checksum, delivery.topic, delivery.id)
 
     def claim_many(self, deliveries: Sequence[Delivery]) -> list[Claim]:
-        """One round trip to Redis for all; each has a checksum where there is de-duplication."""
+        """Claim all in one round trip to Redis. With de-duplication each has a checksum."""
         return self._claims(deliveries, counted=True)
 
     def _claims(self, deliveries: Sequence[Delivery], *, counted: bool) -> list[Claim]:
@@ -46,9 +50,9 @@ class DuplicateGuard:
         return self._dedup.claim_many(asked, counted=counted)
 
     def renew(self, deliveries: Sequence[Delivery], waits: Callable[[bytes], bool]) -> None:
-        """Claim again for what waited in the journal, where claims run out: a copy is put behind its twin.
+        """Claim again for messages that waited in the journal, where claims expire; a duplicate waits for its original.
 
-        A twin that came later and `waits` there too is the copy instead.
+        If an original has a later sequence and `waits` in the journal too, it becomes the duplicate.
         """
         asked = [one for one in deliveries if one.checksum is not None]
         if self._dedup is None or not asked:
@@ -61,26 +65,26 @@ class DuplicateGuard:
             delivery.place = QUEUED if claim is Claim.NEW else AWAITING_DUPLICATE
 
     def take_over(self, delivery: Delivery, yields: Callable[[bytes], bool]) -> bool:
-        """Whether a later copy, that `yields`, has handed over its claim: claim again, so that Redis hears of it."""
+        """Take the claim of a later duplicate if it `yields`, and return whether it did. Claim again to tell Redis."""
         if self._dedup is None or delivery.checksum is None:
             return False
         return self._dedup.take_over(delivery.checksum, delivery.topic, delivery.id, yields)
 
     def prolong(self, delivery: Delivery) -> None:
-        """It is to hold its copies back from now on, though it is not on its way any more."""
+        """Keep the claim, so that duplicates are held back, although the message is no longer in flight."""
         if delivery.checksum is not None and self._dedup is not None:
             self._dedup.prolong(delivery.checksum, delivery.id)
 
     def has(self, delivery: Delivery) -> bool:
-        """Whether it has its claim, as far as this process knows."""
+        """Return whether the message has its claim, as far as this process knows."""
         return (
             delivery.checksum is None
             or self._dedup is None
             or self._dedup.has(delivery.checksum, delivery.id)
         )
 
-    def needless(self, delivery: Delivery) -> bool:
-        """Whether an equal message was acknowledged meanwhile, as far as this process knows."""
+    def is_redundant(self, delivery: Delivery) -> bool:
+        """Return whether an equal message was acknowledged, as far as this process knows."""
         return (
             delivery.checksum is not None
             and self._dedup is not None
@@ -88,7 +92,7 @@ class DuplicateGuard:
         )
 
     def confirm(self, deliveries: Sequence[Delivery]) -> None:
-        """They were acknowledged."""
+        """Confirm the claims of acknowledged messages."""
         if self._dedup is not None:
             claimed = [d for d in deliveries if d.checksum is not None]
             self._dedup.confirm_many([d.checksum or "" for d in claimed], (d.topic for d in claimed))
@@ -102,10 +106,10 @@ class DuplicateGuard:
             self.release(delivery)
 
     def hold(self, delivery: Delivery) -> None:
-        """It is behind its twin, which is on its way: ask again in a moment."""
+        """Claim again in a moment: the original is still pending."""
         self._retries.schedule(delivery, _HOLD, counted=False)
 
     def duplicate(self, delivery: Delivery) -> None:
-        """Its twin was acknowledged."""
-        self._audience.tell("duplicate", delivery.topic)
-        self._settled.ring()
+        """Report a duplicate whose original was acknowledged."""
+        self._hooks.duplicate(delivery.topic)
+        self._settled.notify_all()

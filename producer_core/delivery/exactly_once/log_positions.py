@@ -102,7 +102,12 @@ class LogPositions:
         Until the message is settled `off` stays below that record, so that a later start sees it too.
         """
         where, seq = (delivery.topic, delivery.partition), self.number(delivery.id)
-        if where not in self._later or seq is None or delivery.key is None or delivery.replay is not None:
+        if (
+            where not in self._later
+            or seq is None
+            or delivery.key is None
+            or delivery.on_replayed is not None
+        ):
             return False
         for later, among in tuple(self._later[where].values()):
             if among is None or delivery.id in among:

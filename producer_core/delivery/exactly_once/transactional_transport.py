@@ -12,6 +12,7 @@ import threading
 import time
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError
@@ -45,6 +46,15 @@ _FIX = (
 )
 
 
+@dataclass(frozen=True)
+class TransactionLimits:
+    """A transaction ends when it has so many messages or bytes, or when its oldest message has this age in seconds."""
+
+    messages: int = 5000
+    bytes: int = 8 * 1024 * 1024
+    age: float = 0.1
+
+
 class TransactionalTransport:
     """Exactly once for `read_committed` readers, through crashes, with a journal that outlives them.
 
@@ -52,7 +62,7 @@ class TransactionalTransport:
     `{transactional_id}-0` and so on, one a shard.
     """
 
-    proves = True
+    settles_journal = True
 
     def __init__(
         self,
@@ -63,10 +73,9 @@ class TransactionalTransport:
         transactional_id: str,
         ids: MessageIds,
         shards: int = 2,
-        max_transaction_bytes: int = 8 * 1024 * 1024,
-        max_transaction_messages: int = 5000,
-        max_age: float = 0.1,
+        limits: TransactionLimits | None = None,
     ) -> None:
+        limits = limits or TransactionLimits()
         self._config = config
         self._listener = listener
         self._progress = progress
@@ -85,9 +94,9 @@ class TransactionalTransport:
             metadata_count(config.settings), partitioner=str(settings.get("partitioner", "murmur2_random"))
         )
         bounds = TransactionBounds(
-            messages=max_transaction_messages,
-            bytes=max_transaction_bytes,
-            age=max_age,
+            messages=limits.messages,
+            bytes=limits.bytes,
+            age=limits.age,
             queue_messages=max(1, int(settings.get("queue.buffering.max.messages", 100_000)) // shards),
             queue_bytes=max(1, int(settings.get("queue.buffering.max.kbytes", 1_048_576)) * 1024 // shards),
             transaction_timeout=settings["transaction.timeout.ms"] / 1000,
@@ -117,10 +126,10 @@ class TransactionalTransport:
         for shard in self._shards:
             shard.start()
 
-    def step_aside(self) -> None:
+    def yield_to_poller(self) -> None:
         """Shards collect and poll on threads of their own."""
 
-    def hurry(self) -> None:
+    def flush_soon(self) -> None:
         """They poll all the time."""
 
     def produce(self, delivery: Delivery) -> None:
@@ -189,7 +198,7 @@ class TransactionalTransport:
     def cluster_id(self, topic: str | None, timeout: float) -> str | None:
         return clients.cluster_id(self._config.settings, topic, timeout)
 
-    def look(
+    def find_records(
         self,
         topic: str,
         message_ids: Sequence[str],

@@ -41,7 +41,7 @@ class JournalFeeder:
         self._sender = sender
         self._ids = journal.ids
         self._first = journal.next_sequence  # below: of an earlier process
-        self._proves = sender.transport.proves  # it settles, and looks, by itself
+        self._proves = sender.transport.settles_journal  # it settles, and looks, by itself
         self._gate = (
             threading.RLock()
         )  # guards the fields below; a message is written and handed on in one step
@@ -54,7 +54,7 @@ class JournalFeeder:
         self._wanted: dict[int, Delivery] = {}  # those whose claim an earlier message waits for
         self._stopping = threading.Event()
         self._awake: SimpleQueue[None] = SimpleQueue()  # an interrupt leaves nothing locked
-        self._leaving = SettlingSet(sender.pending, proves=self._proves)
+        self._leaving = SettlingSet(sender.pending, settles_journal=self._proves)
         self._troubled = False
         self._thread = threading.Thread(target=self._run, name="producer-core-backlog", daemon=True)
 
@@ -139,8 +139,8 @@ class JournalFeeder:
     def _leave_to_the_feeder(self, delivery: Delivery) -> None:
         self._low = min(self._low, delivery.seq) if self._behind else delivery.seq
         self._behind = True
-        if delivery.owner is not None:  # callbacks cannot be written down
-            self._owners[delivery.seq] = delivery.owner
+        if delivery.callbacks is not None:  # callbacks cannot be written down
+            self._owners[delivery.seq] = delivery.callbacks
 
     # settling
 
@@ -154,7 +154,7 @@ class JournalFeeder:
         """They are done; `flush` writes that down, unless the transport did so with its commit."""
         self._leaving.acknowledged(deliveries)
 
-    def needless(self, delivery: Delivery) -> None:
+    def mark_redundant(self, delivery: Delivery) -> None:
         """A copy of a message that was acknowledged: it is done without having been sent."""
         self._leaving.finished((delivery.seq,))
 
@@ -164,7 +164,7 @@ class JournalFeeder:
         if finished and not self._settle(finished):
             self._leaving.finished(finished)  # with the next ones
 
-    def kept(self, message_ids: Iterable[str]) -> None:
+    def dead_letters_stored(self, message_ids: Iterable[str]) -> None:
         """Dead letters that are on disk now."""
         numbers = map(self._ids.number, map(parse_id, message_ids))
         self._leaving.finished(self._leaving.of(number for number in numbers if number is not None))
@@ -321,5 +321,5 @@ class JournalFeeder:
         delivery.accepted_at = record.accepted_at
         delivery.checksum = record.checksum
         with self._gate:
-            delivery.owner = self._owners.get(record.seq)
+            delivery.callbacks = self._owners.get(record.seq)
         return delivery

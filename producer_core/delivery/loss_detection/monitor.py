@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from producer_core.delivery.loss_detection.ack_checkpoints import Key
@@ -25,6 +26,21 @@ _ROUND, _LAST_ROUND = 5.0, 2.0
 _FATAL_ABOUT = re.compile(r"for ([a-zA-Z0-9._-]+) \[(\d+)\]")
 
 
+@dataclass(frozen=True)
+class MonitorSettings:
+    """When a partition is checked. The first three are seconds.
+
+    A partition without a write for `idle`, or after an epoch rise, is checked, but not again within `again`. A suspected loss
+    is reported when a second check, `confirm` later, shows it too.
+    """
+
+    idle: float = 60.0
+    again: float = 60.0
+    confirm: float = 1.0
+    max_partitions: int = 50_000
+    max_questions: int = 1_000
+
+
 class AckedLogMonitor(Hook):
     """Does the log still hold what it acknowledged?
 
@@ -41,28 +57,25 @@ class AckedLogMonitor(Hook):
         tell: Callable[[Notice], None],
         *,
         ids: MessageIds | None = None,
-        idle: float = 60.0,
-        again: float = 60.0,
-        confirm: float = 1.0,
-        max_partitions: int = 50_000,
-        max_questions: int = 1_000,
+        settings: MonitorSettings | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._asker = ask
         self._tell = tell
         self._ids = ids or MessageIds(new_session())
-        self._idle = idle
+        settings = settings or MonitorSettings()
+        self._idle = settings.idle
         self._clock = clock
         self._changed = threading.Condition()  # guards everything below
         self._inquiry = Investigation(
             ids=self._ids,
-            again=again,
-            confirm=confirm,
-            max_partitions=max_partitions,
-            max_questions=max_questions,
+            again=settings.again,
+            confirm=settings.confirm,
+            max_partitions=settings.max_partitions,
+            max_questions=settings.max_questions,
         )
         self._epochs = EpochWatch()
-        self._leaders = Leaders(max_partitions)
+        self._leaders = Leaders(settings.max_partitions)
         self._outbox: list[Notice] = []
         self._sweep = False
         self._unnamed: set[str] = set()  # topics whose id was not asked yet
@@ -129,7 +142,7 @@ class AckedLogMonitor(Hook):
         with self._changed:
             return dict(self._inquiry.lost)
 
-    def go_on(self, topic: str) -> int:
+    def resume_topic(self, topic: str) -> int:
         """Somebody decided that a topic goes on; on how many of its partitions something was known to be lost."""
         with self._changed:
             gone = sorted(key for key in self._inquiry.lost if key[0] == topic)

@@ -193,7 +193,7 @@ def spark_runner(
 ) -> ReplayRunner:
     """A runner of the operations that were planned for Spark. Without a session it can only look ahead, and end
     what was cancelled."""
-    from producer_core.replay import ReplayRunner
+    from producer_core.replay.runner import ReplayRunner, RunnerSettings
 
     identity = f"spark:{socket.gethostname()}:{os.getpid()}"
     if session is not None:
@@ -239,7 +239,8 @@ def spark_runner(
         store,
         ReprocessDriver(identity, cluster),
         client=settings,
-        in_flight=2 * choices.wave,  # one is claimed and settled while Spark sends the other
+        # one batch is claimed and settled while Spark sends the other
+        settings=RunnerSettings(in_flight=2 * choices.wave),
         spread=spread,
         probe=prober(settings, far=None if session is None else far(session, ClientConfig(settings))),
     )

@@ -30,7 +30,7 @@ from producer_core.replay.execution import ReplayPace
 from producer_core.replay.guard import CanaryRule, ReplayGuard
 from producer_core.replay.outcome import FailedReplay, OrphanedRecord, RecordOutcome
 from producer_core.replay.strategy import Interrupted
-from producer_core.replay.transactional import TransactionalReplay
+from producer_core.replay.transactional import Supervisor, TransactionalReplay
 
 if TYPE_CHECKING:
     import pyarrow
@@ -158,11 +158,10 @@ class _Slice:
             errand.settings,
             slice_id(errand.operation_id, slice_),
             floors=errand.floors,
+            supervisor=Supervisor(
+                alone, lambda text: logger.info("replay waits", extra={"why": text}), fenced=self._admitted
+            ),
             most=course.most,
-            interrupt=alone,
-            say=lambda text: logger.info("replay waits", extra={"why": text}),
-            clock=time.time,
-            fenced=self._admitted,
             yields=True,
             newer=errand.newer,
             client=client,

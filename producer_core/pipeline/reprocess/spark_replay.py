@@ -32,7 +32,7 @@ from producer_core.replay.claims import Floors
 from producer_core.replay.guard import CanaryRule
 from producer_core.replay.outcome import OrphanedRecord, RecordOutcome
 from producer_core.replay.strategy import Guarantee, Interrupt, Interrupted
-from producer_core.replay.transactional import TransactionalReplay
+from producer_core.replay.transactional import Supervisor, TransactionalReplay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -151,10 +151,8 @@ class SparkReplay:
             self._course.settings,
             self._course.operation_id,
             floors=self._rising.now,
+            supervisor=Supervisor(self._interrupt, self._say, clock=self._clock),
             most=1,
-            interrupt=self._interrupt,
-            say=self._say,
-            clock=self._clock,
             newer=self._course.newer,
         )
 

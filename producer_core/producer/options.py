@@ -1,0 +1,52 @@
+"""The options that a producer is created with, checked and in one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from producer_core.alerts import Route
+from producer_core.config import ClientConfig, RetryConfig
+from producer_core.delivery.transport import TransportFactory
+from producer_core.events import Hook
+from producer_core.producer.guarantees import Guarantees
+
+if TYPE_CHECKING:
+    from producer_core.delivery.replayable_source import ReplayableSource
+    from producer_core.store import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProducerOptions:
+    """The keywords of `ReliableKafkaProducer`, by the same names where they are passed on unchanged."""
+
+    guarantees: Guarantees
+    client: ClientConfig
+    retry: RetryConfig
+    journal: ReplayableSource | None
+    enable_deduplication: bool
+    redis_client: Any
+    dedup_ttl: int
+    health_check_interval: float
+    thresholds: Mapping[str, float]
+    store: Store | Path | str | None
+    dlq_max_size: int
+    telemetry_topic: str | None
+    ledger: bool | None
+    alert_routes: Sequence[Route]
+    cluster_id: str | None
+    hooks: Sequence[Hook]
+    transport: TransportFactory | None
+    clock: Callable[[], float]
+
+    @property
+    def has_broker(self) -> bool:
+        """Whether a Kafka cluster is behind the transport: a transport of the caller's may have none."""
+        return self.transport is None
+
+    @property
+    def acknowledges(self) -> bool:
+        """Whether brokers acknowledge messages: with acks=0 they do not."""
+        return str(self.client.settings.get("acks")) != "0"
