@@ -43,7 +43,7 @@ class ConnectionState:
         self._clock = clock
         self._transmitted: TransmitCounts | None = TransmitCounts(0, 0)  # None: not known of this client yet
         self._quiet_since = clock(), time.monotonic()  # nothing was transmitted since
-        self._interruptions: dict[int, int] = {}  # by node id: disconnects, time-outs and retries so far
+        self._interruptions: dict[int, int] = {}  # by node id: disconnects and request time-outs so far
         self._undisturbed_since = 0.0, 0.0  # none of these since
         self._refusals: set[str] = set()  # told since the last connection
         self._lost = False  # had a connection and lost it, which was told
@@ -172,9 +172,12 @@ def _before(since: tuple[float, float], accepted_at: float, produced_at: float) 
 
 
 def _interruptions(brokers: Iterable[Mapping[str, Any]]) -> dict[int, int]:
-    """Return disconnects, request time-outs and retries by node id; no message is produced to a bootstrap address."""
+    """Return disconnects and request time-outs by node id; no message is produced to a bootstrap address.
+
+    `txretries` counts no produce request: their messages go back to the partition queue (rd_kafka_handle_Produce_error).
+    """
     return {
-        broker["nodeid"]: sum(broker.get(name, 0) for name in ("disconnects", "req_timeouts", "txretries"))
+        broker["nodeid"]: broker.get("disconnects", 0) + broker.get("req_timeouts", 0)
         for broker in brokers
         if broker.get("nodeid", -1) >= 0
     }

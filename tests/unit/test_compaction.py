@@ -132,7 +132,7 @@ def test_a_message_in_doubt_is_not_sent_again_behind_a_newer_record_of_its_key(m
         ids = frozenset(one.message_id for one in missing)
         return NewerRecords(ids, compacted=True) if known else NewerRecords(unknown=ids, reason="no READ")
 
-    monkeypatch.setattr(producer._parts.engine._ambiguous._prober, "_search_newer", newer_records)
+    monkeypatch.setattr(producer._engine._ambiguity._prober, "_search_newer", newer_records)
 
     producer.send_message("t", b"old", "k")
     producer.flush(10)

@@ -124,7 +124,7 @@ producer = ReliableKafkaProducer(servers, store=f"{folder}/s.duckdb", journal_di
 for number in range(2000):
     producer.send_message("orders", {"n": number}, key=str(number % 50))
 producer.flush()
-producer._keeping.hurry()
+producer._components.dead_letter_backend.flush_soon()
 print("sent", flush=True)
 sys.stdin.read()
 """
@@ -175,7 +175,7 @@ def test_an_alert_fires_while_most_windows_fail_and_names_the_topic(tmp_path, mo
     log = AlertLog(Store.open(tmp_path / "s.duckdb"))
 
     def firing():
-        producer._dead_letter_backend.flush_soon()
+        producer._components.dead_letter_backend.flush_soon()
         return [row for row in log.list() if row.rule == "telemetry_failing" and row.state == "firing"]
 
     (alert,) = eventually(firing)
